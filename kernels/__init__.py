@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operations that come with the library, by name; importing this imports no SYCL package."""
+"""Registry of the library's built-in operations. Importing it imports no SYCL package."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def get(name: str) -> Operation:
     Raises
     ------
     ArgumentError
-        If there is none of that name.
+        If no operation has that name.
     """
     try:
         return _OPERATIONS[name]

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exponentials of many single-precision numbers, all less one of about the largest, in powers of two.
+"""Exponentials of single-precision numbers divided by a power of two, for sums with a running maximum.
 
-``exp(x) = 2^k 2^(x / ln(2) - k)`` for any whole ``k``: with one near what is largest divided by ln(2), sums of such
-powers neither overflow nor need x less the largest number, and a sum is scaled exactly when ``k`` grows. That saves a
-third of the instructions of `syclsched.kernels.exponential`: 12 for a power that is added to a sum. ``2^f`` with
-``|f| <= 1/2`` is a polynomial of degree 5, 1 at 0, with the least relative error (9e-8, by reweighted least squares).
+``exp(x) / 2^k = 2^(x / ln(2) - k)`` for any integer ``k``. With ``k`` near the maximum divided by ln(2), sums of these
+exponentials neither overflow nor need the maximum subtracted from x, and a sum is rescaled exactly when ``k`` grows.
+Adding one exponential to a sum takes 12 instructions, a third fewer than with `syclsched.kernels.exponential`. ``2^f``
+with ``|f| <= 1/2`` is a polynomial of degree 5 with constant term 1 and minimal relative error (9e-8, by reweighted
+least squares).
 
-Right where the largest number is between `LEAST` and `MOST`; beyond, steps are too coarse, and callers go another way.
-Powers of less than 2^-126.5 of the largest are 0, as of minus infinity; those of NaN are NaN.
+Accurate while the maximum is between `LEAST` and `MOST`. Beyond that range rounding is too coarse, and callers use
+another algorithm. Results below 2^-126.5 of the maximum are 0, as for minus infinity; NaN stays NaN.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from typing import Any, Final
 from syclsched.kernels.exponential import LOG2_E, ROUNDING
 from syclsched.kernels.straight_line import Words
 
-#: Of what is largest.
+#: Valid range of the maximum.
 LEAST: Final = -65536.0
 MOST: Final = 65536.0
 LN2: Final = 0.6931471805599453
-#: ln(2) in two parts: products of the first with such k are exact, or nearly. One part in 10^8 more, so that its
-#: inverse is the logarithm to base 2 of e that is reckoned with, in single precision.
+#: ln(2) in two parts; the product of the first part and k is (almost) exact. Their sum is 1e-8 (relative) above ln(2)
+#: so that its inverse equals the single-precision log2(e) used here.
 LN2_PARTS: Final = (0.693359375, -2.12185186683e-4)
-#: Of 2^f, from the constant term on.
+#: Coefficients of 2^f, constant term first.
 POLYNOMIAL: Final = (
     1.0,
     0.6931470036506653,
@@ -36,23 +37,23 @@ POLYNOMIAL: Final = (
 
 
 def exponent(o: Words, top: Any) -> Any:
-    """Write the k of numbers that are at most some number."""
+    """Emit the exponent k for numbers whose maximum is ``top``."""
     return o.binary("-", o.fma(top, LOG2_E, ROUNDING), ROUNDING)
 
 
 def scaling(o: Words, before: Any, now: Any) -> Any:
-    """Write what makes a sum of powers less one k a sum of powers less another, which is not smaller."""
+    """Emit the factor that converts a sum divided by 2^before to one divided by 2^now; now >= before."""
     apart = o.binary("-", before, now)
     return o.two_to(o.binary("+", o.choose(">", apart, -127.0, apart, -127.0), ROUNDING))
 
 
 def power_over(o: Words, x: Any, k: Any) -> Any:
-    """Write the exponential of a number, divided by 2^k."""
+    """Emit the exponential of a number, divided by 2^k."""
     return o.binary("*", *_factors(o, x, k))
 
 
 def add_power(o: Words, total: Any, x: Any, k: Any) -> Any:
-    """Write a sum to which `power_over` is added."""
+    """Emit a sum plus `power_over` of a number."""
     return o.fma(*_factors(o, x, k), total)
 
 
@@ -61,12 +62,12 @@ def _factors(o: Words, x: Any, k: Any) -> tuple[Any, Any]:
     x = o.choose("<", x, least, least, x)
     z = o.fma(x, LOG2_E, shift)
     f = o.fma(x, LOG2_E, o.binary("-", shift, z))
-    # By Horner's rule, as it is the one with the fewest instructions: there are others to do while one waits.
+    # Horner's rule needs the fewest instructions; independent ones hide its latency.
     power: Any = POLYNOMIAL[-1]
     for coefficient in POLYNOMIAL[-2::-1]:
         power = o.fma(power, f, coefficient)
     return power, o.two_to(z)
 
 
-#: By name.
+#: Function name -> function.
 FUNCTIONS: Final = {each.__name__: each for each in (exponent, scaling, power_over, add_power)}

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all kernels share: element types, index spaces and requirements."""
+"""Element types, index spaces and requirements shared by all kernels."""
 
 from __future__ import annotations
 
 from syclsched.model.operation import DeviceLimits, Launch, Requirements
 
-#: A shape, or other numbers by axis.
+#: A shape, or one number for each axis.
 Ints = tuple[int, ...]
-#: Steps done to every element of a result, in order: see `syclsched.kernels.nn.activation`.
+#: Element-wise steps applied to a result, in order; see `syclsched.kernels.nn.activation`.
 Activation = tuple[tuple[str | float, ...], ...]
-#: Floating-point element types every kernel here is written for.
+#: Floating-point element types that every kernel here supports.
 REAL_DTYPES = ("float32", "float64")
 #: Element types of the element-wise kernels.
 NUMERIC_DTYPES = ("float32", "float64", "int32", "int64")
 
-#: NumPy dtype name -> OpenCL C type of an array's elements. Half precision is read with `vload_half` and reckoned
-#: with in single; a bool is a byte.
+#: NumPy dtype name -> OpenCL C element type. Half precision is read with `vload_half` and computed in single; a bool
+#: is a byte.
 C_TYPES = {
     "bool": "uchar",
     "int8": "char",
@@ -30,7 +30,7 @@ C_TYPES = {
     "float32": "float",
     "float64": "double",
 }
-#: Every element type of tensors.
+#: All tensor element types.
 ALL_DTYPES = tuple(C_TYPES)
 #: NumPy dtype name -> size in bytes.
 ITEM_BYTES = {
@@ -47,16 +47,16 @@ ITEM_BYTES = {
     "uint64": 8,
     "float64": 8,
 }
-#: Those numba-dpex compiles: it knows no half precision.
+#: Element types numba-dpex compiles; it has no half precision.
 NUMBA_DTYPES = tuple(name for name in ALL_DTYPES if name != "float16")
 
-#: Work-groups a compute unit should get, so that one that starts late does not decide the finish.
+#: Target number of work-groups per compute unit; it limits the tail effect of the last group.
 GROUPS_PER_UNIT = 4
-#: Work-items that fill the widest vector register in use (512 bits of float32).
+#: Work-items that fill the widest vector register (512 bits of float32).
 VECTOR_ITEMS = 16
 
 NUMBA_DPEX = Requirements(packages=("numba_dpex",))
-#: Level Zero takes SPIR-V only, which the compiler of the OpenCL CPU runtime makes.
+#: Level Zero takes only SPIR-V, which the OpenCL CPU runtime's compiler produces.
 OPENCL_C = Requirements(backends=("opencl", "level_zero"), backend_packages=(("level_zero", "intel-opencl-rt"),))
 ONEMKL = Requirements(packages=("dpnp",), device_kinds=("cpu", "gpu"))
 
@@ -67,10 +67,10 @@ def ceil_div(value: int, divisor: int) -> int:
 
 
 def group_size(limits: DeviceLimits, items: int, *, rows: int = 1) -> int:
-    """Return how many work-items a work-group takes of a line of ``items``.
+    """Return the work-group size for a line of ``items`` work-items.
 
     The largest power of two that the device allows, that is not needlessly longer than the line, and that still leaves
-    `GROUPS_PER_UNIT` groups to each compute unit; but never less than a vector register holds.
+    `GROUPS_PER_UNIT` groups for each compute unit; at least `VECTOR_ITEMS` where the device allows it.
     """
     wanted_groups = GROUPS_PER_UNIT * limits.compute_units
     size = min(VECTOR_ITEMS, limits.max_work_group_size)
@@ -86,22 +86,25 @@ def line_launch(limits: DeviceLimits, items: int) -> Launch:
 
 
 def block_launch(limits: DeviceLimits, row_blocks: int, columns: int) -> Launch:
-    """Return an index space of ``row_blocks`` lines of groups, each line covering ``columns`` work-items.
+    """Return an index space of ``row_blocks`` lines of work-groups, each line covering ``columns`` work-items.
 
-    Group ``g`` of a line of ``w`` groups works on row block ``g // w`` and on the columns from
-    ``g % w`` times the group size: uniform within a group, so that a compiler that maps neighbouring work-items to
-    vector lanes needs no gather for what they share.
+    Group ``g`` of a line of ``w`` groups computes row block ``g // w`` and the columns from ``g % w`` times the group
+    size. Both are uniform within a group, so a compiler that maps neighbouring work-items to vector lanes needs no
+    gather for data the group shares.
     """
     size = group_size(limits, columns, rows=row_blocks)
     return Launch((row_blocks * ceil_div(columns, size) * size,), (size,))
 
 
 def turning() -> list[tuple[int, int, list[int], list[int]]]:
-    """Return how lines of a square of `VECTOR_ITEMS` become columns, in registers."""
-    steps, apart = [], VECTOR_ITEMS // 2
-    while apart:
-        low = [lane + (VECTOR_ITEMS - apart if lane & apart else 0) for lane in range(VECTOR_ITEMS)]
-        high = [lane + (VECTOR_ITEMS if lane & apart else apart) for lane in range(VECTOR_ITEMS)]
-        steps += [(line, line + apart, low, high) for line in range(VECTOR_ITEMS) if not line & apart]
-        apart //= 2
+    """Return the shuffles that transpose a `VECTOR_ITEMS` x `VECTOR_ITEMS` square held in registers.
+
+    Each entry is (row a, row b, lanes of the new a, lanes of the new b); lanes count through both rows.
+    """
+    steps, distance = [], VECTOR_ITEMS // 2
+    while distance:
+        low = [lane + (VECTOR_ITEMS - distance if lane & distance else 0) for lane in range(VECTOR_ITEMS)]
+        high = [lane + (VECTOR_ITEMS if lane & distance else distance) for lane in range(VECTOR_ITEMS)]
+        steps += [(line, line + distance, low, high) for line in range(VECTOR_ITEMS) if not line & distance]
+        distance //= 2
     return steps

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inference: `dense` is Y = act(X W + b) for a batch X, `softmax` turns rows into probabilities."""
+"""Inference operations: `dense` is Y = act(X W + b) for a batch X, `softmax` normalises rows to probabilities."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from syclsched.model.operation import (
 
 #: Values of the scalar ``activation`` of `dense`.
 IDENTITY, RELU = 0, 1
-#: Rows of Y a work-item accumulates: each load of W serves all of them.
+#: Rows of Y that a work-item accumulates; each load of W is reused for all of them.
 ROWS = 8
 
 
@@ -186,7 +186,7 @@ def _softmax_check(signature: Signature) -> str | None:
 def _softmax_work(signature: Signature) -> Work:
     m, n = signature.shapes["x"]
     dtype = signature.dtypes["x"]
-    # A maximum, a subtraction, an exponential (counted as one), a sum and a division for each element.
+    # Per element: maximum, subtraction, exponential (counted as one), sum and division.
     return Work(5.0 * m * n, 2.0 * m * n * ITEM_BYTES[dtype], dtype, float(m))
 
 

@@ -32,7 +32,7 @@ from syclsched.model.operation import (
     Work,
 )
 
-# --- the host -------------------------------------------------------------------------------------
+# --- host functions -------------------------------------------------------------------------------
 
 
 def _axpy_host(*, y: Any, x: Any, alpha: float) -> None:
@@ -55,7 +55,7 @@ def _copy_host(*, y: Any, x: Any) -> None:
     y[...] = x
 
 
-# --- the operations -------------------------------------------------------------------------------
+# --- operations -----------------------------------------------------------------------------------
 
 
 def _check(signature: Signature) -> str | None:
@@ -86,7 +86,7 @@ def _launch(signature: Signature, limits: DeviceLimits) -> Launch:
 
 
 def _grain(signature: Signature) -> int:
-    """Return how many rows fill a vector register."""
+    """Return the number of rows that fill a vector register."""
     row = math.prod(signature.shapes[_first(signature)][1:])
     return ceil_div(VECTOR_ITEMS, max(1, row))
 
@@ -128,7 +128,7 @@ def _operation(
     host: Callable[..., None],
     flops: int,
 ) -> Operation:
-    """Return the operation that does ``statement``, as OpenCL C and Python have it alike, to every element ``i``."""
+    """Return the operation that executes ``statement``, valid in both OpenCL C and Python, for every element ``i``."""
     accesses = sum((p.mode.reads + p.mode.writes) for p in parameters if p.mode is not None)
     opencl = partial(_load_opencl, name=name, parameters=parameters, statement=statement)
     numba = partial(_load_numba, name=name, parameters=parameters, statement=statement)

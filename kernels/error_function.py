@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error function of single-precision numbers, without a branch, so that it is made of vectors.
+"""Branch-free error function of single-precision numbers, so that compilers can vectorise it.
 
-``erf(x) = 1 - exp(r)`` for positive x, with ``r = log(1 - erf(x))``, which is x times a smooth function: a polynomial
-of degree 8 on [0, 4] with the least relative error of the result (4e-9, by reweighted least squares). Near 0 nothing
-is lost, as ``exp(r) - 1`` is put together from what `power` has before it adds 1. Rounding included the result is right
-within 1.8 units in the last place. From 4 on it is 1; NaN stays NaN.
+``erf(x) = 1 - exp(r)`` for positive x, with ``r = log(1 - erf(x))``. r is x times a smooth function: a polynomial of
+degree 8 on [0, 4] with minimal relative error of the result (4e-9, by reweighted least squares). There is no
+cancellation near 0, because ``exp(r) - 1`` is assembled from the parts of the exponential before 1 is added. The total
+error is at most 1.8 units in the last place. From 4 on the result is 1; NaN stays NaN.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, Final
 from syclsched.kernels.exponential import powers
 from syclsched.kernels.straight_line import Words
 
-#: From here on the result is 1.
+#: The result is 1 from here on.
 FAR: Final = 4.0
-#: r divided by x, and 1 more (which a sum adds exactly), from the constant term on.
+#: Coefficients of r / x + 1, constant term first; the 1 is subtracted exactly.
 POLYNOMIAL: Final = (
     -0.12837916612625122,
     -0.6366193890571594,
@@ -32,10 +32,10 @@ POLYNOMIAL: Final = (
 
 
 def error_function(o: Words, x: Any) -> Any:
-    """Write the error function of a number."""
+    """Emit the error function of a number."""
     size = o.magnitude(x)
     t = o.choose(">", size, FAR, FAR, size)
     r = o.binary("-", o.binary("*", o.polynomial(POLYNOMIAL, t), t), t)
-    # Larger whole powers of two than 25 do not occur: one number for ln(2) is enough.
+    # |k| is at most 25, so one constant for ln(2) is precise enough.
     more, scale = powers(o, r, (math.log(2),))
     return o.signed(o.fma(more, scale, o.binary("-", scale, 1.0)), x)

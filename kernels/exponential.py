@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exponentials of single-precision numbers of at most 0, as softmax needs them: a third of the work of any number's.
+"""Exponential of single-precision numbers of at most 0, as softmax needs it, at a third of the general cost.
 
-``exp(x) = 2^k exp(r)`` with whole ``k`` and ``|r| <= ln(2) / 2``. The exponential of r is 1 + r + r^2 P(r), P a
-polynomial with the least relative error (3e-9, found by reweighted least squares); rounding included the result is
-right within one unit in the last place. What would be below the least normal number is 0, as of minus infinity; NaN
-stays NaN. Numbers of up to 89 are taken, too; the result is infinite from 88.4 on.
+``exp(x) = 2^k exp(r)`` with integer ``k`` and ``|r| <= ln(2) / 2``. The exponential of r is 1 + r + r^2 P(r), where the
+polynomial P has minimal relative error (3e-9, found by reweighted least squares). The total error is at most one unit
+in the last place. Results below the least normal number are 0, as for minus infinity; NaN stays NaN. Inputs up to 89
+are valid, too; the result is infinite from 88.4 on.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, Final
 from syclsched.kernels import straight_line
 from syclsched.kernels.straight_line import Words
 
-#: The least number whose exponential is not 0.
+#: The least number whose exponential is not flushed to 0.
 LEAST: Final = -87.3
-#: Numbers below are taken for this one: its power of two has no exponent, and is 0.
-_NOTHING: Final = -88.0
+#: Smaller numbers are clamped to this one; its biased exponent is 0, so the result is 0.
+_UNDERFLOW: Final = -88.0
 LOG2_E: Final = 1.4426950408889634
-#: Added to a number, it leaves the nearest whole one, and the bias of an exponent, in the last bits: 1.5 * 2^23 + 127.
+#: Adding it (1.5 * 2^23 + 127) leaves the nearest integer plus the exponent bias in the low bits.
 ROUNDING: Final = 12583039.0
-#: ln(2) in two parts: products of the first with whole numbers are exact.
+#: ln(2) in two parts; the product of the first part and an integer is exact.
 LN2: Final = (0.693359375, -2.12194440e-4)
-#: P, from the constant term on.
+#: Coefficients of P, constant term first.
 POLYNOMIAL: Final = (
     0.4999999403953552,
     0.1666652113199234,
@@ -35,13 +35,13 @@ POLYNOMIAL: Final = (
 
 
 def power(o: Words, x: Any) -> Any:
-    """Write the exponential of a number."""
-    more, scale = powers(o, o.choose("<", x, _NOTHING, _NOTHING, x), LN2)
+    """Emit the exponential of a number."""
+    more, scale = powers(o, o.choose("<", x, _UNDERFLOW, _UNDERFLOW, x), LN2)
     return o.binary("*", o.binary("+", more, 1.0), scale)
 
 
 def powers(o: Words, x: Any, ln2: Sequence[float]) -> tuple[Any, Any]:
-    """Write the exponential of r, less 1, and 2 to the power of k; ln(2) is given in parts."""
+    """Emit exp(r) - 1 and 2^k; ``ln2`` is ln(2) as a sum of parts."""
     z = o.fma(x, LOG2_E, ROUNDING)
     k, r = o.binary("-", z, ROUNDING), x
     for part in ln2:
@@ -50,5 +50,5 @@ def powers(o: Words, x: Any, ln2: Sequence[float]) -> tuple[Any, Any]:
 
 
 def opencl(name: str, width: int) -> str:
-    """Return `power` in OpenCL C, of vectors of ``width`` floats (1: of numbers)."""
+    """Return `power` in OpenCL C for vectors of ``width`` floats (1: scalars)."""
     return straight_line.opencl(power, name, width)

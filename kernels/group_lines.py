@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of an array, each gone through by a team of work-items that put their partial results together.
+"""OpenCL C building blocks of reductions by work-groups: a team of work-items reduces each line of an array.
 
-A line is what becomes one number of a reduction: a row, a column, or all elements of a group of channels. Where
-neighbours in a line are neighbours in memory, neighbouring work-items are of one team. Else neighbouring work-items
-have neighbouring lines, and teams are interleaved. Either way what neighbours read at once lies together.
+A line is the elements reduced to one number: a row, a column, or all elements of a group of channels. If a line is
+contiguous in memory, neighbouring work-items belong to one team. Otherwise neighbouring work-items have neighbouring
+lines, and teams are interleaved. Either way, neighbouring work-items access neighbouring elements.
 
-Partial results are put together in local memory, in pairs, half of them at each step: the order depends on the length
-of a line and on the device alone, so that results do not change when lines are dealt out otherwise.
+Partial results are combined by a tree in local memory. Its order depends only on the length of a line and on the
+device, so results do not depend on how lines are distributed.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from syclsched.kernels.groups import covering, lanes, most_items
 from syclsched.kernels.tensor.reduction_kernels import Axes, reduction_plan
 from syclsched.model.operation import DeviceLimits, Launch, Shape
 
-#: Elements of a line that a work-item has before there are more work-items.
-_EACH: Final = 4
-#: Elements of a line that a work-item keeps in registers: a line of so many for each is read once.
-_KEPT: Final = 8
-#: Work-items a group has where lines are short.
-_SMALL: Final = 64
+#: Elements of a line per work-item before the team grows.
+_ELEMENTS_PER_ITEM: Final = 4
+#: Most elements of a line that a work-item keeps in registers; such lines are read from memory once.
+_MOST_REGISTERS: Final = 8
+#: Work-items of a group if lines are short.
+_SHORT_LINE_ITEMS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines of a contiguous array, and who does them."""
+    """Lines of an array with contiguous storage, and their assignment to work-items."""
 
-    #: Extent and stride of each axis: of those that number the lines, and of those along a line.
+    #: (extent, stride) of each axis across the lines, and of each axis along a line.
     kept: Axes
     reduced: Axes
-    #: Work-items that share a line, and lines that a group has; powers of two.
+    #: Work-items per line and lines per work-group; powers of two.
     team: int
     beside: int
-    rest: int = 0  # how many elements more than the others the last line has
+    rest: int = 0  # extra elements of the last line
 
     @classmethod
     def of(cls, shape: Shape, axes: Sequence[int], limits: DeviceLimits, local_bytes: int) -> Lines:
@@ -50,17 +50,17 @@ class Lines:
 
     @classmethod
     def between(cls, kept: Axes, reduced: Axes, limits: DeviceLimits, local_bytes: int, rest: int = 0) -> Lines:
-        """Return lines of axes that are as few as possible; see `of`."""
+        """Return lines over axes that are already merged as far as possible; see `of`."""
         most, wide = most_items(limits, local_bytes), lanes(limits)
         count, length = (math.prod(extent for extent, _ in axes) for axes in (kept, reduced))
         along = reduced[-1][1] == 1
-        # The team must not depend on how many lines there are: see above.
+        # The team must not depend on the number of lines, so that results do not depend on their distribution.
         team = min(covering(length), wide, most) if along else 1
         most_of_team = most if along else max(1, most // wide)
-        while team < most_of_team and team * _EACH < length:
+        while team < most_of_team and team * _ELEMENTS_PER_ITEM < length:
             team *= 2
         if along:
-            beside = min(max(1, _SMALL // team), covering(count), most // team)
+            beside = min(max(1, _SHORT_LINE_ITEMS // team), covering(count), most // team)
         else:
             beside = min(wide, covering(count), most // team)
             while 2 * beside * team <= most and ceil_div(count, 2 * beside) >= GROUPS_PER_UNIT * limits.compute_units:
@@ -69,17 +69,17 @@ class Lines:
 
     @property
     def count(self) -> int:
-        """How many lines there are."""
+        """Number of lines."""
         return math.prod(extent for extent, _ in self.kept)
 
     @property
     def length(self) -> int:
-        """How many elements each has."""
+        """Number of elements of a line."""
         return math.prod(extent for extent, _ in self.reduced)
 
     @property
     def along(self) -> bool:
-        """Whether neighbours in a line are neighbours in memory."""
+        """Whether a line is contiguous in memory."""
         return self.reduced[-1][1] == 1
 
     @property
@@ -94,24 +94,24 @@ class Lines:
 
     @property
     def registers(self) -> int:
-        """How many elements of a line a work-item keeps; 0 where there are too many."""
+        """Number of line elements a work-item keeps in registers; 0 if there are too many."""
         each = ceil_div(self.length, self.team)
-        return each if each <= _KEPT and not self.rest else 0
+        return each if each <= _MOST_REGISTERS and not self.rest else 0
 
     @property
     def attributes(self) -> str:
-        """What a kernel is told of its groups."""
+        """Kernel attributes: the required work-group size."""
         return f"__attribute__((reqd_work_group_size({self.items}, 1, 1)))"
 
     def local(self, **names: str) -> str:
-        """Return the declaration of the local memory in which variables are shared, given the dtype of each."""
+        """Return the declarations of local memory for shared variables, given their C types."""
         return "".join(f"  __local {kind} part_{name}[{self.items}];\n" for name, kind in names.items())
 
     @property
     def begin(self) -> str:
-        """Declares ``l``, the work-item; ``t``, its place in the team; ``line``, where it begins and, past it, ends.
+        """Declarations of ``l`` (local id), ``t`` (position in the team), and ``line`` with its ``start`` and ``end``.
 
-        Work-items beyond the last line have lines without elements, as all have to meet at barriers.
+        Work-items beyond the last line get empty lines, because all of them must reach the barriers.
         """
         team, beside = ("l % {0}", "l / {0}") if self.along else ("l / {1}", "l % {1}")
         pair = self.team, self.beside
@@ -122,15 +122,15 @@ class Lines:
 """
 
     def first(self, line: str) -> str:
-        """Return where a line begins, as an expression."""
+        """Return the expression of a line's first offset."""
         return _place(line, self.kept)
 
     def at(self, k: str) -> str:
-        """Return how far from a line's beginning an element is, as an expression."""
+        """Return the expression of an element's offset from the start of its line."""
         return _place(k, self.reduced)
 
     def loaded(self, array: str = "x") -> str:
-        """Return code that reads a line's elements into registers, if they are kept."""
+        """Return code that loads a line's elements into registers, if they fit there."""
         code = "".join(
             f"  A v{n} = 0; {{ const I k = t + {n * self.team}; "
             f"if (k < end) v{n} = READ({array}, start + {self.at('k')}); }}\n"
@@ -139,7 +139,7 @@ class Lines:
         return code
 
     def each(self, statements: str, array: str = "x") -> str:
-        """Return code that does something for all elements of a line that are the work-item's, in their order."""
+        """Return code that executes statements for all of a work-item's elements of a line, in order."""
         here = f"const I at = start + {self.at('k')};"
         if self.registers:
             return "".join(
@@ -150,7 +150,7 @@ class Lines:
         return f"  {step} {{ {here} const A v = READ({array}, at); {statements} }}\n"
 
     def shared(self, join: str, **names: str) -> str:
-        """Return code after which all of a team have what their variables become together."""
+        """Return code that reduces variables over a team; every work-item then has the result."""
         if self.team == 1:
             return ""
         step = 1 if self.along else self.beside
@@ -169,17 +169,17 @@ class Lines:
 
 
 def local_bytes(*dtypes: str) -> int:
-    """Return the local memory of a work-item that shares variables of some dtypes."""
+    """Return the bytes of local memory that a work-item needs for variables of some dtypes."""
     return sum(ITEM_BYTES[dtype] for dtype in dtypes)
 
 
 def _place(number: str, axes: Axes) -> str:
-    """Return an expression of where an element is, given its number in row-major order."""
-    terms, behind = [], 1
+    """Return the expression of an element's offset, given its number in row-major order."""
+    terms, inner = [], 1
     for place, (extent, stride) in reversed([*enumerate(axes)]):
-        index = number if behind == 1 else f"{number} / {behind}"
+        index = number if inner == 1 else f"{number} / {inner}"
         if place > 0:
             index = f"({index}) % {max(extent, 1)}"
         terms.append(index if stride == 1 else f"({index}) * {stride}")
-        behind *= max(extent, 1)
+        inner *= max(extent, 1)
     return " + ".join(reversed(terms)) or "0"

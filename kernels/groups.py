@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenCL C whose work-groups share a piece of work: the shape of kernels for GPUs.
+"""Work-group implementations in OpenCL C for GPUs.
 
-A CPU's runtime runs a work-item on a thread, and what is fast there is a work-item that does a whole row in vectors. A
-GPU runs the work-items of a group in lock-step: neighbours should read neighbours, and what they find out together goes
-through local memory. Implementations of that shape are beside the others and ask for a GPU, so that they are neither
-chosen nor tried elsewhere. Sizes of groups are made of the device's limits.
+A CPU runtime runs a work-item on a thread, and a work-item that computes a whole row in vectors is fast there. A GPU
+runs the work-items of a sub-group in lock-step: neighbours should read neighbouring elements and share results through
+local memory. Implementations of this kind require a GPU, so they are neither chosen nor calibrated elsewhere. Group
+sizes follow from the device's limits.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from syclsched.model.operation import (
     Tailored,
 )
 
-#: What such implementations are called.
+#: Name of these implementations.
 NAME: Final = "opencl-c-groups"
-#: Work-items of a group at most: more wait longer for each other than they hide of memory's latency.
+#: Most work-items of a group: with more, barriers cost more than the memory latency they hide.
 MOST_ITEMS: Final = 256
-#: Work-items whose accesses become one, where the device does not say: the sub-group compilers of GPUs mostly take.
+#: Work-items whose accesses coalesce: the usual sub-group size of GPU compilers, if the device reports none.
 _LANES, _MOST_LANES = 16, 32
 
 
@@ -40,7 +40,7 @@ def implementation(
     refuses: Callable[[Signature], str | None] | None = None,
     prepare: Prepare | None = None,
 ) -> Implementation:
-    """Return the implementation of an operation for GPUs."""
+    """Return a work-group implementation of an operation, for GPUs only."""
     return Implementation(
         NAME,
         "opencl-c",
@@ -57,19 +57,19 @@ def _load(signature: Signature, *, source: Callable[[Signature, DeviceLimits], O
 
 
 def power_of_two(value: int) -> int:
-    """Return the greatest power of two that is not greater than a positive number."""
+    """Return the greatest power of two that is at most ``value`` (positive)."""
     return 1 << value.bit_length() - 1
 
 
 def covering(value: int) -> int:
-    """Return the least power of two that is not less than a number; 1 for 0."""
+    """Return the least power of two that is at least ``value``; 1 for 0."""
     return 1 << max(value - 1, 0).bit_length()
 
 
 def most_items(limits: DeviceLimits, local_bytes: int) -> int:
-    """Return how many work-items a group may have, a power of two."""
-    room = limits.local_memory_bytes // local_bytes
-    return power_of_two(max(1, min(MOST_ITEMS, limits.max_work_group_size, room)))
+    """Return the most work-items a group may have, a power of two."""
+    fitting = limits.local_memory_bytes // local_bytes
+    return power_of_two(max(1, min(MOST_ITEMS, limits.max_work_group_size, fitting)))
 
 
 def lanes(limits: DeviceLimits) -> int:
@@ -79,11 +79,11 @@ def lanes(limits: DeviceLimits) -> int:
 
 
 def head(dtype: str, working: str, elements: int) -> str:
-    """Return the types of a program."""
+    """Return the type definitions and access macros at the top of a program."""
     read, write = "((A)(p)[i])", "(p)[i] = (T)(v)"
     if dtype == "float16":
         read, write = "vload_half(i, p)", "vstore_half(v, i, p)"
-    # One more than the number of elements, and group after group of them, must be there.
+    # The index type must hold the number of elements rounded up to whole groups.
     index = "int" if elements < 1 << 30 else "long"
     return (
         f"{enabled(dtype)}typedef {C_TYPES[dtype]} T;\ntypedef {C_TYPES[working]} A;\ntypedef {index} I;\n"
@@ -92,6 +92,6 @@ def head(dtype: str, working: str, elements: int) -> str:
 
 
 def enabled(dtype: str) -> str:
-    """Return what a program begins with that uses a dtype."""
+    """Return the pragma that a program needs for a dtype; empty for none."""
     extension = {"float64": "cl_khr_fp64", "float16": "cl_khr_fp16"}.get(dtype)
     return f"#pragma OPENCL EXTENSION {extension} : enable\n" if extension else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of single-precision numbers as instructions of numba-dpex's compiler; numba-dpex has to be installed."""
+"""LLVM IR of single-precision functions, for numba-dpex's compiler; importing it requires numba-dpex."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from syclsched.kernels.straight_line import Words
 
 
 def called(context: Any, builder: Any, name: str, kind: Any, vectors: list[Any]) -> Any:
-    """Call a function of OpenCL."""
+    """Emit a call of an OpenCL built-in function."""
     value = context.get_value_type(kind)
     letter = "d" if getattr(kind, "dtype", kind).bitwidth == 64 else "f"
-    # As the C++ ABI has it: a type that has a name of some letters and was named before is a reference to it.
-    of_one = [f"Dv{kind.lanes}_{letter}", "S_"] if getattr(kind, "lanes", 0) else [letter, letter]
-    mangled = f"_Z{len(name)}{name}{of_one[0]}" + of_one[1] * (len(vectors) - 1)
+    # Itanium C++ ABI: a repeated vector type is mangled as a back-reference; built-in scalar types are not.
+    mangled_types = [f"Dv{kind.lanes}_{letter}", "S_"] if getattr(kind, "lanes", 0) else [letter, letter]
+    mangled = f"_Z{len(name)}{name}{mangled_types[0]}" + mangled_types[1] * (len(vectors) - 1)
     function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(value, [value] * len(vectors)), mangled)
     function.calling_convention = "spir_func"
     call = builder.call(function, vectors)
@@ -26,7 +26,7 @@ def called(context: Any, builder: Any, name: str, kind: Any, vectors: list[Any])
 
 
 class Instructions(Words):
-    """Words that are instructions, of vectors or, of no lanes, of numbers."""
+    """Operations emitted as LLVM instructions, on vectors or (without lanes) scalars."""
 
     def __init__(self, context: Any, builder: Any, kind: Any) -> None:
         self.context, self.builder, self.kind = context, builder, kind

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vectors for numba-dpex's kernels, as OpenCL C has them.
+"""A vector type for numba-dpex kernels, like OpenCL C's.
 
-numba-dpex knows numbers only, and the device's compiler makes vectors of them by itself: of neighbouring work-items, or
-of a loop over a private array. It gives that up where a maximum must pass NaN on, or where something is chosen or
-stored in each row. So this teaches numba-dpex's compiler a type that is `LANES` numbers side by side, which SPIR-V has,
-with the operators and functions kernels need. A number beside a vector stands for as many equal ones.
+numba-dpex has scalars only. The device's compiler vectorises by itself, across neighbouring work-items or in loops over
+a private array, but gives up where a maximum must propagate NaN, or where a value is selected or stored in each row. So
+this module adds a type of `LANES` numbers, a SPIR-V vector, to numba-dpex's compiler, with the operators and functions
+that kernels need. A scalar operand beside a vector is broadcast.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _COMPARISONS = {
 }
 _LOGIC = {operator.and_: "and_", operator.or_: "or_"}
 _FUNCTIONS = (vexp, vlog, vsqrt, vfabs, vtanh, vexpm1, vlog1p, vfma)
-#: What is written in `Words` for single precision, and what OpenCL has in its place for double, if anything.
+#: Function -> its branch-free single-precision version, and the OpenCL built-in for double precision, if any.
 _STRAIGHT: dict[Any, tuple[Function, str | None]] = {
     vpower: (power, "exp"),
     verf: (error_function, "erf"),
@@ -79,9 +79,9 @@ _STRAIGHT: dict[Any, tuple[Function, str | None]] = {
 
 @cache
 def functions() -> SimpleNamespace:
-    """Return `syclsched.kernels.vector_words`, known to numba-dpex's compiler.
+    """Return the functions of `syclsched.kernels.vector_words`, registered with numba-dpex's compiler.
 
-    Of vectors it knows, too, + - * /, comparisons, and & | ~ of conditions.
+    Registered for vectors as well: + - * /, comparisons, and & | ~ of conditions.
     """
     from llvmlite import ir
     from numba.core import types
@@ -104,7 +104,7 @@ def functions() -> SimpleNamespace:
             element = manager.lookup(kind.dtype).get_value_type()
             super().__init__(manager, kind, ir.VectorType(element, kind.lanes))
 
-    # The compiler's target has a copy of the models there were when it was made.
+    # The compiler's target copied the data models when it was created, so the new one must be added.
     dpex_kernel_target.target_context.data_model_manager.register(Vector, VectorModel)
     scalar = (types.Number, types.Boolean)
 
@@ -114,11 +114,11 @@ def functions() -> SimpleNamespace:
         return vectors.pop() if len(vectors) == 1 and all(isinstance(each, scalar) for each in others) else None
 
     def of_count(typed: Any, count: int) -> Any:
-        """Return a function of so many arguments; the compiler looks at how many there are."""
+        """Return a function of ``count`` arguments; numba inspects the number of parameters."""
         return (lambda a: typed(a), lambda a, b: typed(a, b), lambda a, b, c: typed(a, b, c))[count - 1]
 
     def spread(context: Any, builder: Any, value: Any, given: Any, wanted: Any) -> Any:
-        """Return a number as a vector of a type; a vector as it is."""
+        """Broadcast a scalar to a vector type; return a vector unchanged."""
         if isinstance(given, Vector):
             return value
         number = context.cast(builder, value, given, wanted.dtype)
@@ -186,7 +186,7 @@ def functions() -> SimpleNamespace:
         def lowered_comparison(context: Any, builder: Any, signature: Any, arguments: Any, word: str = word) -> Any:
             dtype, a, b = operands(context, builder, signature, arguments)
             if isinstance(dtype, types.Float):
-                # A NaN differs from everything.
+                # NaN compares unequal to everything.
                 return (builder.fcmp_unordered if word == "!=" else builder.fcmp_ordered)(word, a, b)
             return (builder.icmp_signed if dtype.signed else builder.icmp_unsigned)(word, a, b)
 
@@ -331,7 +331,7 @@ def functions() -> SimpleNamespace:
 
     @lower(load_second, USMNdArray, types.Integer)
     def lowered_second(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        # Two vectors that share an element: what lies behind the last one that is asked for is not touched.
+        # Two overlapping loads: nothing beyond the last requested element is read.
         pointer, element = address(context, builder, arguments[0], signature.args, arguments[1], LANES)
         first = builder.bitcast(pointer, element.as_pointer(pointer.type.addrspace))
         other = builder.gep(first, [ir.Constant(ir.IntType(64), LANES - 1)], inbounds=True)
@@ -367,7 +367,7 @@ def functions() -> SimpleNamespace:
     @lower(turn, USMNdArray, types.Integer, types.Integer, USMNdArray, types.Integer, types.Integer)
     def lowered_turn(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         def places(given: int) -> Iterator[tuple[Any, int]]:
-            """Return where lines are that begin at an argument and are as far apart as the next one says."""
+            """Yield pointer and alignment of each line: argument ``given`` is the start, the next the stride."""
             place, apart = (
                 context.cast(builder, arguments[each], signature.args[each], types.intp) for each in (given, given + 1)
             )
@@ -398,7 +398,7 @@ def functions() -> SimpleNamespace:
         return lambda vector: vector.dtype if isinstance(vector, Vector) and vector.dtype != types.boolean else None
 
     def of_halves(builder: Any, vector: Any, join: Any) -> Any:
-        """Join the two halves of a vector until it is a number."""
+        """Reduce a vector to a scalar by combining halves."""
         lanes, index = vector.type.count, ir.IntType(32)
         while lanes > 2:
             lanes //= 2

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of one array from and into others: `take_rows` cuts some out, `put_rows` puts a whole together.
+"""Row copies between arrays: `take_rows` extracts a range of rows, `put_rows` assembles an array from parts.
 
-Both are copies within one memory space, or by the host. Graph rewrites that cut tasks into chunks use them where an
-array is needed whole as well.
+Both are copies within one memory space or on the host. Graph rewrites that split tasks into chunks use them for arrays
+that are also needed whole.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from syclsched.model.operation import Copies, Implementation, Operation, Paramet
 from syclsched.model.sizes import signature_bytes
 
 
-class _Slice:
-    """Names a part of USM memory in the USM array interface."""
+class _UsmSlice:
+    """A byte range of USM memory, exposed through the USM array interface."""
 
     def __init__(self, array: Any, first_byte: int, nbytes: int) -> None:
         memory = array.usm_data
@@ -37,7 +37,7 @@ class _Slice:
 def _rows(array: Any, start: int, count: int) -> Any:
     """Return rows of a C-contiguous `usm_ndarray` as USM memory, without a copy."""
     row_bytes = math.prod(array.shape[1:]) * array.itemsize
-    return type(array.usm_data)(_Slice(array, start * row_bytes, count * row_bytes))
+    return type(array.usm_data)(_UsmSlice(array, start * row_bytes, count * row_bytes))
 
 
 # --- take_rows ------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def _put_work(signature: Signature) -> Work:
 
 @cache
 def put_rows(count: int) -> Operation:
-    """Return the operation that writes an array, ``whole``, from ``count`` others with its rows, in order."""
+    """Return the operation that writes the array ``whole`` from ``count`` parts with consecutive rows."""
     names = tuple(f"part{index}" for index in range(count))
     return Operation(
         name="put_rows",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`heat_step`: one explicit step of the 2-D heat equation on a block, with its four neighbouring blocks.
+"""`heat_step`: one explicit step of the 2-D heat equation on a block, given its four neighbouring blocks.
 
 new = u + r (u_north + u_south + u_west + u_east - 4 u), the five-point stencil, r = alpha dt / h^2, stable to r = 1/4.
-Of a neighbour only the row or column that touches the block is read. Where the block touches the edge of the domain,
-any block of the right size takes the neighbour's place: one of zeros, shared by all of them, is a boundary at zero.
+Only the row or column of a neighbour that touches the block is read. At the edge of the domain, any block of the right
+size replaces the neighbour: one shared block of zeros gives a zero boundary.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of single-precision numbers, without a branch or a call: written once, for OpenCL C and for numba-dpex.
+"""Branch-free single-precision functions, written once for OpenCL C and numba-dpex.
 
-A function is written as calls of `Words`, each of which does one thing to numbers, or to vectors of them. In OpenCL C
-words are text (`opencl`); numba-dpex's compiler is given instructions (`syclsched.kernels.numba_vectors`). Both make
-vectors of neighbouring work-items out of it, as nothing depends on what the numbers are.
+A function is a sequence of `Words` calls, each one operation on scalars or vectors. `opencl` emits them as OpenCL C
+text, `syclsched.kernels.numba_vectors` as LLVM instructions. Because control flow does not depend on the data,
+compilers can vectorise the functions across neighbouring work-items.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-#: A function of some numbers.
+#: A function of an emitter (`Words`) and operands.
 Function = Callable[..., Any]
 
 
 def operand_names(function: Function) -> list[str]:
-    """Return the names of the numbers a function is of; before them, `Words` are given."""
+    """Return the names of a function's operands; its first parameter, the `Words`, is not one of them."""
     return [*inspect.signature(function).parameters][1:]
 
 
 class Words(ABC):
-    """What can be done to numbers; a Python float stands for itself."""
+    """Elementary operations on floating-point numbers; a Python float is a constant."""
 
     @abstractmethod
     def binary(self, symbol: str, a: Any, b: Any) -> Any:
@@ -35,29 +35,29 @@ class Words(ABC):
 
     @abstractmethod
     def choose(self, symbol: str, a: Any, b: Any, yes: Any, no: Any) -> Any:
-        """Return one of two numbers, by a comparison (``<`` or ``>``) that does not hold beside a NaN."""
+        """Return ``yes`` or ``no`` by a comparison (``<`` or ``>``), which is false if a or b is NaN."""
 
     @abstractmethod
     def two_to(self, z: Any) -> Any:
-        """Return the number whose exponent, biased, is what the last bits of a number say, as a whole one."""
+        """Return the number whose biased exponent is in the low bits of ``z``, read as an integer."""
 
     @abstractmethod
     def magnitude(self, x: Any) -> Any:
-        """Return a number without its sign."""
+        """Return the absolute value."""
 
     @abstractmethod
     def signed(self, x: Any, sign: Any) -> Any:
-        """Return a number with the sign of another."""
+        """Return ``x`` with the sign of ``sign``."""
 
     @abstractmethod
     def near_inverse_root(self, x: Any) -> Any:
-        """Return an approximation of a number to the power of -1/2, of some 11 bits or more."""
+        """Return an approximation of x^(-1/2), accurate to 11 bits or more."""
 
     def polynomial(self, coefficients: Sequence[float], x: Any) -> Any:
-        """Return the value of a polynomial, given its coefficients from the constant term on.
+        """Return the value of a polynomial, given its coefficients, constant term first.
 
-        Neighbouring terms are joined in pairs, and those again (Estrin's scheme): a processor waits for a third of
-        what it would with Horner's rule, and has two or three products more to do.
+        Estrin's scheme: neighbouring terms are combined in pairs, then the pairs. Its latency is a third of Horner's
+        rule, for two or three more multiplications.
         """
         terms: list[Any] = [*coefficients]
         while len(terms) > 1:
@@ -67,7 +67,7 @@ class Words(ABC):
         return terms[0]
 
 
-class _OpenCL(Words):
+class _OpenCLWords(Words):
     def __init__(self, width: int) -> None:
         self.suffix = "" if width == 1 else str(width)
         self.lines: list[str] = []
@@ -104,10 +104,10 @@ class _OpenCL(Words):
 
 
 def opencl(function: Function, name: str, width: int) -> str:
-    """Return a function in OpenCL C."""
-    words, given = _OpenCL(width), operand_names(function)
+    """Return a function as OpenCL C."""
+    words, given = _OpenCLWords(width), operand_names(function)
     result = function(words, *given)
     kind = f"float{words.suffix}"
-    # What is not told to be put in its place is called where there are many of it, with its vectors in memory.
+    # Without always_inline, compilers stop inlining many uses and pass the vectors through memory.
     head = f"inline __attribute__((always_inline)) {kind} {name}({', '.join(f'{kind} {each}' for each in given)}) {{\n"
     return f"{head}{''.join(words.lines)}  return {result};\n}}\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows that slide over the spatial axes of an array: convolution and pooling have them in common."""
+"""Sliding windows over the spatial axes of an array, shared by convolution and pooling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syclsched.kernels.common import Activation, Ints
 
 
 def spread(values: int | Sequence[int], ndim: int, default: int, name: str) -> Ints:
-    """Return one whole number for each of ``ndim`` axes; ``default`` for each if there are none."""
+    """Return one integer per axis: ``values``, a single value repeated, or ``default`` if there are none."""
     if isinstance(values, int):
         return (values,) * ndim
     if len(values) not in (0, ndim):
@@ -22,22 +22,22 @@ def spread(values: int | Sequence[int], ndim: int, default: int, name: str) -> I
 
 
 def times(values: Sequence[int]) -> str:
-    """Return numbers as they stand in an operation's name: ``3x3``."""
+    """Return numbers as written in an operation's name: ``3x3``."""
     return "x".join(map(str, values))
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How a window slides."""
+    """Strides, pads and dilations of a sliding window."""
 
-    #: For each spatial axis.
+    #: One number per spatial axis; pads: the beginnings of all axes, then the ends.
     strides: Ints
-    pads: Ints  # for the beginnings of all axes, then for their ends
+    pads: Ints
     dilations: Ints
 
     @classmethod
     def of(cls, ndim: int, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]) -> Window:
-        """Return the window of what a user gave, where () stands for strides and dilations of 1 and no pads."""
+        """Return a window from user arguments; () means strides and dilations of 1 and no pads."""
         window = cls(
             spread(strides, ndim, 1, "strides"),
             spread(pads, 2 * ndim, 0, "pads"),
@@ -63,21 +63,21 @@ class Window:
         return self.pads[self.ndim :]
 
     def reach(self, kernel: Ints) -> Ints:
-        """Return how many places of each axis a kernel spans."""
+        """Return the extent that a kernel spans along each axis, dilation included."""
         return tuple((k - 1) * d + 1 for k, d in zip(kernel, self.dilations, strict=True))
 
     def extents(self, spatial: Ints, kernel: Ints, *, ceil: bool = False) -> Ints:
-        """Return how many windows there are along each axis."""
+        """Return the number of windows along each axis."""
         found = []
         for size, begin, end, span, stride in zip(
             spatial, self.begins, self.ends, self.reach(kernel), self.strides, strict=True
         ):
-            room = size + begin + end - span
-            found.append(max(0, (-(-room // stride) if ceil else room // stride) + 1))
+            last = size + begin + end - span
+            found.append(max(0, (-(-last // stride) if ceil else last // stride) + 1))
         return tuple(found)
 
     def label(self) -> str:
-        """Return what stands of it in an operation's name."""
+        """Return the window's part of an operation's name."""
         parts = []
         if any(each != 1 for each in self.strides):
             parts.append(f"s{times(self.strides)}")
@@ -88,7 +88,7 @@ class Window:
         return " ".join(parts)
 
     def places(self, kernel: Ints, outputs: Ints) -> Iterator[tuple[Ints, tuple[slice, ...]]]:
-        """Yield each place of a kernel and the slices of a *padded* array that all windows have there."""
+        """Yield each kernel index, with the slices of a *padded* array that all windows see there."""
         for place in itertools.product(*map(range, kernel)):
             yield (
                 place,
@@ -99,7 +99,7 @@ class Window:
             )
 
     def padded(self, x: Any, kernel: Ints, outputs: Ints, value: Any) -> Any:
-        """Return an array (N, *spatial, C) with its pads, and with what the last windows reach beyond them."""
+        """Return an array (N, *spatial, C) with its pads and what the last windows need beyond them."""
         import numpy as np
 
         widths = [(0, 0)]
@@ -107,16 +107,16 @@ class Window:
             x.shape[1:-1], self.begins, self.ends, self.reach(kernel), self.strides, outputs, strict=True
         ):
             widths.append((begin, max(end, (count - 1) * stride + span - size - begin)))
-        # Negative pads cut.
+        # Negative pads crop.
         cut = tuple(slice(max(0, -a), None if b >= 0 else b) for a, b in [*widths, (0, 0)])
         return np.pad(x[cut], [(max(0, a), max(0, b)) for a, b in [*widths, (0, 0)]], constant_values=value)
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """What a convolution and a transposed one are given alike."""
+    """Attributes shared by convolutions and transposed convolutions."""
 
-    window: Window  # how it slides
-    groups: int  # groups of channels that see only each other
-    channels_last: bool  # whether arrays are (N, *spatial, C), not (N, C, *spatial)
-    activation: Activation  # what is done to every element of the result
+    window: Window
+    groups: int  # groups of channels
+    channels_last: bool  # arrays are (N, *spatial, C), not (N, C, *spatial)
+    activation: Activation  # applied to every element of the result

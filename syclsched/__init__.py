@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One task graph on every SYCL device of a machine, planned beforehand, verified, and executed asynchronously.
+"""Task graphs planned, verified and executed asynchronously on every SYCL device of a machine.
 
-Names are imported when they are first used, so ``import syclsched`` is fast and needs no SYCL runtime.
+Names are imported on first use, so ``import syclsched`` is fast and needs no SYCL runtime.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# In a checkout kernels/ and device_profiles/ lie beside this package; an installation has them in it. `python -m
-# syclsched` in a checkout imports this very folder, wherever the package is installed.
+# In a checkout, kernels/ and device_profiles/ lie beside this package; in an installation, inside it. `python -m
+# syclsched` in a checkout imports this folder even if the package is installed elsewhere.
 _above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 if not os.path.isdir(os.path.join(__path__[0], "kernels")) and os.path.isfile(os.path.join(_above, "pyproject.toml")):
     __path__.append(_above)
 del _above
 
-#: Public name -> module that defines it.
+#: Public name to defining module.
 _LAZY = {
     "AccessMode": "syclsched.model.access",
     "Constant": "syclsched.model.constant",
@@ -56,7 +56,7 @@ _LAZY = {
     "write_graph": "syclsched.frontends",
 }
 
-#: Public modules that are imported when they are first used.
+#: Public modules that are imported on first use.
 _ROOMS = ("onnx",)
 
 __all__ = ["__version__", *sorted((*_LAZY, *_ROOMS))]

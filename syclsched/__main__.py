@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m syclsched``."""
+"""Entry point of ``python -m syclsched``."""
 
 from __future__ import annotations
 

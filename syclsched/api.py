@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The library in a few verbs: discover, describe, calibrate, plan, verify, simulate, run, bind.
+"""The library's main functions: discover, describe, calibrate, plan, verify, simulate, run and bind.
 
-Each takes and returns the frozen data of `syclsched.model`; the rooms below can be used directly for more.
+Each takes and returns the frozen data of `syclsched.model`. The packages below can be used directly for finer control.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from syclsched.errors import ArgumentError
@@ -18,9 +18,12 @@ from syclsched.model.platform import Device, Platform
 from syclsched.model.trace import Trace
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from syclsched.costs import History
     from syclsched.devices import LiveDevices
     from syclsched.execution import Run, Runner, Safeguards
+    from syclsched.execution.safeguards import SafeguardOptions
     from syclsched.simulation import Event, Noise
 
 
@@ -36,20 +39,20 @@ def discover(
     Parameters
     ----------
     select : str, optional
-        Which devices: ``cpu,accelerator``, device names, or the syntax of ONEAPI_DEVICE_SELECTOR
+        Device selection: ``cpu,accelerator``, device names, or the syntax of ONEAPI_DEVICE_SELECTOR
         (``opencl:cpu;level_zero:gpu``).
     where : callable, optional
-        Keeps the devices for which it returns true.
+        Predicate on devices; those for which it returns true are kept.
     sub_devices : int, optional
         Replace every CPU device by this many equal sub-devices.
     lanes : int or Mapping[str, int], optional
-        In-order compute queues per device, for all or by device name; by default what the profile found
-        to run at once.
+        In-order compute queues per device, for all or by device name. By default as many as the profile found to make
+        progress at once.
 
     Returns
     -------
     Platform
-        Plain data; devices that failed their known-answer test are left out.
+        Plain data. Devices that failed their known-answer test are left out.
 
     Raises
     ------
@@ -73,7 +76,7 @@ def with_lanes(platform: Platform, lanes: Mapping[str, int] | int) -> Platform:
     platform : Platform
         The platform.
     lanes : int or Mapping[str, int]
-        For all SYCL devices, or by device name.
+        Number of lanes, for all SYCL devices or by device name.
 
     Returns
     -------
@@ -90,7 +93,7 @@ def with_lanes(platform: Platform, lanes: Mapping[str, int] | int) -> Platform:
 
 
 def describe(profiles: Iterable[str], name: str = "described") -> Platform:
-    """Make a platform of hardware that is not here, from profiles.
+    """Describe a platform by device profiles, for hardware that need not be present.
 
     Parameters
     ----------
@@ -102,7 +105,7 @@ def describe(profiles: Iterable[str], name: str = "described") -> Platform:
     Returns
     -------
     Platform
-        To plan for and to simulate on; its devices have the names given.
+        For planning and simulation; its devices have the names given.
 
     Raises
     ------
@@ -123,25 +126,25 @@ def calibrate(
     policy: str = "auto",
     rewrite: str = "auto",
 ) -> int:
-    """Time every distinct piece of work of a graph on every device that can do it, and remember it.
+    """Measure the execution time of every distinct task of a graph on every capable device, and store it.
 
     Parameters
     ----------
     graph : TaskGraph
-        Its operations, with the shapes its tasks have.
+        The graph; its operations are timed with the shapes of its tasks.
     platform : Platform
-        Devices of this machine.
+        Platform whose devices are on this machine.
     live : LiveDevices, optional
-        Opened if not given.
+        Open devices; opened (and closed) here if not given.
     progress : callable, optional
-        Called as measurements are made.
+        Called for each measurement.
     policy, rewrite : str, optional
-        As they will be given to `plan`: where tasks may be cut, their chunks are timed, too.
+        As they will be passed to `plan`. If tasks may be split, their chunks are timed, too.
 
     Returns
     -------
     int
-        How many measurements were made; those remembered from earlier are not repeated.
+        Number of measurements made. Stored ones are not repeated.
     """
     from contextlib import ExitStack
 
@@ -178,30 +181,29 @@ def plan(
     Parameters
     ----------
     graph : TaskGraph
-        What to run.
+        The graph to plan.
     platform : Platform
-        Live or described.
+        Discovered or described.
     policy : str, optional
         ``auto``, ``heft``, ``single:DEVICE`` or another registered policy.
     history : History, optional
-        Measured task times; by default those remembered on this machine.
+        Measured task times; by default those stored on this machine.
     minimize : str, optional
-        What ``auto`` makes as small as it can: ``makespan``, ``throughput`` (the interval between runs), ``energy`` or
-        ``memory``.
+        Objective of ``auto``: ``makespan``, ``throughput`` (the interval between runs), ``energy`` or ``memory``.
     subject_to : iterable of str, optional
-        What the plan must keep to, such as ``memory[gpu] <= 1GiB``.
+        Constraints on the plan, such as ``memory[gpu] <= 1GiB``.
     rewrite : str, optional
-        ``none`` plans the graph as it is; ``coarsen`` merges tiny tasks first, ``split`` cuts large ones, ``both`` does
-        both. ``auto`` plans as it is and with both, and keeps the better; with a named policy it is ``none``. The plan
-        runs with the graph given here, whatever was done.
+        ``none`` plans the graph unchanged; ``coarsen`` merges tiny tasks first, ``split`` splits large ones, ``both``
+        does both. ``auto`` plans the graph unchanged and with both rewrites, and keeps the better plan; with a named
+        policy it means ``none``. In every case the plan runs with the graph given here.
     budget_s : float, optional
-        Seconds that the search of ``auto`` may take; by default it makes a number of moves that depends on the graph,
-        so that the same plan comes out every time.
+        Time limit in seconds of the search of ``auto``. By default the number of search moves depends only on the
+        graph, so that the plan is reproducible.
     seed : int, optional
-        Of the search's random numbers.
+        Seed of the search's random numbers.
     memory_limit : int, str or Mapping[str, int or str], optional
-        The most memory that arrays may take at once: ``{"cpu": "64MiB"}`` by memory space or device, or one size for
-        every SYCL device's. What does not fit is evicted to the host's memory and brought back, or made again.
+        Limit on the memory of arrays that are live at once: ``{"cpu": "64MiB"}`` by memory space or device, or one
+        size for every SYCL device. Arrays that do not fit are evicted to host memory and copied back, or recomputed.
 
     Returns
     -------
@@ -211,7 +213,7 @@ def plan(
     Raises
     ------
     MemoryLimitError
-        If nothing can be planned within that; says what is needed at least.
+        If no plan fits the limit; the message names the least memory needed.
     """
     from contextlib import ExitStack
     from time import perf_counter
@@ -244,14 +246,14 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
     Parameters
     ----------
     plan : Plan
-        Any plan, also one read from a file.
+        Any plan, including one read from a file.
     graph : TaskGraph, optional
-        The graph it must be for.
+        The graph that the plan must match.
 
     Raises
     ------
     RaceError, IncompletePlanError, MemoryLimitError
-        If it must not be run.
+        If the plan must not be run.
     """
     from syclsched.planning import verify as prove
 
@@ -266,17 +268,17 @@ def simulate(plan: Plan, *, noise: Noise | None = None, events: Sequence[Event] 
     plan : Plan
         The plan.
     noise : Noise, optional
-        How true durations differ from planned ones: noise, and costs that are wrong.
+        Model of how actual durations differ from planned ones: random noise and wrong costs.
     events : sequence of SlowDown or Failure, optional
-        Devices that slow down or fail at a time; these classes, `Noise`, and `repeat` for many seeds are in
+        Device slow-downs and failures at given times. These classes, `Noise`, and `repeat` (many seeds) are in
         `syclsched.simulation`.
     seed : int, optional
-        For the noise.
+        Seed of the noise.
 
     Returns
     -------
     Trace
-        As if it had run.
+        Trace of the simulated run.
     """
     from syclsched.simulation import simulate as on_virtual_clock
 
@@ -293,78 +295,84 @@ def run(
     calibrate: bool = True,
     rewrite: str = "auto",
     memory_limit: MemoryLimit | None = None,
-    debug: bool = False,
-    nan_guard: bool = False,
     dynamic: str | None = None,
-    watchdog_s: float | None = None,
-    deadline_s: float | None = None,
     recover: bool = True,
+    **safeguards: Unpack[SafeguardOptions],
 ) -> Run:
-    """Plan a graph if need be, and start it; returns at once.
+    """Plan a graph unless a plan is given, start it, and return without waiting for it.
 
     Parameters
     ----------
     graph : TaskGraph
-        What to run.
+        The graph to run.
     platform : Platform, optional
-        Where; by default every usable device of this machine.
+        Devices to run on; by default every usable device of this machine.
     plan : Plan, optional
-        Made before, or read from a file; verified before anything runs.
+        Existing plan, for instance one read from a file; verified before anything runs.
     policy : str, optional
-        For planning, if no plan is given.
+        Policy for planning, if no plan is given.
     inputs : Mapping[str, array-like], optional
-        Values of input arrays, before those given with `TaskGraph.array`.
+        Values of input arrays; they take precedence over those given with `TaskGraph.array`.
     calibrate : bool, optional
-        Time work that was never timed before on these devices, so that the plan is a good one.
+        Measure tasks that were never timed on these devices before planning.
     rewrite : str, optional
-        For planning, if no plan is given; see `plan`. Inputs and results have the names of ``graph`` in any case.
+        For planning, if no plan is given; see `plan`. Inputs and results always have the names of ``graph``.
     memory_limit : int, str or Mapping[str, int or str], optional
-        See `plan`; a plan that is given and needs more is refused.
+        See `plan`. A given plan that needs more is refused.
     debug : bool, optional
-        Do one instruction at a time, and let a task fail that changes arrays, or rows of them, which it does not
-        declare to write, or memory beyond; warn of tasks that read memory which nothing has written.
+        Execute one instruction at a time. A task fails if it changes arrays or rows that it does not declare to write,
+        or writes out of bounds. Warn of tasks that read uninitialised memory.
     nan_guard : bool, optional
-        Do one instruction at a time, and let the first task fail that writes a NaN or an infinity.
+        Execute one instruction at a time. The first task that writes a NaN or an infinity fails.
     dynamic : str, optional
-        Decide while tasks run: ``eager``, ``priority``, ``dmdas`` or ``stealing`` need no plan; ``hybrid`` follows the
-        plan until tasks take other times than it says, and leaves it then. Results are the same, to the last bit.
+        Dynamic policy, which schedules at run time: ``eager``, ``priority``, ``dmdas`` or ``stealing`` need no plan;
+        ``hybrid`` follows the plan until task times deviate from it. Results are bit-identical to those of a plan.
     watchdog_s : float, optional
-        Warn, through the logger ``syclsched``, of a task that runs for longer; by default for 30 times its prediction,
-        and at least ten seconds. ``math.inf`` for never.
+        Warn, through the logger ``syclsched``, of a task that runs for more than this many seconds; by default 30
+        times its prediction, and at least ten seconds. ``math.inf`` disables the warning.
     deadline_s : float, optional
-        Let the run fail if it takes longer. Tasks can have deadlines of their own; see `TaskGraph.kernel`.
+        The run fails if it takes longer. Tasks can have their own deadlines; see `TaskGraph.kernel`.
     recover : bool, optional
         When a device or its runtime fails (a submission or an allocation is refused, a copy or a kernel fails, a device
-        is lost), plan what is left anew, on the devices that are left, and go on: the result is the same. See
-        `Run.recoveries`. A task that fails by itself is tried again as its ``retries`` say.
+        is lost), plan the remaining tasks anew on the remaining devices and continue; the result is the same. See
+        `Run.recoveries`. A task that itself fails is repeated up to ``retries`` times.
 
     Returns
     -------
     Run
-        Ask it for results; use it as a context manager to give everything back.
+        Handle of the run, for waiting and results; a context manager that releases all resources.
 
     Raises
     ------
     PolicyError
-        If there is no such dynamic policy.
+        If the dynamic policy does not exist.
     ArgumentError
-        If what is asked for cannot be had together.
+        If the options exclude each other.
     """
-    from syclsched.execution import Safeguards, execute
+    from syclsched.execution import execute
 
-    safeguards = Safeguards(debug, nan_guard, watchdog_s, deadline_s)
+    watched = _safeguards("run", safeguards)
     if dynamic is not None:
-        if debug or nan_guard:
-            raise ArgumentError("a run that decides as it goes cannot be done step by step", where="dynamic")
-        return _run_dynamic(
-            graph, platform, plan, policy, inputs, calibrate, memory_limit, dynamic, safeguards, recover
-        )
+        if watched.stepped:
+            raise ArgumentError("debug and nan_guard run step by step and need a plan", where="dynamic")
+        return _run_dynamic(graph, platform, plan, policy, inputs, calibrate, memory_limit, dynamic, watched, recover)
     made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite, memory_limit)
     try:
-        return execute(made, graph, live, inputs=inputs, owns_devices=True, safeguards=safeguards, recover=recover)
+        return execute(made, graph, live, inputs=inputs, owns_devices=True, safeguards=watched, recover=recover)
     except BaseException:
         live.close()
         raise
+
+
+def _safeguards(call: str, given: SafeguardOptions) -> Safeguards:
+    """Return the safeguards of a call; raise `TypeError` for unknown keywords."""
+    from syclsched.execution import Safeguards
+
+    known = {field.name for field in fields(Safeguards)}
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
+    return Safeguards(**given)
 
 
 def _run_dynamic(
@@ -425,15 +433,12 @@ def bind(
     rewrite: str = "auto",
     trace: bool | int | Literal["exact"] = True,
     memory_limit: MemoryLimit | None = None,
-    debug: bool = False,
-    nan_guard: bool = False,
-    watchdog_s: float | None = None,
-    deadline_s: float | None = None,
     recover: bool = True,
+    **safeguards: Unpack[SafeguardOptions],
 ) -> Runner:
-    """Plan a graph if need be, and make it ready to be run many times with new data.
+    """Plan a graph unless a plan is given, and prepare it for repeated runs with new data.
 
-    Kernels are compiled, memory is got and arguments are laid out once. A run then costs little more than the
+    Kernels are compiled, memory is allocated and arguments are laid out once. A run then costs little more than the
     submissions themselves, which are made from C.
 
     Parameters
@@ -441,23 +446,22 @@ def bind(
     graph, platform, plan, policy, calibrate, rewrite, memory_limit, debug, nan_guard, watchdog_s, deadline_s, recover
         As for `run`.
     trace : bool, int or "exact", optional
-        Keep times of every run for `Run.trace`, and those of the last 16, or of so many, for `Runner.traces`.
-        ``"exact"`` waits for each call of a library on CPU devices, where else only all together are known to have
-        ended, and share their time as they were predicted to.
+        Record times of every run for `Run.trace`, and those of the last 16 runs (or of this many) for `Runner.traces`.
+        ``"exact"`` waits for each library call on CPU devices. Otherwise only the end of all library calls together is
+        known, and their time is divided in proportion to their predictions.
 
     Returns
     -------
     Runner
-        ``runner.run(inputs)`` starts a run, ``runner(inputs)`` waits for it and returns results. Use it as a context
-        manager to give everything back.
+        ``runner.run(inputs)`` starts a run; ``runner(inputs)`` also waits for it and returns its results. A context
+        manager that releases all resources.
     """
-    from syclsched.execution import Safeguards
     from syclsched.execution import bind as bind_plan
 
-    safeguards = Safeguards(debug, nan_guard, watchdog_s, deadline_s)
+    watched = _safeguards("bind", safeguards)
     made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite, memory_limit)
     try:
-        return bind_plan(made, graph, live, trace=trace, owns_devices=True, safeguards=safeguards, recover=recover)
+        return bind_plan(made, graph, live, trace=trace, owns_devices=True, safeguards=watched, recover=recover)
     except BaseException:
         live.close()
         raise
@@ -472,7 +476,7 @@ def _planned_and_open(
     rewrite: str,
     memory_limit: MemoryLimit | None,
 ) -> tuple[Plan, LiveDevices]:
-    """Return a plan, made now if there is none, and the devices it runs on."""
+    """Return the plan, made now if none is given, and the open devices it runs on."""
     from syclsched.devices import open_devices
 
     where = platform if platform is not None else (discover() if plan is None else plan.platform)
@@ -492,5 +496,5 @@ def _planned_and_open(
         raise
 
 
-# `run` and `bind` have parameters of these names.
+# `run` and `bind` have parameters that shadow these functions.
 _calibrate, _plan = calibrate, plan

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machine code that numba has compiled, kept on disk: valid as long as its sources are, whoever else keeps some."""
+"""On-disk cache of numba's machine code, valid as long as all its sources are unchanged; safe for several processes."""
 
 from __future__ import annotations
 
@@ -19,21 +19,19 @@ _IMPORT = re.compile(rb"^(?:from|import) (syclsched[\w.]*)", re.MULTILINE)
 
 
 def kept_on_disk(dispatcher: Any) -> Any:
-    """Keep a function's machine code on disk, where there is a place for it.
-
-    numba's own cache looks at the file a function stands in, and so goes on using it when a function it calls, in
-    another file, has changed. This one looks at all the compiled code within reach of its imports.
-    """
+    """Cache a function's machine code on disk, if a folder can be written."""
+    # numba's own cache checks only the file that a function stands in, so it would keep using old code after a change
+    # of a called function in another file. This one checks all compiled code that its imports reach.
     try:
         dispatcher._cache = _Cache(dispatcher.py_func)
     except RuntimeError:
-        return dispatcher  # no folder can be written: it is compiled in every process
+        return dispatcher  # no writable folder: every process compiles
     return dispatcher
 
 
 @lru_cache(maxsize=1024)
 def _read(path: Path) -> tuple[bytes, tuple[Path, ...]]:
-    """Return what a module adds to the stamp, and the modules of this package it imports."""
+    """Return a module's content for the stamp (empty if irrelevant) and the modules of this package that it imports."""
     content = path.read_bytes()
     named = {module.decode() for module in _IMPORT.findall(content)}
     files = [_PACKAGE.parent.joinpath(*module.split(".")) for module in sorted(named)]
@@ -45,7 +43,7 @@ def _read(path: Path) -> tuple[bytes, tuple[Path, ...]]:
 
 @lru_cache(maxsize=1024)
 def _stamp(path: Path) -> str:
-    """Return a digest of the compiled code and the named tuples of a module and of those it imports."""
+    """Return a digest of the compiled code and the named tuples of a module and of all modules it imports."""
     seen, todo = {path}, [path, Path(__file__).with_name("compiled.py")]
     while todo:
         fresh = set(_read(todo.pop())[1]) - seen
@@ -58,22 +56,22 @@ def _stamp(path: Path) -> str:
 
 
 class _SourceStamp:
-    """Makes a cache entry valid as long as all the code that may be compiled into it is unchanged."""
+    """Locator mix-in: a cache entry is valid as long as all code that may be compiled into it is unchanged."""
 
     def get_source_stamp(self) -> str:
         return _stamp(Path(self._py_file))  # type: ignore[attr-defined]
 
 
 class _InTree(_SourceStamp, caching._InTreeCacheLocator):  # type: ignore[misc]
-    """Beside the source."""
+    """Cache beside the source."""
 
 
 class _Provided(_SourceStamp, caching._UserProvidedCacheLocator):  # type: ignore[misc]
-    """Where ``NUMBA_CACHE_DIR`` says."""
+    """Cache in the folder that ``NUMBA_CACHE_DIR`` names."""
 
 
 class _UserWide(_SourceStamp, caching._UserWideCacheLocator):  # type: ignore[misc]
-    """In the user's cache folder."""
+    """Cache in the user's cache folder."""
 
 
 class _Implementation(caching.CompileResultCacheImpl):  # type: ignore[misc]
@@ -81,20 +79,17 @@ class _Implementation(caching.CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class CacheFile(caching.IndexDataCacheFile):  # type: ignore[misc]
-    """The machine code of one function for different arguments, safe where several processes keep some at once.
+    """Cached machine code of one function for all its argument types; safe for concurrent processes."""
 
-    numba numbers the files, and finds by an index which number is whose. Of two processes that keep code for different
-    arguments at the same time, the index of one then points at the code of the other, which is called with
-    arguments of other types. Here a file is named after what its code was made of; all that two processes can lose
-    is an entry of the index, and with it the time to compile once more.
-    """
-
+    # numba numbers the files, and an index maps argument types to numbers. If two processes save code for different
+    # types at once, the index of one names the code of the other, which is then called with wrong types. Here a file's
+    # name is a digest of its key: two processes can only lose an index entry, which costs one more compilation.
     def __init__(self, cache_path: str, filename_base: str, source_stamp: str) -> None:
         super().__init__(cache_path=cache_path, filename_base=filename_base, source_stamp=source_stamp)
         self._base = filename_base
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep machine code under a key, and remove what the index names no more."""
+        """Store machine code under a key, and delete files that the index no longer names."""
         digest = hashlib.sha256(repr((self._source_stamp, key)).encode()).hexdigest()[:24]
         name = f"{self._base}.{digest}.nbc"
         self._save_data(name, data)
@@ -117,7 +112,7 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
         )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        # LLVM asks for the machine code by a call into Python. An interrupt there is lost, and so is the code: what
-        # has been loaded would be called at address 0.
+        # LLVM fetches the machine code by a call into Python. A KeyboardInterrupt raised there is lost together with
+        # the code, and the loaded function would be called at address 0.
         with interrupts_held():
             return super().load_overload(sig, target_context)

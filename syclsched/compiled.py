@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compilation of the hot pure code with numba: three decorators, so that all of it is compiled and cached alike."""
+"""Decorators that compile pure code with numba, with common options and a common on-disk cache."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ _R = TypeVar("_R")
 
 
 def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Compile a function of numbers, arrays and named tuples of them, when it is first called.
+    """Compile a function of numbers, arrays and named tuples of them on its first call.
 
-    The machine code is kept on disk, beside the source or in the user's cache folder, so that the next process loads
-    it; it runs without the GIL. Division by zero gives infinity or NaN, as in NumPy.
+    The machine code is cached on disk, beside the source or in the user's cache folder, and runs without the GIL.
+    Division by zero gives infinity or NaN, as in NumPy.
     """
     return cast("Callable[_P, _R]", _made(numba.njit(nogil=True, error_model="numpy")(function)))
 
 
 def lean(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Compile a function as `compiled` does, but without counting references.
+    """Compile a function as `compiled` does, but without reference counting.
 
-    Counting them costs more than the work itself where small functions are given tuples of many arrays in a loop.
+    In small functions that take tuples of many arrays in a loop, counting costs more than the work itself.
     """
     options = {"nogil": True, "error_model": "numpy", "_nrt": False}
     return cast("Callable[_P, _R]", _made(numba.njit(**options)(function)))
 
 
 def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Compile a function as `lean` does, as a part of each compiled function that calls it.
+    """Compile a function as `lean` does, and inline it into every compiled caller.
 
-    A call passes every field of every array of the tuples it is given, some hundred numbers: a tenth of a microsecond,
-    which is more than small functions in a hot loop take.
+    A call passes every field of every array of its tuples, some hundred numbers. This takes 0.1 us, too much for small
+    functions in a hot loop.
     """
     options = {"nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
     return cast("Callable[_P, _R]", _made(numba.njit(**options)(function)))
 
 
 def make_ready(function: Callable[..., Any], *arguments: Any) -> None:
-    """Compile a function for arguments like these, or load its machine code, without calling it."""
+    """Compile a function for the types of these arguments, or load its machine code, without calling it."""
     cast("_Recognising", function).make_ready(arguments)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def call_at(_: Any, address: Any, arguments: Any) -> Any:
-    """Call a C function by its address, in compiled code: of whole numbers or pointers of 64 bits, as its result is."""
+    """Call a C function by its address in compiled code; arguments and result are 64-bit integers or pointers."""
 
     def generate(_: Any, builder: Any, signature: Any, values: Any) -> Any:
         word, count = ir.IntType(64), len(signature.args[1])
@@ -67,17 +67,17 @@ def call_at(_: Any, address: Any, arguments: Any) -> Any:
 
 
 class _Recognising(CPUDispatcher):  # type: ignore[misc]
-    """A compiled function that recognises the types of named tuples again.
+    """A compiled function with its own dispatch cache for named tuples, and with Ctrl-C deferred during calls.
 
-    numba finds what it compiled by a fingerprint of the arguments' types. Version 0.59 puts whatever lies in memory
-    into the first 40 bytes of a longer one (``string_writer_ensure`` in its ``_typeof.cpp``), and a named tuple's, with
-    the names of its fields, is longer. Such arguments are hardly ever found again: each call asks Python for their
-    types and keeps one more fingerprint for ever; and where the same lies in memory, one named tuple can be taken for
-    another.
+    Dispatch: numba looks up compiled code by a fingerprint of the argument types. Version 0.59 leaves the first 40
+    bytes of a long fingerprint uninitialised (``string_writer_ensure`` in its ``_typeof.cpp``), and those of named
+    tuples are long, as they contain the field names. Such arguments are hardly ever found again: each call resolves
+    their types in Python and stores one more fingerprint. If the uninitialised bytes happen to agree, one named tuple
+    can be taken for another.
 
-    And a Ctrl-C that comes as an array is handed back is raised by Python among numba's calls into it, which do not
-    look for it: the interpreter finds it left behind a result, and calls that its own error; of a named tuple of arrays
-    there is then no result, and the process ends. So it waits until the call is over, but for one that compiles.
+    Ctrl-C: Python raises it while numba boxes an array result. numba does not check for it there, so the interpreter
+    reports a ``SystemError``; for a named tuple of arrays there is no result, and the process crashes. Hence an
+    interrupt waits until the call has ended, except for a call that compiles.
     """
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -88,7 +88,7 @@ class _Recognising(CPUDispatcher):  # type: ignore[misc]
 
     @property
     def _makes_objects(self) -> bool:
-        """Whether results are arrays or tuples, once it is compiled."""
+        """Whether results are arrays or tuples; False until the function is compiled."""
         known: bool | None = self.__dict__.get("_makes")
         if known is None:
             made = next(iter(self.overloads.values()), None)
@@ -104,7 +104,7 @@ class _Recognising(CPUDispatcher):  # type: ignore[misc]
                 return super().__call__(*args, **named)
             try:
                 key = compute_fingerprint((*_PADDING, args))[_LOST:]
-            except (NotImplementedError, ValueError):  # of a value that has none, such as a string or an empty list
+            except (NotImplementedError, ValueError):  # values without a fingerprint, such as strings or empty lists
                 return super().__call__(*args)
             entries = self.__dict__.setdefault("_entries", {})
             entry = entries.get(key)
@@ -121,16 +121,16 @@ class _Recognising(CPUDispatcher):  # type: ignore[misc]
 
     def make_ready(self, args: tuple[Any, ...]) -> None:
         key, entries = compute_fingerprint((*_PADDING, args))[_LOST:], self.__dict__.setdefault("_entries", {})
-        if key not in entries:  # finding the types takes a hundred times as long
+        if key not in entries:  # resolving the types takes a hundred times as long as the look-up
             entries[key] = self.compile(tuple(typeof(value, Purpose.argument) for value in args))
 
 
-#: Bytes of a fingerprint that are lost, and what has them to lose: an opening bracket and so many times None.
+#: Uninitialised leading bytes of a fingerprint, and padding that fills them: an opening bracket and 39 times None.
 _LOST = 40
 _PADDING = (None,) * (_LOST - 1)
 
 
 def _made(dispatcher: Any) -> Any:
-    """Return a function as all that is compiled here is: cached, and not compiled again for named tuples."""
+    """Return a dispatcher with the on-disk cache and the look-up of named tuples."""
     dispatcher.__class__ = _Recognising
     return kept_on_disk(dispatcher)

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one exception hierarchy: every error says what is wrong, where, and what to do about it."""
+"""The exception hierarchy. Every error says what is wrong, where, and what to do about it."""
 
 from __future__ import annotations
 
 
 class SyclschedError(Exception):
-    """Base of every error this library raises on purpose.
+    """Base class of all errors that this library raises on purpose.
 
     Parameters
     ----------
     what : str
-        What is wrong, as a sentence without a full stop.
+        Description of the problem: a sentence without a full stop.
     where : str, optional
-        The task, array, device, file and field it concerns.
+        The task, array, device, file or field concerned.
     hint : str, optional
-        What the reader can do about it.
+        Suggested remedy.
     """
 
     #: Exit code of the command line for this error.
@@ -35,15 +35,15 @@ class SyclschedError(Exception):
 
 
 class GraphError(SyclschedError):
-    """A task graph that cannot be what was meant."""
+    """A task graph is invalid."""
 
 
 class CycleError(GraphError):
-    """Explicit edges close a cycle; the message lists its tasks."""
+    """Explicit edges form a cycle; the message lists its tasks."""
 
 
 class UnknownArrayError(GraphError):
-    """A task names an array that was never declared, or was freed before it."""
+    """A task names an array that was never declared or has been freed."""
 
 
 class ArgumentError(GraphError):
@@ -51,7 +51,7 @@ class ArgumentError(GraphError):
 
 
 class CapabilityError(SyclschedError):
-    """No device can run a task; the message says which device lacks what."""
+    """No device can run a task; the message says what each device lacks."""
 
 
 # --- platforms ------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ class RuntimeMissingError(SyclschedError):
 
 
 class PlatformError(SyclschedError):
-    """A platform that cannot be used."""
+    """A platform cannot be used."""
 
 
 class EmptyPlatformError(PlatformError):
@@ -70,41 +70,41 @@ class EmptyPlatformError(PlatformError):
 
 
 class DeviceNotFoundError(PlatformError):
-    """A named device is not on this machine, for instance one a saved plan was made for."""
+    """A named device is not on this machine, for instance a device of a saved plan."""
 
 
 class ForkedError(PlatformError):
-    """Devices were asked for in a process forked from one that had loaded the SYCL runtime."""
+    """Devices were requested in a process forked from one that had loaded the SYCL runtime."""
 
 
 class UntrustedDeviceError(PlatformError):
-    """A device failed its known-answer test and is refused for work."""
+    """A device failed its known-answer test and is not used."""
 
 
 class SelectionError(PlatformError):
-    """A device selection that cannot be parsed."""
+    """A device selection cannot be parsed."""
 
 
 # --- files ----------------------------------------------------------------------------------------
 
 
 class FormatError(SyclschedError):
-    """A file or document that is not what it claims: names the file, the place and the expectation."""
+    """A file or document violates its format; names the file, the place and what is expected there."""
 
 
 class ModelError(FormatError):
-    """A machine-learning model that cannot be taken as it is: names the model, the place in it and the expectation."""
+    """A machine-learning model cannot be imported; names the model, the place in it and what is expected there."""
 
 
 class OpenDimensionError(ModelError):
-    """Extents of a model's inputs that the model leaves open were not given; ``names`` lists those dimensions.
+    """Sizes of a model's symbolic input dimensions are missing; ``names`` lists the dimensions.
 
     Parameters
     ----------
     what, where, hint : str
         See `SyclschedError`.
     names : tuple of str
-        The open dimensions, as the model or ``input[axis]`` names them.
+        The symbolic dimensions, named as in the model or as ``input[axis]``.
     """
 
     def __init__(self, what: str, *, names: tuple[str, ...], where: str | None = None, hint: str | None = None) -> None:
@@ -113,14 +113,14 @@ class OpenDimensionError(ModelError):
 
 
 class ValueNeededError(ModelError):
-    """A shape in a model follows from the value of an input; ``inputs`` lists the inputs whose values settle it.
+    """A shape in a model depends on the value of an input; ``inputs`` lists the inputs whose values are needed.
 
     Parameters
     ----------
     what, where, hint : str
         See `SyclschedError`.
     inputs : tuple of str
-        Inputs of the model; with their values known, the model can be imported.
+        Inputs of the model whose values must be given before it can be imported.
     """
 
     def __init__(
@@ -131,45 +131,45 @@ class ValueNeededError(ModelError):
 
 
 class StorageError(SyclschedError):
-    """A file or folder that cannot be read or written: missing, read-only, full."""
+    """A file or folder cannot be read or written: it is missing, read-only or full."""
 
 
 # --- plans ----------------------------------------------------------------------------------------
 
 
 class PolicyError(SyclschedError):
-    """A scheduling policy that does not exist or cannot be used here."""
+    """A scheduling policy does not exist or cannot be used here."""
 
 
 class PlanError(SyclschedError):
-    """A plan that must not be run."""
+    """A plan must not be run."""
 
 
 class RaceError(PlanError):
-    """Two accesses to one array that nothing orders; names both tasks and the array."""
+    """Two conflicting accesses to one array are unordered; names both tasks and the array."""
 
 
 class IncompletePlanError(PlanError):
-    """A plan that leaves out, repeats or misplaces work, or reads data that is not there."""
+    """A plan omits, repeats or misplaces tasks, or reads data that is not present."""
 
 
 class MemoryLimitError(PlanError):
-    """A plan needs more memory in a space than there is; names the sizes."""
+    """A plan needs more memory than a space has; names both sizes."""
 
 
 class InfeasibleError(PlanError):
-    """Nothing that keeps to all constraints was found; names those that bind, and the least that was found."""
+    """No plan that satisfies all constraints was found; names the binding ones and the smallest values found."""
 
 
 # --- execution ------------------------------------------------------------------------------------
 
 
 class ExecutionError(SyclschedError):
-    """Something went wrong while a plan ran."""
+    """A run failed."""
 
 
 class TaskFailedError(ExecutionError):
-    """A task failed; ``task`` is its name and ``__cause__`` the reason, if there is a Python one.
+    """A task failed; ``task`` is its name and ``__cause__`` the Python exception behind it, if there is one.
 
     Parameters
     ----------
@@ -185,43 +185,43 @@ class TaskFailedError(ExecutionError):
 
 
 class DeviceError(ExecutionError):
-    """A device or its runtime broke off what it was to do; it may go better when it is tried again, or elsewhere."""
+    """A device or its runtime failed; the work may succeed if repeated or moved to another device."""
 
 
 class UndeclaredWriteError(TaskFailedError):
-    """A task changed what it did not declare to write; found by ``debug=True``."""
+    """A task changed memory that it does not declare to write; detected with ``debug=True``."""
 
 
 class NotFiniteError(TaskFailedError):
-    """A task wrote a NaN or an infinity; found by ``nan_guard=True``."""
+    """A task wrote a NaN or an infinity; detected with ``nan_guard=True``."""
 
 
 class DeadlineError(TaskFailedError):
-    """A task, or its run, took longer than it was allowed to."""
+    """A task or a run exceeded its deadline."""
 
 
 class RunCancelledError(ExecutionError):
-    """The result was asked for of a run, or of a task, that was cancelled."""
+    """The result of a cancelled run or task was requested."""
 
 
 class WaitTimeoutError(ExecutionError):
-    """A wait ended by its time limit before the work was done; the work goes on."""
+    """A wait timed out before the work was done; the work continues."""
 
 
 class MeasurementError(SyclschedError):
-    """A measurement could not be made, or gave nothing that can be used."""
+    """A measurement could not be made or gave no usable value."""
 
 
 # --- warnings -------------------------------------------------------------------------------------
 
 
 class DeclaredShapeWarning(UserWarning):
-    """An output of a model has another shape than the model declares."""
+    """An output of a model has a different shape than the model declares."""
 
 
 class HostOperatorWarning(UserWarning):
-    """Operators of a model that no device does: the host does them with onnx's reference implementation."""
+    """No device supports some operators of a model; they run on the host with onnx's reference implementation."""
 
 
 class RemadeModelWarning(UserWarning):
-    """A model's shapes follow from values of floating-point inputs: it is planned and bound anew for every value."""
+    """A model's shapes depend on values of floating-point inputs; it is planned and bound anew for every value."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files are written whole or not at all: no reader ever sees half of one, and a full disk leaves what was there."""
+"""Atomic file writes: readers never see a partial file, and a full disk leaves the old content."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes, *, folders: bool = False, lasting: bool = False) -> None:
-    """Write a file under a temporary name in its folder and rename it into place."""
+    """Write a file under a temporary name in its folder and rename it into place; ``lasting`` adds an fsync."""
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
         path.write_bytes(content)

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The four operations of a tiled Cholesky factorisation A = L L^T on row-major tiles."""
+"""Operations of a tiled Cholesky factorisation A = L L^T on row-major tiles."""
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def _work(signature: Signature) -> Work:
 
 
 def _grain(signature: Signature) -> int:
-    """Return rows that are whole blocks of both kernels."""
+    """Return the number of rows that is a multiple of both kernels' blocks."""
     return lcm(update.OPENCL_ROWS, update.NUMBA_ROWS)
 
 

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The register-blocked inner product all OpenCL C linear algebra here is made of.
+"""Register-blocked inner product used by all OpenCL C linear algebra kernels here.
 
 Every operation of a lower Cholesky factorisation on row-major tiles multiplies rows by rows (A B^T), and rows are
-contiguous. So the vectors run along the summation index, and a block of row pairs is kept in registers: R by 4 pairs
-load R + 4 vectors for 4 R fused multiply-adds. (Register blocking as in Goto and van de Geijn, "Anatomy of
-high-performance matrix multiplication", 2008; packing is left out, since both operands lie as the loop reads them.)
+contiguous. So vectors run along the summation index, and a block of row pairs is kept in registers: R by 4 pairs load R
++ 4 vectors for 4 R fused multiply-adds. (Register blocking as in Goto and van de Geijn, "Anatomy of high-performance
+matrix multiplication", 2008; packing is omitted, because both operands are already read contiguously.)
 """
 
 from __future__ import annotations
 
 from syclsched.kernels.common import C_TYPES, ITEM_BYTES
 
-#: Bytes of the vectors used: one AVX-512 register; compilers split them where registers are shorter.
+#: Bytes of a vector: one AVX-512 register; compilers split it where registers are shorter.
 VECTOR_BYTES = 64
 #: Columns of a block: one short vector of results.
 COLUMNS = 4

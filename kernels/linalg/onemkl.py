@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""oneMKL through dpnp's and dpctl's extension modules: the only place that knows these private names.
+"""oneMKL through private extension modules of dpnp and dpctl; only this module uses their names.
 
-oneMKL's own threads do the work on a CPU device: a limit on the OpenCL runtime's workers does not hold for it.
-Its ``potrf`` is left out: through dpnp it reports no failed pivot, on a CPU device.
+On a CPU device oneMKL computes on its own threads, so a limit on the OpenCL runtime's workers does not apply to it. Its
+``potrf`` is not used: through dpnp it reports no failed pivot on a CPU device.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 
 
 def _on(queue: Any, array: Any) -> Any:
-    """Return the array as belonging to a queue of its context (no copy): the extensions insist on it."""
+    """Return the array associated with a queue of its context, without a copy; the extensions require it."""
     return array if array.sycl_queue == queue else array.to_device(queue)
 
 
 def gemm(queue: Any, arguments: Mapping[str, Any], depends: Sequence[Any]) -> Any:
-    """Submit C -= A B^T: the product into a temporary array, then a subtraction."""
+    """Submit C -= A B^T: a product into a temporary array, then a subtraction."""
     import dpctl.tensor as dpt
     from dpctl.tensor import _tensor_elementwise_impl as elementwise
     from dpnp.backend.extensions.blas import _blas_impl as blas

@@ -23,17 +23,17 @@ from syclsched.model.operation import (
     Work,
 )
 
-#: Rows of L^T the numba-dpex kernel finds between two barriers.
+#: Rows of L^T that the numba-dpex kernel computes between two barriers.
 NUMBA_ROWS = 4
 
 
 def explain_pivot(status: int) -> str:
-    """Say what a non-zero status of `potrf` means: as LAPACK's info, the one-based index of the pivot in the tile."""
+    """Return the message for a non-zero status: like LAPACK's info, the one-based index of the failed pivot."""
     return f"the matrix is not positive definite: pivot {status} of the tile is not positive"
 
 
 def _factor_block(size: int) -> str:
-    """Return code that factors the diagonal block held in columns ``x<j>`` (lanes are rows), or reports its pivot."""
+    """Return code that factors the diagonal block in columns ``x<j>`` (lanes are rows), or reports its failed pivot."""
     lines = []
     for j in range(size):
         lines.append(f"if (!(x{j}.s{j} > 0)) {{ *status = (int)(j0 + {j + 1}); return; }}")
@@ -44,11 +44,8 @@ def _factor_block(size: int) -> str:
 
 
 def _opencl_source(dtype: str, n: int) -> OpenCLSource:
-    """Return the kernel: left-looking by blocks of four columns, one work-item, vectors along the summation index.
-
-    One work-item, because a tile is small, the chain of its columns is sequential, and a lane with other tiles to
-    work on meanwhile gains more from a core left free.
-    """
+    """Return the left-looking kernel by blocks of four columns, with vectors along the summation index."""
+    # One work-item: a tile is small, its columns are a sequential chain, and a free core serves other lanes' tiles.
 
     def block(columns: int, finish: str) -> str:
         return f"""
@@ -87,11 +84,9 @@ __kernel void potrf(__global T* a, __global int* status) {{
 
 @cache
 def _numba_kernel(dtype: str) -> Any:
-    """Return the kernel: one work-group finds U = L^T in the upper triangle, by blocks of rows, work-items along them.
-
-    The rows of U are contiguous where the columns of L are not. Every work-item factors the small diagonal block for
-    itself, from the same numbers in the same order, so all agree and one barrier is saved.
-    """
+    """Return the kernel: one work-group computes U = L^T in the upper triangle, by blocks of rows."""
+    # Rows of U are contiguous, columns of L are not. Every work-item factors the small diagonal block itself, with the
+    # same operations in the same order: all get the same numbers, and one barrier is saved.
     import math
 
     import numba_dpex
@@ -115,7 +110,7 @@ def _numba_kernel(dtype: str) -> Any:
         sums = kapi.PrivateArray(NUMBA_ROWS, real)
         factor = kapi.PrivateArray(size, real)
         for k0 in range(0, n, NUMBA_ROWS):
-            for j in range(k0 + me, n, width):  # what is left of these rows of A
+            for j in range(k0 + me, n, width):  # these rows of A minus the rows of U already found
                 for r in range(NUMBA_ROWS):
                     sums[r] = a[min(k0 + r, n - 1), j]
                 for p in range(k0):
@@ -139,7 +134,7 @@ def _numba_kernel(dtype: str) -> Any:
                             factor[at] /= factor[r * NUMBA_ROWS + r]
                         elif factor[at] > 0:
                             factor[at] = math.sqrt(factor[at])
-                        else:  # go on with a harmless pivot: all work-items must reach the barriers
+                        else:  # continue with pivot 1: all work-items must reach the barriers
                             if failed == 0:
                                 failed = k0 + r + 1
                             factor[at] = 1
@@ -212,7 +207,7 @@ def _host(*, a: Any, status: Any) -> None:
 
 
 def _load_host(signature: Signature) -> Any:
-    import scipy.linalg  # noqa: F401  # here, not in the first task that is run
+    import scipy.linalg  # noqa: F401  # import now, not in the first task
 
     return _host
 

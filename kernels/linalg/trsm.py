@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`trsm`: solve X L^T = A for X, in place of A, with L lower triangular; L's strict upper part is not read."""
+"""`trsm`: solve X L^T = A in place of A, with L lower triangular; L's strict upper part is not read."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from syclsched.model.operation import (
     Work,
 )
 
-#: Rows an OpenCL C work-item solves together: the lanes of a short vector.
+#: Rows that an OpenCL C work-item solves at once: the lanes of a short vector.
 ROWS = 4
-#: Columns a numba-dpex work-item solves together: each strided load of X serves all of them.
+#: Columns that a numba-dpex work-item solves at once; each strided load of X is reused for all of them.
 NUMBA_COLUMNS = 4
 
 
 def substitute(columns: int) -> str:
-    """Return code that turns the columns ``x<j>`` (lanes are rows) of a block into the solution, with L in ``b<j>``."""
+    """Return code that solves for a block's columns ``x<j>`` (lanes are rows), with L in ``b<j>``."""
     lines = []
     for j in range(columns):
         lines += [f"x{j} -= x{p} * b{j}[j0 + {p}];" for p in range(j)]
@@ -44,7 +44,7 @@ def substitute(columns: int) -> str:
 
 
 def columns_of_block(columns: int) -> str:
-    """Return code that gathers A minus the inner products as columns ``x<j>``, lanes being the four rows."""
+    """Return code that loads A minus the inner products into columns ``x<j>``, whose lanes are the four rows."""
     return "\n    ".join(
         f"T4 x{j} = (T4)(a0[j0 + {j}], a1[j0 + {j}], a2[j0 + {j}], a3[j0 + {j}])"
         f" - fold(p0_{j}, p1_{j}, p2_{j}, p3_{j});"
@@ -53,7 +53,7 @@ def columns_of_block(columns: int) -> str:
 
 
 def store_block(columns: int, row_exists: str) -> str:
-    """Return code that writes the columns ``x<j>`` back; ``row_exists`` is a C condition on ``{row}``."""
+    """Return code that stores the columns ``x<j>``; ``row_exists`` is a C condition on ``{row}``."""
     lines = []
     for i in range(ROWS):
         if columns == COLUMNS:
@@ -65,7 +65,7 @@ def store_block(columns: int, row_exists: str) -> str:
 
 
 def _opencl_source(dtype: str, m: int, n: int) -> OpenCLSource:
-    """Return the kernel for X (m, n): left-looking, one work-item for each block of four rows."""
+    """Return the left-looking kernel for X (m, n): one work-item for each block of four rows."""
 
     def block(columns: int) -> str:
         return f"""
@@ -159,7 +159,7 @@ def _host(*, a: Any, l: Any) -> None:  # noqa: E741
 
 
 def _load_host(signature: Signature) -> Any:
-    import scipy.linalg  # noqa: F401  # here, not in the first task that is run
+    import scipy.linalg  # noqa: F401  # import now, not in the first task
 
     return _host
 

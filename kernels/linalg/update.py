@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels behind `gemm` and `syrk`: C -= A B^T on a whole tile or on its lower triangle."""
+"""Kernels of `gemm` and `syrk`: C -= A B^T on a whole tile or on its lower triangle."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from syclsched.model.operation import DeviceLimits, Launch, OpenCLSource
 
 #: Rows of an OpenCL C block: 6 x 4 accumulators, 4 + 1 operands: 29 of AVX-512's 32 registers.
 OPENCL_ROWS = 6
-#: Consecutive blocks of a row panel that make a work-group: few enough to balance, and they share the panel's rows.
+#: Consecutive blocks of a row panel per work-group: they share the panel's rows, and are few enough to balance.
 OPENCL_GROUP = 16
-#: Rows a numba-dpex work-item accumulates: each strided load of B serves all of them.
+#: Rows that a numba-dpex work-item accumulates; each strided load of B is reused for all of them.
 NUMBA_ROWS = 16
-#: Summation steps a numba-dpex work-item keeps of its row of B.
+#: Elements of its row of B that a numba-dpex work-item caches at once.
 NUMBA_DEPTH = 8
 
 
 def opencl_source(dtype: str, m: int, n: int, k: int, *, lower: bool) -> OpenCLSource:
-    """Return the OpenCL C kernel for one size."""
+    """Return the OpenCL C kernel for given extents."""
     blocks = ceil_div(n, COLUMNS)
     skip = f"if (j0 > i0 + {OPENCL_ROWS - 1}) return;" if lower else ""
     stores = []
@@ -124,7 +124,7 @@ def numba_syrk(dtype: str) -> Any:
         group = item.get_group().get_group_id(0)
         i0 = group // groups * NUMBA_ROWS
         first = group % groups * width
-        if first < i0 + NUMBA_ROWS:  # some of the block is on or below the diagonal
+        if first < i0 + NUMBA_ROWS:  # part of the block is on or below the diagonal
             j = first + item.get_local_id(0)
             jb = min(j, n - 1)
             sums = kapi.PrivateArray(NUMBA_ROWS, real)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations of neural networks: each a function of hashable attributes that gives an `Operation`.
+"""Neural network operations: each is a function of hashable attributes that returns an `Operation`.
 
-Equal attributes give one and the same operation. Importing this imports no SYCL package.
+Equal attributes return the same operation. Importing this package imports no SYCL package.
 """
 
 from __future__ import annotations

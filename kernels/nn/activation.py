@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activations: what is done to every element of a result before it is stored, as data, NumPy and OpenCL C.
+"""Activations applied to every element of a result before it is stored: as data, NumPy and OpenCL C.
 
 An activation is a tuple of steps applied in order, each a tuple of a name and its numbers: ``()`` does nothing,
 ``(("relu",),)``, ``(("clip", 0.0, 6.0),)``, ``(("scale", 0.125), ("tanh",))``. It is hashable, so it can be an
-attribute of an operation, and part of its name. A NaN stays one, as in NumPy and ONNX.
+attribute of an operation and part of its name. NaN stays NaN, as in NumPy and ONNX.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from syclsched.errors import ArgumentError
 from syclsched.kernels.common import Activation
 from syclsched.kernels.nn.source import literal
 
-#: Of selu, as ONNX has them: alpha and gamma.
+#: ONNX's alpha and gamma of selu.
 SELU: Final = (1.67326319217681884765625, 1.05070102214813232421875)
 _ROOT_HALF: Final = math.sqrt(0.5)
 _GELU_TANH: Final = math.sqrt(2 / math.pi)
@@ -25,14 +25,14 @@ _GELU_TANH: Final = math.sqrt(2 / math.pi)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One kind of step."""
+    """One kind of activation step."""
 
-    numbers: tuple[float, ...]  # its numbers if none are given: so many may be given at most
+    numbers: tuple[float, ...]  # default numbers
     #: OpenCL C expression of ``{x}`` (a variable), numbers ``{0}``, ``{1}``, ... and literals ``{one}``, ``{half}``,
-    #: ...: right for scalars and vectors alike.
+    #: ...; valid for scalars and vectors.
     opencl: str
-    numpy: Callable[..., Any]  # ``function(x, *numbers)`` of an array of floating-point numbers, giving a new one
-    cost: int = 1  # operations it counts as
+    numpy: Callable[..., Any]  # ``function(x, *numbers)`` of a floating-point array; returns a new one
+    cost: int = 1  # operations counted per element
 
 
 def _np() -> Any:
@@ -48,7 +48,7 @@ def _erf(x: Any) -> Any:
 
 
 def _sigmoid(x: Any) -> Any:
-    # exp of a large number overflows to infinity, whose reciprocal is the right 0.
+    # exp of a large number overflows to infinity, and its reciprocal is 0 as it should be.
     with _np().errstate(over="ignore"):
         return 1 / (1 + _np().exp(-x))
 
@@ -138,7 +138,7 @@ _LITERALS: Final = {
 
 
 def checked(activation: Activation) -> Activation:
-    """Return the activation with all numbers of its steps written out."""
+    """Return the activation with all numbers of its steps filled in."""
     made = []
     for name, *numbers in activation:
         step = STEPS.get(str(name))
@@ -151,7 +151,7 @@ def checked(activation: Activation) -> Activation:
 
 
 def label(activation: Activation) -> str:
-    """Return the activation as a part of an operation's name, such as ``clip(0,6)``; empty for none."""
+    """Return the activation's part of an operation's name, such as ``clip(0,6)``; empty for none."""
     return "+".join(
         f"{name}({','.join(f'{number:.9g}' for number in numbers)})"
         if numbers and numbers != [*STEPS[str(name)].numbers]
@@ -161,7 +161,7 @@ def label(activation: Activation) -> str:
 
 
 def cost(activation: Activation) -> int:
-    """Return how many operations an element counts as."""
+    """Return the operations counted per element."""
     return sum(STEPS[str(name)].cost for name, *_ in activation)
 
 
@@ -178,8 +178,8 @@ def opencl(activation: Activation, variable: str, dtype: str, kind: str | None =
 
 
 def numpy(activation: Activation, array: Any) -> Any:
-    """Return what an activation makes of an array of floating-point numbers, in its dtype; the array stays as it is."""
-    # What devices do without a word is no reason to warn here, either.
+    """Return an activation of a floating-point array, in its dtype; the array is not modified."""
+    # Devices do not warn of overflow or invalid values, so neither does the host.
     with _np().errstate(all="ignore"):
         for name, *numbers in activation:
             array = STEPS[str(name)].numpy(array, *numbers).astype(array.dtype, copy=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activations in Python as numba-dpex compiles it; what they are, `syclsched.kernels.nn.activation` says."""
+"""Activations as Python source for numba-dpex; see `syclsched.kernels.nn.activation`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STEPS: Final = {
     "silu": f"v / ({_ONE} + math.exp(-v))",
     "hard_sigmoid": f"{_ZERO} if {_LINE} < {_ZERO} else ({_ONE} if {_LINE} > {_ONE} else {_LINE})",
     "hard_swish": f"{_ZERO} if v < real(-3.0) else (v if v > real(3.0) else v * (v + real(3.0)) * real({1 / 6!r}))",
-    # 0 * v lets a NaN through, which the comparison does not.
+    # 0 * v propagates NaN; the comparison alone does not.
     "softplus": f"{_SOFTPLUS} + {_ZERO} * v",
     "softsign": f"v / ({_ONE} + math.fabs(v))",
     "mish": f"v * math.tanh({_SOFTPLUS})",
@@ -49,7 +49,7 @@ STEPS: Final = {
 
 
 def applied(activation: Activation, indent: str) -> str:
-    """Return lines that apply an activation to the variable ``v``, of the dtype the kernel calls ``real``."""
+    """Return source lines that apply an activation to the variable ``v``, of dtype ``real``."""
     lines = ""
     for name, *numbers in activation:
         values = [f"real({float(number)!r})" for number in numbers]
@@ -58,17 +58,17 @@ def applied(activation: Activation, indent: str) -> str:
 
 
 def applied_wide(activation: Activation, indent: str) -> str:
-    """Return lines that apply an activation to the variable ``v``, a vector; as `applied`."""
+    """Return source lines that apply an activation to a vector ``v``."""
     lines = ""
     for name, *numbers in activation:
         values = [f"real({float(number)!r})" for number in numbers]
-        tree = _Wide().visit(ast.parse(STEPS[str(name)].format(*values), mode="eval"))
+        tree = _Vectoriser().visit(ast.parse(STEPS[str(name)].format(*values), mode="eval"))
         lines += f"{indent}v = {ast.unparse(tree)}\n"
     return lines
 
 
-class _Wide(ast.NodeTransformer):
-    """Makes of an expression of numbers one of vectors."""
+class _Vectoriser(ast.NodeTransformer):
+    """Rewrites a scalar expression as one of vectors."""
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         parts: list[Any] = [self.visit(each) for each in (node.test, node.body, node.orelse)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`batch_norm`: normalisation of every channel by a known mean and variance, as in inference."""
+"""`batch_norm`: normalisation of every channel by a known mean and variance, for inference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split
 
 NAMES = ("scale", "bias", "mean", "variance")
-#: Pixels for which a work-item makes a channel's factors once, channels last.
+#: Pixels per work-item, channels last; its channels' factors are computed once.
 PIXELS = 16
 
 
@@ -51,7 +51,7 @@ def _host(
 
     dtype = np.dtype(sums(str(y.dtype)))
     source = last(x, last_).astype(dtype, copy=False)
-    # What has no root is no number, without a warning.
+    # A negative variance gives NaN without a warning.
     with np.errstate(invalid="ignore", divide="ignore"):
         factor = scale.astype(dtype, copy=False) / np.sqrt(variance.astype(dtype, copy=False) + dtype.type(epsilon))
     last(y, last_)[...] = act.numpy(activation, (source - mean.astype(dtype, copy=False)) * factor + bias)
@@ -62,7 +62,7 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
 
 
 def _arrangement(signature: Signature, last_: bool) -> tuple[int, int, int]:
-    """Return how many elements x has before its channels, how many channels, and how many behind them."""
+    """Return x's number of elements before the channels, of channels, and after them."""
     x = signature.shapes["x"]
     count = channels(x, last_)
     pixels = size(x) // max(1, count)

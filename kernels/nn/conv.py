@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`conv`: convolution of any number of spatial axes, with bias, residual and activation."""
+"""`conv`: convolution over any number of spatial axes, with bias, residual and activation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _work(signature: Signature, *, residual: str, extra: int) -> Work:
     w, dtype = signature.shapes["w"], signature.dtypes["y"]
     results = size(signature.shapes["y"])
     flops = results * (2.0 * size(w[1:]) + extra)
-    # A residual in place is read before it is written.
+    # An in-place residual is read before it is written.
     again = results if residual == "y" else 0
     moved = (sum(map(size, signature.shapes.values())) + again) * BYTES[dtype]
     return Work(flops, float(moved), dtype, float(max(1, results)))
@@ -69,7 +69,7 @@ def _host(
     outside, inside = w.shape[:2]
     total = np.zeros((*target.shape[:-1], outside), dtype)
     pieces = total.reshape(-1, groups, outside // groups)
-    # One product for each place of the kernel: no more memory than the result, and the product is NumPy's BLAS.
+    # One BLAS product per kernel position needs no more memory than the result.
     for place, cut in window.places(kernel, outputs) if inside and total.size else ():
         rows = padded[(slice(None), *cut)].reshape(-1, groups, inside)
         weights = w[(..., *place)].reshape(groups, outside // groups, inside).astype(dtype, copy=False)
@@ -88,8 +88,8 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
     return partial(_host, **attributes)
 
 
-def _minimal(convolution: Convolution, extra: Mapping[str, Any]) -> tuple[Implementation, ...]:
-    """Return the convolution by minimal filtering, where there is one: fewer multiplications, rounded otherwise."""
+def _winograd(convolution: Convolution, extra: Mapping[str, Any]) -> tuple[Implementation, ...]:
+    """Return the Winograd implementation if there is one: fewer multiplications, different rounding."""
     if not winograd_opencl.does(convolution.window, convolution.groups, convolution.channels_last):
         return ()
     return (
@@ -98,7 +98,7 @@ def _minimal(convolution: Convolution, extra: Mapping[str, Any]) -> tuple[Implem
             "opencl-c",
             partial(winograd_opencl.load, window=convolution.window, **extra),
             winograd_tiling.launch,
-            # A work-item's scratch is for a core and its caches.
+            # A work-item's scratch is sized for a core's caches.
             replace(
                 OPENCL_C, device_kinds=("cpu", "accelerator"), dtypes=("float32",), refuses=winograd_opencl.refuses
             ),
@@ -129,7 +129,7 @@ def _conv(convolution: Convolution, bias: bool, residual: str) -> Operation:
                 revision="2",
                 prepare=partial(conv_opencl.prepare, **attributes),
             ),
-            *_minimal(convolution, extra),
+            *_winograd(convolution, extra),
             conv_numba.conv(**extra, **attributes),
             Implementation(
                 "numpy",

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions by work-groups, as products of what pixels see and weights, which are put together in local memory.
+"""Convolution by work-groups: implicit matrix products with both operands staged in local memory.
 
-Columns are what lies together in the result: output channels, or pixels where channels come first. (Chetlur et al.,
-"cuDNN: efficient primitives for deep learning", 2014.) Each term is a place of the kernel and a channel, in the order
-in which the array, or where channels come first the weights, has them. What pixels see is never in memory as a whole.
+Columns are contiguous in the result: output channels, or pixels if channels come first. (Chetlur et al., "cuDNN:
+efficient primitives for deep learning", 2014.) A summation term is a kernel position and a channel, in the memory order
+of the array or, with channels first, of the weights. The im2col matrix never exists in memory.
 
-Depthwise convolutions have few terms and nothing that two results have in common but what a cache keeps: each result is
-made by a work-item, and neighbours make neighbours.
+Depthwise convolutions have few terms, and results share no data beyond what a cache holds: each work-item computes one
+result, and neighbours compute neighbours.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def conv(convolution: Convolution, *, bias: bool, residual: str) -> Implementati
 def _refuses(signature: Signature) -> str | None:
     if size(signature.shapes["y"]) and size(signature.shapes["x"]):
         return None
-    return "it makes one element at least, of one at least"
+    return "neither the result nor x may be empty"
 
 
 def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any], *, last: bool) -> Mapping[str, Any]:
-    """Return the constants with the channels of the weights together, where the array has them so."""
+    """Return the constants with the weights' channels innermost if the array's channels are."""
     import numpy as np
 
     w = constants.get("w")
@@ -89,13 +89,13 @@ def _source(
     finish = "v += READ(b, o); " if bias else ""
     finish += f"v += READ({residual}, to); " if residual else ""
     finish += f"{act.opencl(activation, 'v', sums(dtype))} WRITE(y, to, v);"
-    seen = _Seen.of(signature, window, last)
+    seen = _WindowReader.of(signature, window, last)
     if is_depthwise(signature, groups):
         return _depthwise(signature, ", ".join(names), seen, finish)
     inside, outside, places = w[1], w[0] // groups, size(seen.kernel)
     extents = _extents(signature, window, groups, last)
     o, pixel = ("column", "row") if last else ("row", "column")
-    # In the order of the terms, a place's channels are together or a channel's places.
+    # Term order: kernel position outer and channel inner if channels are last, else the reverse.
     channel, place = (f"term % {inside}", f"term / {inside}") if last else (f"term / {places}", f"term % {places}")
     within = f"({channel}) * {places} + {place}" if last and "w" not in signature.constants else "term"
     image = f"({pixel}) / {seen.pixels}" if last else "image"
@@ -120,7 +120,7 @@ def _source(
     )
 
 
-def _depthwise(signature: Signature, parameters: str, seen: _Seen, finish: str) -> OpenCLSource:
+def _depthwise(signature: Signature, parameters: str, seen: _WindowReader, finish: str) -> OpenCLSource:
     dtype, count, places = signature.dtypes["y"], signature.shapes["w"][0], size(seen.kernel)
     results = size(signature.shapes["y"])
     pixel, o = (f"id / {count}", f"id % {count}") if seen.last else ("id", f"id / {seen.pixels} % {count}")
@@ -143,23 +143,23 @@ __kernel void conv({parameters}) {{
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What pixels see, with as few axes as will do."""
+class _WindowReader:
+    """The input elements that output pixels see, with as few axes as possible."""
 
-    #: Extents.
+    #: Spatial extents.
     inputs: Ints
     outputs: Ints
     kernel: Ints
-    window: Window  # how it slides
-    strides: Ints  # how many elements apart neighbours along each axis of x lie
-    #: How many elements apart channels and images lie.
+    window: Window
+    strides: Ints  # of x's spatial axes, in elements
+    #: Strides of x's channels and images, in elements.
     channel: int
     image: int
-    last: bool  # whether channels are last
+    last: bool  # channels last
 
     @classmethod
-    def of(cls, signature: Signature, window: Window, last: bool) -> _Seen:
-        """Return what a convolution's pixels see."""
+    def of(cls, signature: Signature, window: Window, last: bool) -> _WindowReader:
+        """Return the access pattern of a convolution."""
         _, inputs, outputs, kernel, window = geometry(signature, window, last)
         strides, channel, image = strides_of(inputs, channels(signature.shapes["x"], last), last)
         return cls(inputs, outputs, kernel, window, strides, channel, image, last)
@@ -170,15 +170,15 @@ class _Seen:
         return size(self.outputs)
 
     def read(self, image: str, channel: str) -> str:
-        """Return statements that set ``v`` to what a ``pixel`` sees at a ``place``, if there is something."""
-        code, there, terms = [], [], [f"({image}) * {self.image}", f"({channel}) * {self.channel}"]
+        """Return statements that set ``v`` to the element that ``pixel`` sees at kernel ``place``, if it exists."""
+        code, conditions, terms = [], [], [f"({image}) * {self.image}", f"({channel}) * {self.channel}"]
         pixels = places = 1
         window = self.window
         for axis in reversed(range(len(self.outputs))):
             o, k = f"pixel / {pixels} % {self.outputs[axis]}", f"place / {places} % {self.kernel[axis]}"
             at = f"({o}) * {window.strides[axis]} - {window.begins[axis]} + ({k}) * {window.dilations[axis]}"
             code.append(f"const I i{axis} = {at};")
-            there.append(f"i{axis} >= 0 && i{axis} < {self.inputs[axis]}")
+            conditions.append(f"i{axis} >= 0 && i{axis} < {self.inputs[axis]}")
             terms.append(f"i{axis} * {self.strides[axis]}")
             pixels, places = pixels * self.outputs[axis], places * self.kernel[axis]
-        return f"{' '.join(code)} if ({' && '.join(there)}) v = READ(x, {' + '.join(terms)});"
+        return f"{' '.join(code)} if ({' && '.join(conditions)}) v = READ(x, {' + '.join(terms)});"

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Direct convolution in numba-dpex, for both layouts: sums stay in registers, neighbouring work-items read neighbours.
+"""Direct convolution in numba-dpex for both layouts, with sums in registers and coalesced access.
 
-Channels last, work-items of a group make neighbouring output channels of the same pixels: each weight that is loaded
-serves all of a work-item's pixels, each number all work-items. Channels first, they make neighbouring pixels of a line,
-each of several output channels. A depthwise convolution whose weights are known goes along lines, in vectors of
-channels; else it is as the former, but each work-item sees its own channel.
+Channels last: work-items of a group compute neighbouring output channels of the same pixels. Each loaded weight is used
+for all pixels of a work-item, each loaded element by all work-items. Channels first: they compute neighbouring pixels
+of a line, for several output channels each. A depthwise convolution with constant weights runs along lines in vectors
+of channels; otherwise it is like channels last, but each work-item reads its own channel.
 
-Weights that are constants are laid out once so that neighbouring output channels lie together, if channels come last.
-Shapes are read at run time; what is asked at an edge of the array is asked there only.
+With channels last, constant weights are repacked once so that neighbouring output channels are contiguous. Shapes are
+read at run time. Bounds are checked only at the edges of the array.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from syclsched.kernels.nn.windows_numba import (
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Requirements, Signature
 
-#: Pixels a work-item makes of its channel, channels last: more are hardly faster, and take seconds to compile.
+#: Pixels per work-item, channels last: more are hardly faster and take seconds to compile.
 PIXELS = 8
-#: Output channels a work-item makes of its pixel, channels first: a divisor of most networks' numbers of channels.
+#: Output channels per work-item, channels first: a divisor of most networks' channel counts.
 CHANNELS = 8
 
 
 def _refuses(signature: Signature) -> str | None:
     empty = any(0 in shape for shape in signature.shapes.values())
-    return "it reads and makes one element at least" if empty else None
+    return "arrays must not be empty" if empty else None
 
 
 REQUIRES = Requirements(packages=dpex.REQUIRES.packages, dtypes=dpex.REQUIRES.dtypes, refuses=_refuses)
@@ -65,14 +65,14 @@ def _taps(signature: Signature) -> tuple[int, ...]:
 def _finish(
     total: str, where: str, channel: str, activation: Activation, bias: bool, residual: str, indent: str
 ) -> str:
-    """Return lines that store a sum."""
+    """Return source lines that finish and store a sum."""
     text = f"{indent}e = {where}\n{indent}v = {total}"
     text += (f" + load(b, {channel})" if bias else "") + (f" + load({residual}, e)" if residual else "")
     return f"{text}\n{applied(activation, indent)}{indent}store(y, e, v)\n"
 
 
 def _terms_last(indent: str, *, depthwise: bool, packed: bool, taps: int, edge: bool) -> str:
-    """Return lines of one term of all sums, channels last."""
+    """Return source lines that add one term to all sums, channels last."""
     where = "(tap * inside + i) * yc + q" if packed else f"(q * inside + i) * {taps} + tap"
     text = f"{indent}weight = load(w, {where})\n"
     for p in range(PIXELS):
@@ -101,7 +101,7 @@ def _text_last(
     text += "    count = y.size // yc\n    q = g * outside + j\n    if j < line:\n"
     indent = " " * 8
     for p in pixels:
-        # Pixels beyond the last one repeat it, and are not stored.
+        # Pixels beyond the last one repeat it and are not stored.
         lines = taken([(f"o{axis}", f"y{axis}") for axis in axes], f"min(first + {p}, count - 1)")
         text += lines.replace("    ", indent) + f"{indent}image{p} = rest\n{indent}s{p} = real(0)\n"
         text += "".join(f"{indent}o{axis}_{p} = {at(window, axis, '0')}\n" for axis in axes)
@@ -138,7 +138,7 @@ def _text_depthwise(
     bias: bool,
     residual: str,
 ) -> str:
-    """Return the kernel of a depthwise convolution, channels last, weights packed: vectors of channels along lines."""
+    """Return the depthwise kernel for channels last and packed weights: vectors of channels along lines."""
     text = _head(window, groups, True, bias, residual) + lines_text(window, vectors)
     text += of_vectors(vectors, "s{0} = splat(real(0))", 2)
     tap = "0"
@@ -183,7 +183,7 @@ def _text_first(
     where = place("x", [f"i{axis}" for axis in axes[:-1]] + ["0"], "g * inside", last=False)
     text += f"{indent}tap = {tap}\n{indent}a = {where}\n"
     low, high = (f"i{last} + ({edge} - j) * {window.strides[last]}" for edge in ("begin", "end"))
-    # What no work-item of the group asks at the edge, none asks.
+    # The group checks bounds only if one of its work-items may be out of bounds.
     text += f"{indent}low = {low}\n{indent}high = {high}\n{indent}if low >= 0 and high < x{last}:\n"
     text += f"{indent}    for i in range(inside):\n{indent}        v = load(x, a + i * area + i{last})\n"
     products = "".join(
@@ -200,10 +200,10 @@ def _text_first(
 
 
 def _vectors(signature: Signature, groups: int, residual: str) -> int:
-    """Return how many vectors of channels a work-item does of a depthwise convolution; 0 if weights lie apart."""
+    """Return how many vectors of channels a work-item computes in a depthwise convolution; 0 if not applicable."""
     if not is_depthwise(signature, groups) or "w" not in signature.constants:
         return 0
-    # The last work-item of a line does some channels again, which must not be added to twice.
+    # The last work-item of a line recomputes some channels; in place, the residual would be added twice.
     return vectors_of_channels(signature, whole=residual == "y")
 
 
@@ -247,7 +247,7 @@ def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any], *, 
 def conv(
     *, window: Window, groups: int, last_: bool, activation: Activation, bias: bool, residual: str
 ) -> Implementation:
-    """Return convolution."""
+    """Return the numba-dpex implementation of convolution."""
     attributes = {"groups": groups, "last_": last_, "residual": residual}
     extra = {"window": window, "activation": activation, "bias": bias}
     return Implementation(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Direct convolution in OpenCL C, for both layouts: blocks of neighbouring pixels by output channels.
+"""Direct convolution in OpenCL C for both layouts: register blocks of neighbouring pixels by output channels.
 
-A block's pixels lie in one line of the last spatial axis. Where all of them see the array at every place of the kernel,
-which most do, their numbers lie a constant apart. At the edges each number is asked whether it is there.
+A block's pixels lie in one line of the last spatial axis. In the common case that all of them are within the array at
+every kernel position, they are read with a constant stride. At the edges every element is bounds-checked.
 
 Depthwise convolutions have no sums over channels; see `syclsched.kernels.nn.depthwise_opencl`.
 """
@@ -22,30 +22,30 @@ from syclsched.kernels.nn.source import header, nothing, sums
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import DeviceLimits, Launch, OpenCLSource, Signature
 
-#: Pixels of a block at most. With twice as many, as products of matrices have them, compilers run out of registers, and
-#: more blocks lie at the edges of an image: 3x3 took 1.4 to 1.7 times as long.
+#: Most pixels of a block. With twice as many, as in matrix products, compilers run out of registers and more blocks
+#: lie at the edges of an image: 3x3 took 1.4 to 1.7 times as long.
 PIXELS: Final = 7
 
 
 def is_depthwise(signature: Signature, groups: int) -> bool:
-    """Return whether each output channel sees one input channel of its own."""
+    """Return whether each output channel sees only its own input channel."""
     w = signature.shapes["w"]
     return w[1] == 1 and w[0] == groups and groups > 1
 
 
 def flat(signature: Signature, window: Window, last: bool) -> bool:
-    """Return whether every pixel sees itself only, so that all axes are one."""
+    """Return whether every pixel sees only itself, so that all spatial axes can be merged."""
     kernel = signature.shapes["w"][2:]
     return size(kernel) == 1 and not any(window.pads) and size(window.strides) == 1
 
 
 def geometry(signature: Signature, window: Window, last: bool) -> tuple[int, Ints, Ints, Ints, Window]:
-    """Return batch, extents of input, output and kernel, and the window, as few axes as will do."""
+    """Return batch, extents of input, output and kernel, and the window, with as few axes as possible."""
     y, x, w = (signature.shapes[name] for name in ("y", "x", "w"))
     if flat(signature, window, last):
         pixels = size(spatial(x, last))
         one = Window((1,), (0, 0), (1,))
-        # Channels last, the batch is more of the same pixels.
+        # With channels last, the batch merges with the pixels.
         return (1, (x[0] * pixels,), (x[0] * pixels,), (1,), one) if last else (x[0], (pixels,), (pixels,), (1,), one)
     return x[0], spatial(x, last), spatial(y, last), w[2:], window
 
@@ -74,14 +74,14 @@ def launch(signature: Signature, limits: DeviceLimits, *, window: Window, groups
 def prepare(
     signature: Signature, queue: Any, constants: Mapping[str, Any], *, window: Window, groups: int, last_: bool
 ) -> Mapping[str, Any]:
-    """Return the constants with the weights in panels."""
+    """Return the constants with the weights packed into panels."""
     if "w" not in constants or not size(signature.shapes["y"]):
         return constants
     w = constants["w"]
     if is_depthwise(signature, groups):
         return {**constants, "w": depthwise_opencl.packed(w, last=last_)}
     outside, inside = w.shape[0] // groups, w.shape[1]
-    # (groups, O, C, places) -> (groups, O, places, C): the order in which they are summed.
+    # (groups, O, C, positions) -> (groups, O, positions, C): the order of summation.
     terms = w.reshape(groups, outside, inside, -1).transpose(0, 1, 3, 2).reshape(groups, outside, -1)
     return {**constants, "w": panels.packed(terms, outside, _block(signature, window, groups, last_))}
 
@@ -131,13 +131,13 @@ def _direct(
     blocks = panels.starts(line, block.rows)
     total = batch * math.prod(outputs[:-1]) * blocks
     is_packed = "w" in signature.constants
-    # Of several groups a pixel's channels lie between those of others.
+    # With several groups, a pixel's channels are not contiguous with the next pixel's.
     dense = last and window.dilations[-1] == 1 and groups == 1
 
     out = [f"  size_t id = get_global_id(0);\n  if (id >= {total * groups * count}) return;"]
     out.append(f"  const int panel = id / {total}, g = panel / {count};\n  int rest = id % {total};")
     out.append(f"  const int o = min(panel % {count} * {block.columns}, {outside - block.columns});")
-    # What is added to must be added to once.
+    # An in-place residual must be added only once, so blocks must not store the same element twice.
     first = f"rest % {blocks} * {block.rows}", f"panel % {count} * {block.columns}"
     guard, again = panels.begun(block, line, outside, *first) if residual == "y" else ("", panels.Again())
     out.append(f"  {guard}")
@@ -150,7 +150,7 @@ def _direct(
         out.append(f"  w += ((size_t)g * {outside} + o) * {inside * places};")
     out.append(f"  {panels.declare(block)}")
 
-    # Loops over all axes of the kernel but the last; the place is counted along.
+    # Loops over all kernel axes but the last, tracking the kernel position.
     for axis in axes:
         place = " + ".join([f"place{axis - 1} * {kernel[axis]}"] * (axis > 0) + [f"k{axis}"])
         out.append(f"  for (int k{axis} = 0; k{axis} < {kernel[axis]}; ++k{axis}) {{")
@@ -174,7 +174,7 @@ def _direct(
         return f"w + ({place}) * {inside * block.columns}" if is_packed else f"w + ({place})"
 
     plain = [f"p[c * {xc} + {r * shift * xs[-1]}]" for r in range(block.rows)]
-    # Of a block's pixels only a few lie where the kernel may reach beyond the array: the first and the last.
+    # Only a block's first and last pixels can read beyond the array.
     begins = {min(b * block.rows, line - block.rows) * shift - window.begins[-1] for b in range(blocks)}
     reach = range(0, span + 1, window.dilations[-1])
     careful = [
@@ -187,7 +187,7 @@ def _direct(
     over = f"for (int k = 0; k < {kernel[-1]}; ++k)"
     safe = window.begins[-1] <= 0 and (line - 1) * shift + span - window.begins[-1] < inputs[-1]
     if dense and is_packed:
-        # Places of the last axis and channels lie one after another, in the array as among the weights.
+        # Kernel positions along the last axis and channels form one contiguous run, in the array and in the weights.
         fast = f"""{{
       __global const T* p = row + ix * {xs[-1]};
       __global const T* wk = {weights("first")};

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`conv_transpose`: the transposed convolution of any number of spatial axes."""
+"""`conv_transpose`: transposed convolution over any number of spatial axes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from syclsched.model.operation import Implementation, Operation, Signature, Spli
 
 
 def extents(window: Window, sizes: Ints, kernel: Ints, output_padding: Ints) -> Ints:
-    """Return the spatial extents of the result of a transposed convolution."""
+    """Return the spatial extents of a transposed convolution's result."""
     return tuple(
         (count - 1) * stride + span + extra - begin - end
         for count, stride, span, extra, begin, end in zip(
@@ -85,7 +85,7 @@ def _host(
         total[(slice(None), *cut)] += (
             np.matmul(rows, weights).transpose(1, 0, 2).reshape(*source.shape[:-1], groups * outside)
         )
-    # What the result has beyond the last place that anything falls on stays zero.
+    # Output beyond the last position that receives a contribution stays zero.
     part = total[
         (
             slice(None),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transposed convolution in OpenCL C: for results a stride apart it is a convolution, with the places that meet them.
+"""Transposed convolution in OpenCL C, as one convolution for each phase of the output stride.
 
-Pixels of one line whose positions leave the same remainder on division by the stride see the same places of the
-kernel, and neighbouring numbers there. So a block is made of such pixels, and the sums are those of a convolution.
+Pixels of a line with the same remainder modulo the stride see the same kernel positions, and neighbouring elements
+there. So a block consists of such pixels, and its sums are those of a convolution.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _block(signature: Signature, window: Window, last: bool) -> Block:
 
 
 def _phases(signature: Signature, window: Window, last: bool) -> tuple[int, int]:
-    """Return how many remainders there are along the last axis, and how many blocks for each."""
+    """Return the number of remainders along the last axis and the number of blocks for each."""
     line = spatial(signature.shapes["y"], last)[-1]
     step = window.strides[-1]
     return min(step, line), ceil_div(ceil_div(line, step), _block(signature, window, last).rows)
@@ -49,7 +49,7 @@ def launch(signature: Signature, limits: DeviceLimits, *, window: Window, groups
 def prepare(
     signature: Signature, queue: Any, constants: Mapping[str, Any], *, window: Window, groups: int, last_: bool
 ) -> Mapping[str, Any]:
-    """Return the constants with the weights in panels."""
+    """Return the constants with the weights packed into panels."""
     if "w" not in constants or not size(signature.shapes["y"]):
         return constants
     w = constants["w"]
@@ -83,7 +83,7 @@ def load(
     out.append(f"  const int o = min(panel % {count} * {block.columns}, {outside - block.columns});")
     out.append(f"  const int block = rest % {blocks} * {block.rows}; rest /= {blocks};")
     out.append(f"  const int phase = rest % {phases}; rest /= {phases};")
-    # As many of the line's pixels as leave this remainder, and the first of those of the block.
+    # The number of pixels of the line in this phase, and the first pixel of the block.
     out.append(f"  const int count = ({outputs[-1] - 1} - phase) / {step} + 1;")
     out.append(f"  const int ox = phase + min(block, count - {block.rows}) * {step};")
     out.extend(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names and parameters of convolutions and transposed ones."""
+"""Names and parameters of convolution and transposed convolution operations."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from syclsched.kernels.windows import Convolution
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Parameter
 
-#: The parameter that is added to sums, or none -> how the name of an operation says so.
+#: Parameter added to the sums (empty: none) -> its part of an operation's name.
 RESIDUALS: Final = {"": "", "r": "residual", "y": "in place"}
 
 
 def residual_of(residual: bool, in_place: bool) -> str:
-    """Return which parameter is added to sums; empty for none."""
+    """Return the parameter that is added to the sums; empty for none."""
     if in_place and not residual:
         raise ArgumentError("in_place says where the residual is, and there is none", hint="Give residual=True")
     return ("y" if in_place else "r") if residual else ""
 
 
 def label(kind: str, convolution: Convolution, *, more: str = "", bias: bool, residual: str = "") -> str:
-    """Return an operation's name; ``more`` is what it says of the window besides."""
+    """Return an operation's name; ``more`` is appended to the description of the window."""
     window, groups = convolution.window, convolution.groups
     parts = [
         f"{kind}{window.ndim}d",
@@ -40,7 +40,7 @@ def label(kind: str, convolution: Convolution, *, more: str = "", bias: bool, re
 
 
 def parameters(ndim: int, *, bias: bool, residual: str = "") -> tuple[Parameter, ...]:
-    """Return y (updated where it is the residual), x, w, then b and r if they are there, of so many spatial axes."""
+    """Return the parameters y (updated if it is the residual), x, w, and optionally b and r."""
     return (
         Parameter("y", AccessMode.UPDATE if residual == "y" else AccessMode.WRITE, ndim=ndim + 2, dtypes=FLOATS),
         Parameter("x", AccessMode.READ, ndim=ndim + 2, like="y"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Depthwise convolution in OpenCL C: every channel by itself, so memory sets the pace.
+"""Depthwise convolution in OpenCL C, which is bound by memory bandwidth.
 
 Channels last, a vector is neighbouring channels of one pixel; channels first, neighbouring pixels of one line.
 """
@@ -36,7 +36,7 @@ def launch(signature: Signature, limits: DeviceLimits, *, last: bool) -> Launch:
 
 
 def packed(w: Any, *, last: bool) -> Any:
-    """Return weights (C, 1, *kernel) as (places, C), channels last; as they are, channels first."""
+    """Return weights (C, 1, *kernel) as (positions, C) for channels last; unchanged for channels first."""
     import numpy as np
 
     return np.ascontiguousarray(w.reshape(w.shape[0], -1).T) if last else w
@@ -63,7 +63,7 @@ def load(
     inner = axes if last else axes[:-1]
 
     out = [f"  size_t id = get_global_id(0);\n  if (id >= {_items(signature, last)}) return;"]
-    # What is added to must be added to once.
+    # An in-place residual must be added only once.
     first = f"(int)(id % {pieces}) * {width}"
     guard, again = panels.begun(block, 1, line, "0", first) if residual == "y" else ("", panels.Again())
     out.append(f"  {guard}")

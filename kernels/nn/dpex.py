@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What numba-dpex's kernels lack: arrays in local memory, fused multiply-adds, and elements by their place in memory.
+"""Extensions of numba-dpex's kernel language: local arrays, fused multiply-add, access by memory offset.
 
-numba-dpex takes local memory as an argument that its own launcher makes; kernels here are submitted without it. It does
-not contract products and sums, and an index into an array may be negative for all it knows, which hides from the
-device's compiler that neighbouring work-items take neighbouring elements. So this teaches its compiler four more
-functions, in the way it knows its own.
+numba-dpex takes local memory as an argument created by its own launcher, which is not used here. It does not contract
+products and sums. An array index may be negative as far as it knows, which hides from the device's compiler that
+neighbouring work-items access neighbouring elements. So this module registers four functions with its compiler, in the
+same way as its own are.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from syclsched.model.operation import Requirements, Signature
 
 
 class LocalArray:
-    """``LocalArray(shape, dtype)``: an array all work-items of a group share, of whatever content at first."""
+    """``LocalArray(shape, dtype)``: an uninitialised array in local memory, shared by a work-group."""
 
 
 def fma(a: Any, b: Any, c: Any) -> Any:
-    """Return ``a * b + c``, rounded once; all of one floating-point dtype."""
+    """Return ``a * b + c``, rounded once; all operands have one floating-point dtype."""
     return a * b + c
 
 
 def load(array: Any, place: Any) -> Any:
-    """Return the element that lies at a place (not negative) of a C-contiguous array, of whatever number of axes."""
+    """Return the element at offset ``place`` (not negative) of a C-contiguous array of any rank."""
     return array.ravel()[place]
 
 
 def store(array: Any, place: Any, value: Any) -> None:
-    """Let a value be the element at a place; see `load`."""
+    """Store a value at an offset; see `load`."""
     array.ravel()[place] = value
 
 
 @cache
 def functions() -> SimpleNamespace:
-    """Return the four, known to numba-dpex's compiler."""
+    """Return the four functions, registered with numba-dpex's compiler."""
     from llvmlite import ir
     from numba.core import cgutils, types
     from numba.core.typing.npydecl import parse_dtype, parse_shape
@@ -121,7 +121,7 @@ def functions() -> SimpleNamespace:
 
 @lru_cache(maxsize=1024)
 def compiled(text: str, name: str, dtype: str) -> Any:
-    """Return the numba-dpex kernel of a text, the same for the same text: numba keeps what it compiled with it."""
+    """Return the numba-dpex kernel of a source text; equal texts share one kernel and its compiled code."""
     import numba_dpex
     import numpy as np
     from numba_dpex.kernel_api import PrivateArray, group_barrier
@@ -138,9 +138,9 @@ def compiled(text: str, name: str, dtype: str) -> Any:
     return numba_dpex.kernel(known[name], error_model="numpy")
 
 
-def _refuses_nothing(signature: Signature) -> str | None:
-    return "it makes one element at least" if 0 in signature.shapes["y"] else None
+def _refuses_empty(signature: Signature) -> str | None:
+    return "the result must not be empty" if 0 in signature.shapes["y"] else None
 
 
-#: Of kernels for floating-point numbers, which have no guard for results without elements.
-REQUIRES = Requirements(packages=NUMBA_DPEX.packages, dtypes=("float32", "float64"), refuses=_refuses_nothing)
+#: Requirements of floating-point kernels that cannot handle empty results.
+REQUIRES = Requirements(packages=NUMBA_DPEX.packages, dtypes=("float32", "float64"), refuses=_refuses_empty)

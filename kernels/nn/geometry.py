@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of arrays of a batch, channels and spatial axes, wherever the channels are."""
+"""Shapes of arrays with a batch, channels and spatial axes, for both channel layouts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def channels(shape: Ints, channels_last: bool) -> int:
 
 
 def arranged(batch: int, extents: Ints, count: int, channels_last: bool) -> Ints:
-    """Return the shape of an array of a batch, spatial extents and a number of channels."""
+    """Return the shape with a batch, spatial extents and a number of channels."""
     return (batch, *extents, count) if channels_last else (batch, count, *extents)
 
 
 def last(array: Any, channels_last: bool) -> Any:
-    """Return a view (N, *spatial, C) of an array, whatever its layout."""
+    """Return a view (N, *spatial, C) of an array in either layout."""
     import numpy as np
 
     return array if channels_last else np.moveaxis(array, 1, -1)
@@ -38,7 +38,7 @@ def size(shape: Sequence[int]) -> int:
 
 
 def strides_of(extents: Ints, count: int, channels_last: bool) -> tuple[Ints, int, int]:
-    """Return how many elements apart neighbours along each spatial axis, channels, and elements of a batch lie."""
+    """Return the strides of the spatial axes, the channels and the batch, in elements."""
     found, step = [], count if channels_last else 1
     for extent in reversed(extents):
         found.append(step)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`group_norm`: normalisation of groups of channels of each element of a batch (Wu and He, 2018)."""
+"""`group_norm`: normalisation of groups of channels of each batch element (Wu and He, 2018)."""
 
 from __future__ import annotations
 
@@ -64,28 +64,28 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
     return partial(_host, **attributes)
 
 
-#: Vectors of neighbouring channels a work-item makes, at most, and work-items there should be.
-_VECTORS, _ITEMS = 8, 16
-#: Pixels whose moments are found in two passes, while they are in the nearest cache, before those of all until then and
-#: theirs become one (Chan, Golub and LeVeque, 1979): an array that fits no cache is read twice, not three times.
-_PIXELS = 32
+#: Most vectors of neighbouring channels per work-item, and the target number of work-items.
+_MOST_VECTORS, _WANTED = 8, 16
+#: Pixels per chunk. A chunk's moments are computed in two passes within the L1 cache, then merged with those so far
+#: (Chan, Golub and LeVeque, 1979): an array larger than the caches is read twice instead of three times.
+_CHUNK_PIXELS = 32
 
 
 def _block(signature: Signature, groups: int) -> tuple[int, int]:
-    """Return the width of vectors, channels last, and how many channels of whole groups a work-item makes.
+    """Return the vector width with channels last, and how many channels (whole groups) a work-item computes.
 
-    Groups too large for that, or such as vectors cannot be made of, are made one by one: then there are no channels.
+    0 channels means one group per work-item, because groups are too large or do not fit vectors.
     """
     shape, dtype = signature.shapes["x"], signature.dtypes["y"]
     every = shape[-1]
     count = every // groups
     width = Rows(every, dtype).block.width
     block = math.lcm(count, width)
-    if block > min(_VECTORS * width, every):
+    if block > min(_MOST_VECTORS * width, every):
         while count % width:
             width //= 2
         return width, 0
-    while 2 * block <= min(_VECTORS * width, every) and shape[0] * panels.starts(every, 2 * block) >= _ITEMS:
+    while 2 * block <= min(_MOST_VECTORS * width, every) and shape[0] * panels.starts(every, 2 * block) >= _WANTED:
         block *= 2
     return width, block
 
@@ -101,10 +101,10 @@ def _count(signature: Signature, *, groups: int, last_: bool) -> int:
     return x[0] * groups
 
 
-def _last_in_blocks(
+def _load_channel_blocks(
     signature: Signature, parameters: str, width: int, block: int, count: int, epsilon: str, activate: str
 ) -> OpenCLSource:
-    """Return the kernel of channels last whose work-items make blocks of neighbouring channels."""
+    """Return the channels-last kernel whose work-items compute blocks of neighbouring channels."""
     shape = signature.shapes["x"]
     every, pixels = shape[-1], size(shape[1:-1])
     pieces = panels.starts(every, block)
@@ -117,7 +117,7 @@ def _last_in_blocks(
             return ""
         add = f"A t = 0; for (int c = 0; c < {count}; ++c) t += part[g + c];"
         fill = f"for (int c = 0; c < {count}; ++c) part[g + c] = t / {count};"
-        # Sums, not elements: they are loaded as such, whatever the elements are.
+        # These are sums, so plain vload/vstore is right even for half-precision elements.
         store, load = (
             ("vstore{0}({1}#, 0, part + @);", "{1}# = vload{0}(0, part + @);")
             if width > 1
@@ -130,7 +130,7 @@ def _last_in_blocks(
 
     rows = Rows(width, signature.dtypes["y"])
     each = f"for (int p = k * {every}; p < end * {every}; p += {every})"
-    # Backwards: what was read last is still in the second cache.
+    # Backwards, because the data read last are still in the L2 cache.
     back = f"for (int p = {(pixels - 1) * every}; p >= 0; p -= {every})"
     source = f"""{rows.head}WHOLE_VECTORS __kernel void group_norm({parameters}) {{
   const size_t i = get_global_id(0);
@@ -140,8 +140,8 @@ def _last_in_blocks(
   scale += first; bias += first;
   A part[{block}];
   {all_of("AV m# = (AV)0, q# = (AV)0;")}
-  for (int k = 0; k < {pixels}; k += {_PIXELS}) {{
-    const int end = min(k + {_PIXELS}, {pixels});
+  for (int k = 0; k < {pixels}; k += {_CHUNK_PIXELS}) {{
+    const int end = min(k + {_CHUNK_PIXELS}, {pixels});
     const A n = end - k, share = n / end;
     {all_of("AV s# = (AV)0;")}
     {each} {{ {all_of("s# += LOADV(x + p + @);")} }}
@@ -180,7 +180,7 @@ def _load_opencl(
         activate = act.opencl(activation, "v", kind, "AV")
         if block:
             known = (width, block, count, literal(epsilon, kind), activate)
-            return _last_in_blocks(signature, parameters, *known)
+            return _load_channel_blocks(signature, parameters, *known)
         rows = Rows(width, dtype)
         each = f"for (int p = 0; p < {pixels * every}; p += {every}) for (int c = 0; c < {count}; c += {width})"
         body = f"""{start}
@@ -200,7 +200,7 @@ def _load_opencl(
         )
     line = Rows(count * pixels, dtype)
     if pixels > 1:
-        # Vectors within one channel: narrower ones where it has few pixels.
+        # Vectors must stay within one channel: narrower ones if it has few pixels.
         part = Rows(pixels, dtype)
         narrow = f"{act.opencl(activation, 'v', kind)} y[j] = v;"
         wide = f"{act.opencl(activation, 'v', kind, 'AV')} STOREV(y + j, v);"
@@ -267,7 +267,7 @@ def _group_norm(groups: int, epsilon: float, channels_last: bool, activation: Ac
 def group_norm(
     groups: int, epsilon: float = 1e-5, channels_last: bool = False, activation: Activation = ()
 ) -> Operation:
-    """Return y = activation((x - mean) / sqrt(variance + epsilon) * scale + bias), both of each group of channels."""
+    """Return y = activation((x - mean) / sqrt(variance + epsilon) * scale + bias), statistics per group."""
     if groups < 1:
         raise ArgumentError(f"there is at least one group, not {groups}", where="groups")
     return _group_norm(int(groups), float(epsilon), bool(channels_last), act.checked(activation))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`im2col`: what every window sees, side by side, so that a convolution becomes a product of matrices."""
+"""`im2col`: the elements of every window as a row or column, so that convolution becomes a matrix product."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def _outputs(signature: Signature, window: Window, kernel: Ints, last_: bool) ->
     return window.extents(spatial(signature.shapes["x"], last_), kernel)
 
 
-#: Work-items there should be, channels first.
-_ITEMS = 256
+#: Target number of work-items, channels first.
+_WANTED = 256
 
 
 def _parts(signature: Signature, kernel: Ints, outputs: Ints) -> tuple[int, int]:
-    """Return in how many parts work-items make the lines of windows, channels first, and how many lines each has."""
+    """Return the number of parts that lines of windows are divided into, channels first, and the lines per part."""
     lines = size(outputs[:-1])
-    each = ceil_div(lines, max(1, min(lines, _ITEMS // max(1, size(signature.shapes["x"][:2]) * size(kernel[:-1])))))
+    each = ceil_div(lines, max(1, min(lines, _WANTED // max(1, size(signature.shapes["x"][:2]) * size(kernel[:-1])))))
     return ceil_div(lines, each), each
 
 
@@ -85,9 +85,9 @@ def _load_opencl(signature: Signature, *, window: Window, kernel: Ints, last_: b
     line = Rows(x[-1], dtype)
     out.append(f"size_t rest = i; y += i * {line.length};")
     out += _taken([(f"o{axis}", outputs[axis]) for axis in axes] + [(f"k{axis}", kernel[axis]) for axis in axes])
-    there, where = _seen(window, x, axes, last_)
+    guard, where = _seen(window, x, axes, last_)
     copied, zero = ("STOREV(y + j, LOADV(x + j));", "STOREV(y + j, (AV)0);")
-    out.append(f"{there} {{ x += rest * {size(x[1:])} + {where}; {line.along(copied)} }} else {{ {line.along(zero)} }}")
+    out.append(f"{guard} {{ x += rest * {size(x[1:])} + {where}; {line.along(copied)} }} else {{ {line.along(zero)} }}")
     return _kernel(line.head, out)
 
 
@@ -105,17 +105,17 @@ def _taken(names: list[tuple[str, int]]) -> list[str]:
 
 
 def _seen(window: Window, x: Ints, axes: range, last_: bool) -> tuple[str, str]:
-    """Return what says whether the source is seen along some axes, and where."""
+    """Return a bounds check along some axes, and the offset of the source element."""
     sizes = spatial(x, last_)
     xs, _, _ = strides_of(sizes, channels(x, last_), last_)
     at = [f"(o{a} * {window.strides[a]} - {window.begins[a]} + k{a} * {window.dilations[a]})" for a in axes]
-    there = " && ".join(f"(uint){each} < {sizes[axis]}u" for axis, each in zip(axes, at, strict=True)) or "1"
+    guard = " && ".join(f"(uint){each} < {sizes[axis]}u" for axis, each in zip(axes, at, strict=True)) or "1"
     where = " + ".join(f"(size_t){each} * {xs[axis]}" for axis, each in zip(axes, at, strict=True)) or "0"
-    return f"if ({there})", where
+    return f"if ({guard})", where
 
 
 def _first(signature: Signature, window: Window, kernel: Ints, outputs: Ints) -> tuple[str, list[str]]:
-    """Return types and code of channels first: lines of windows at all places of the kernel's last axis."""
+    """Return types and code for channels first: lines of windows at all positions of the kernel's last axis."""
     x, line = signature.shapes["x"], Rows(outputs[-1], signature.dtypes["y"])
     parts, each = _parts(signature, kernel, outputs)
     reading = Rows(x[-1], line.dtype)
@@ -126,20 +126,20 @@ def _first(signature: Signature, window: Window, kernel: Ints, outputs: Ints) ->
     out.append(f"x += rest * {size(x[2:])};")
     out.append(f"for (int line = part; line < min(part + {each}, {size(outputs[:-1])}); ++line) {{ rest = line;")
     out += _taken([(f"o{axis}", outputs[axis]) for axis in outer])
-    there, where = _seen(window, x, outer, False)
+    guard, where = _seen(window, x, outer, False)
     seen, missing = [], []
     for place in range(kernel[-1]):
         into = f"y + {place * size(outputs)} + line * {line.length}"
         begin = place * window.dilations[-1] - window.begins[-1]
         seen.append(_copied(line, reading, begin, window.strides[-1], into))
         missing.append(line.along(f"STOREV({into} + j, (AV)0);"))
-    out.append(f"{there} {{ __global const T* x0 = x + {where};\n  {' '.join(seen)} }}")
+    out.append(f"{guard} {{ __global const T* x0 = x + {where};\n  {' '.join(seen)} }}")
     out.append(f"else {{ {' '.join(missing)} }} }}")
     return line.head + picked_lines.reader(line.dtype, reading.block.width), out
 
 
 def _copied(line: Rows, source: Rows, begin: int, stride: int, into: str) -> str:
-    """Return code that copies elements of a line, from one on, and so many apart; those beyond its ends are 0."""
+    """Return code that copies a line of elements with a stride; positions outside the source become 0."""
     places = [[at if 0 <= at < source.length else -1] for at in range(begin, begin + line.length * stride, stride)]
     block = line.block.width, source.block.width
     found = picked_lines.pieces(places, [[1.0]] * line.length, source.length, *block)
@@ -184,6 +184,6 @@ def im2col(
     dilations: Sequence[int] = (),
     channels_last: bool = False,
 ) -> Operation:
-    """Return the operation that writes what each window sees."""
+    """Return the operation that writes the elements of each window."""
     sizes = tuple(map(int, kernel))
     return _im2col(sizes, Window.of(len(sizes), strides, pads, dilations), bool(channels_last))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows side by side in numba-dpex: lines of neighbours are copied in vectors, where they have one.
+"""im2col in numba-dpex, copying lines of contiguous elements in vectors where they are long enough.
 
-Channels last, a work-item has some windows, of each of which it copies the channels of every place. Channels first, it
-has all windows at some places of the kernel: what those of a line see there are neighbours, or every second one is.
-Other lines are made element by element. Shapes are read at run time.
+Channels last: a work-item copies the channels of every kernel position for some windows. Channels first: it handles all
+windows at some kernel positions, where the elements along a line are contiguous or every second one. Other lines are
+copied element by element. Shapes are read at run time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from syclsched.kernels.vector_words import LANES
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Signature
 
-#: How far apart windows may be for `kernels.numba_vectors` to read as many neighbours as there are in a vector.
+#: Window stride -> the function that loads a vector of elements that far apart.
 _LOADS = {1: "load_vector", 2: "load_second"}
 
 
 def _line(signature: Signature, window: Window, kernel: Ints, last_: bool) -> int:
-    """Return how many neighbours are copied from neighbours."""
+    """Return the number of consecutive result elements copied along one line."""
     x = signature.shapes["x"]
     return channels(x, last_) if last_ else window.extents(spatial(x, last_), kernel)[-1]
 
@@ -37,8 +37,8 @@ def _in_vectors(signature: Signature, window: Window, kernel: Ints, last_: bool)
 def _begun(ndim: int, window: Window, kernel: Ints, last_: bool) -> str:
     text = "def im2col(item, y, x):\n" + extents("x", "x", ndim, last=last_)
     for axis, reach in enumerate(window.reach(kernel)):
-        room = f"x{axis} + {window.begins[axis] + window.ends[axis] - reach}"
-        text += f"    y{axis} = ({room}) // {window.strides[axis]} + 1\n"
+        last = f"x{axis} + {window.begins[axis] + window.ends[axis] - reach}"
+        text += f"    y{axis} = ({last}) // {window.strides[axis]} + 1\n"
     return text
 
 
@@ -53,7 +53,7 @@ def _rows(length: str) -> str:
 
 
 def _last_text(ndim: int, *, window: Window, kernel: Ints) -> str:
-    """Return the kernel of channels last."""
+    """Return the kernel for channels last."""
     axes = range(ndim)
     text = _begun(ndim, window, kernel, True) + _rows(f"xc * {size(kernel)}")
     text += indented(f"to = row * length\npieces = (xc + {LANES - 1}) // {LANES}", 2)
@@ -77,7 +77,7 @@ def _last_text(ndim: int, *, window: Window, kernel: Ints) -> str:
 
 
 def _first_text(ndim: int, *, window: Window, kernel: Ints) -> str:
-    """Return the kernel of channels first."""
+    """Return the kernel for channels first."""
     last, stride = ndim - 1, window.strides[-1]
     outer = range(last)
     text = _begun(ndim, window, kernel, False) + _rows(" * ".join(f"y{axis}" for axis in range(ndim)))
@@ -114,7 +114,7 @@ else:
 
 
 def _elements_text(ndim: int, *, window: Window, kernel: Ints, last_: bool) -> str:
-    """Return the kernel whose work-items each have one element of a line at all places."""
+    """Return the kernel whose work-items each copy one element of a line at all kernel positions."""
     axes = range(ndim)
     text = _begun(ndim, window, kernel, last_)
     line = "xc" if last_ else f"y{ndim - 1}"
@@ -155,7 +155,7 @@ def _launch(signature: Signature, limits: DeviceLimits, *, window: Window, kerne
 
 
 def im2col(*, window: Window, kernel: Ints, last_: bool) -> Implementation:
-    """Return what puts windows side by side."""
+    """Return the numba-dpex implementation of im2col."""
     attributes = {"window": window, "kernel": kernel, "last_": last_}
     load, launch = partial(_load, **attributes), partial(_launch, **attributes)
     return Implementation("numba-dpex", "numba-dpex", load, launch, dpex.REQUIRES, efficiency=0.3, revision="2")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`join`: values put together along their last axis, scaled and shifted by channel on the way.
+"""`join`: concatenation along the last axis, then a scale and shift per channel.
 
-What densely connected networks do before every convolution. In one operation nothing is written that is read once.
+Densely connected networks do this before every convolution. As one operation, no intermediate array is written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from syclsched.kernels.nn.source import FLOATS, nothing, sums
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split
 
-#: Parts at most: a kernel has not many more arguments everywhere (OpenCL promises 1,024 bytes of them).
+#: Most parts: OpenCL guarantees only 1,024 bytes of kernel arguments.
 MOST_PARTS = 64
 
 
@@ -67,7 +67,7 @@ def _load_opencl(signature: Signature, *, count: int, activation: Activation) ->
     if not rows:
         return nothing("join", parameters.replace("T*", "uchar*"))
     widths = [signature.shapes[name][-1] for name in names]
-    # One width of vectors for all parts, that of the narrowest.
+    # All parts use the vector width of the narrowest.
     shared = Rows(min(width for width in widths if width), dtype)
     finish = act.opencl(activation, "v", sums(dtype), "AV")
     code, first = [], 0
@@ -88,7 +88,7 @@ def _load_opencl(signature: Signature, *, count: int, activation: Activation) ->
 
 
 def _along(length: int, width: int, statements: str) -> str:
-    """Return a loop over the vectors of a part; the last one ends where the part does."""
+    """Return a loop over a part's vectors; the last vector ends with the part."""
     code = f"for (int j = 0; j + {width} <= {length}; j += {width}) {{ {statements} }}"
     return code + (f" {{ const int j = {length - width}; {statements} }}" if length % width else "")
 

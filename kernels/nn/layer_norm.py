@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`layer_norm`: normalisation of each element of a batch over its last axes (Ba, Kiros and Hinton, 2016)."""
+"""`layer_norm`: normalisation of each batch element over its last axes (Ba, Kiros and Hinton, 2016)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syclsched.model.operation import Implementation, OpenCLSource, Operation, P
 
 
 def rows(shape: Ints, axis: int) -> tuple[int, int]:
-    """Return how many rows an array has that are normalised each for itself, and their length."""
+    """Return the number of independently normalised rows and their length."""
     axis %= len(shape)
     return size(shape[:axis]), size(shape[axis:])
 
@@ -102,11 +102,11 @@ def _layer_norm(axis: int, epsilon: float, bias: bool) -> Operation:
         ),
         work=partial(_work, axis=axis, bias=bias),
         check=partial(_check, axis=axis, bias=bias),
-        # Cut along axis 0, nothing must be normalised over it; a negative axis may be axis 0.
+        # A split along axis 0 requires that axis 0 is not normalised; a negative axis may be axis 0.
         split=Split(rows=("y", "x")) if axis > 0 else None,
     )
 
 
 def layer_norm(axis: int = -1, epsilon: float = 1e-5, bias: bool = False) -> Operation:
-    """Return y = (x - mean) / sqrt(variance + epsilon) * scale + b, both over the axes from ``axis``."""
+    """Return y = (x - mean) / sqrt(variance + epsilon) * scale + b, with statistics over the axes from ``axis`` on."""
     return _layer_norm(int(axis), float(epsilon), bool(bias))

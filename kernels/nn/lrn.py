@@ -35,7 +35,7 @@ def _host(*, y: Any, x: Any, alpha: float, beta: float, bias: float, size: int, 
     source = last(x, last_).astype(sums(str(y.dtype)), copy=False)
     before, after = (size - 1) // 2, size // 2
     count = source.shape[-1]
-    # Differences of running sums would lose digits: add up the neighbours, of which there are few.
+    # Differences of running sums would cancel, so the few neighbours are added directly.
     squares = np.pad(np.square(source), [(0, 0)] * (source.ndim - 1) + [(before, after)])
     total = np.zeros_like(source)
     for offset in range(size):
@@ -43,50 +43,48 @@ def _host(*, y: Any, x: Any, alpha: float, beta: float, bias: float, size: int, 
     target[...] = source / (bias + alpha / size * total) ** beta
 
 
-#: Vectors of a line that a work-item takes through the channels, at most and as a rule at least; work-items there
-#: should be.
-_MOST, _LEAST, _ITEMS = 64, 32, 32
+#: Most and fewest vectors of a line per work-item, and the target number of work-items.
+_MOST_VECTORS, _FEWEST_VECTORS, _TARGET_ITEMS = 64, 32, 32
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """How work-items divide what there is to make."""
+class _WorkDivision:
+    """Distribution of the work over work-items."""
 
-    #: How often there are all channels, how many, and how many elements apart they lie.
-    images: int
+    images: int  # groups of all channels
     channels: int
-    apart: int
-    line: Rows  # neighbours that a work-item makes: of every channel of its, or all channels
-    lines: int  # how many of them cover what a channel has
-    each: int  # channels of a work-item
+    apart: int  # stride of the channels, in elements
+    line: Rows  # contiguous elements per work-item: of one channel at a time, or all channels of a pixel
+    lines: int  # lines that cover a channel
+    each: int  # channels per work-item
 
     @property
     def parts(self) -> int:
-        """Work-items that make a line of all channels."""
+        """Work-items that together compute a line of all channels."""
         return ceil_div(self.channels, self.each)
 
     @property
     def items(self) -> int:
-        """Work-items."""
+        """Total number of work-items."""
         return self.images * self.lines * self.parts
 
 
-def _way(signature: Signature, last_: bool) -> _Way:
+def _work_division(signature: Signature, last_: bool) -> _WorkDivision:
     x, dtype = signature.shapes["x"], signature.dtypes["y"]
     count, apart = (x[-1], 1) if last_ else (x[1], extent(x[2:]))
     if apart == 1:
-        return _Way(extent(x) // count, count, 1, Rows(count, dtype), 1, count)
+        return _WorkDivision(extent(x) // count, count, 1, Rows(count, dtype), 1, count)
     width = Rows(apart, dtype).block.width
-    # Of the lengths, the greatest of those that waste least.
-    lengths = [min(vectors * width, apart) for vectors in range(_MOST, _LEAST - 1, -1)]
+    # The longest line with the least overlap.
+    lengths = [min(vectors * width, apart) for vectors in range(_MOST_VECTORS, _FEWEST_VECTORS - 1, -1)]
     length = min(lengths, key=lambda length: ceil_div(apart, length) * length)
     lines = ceil_div(apart, length)
-    each = ceil_div(count, max(1, min(count, _ITEMS // (x[0] * lines))))
-    return _Way(x[0], count, apart, Rows(length, dtype), lines, each)
+    each = ceil_div(count, max(1, min(count, _TARGET_ITEMS // (x[0] * lines))))
+    return _WorkDivision(x[0], count, apart, Rows(length, dtype), lines, each)
 
 
 def _count(signature: Signature, *, last_: bool) -> int:
-    return _way(signature, last_).items if extent(signature.shapes["x"]) else 1
+    return _work_division(signature, last_).items if extent(signature.shapes["x"]) else 1
 
 
 def _load_opencl(
@@ -95,19 +93,20 @@ def _load_opencl(
     parameters = "__global T* restrict y, __global const T* restrict x"
     if not extent(signature.shapes["x"]):
         return nothing("lrn", parameters.replace("T*", "uchar*"))
-    dtype, way = signature.dtypes["y"], _way(signature, last_)
-    kind, whole = sums(dtype), way.channels * way.apart
+    dtype, division = signature.dtypes["y"], _work_division(signature, last_)
+    kind, whole = sums(dtype), division.channels * division.apart
     finish = f"const AV base = {literal(bias, kind)} + {literal(alpha / size, kind)} * v; "
     finish += f"STOREV(y + {{0}}, LOADV(x + {{0}}) * ({_power(beta, kind)}));"
-    start = f"const size_t i = get_global_id(0);\n  if (i >= {way.items}) return;\n  "
-    start += f"const size_t image = i / {way.lines * way.parts} * {whole}; x += image; y += image;"
-    body = _neighbours(way.line, size, finish) if way.apart == 1 else None
+    start = f"const size_t i = get_global_id(0);\n  if (i >= {division.items}) return;\n  "
+    start += f"const size_t image = i / {division.lines * division.parts} * {whole}; x += image; y += image;"
+    body = _neighbours(division.line, size, finish) if division.apart == 1 else None
     if body is None:
-        way = way if way.apart > 1 else replace(way, line=Rows(1, dtype))
-        body = _through(way, size, finish)
-    width = way.line.block.width
-    head = way.line.head + (inverse_root.opencl(width) if kind == "float32" else "")
-    head += f"{picked_lines.reader(dtype, width)}inline AR squared(AR v) {{ return v * v; }}\n"
+        division = division if division.apart > 1 else replace(division, line=Rows(1, dtype))
+        body = _over_channels(division, size, finish)
+    width = division.line.block.width
+    head = division.line.head + (inverse_root.opencl(width) if kind == "float32" else "")
+    reader = picked_lines.reader(dtype, width)
+    head += f"{reader}inline AR squared(AR v) {{ return v * v; }}\n"
     source = f"{head}WHOLE_VECTORS __kernel void lrn({parameters}) {{\n  {start}\n  {body}\n}}\n"
     return OpenCLSource(source, "lrn")
 
@@ -116,14 +115,14 @@ def _power(beta: float, kind: str) -> str:
     """Return the expression of ``base`` to the power of -beta."""
     single = kind == "float32"
     root = "inverse_root(base)" if single else "1 / sqrt(base)"
-    # Roots are several times as fast as powers, and these are the exponents in use.
+    # Roots are several times faster than pow, and these are the common exponents.
     three_quarters = "inverse_three_quarters(base)" if single else "1 / (sqrt(base) * sqrt(sqrt(base)))"
     powers = {0.5: root, 0.75: three_quarters, 1.0: "1 / base"}
     return powers.get(beta, f"pow(base, (AV){literal(-beta, kind)})")
 
 
 def _neighbours(rows: Rows, size: int, finish: str) -> str | None:
-    """Return code that makes all channels of a place, which are neighbours; None if there would be too much."""
+    """Return code for all channels of a pixel, which are contiguous; None if it would be too long."""
     before, count, width = (size - 1) // 2, rows.length, rows.block.width
     taps = [range(channel - before, channel - before + size) for channel in range(count)]
     places = [[at if 0 <= at < count else -1 for at in line] for line in taps]
@@ -132,23 +131,23 @@ def _neighbours(rows: Rows, size: int, finish: str) -> str | None:
     return picked_lines.code(line, rows.dtype, (width, width), load, finish) if line else None
 
 
-def _through(way: _Way, size: int, finish: str) -> str:
-    """Return code that goes through channels, of each of which a work-item has a line."""
-    before, after, length = (size - 1) // 2, size // 2, way.line.length
+def _over_channels(division: _WorkDivision, size: int, finish: str) -> str:
+    """Return code that loops over channels; a work-item computes a line of each."""
+    before, after, length = (size - 1) // 2, size // 2, division.line.length
     add = "{{ const AV u = LOADV(x + at + {0}); v = fma(u, u, v); }}"
-    inside = " ".join(add.format(k * way.apart) for k in range(-before, after + 1))
-    edge = f"for (int k = max(-{before}, -c); k <= min({after}, {way.channels - 1} - c); ++k) "
-    edge += add.format(f"k * {way.apart}")
+    inside = " ".join(add.format(k * division.apart) for k in range(-before, after + 1))
+    edge = f"for (int k = max(-{before}, -c); k <= min({after}, {division.channels - 1} - c); ++k) "
+    edge += add.format(f"k * {division.apart}")
 
     def channel(sum_up: str) -> str:
-        each = f"const int at = c * {way.apart} + j; AV v = (AV)0; {sum_up} {finish.format('at')}"
-        return f"{{ {way.line.along(each)} }}"
+        each = f"const int at = c * {division.apart} + j; AV v = (AV)0; {sum_up} {finish.format('at')}"
+        return f"{{ {division.line.along(each)} }}"
 
-    first = f"min((int)(i / {way.parts} % {way.lines}) * {length}, {way.apart - length})"
-    return f"""const int first = {first}, part = i % {way.parts} * {way.each};
+    first = f"min((int)(i / {division.parts} % {division.lines}) * {length}, {division.apart - length})"
+    return f"""const int first = {first}, part = i % {division.parts} * {division.each};
   x += first; y += first;
-  for (int c = part; c < min(part + {way.each}, {way.channels}); ++c)
-    if (c >= {before} && c + {after} < {way.channels}) {channel(inside)}
+  for (int c = part; c < min(part + {division.each}, {division.channels}); ++c)
+    if (c >= {before} && c + {after} < {division.channels}) {channel(inside)}
     else {channel(edge)}"""
 
 

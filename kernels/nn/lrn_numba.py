@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Local response normalisation in numba-dpex.
 
-Of channels that are neighbours, those whose own neighbours are all there are made in vectors, the others one by one.
-Where channels lie apart, a work-item goes through them with a line of vectors. Where neither is long enough, each
-work-item makes an element.
+Contiguous channels: those with all neighbours are computed in vectors, the others one by one. Strided channels: a
+work-item loops over channels with a line of vectors. If neither line is long enough, each work-item computes one
+element.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from syclsched.kernels.nn.rows_numba import BLOCK, indented, rows_launch, rows_t
 from syclsched.kernels.vector_words import LANES
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Signature
 
-#: Elements of the line that a work-item takes through channels, and work-items there should be.
-_LINE, _ITEMS = 48 * LANES, 64
+#: Elements of a work-item's line, and the target number of work-items.
+_LINE, _TARGET_ITEMS = 48 * LANES, 64
 
 
-def _way(signature: Signature, size: int, last_: bool) -> str:
-    """Return how it is done: along "neighbours", in "lines" through channels, or in "elements"."""
+def _strategy(signature: Signature, size: int, last_: bool) -> str:
+    """Return the strategy: along 'neighbours', in 'lines' over channels, or by 'elements'."""
     x = signature.shapes["x"]
     if last_ or extent(x[2:]) == 1:
         return "neighbours" if (x[-1] if last_ else x[1]) >= LANES + size - 1 else "elements"
@@ -36,7 +36,7 @@ def _power(beta: float, dtype: str, *, wide: bool) -> str:
     three_quarters = f"real(1) / ({root}(base) * {root}({root}(base)))"
     if dtype == "float32":
         three_quarters = "vinverse_three_quarters(base)"
-    # Roots are several times as fast as powers, and these are the exponents in use.
+    # Roots are several times faster than pow, and these are the common exponents.
     powers = {0.5: f"real(1) / {root}(base)", 0.75: three_quarters, 1.0: "real(1) / base"}
     other = f"vexp(real({-beta!r}) * vlog(base))" if wide else f"math.pow(base, real({-beta!r}))"
     return powers.get(beta, other)
@@ -106,10 +106,10 @@ def _elements_text(ndim: int, size: int, narrow: str, *, last_: bool) -> str:
 def _load(signature: Signature, *, alpha: float, beta: float, bias: float, size: int, last_: bool) -> Any:
     ndim, dtype = len(signature.shapes["x"]), signature.dtypes["y"]
     wide, narrow = (_finish("at", alpha, beta, bias, size, dtype, wide=each) for each in (True, False))
-    way = _way(signature, size, last_)
-    if way == "neighbours":
+    strategy = _strategy(signature, size, last_)
+    if strategy == "neighbours":
         text = _neighbours_text(f"x.shape[{ndim - 1 if last_ else 1}]", size, wide, narrow)
-    elif way == "lines":
+    elif strategy == "lines":
         text = _lines_text(size, wide)
     else:
         text = _elements_text(ndim, size, narrow, last_=last_)
@@ -119,18 +119,18 @@ def _load(signature: Signature, *, alpha: float, beta: float, bias: float, size:
 def _launch(signature: Signature, limits: DeviceLimits, *, size: int, last_: bool) -> Launch:
     x = signature.shapes["x"]
     line = x[-1] if last_ else extent(x[2:])
-    way = _way(signature, size, last_)
-    if way == "neighbours":
+    strategy = _strategy(signature, size, last_)
+    if strategy == "neighbours":
         count = x[-1] if last_ else x[1]
         return rows_launch(limits, extent(x) // count, count)
-    if way == "lines":
+    if strategy == "lines":
         lines = x[0] * ceil_div(line, _LINE)
-        return Launch((lines * max(1, min(x[1], _ITEMS // lines)),), (1,))
+        return Launch((lines * max(1, min(x[1], _TARGET_ITEMS // lines)),), (1,))
     return block_launch(limits, extent(x) // line, line)
 
 
 def lrn(*, alpha: float, beta: float, bias: float, size: int, last_: bool) -> Implementation:
-    """Return local response normalisation."""
+    """Return the numba-dpex implementation of local response normalisation."""
     load = partial(_load, alpha=alpha, beta=beta, bias=bias, size=size, last_=last_)
     launch = partial(_launch, size=size, last_=last_)
     return Implementation("numba-dpex", "numba-dpex", load, launch, dpex.REQUIRES, efficiency=0.3, revision="2")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`matmul`: products of matrices, alone or many at once, with bias, residual and activation."""
+"""`matmul`: matrix products, single or batched, with bias, residual and activation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from syclsched.model.operation import Implementation, Operation, Parameter, Sign
 
 
 def broadcast(*shapes: Ints) -> Ints | None:
-    """Return the shape that shapes broadcast to, as NumPy does it; None if they do not."""
+    """Return the shape that shapes broadcast to, as in NumPy; None if they do not."""
     length = max(map(len, shapes), default=0)
     found = []
     for sizes in zip(*((1,) * (length - len(shape)) + shape for shape in shapes), strict=True):
@@ -32,7 +32,7 @@ def broadcast(*shapes: Ints) -> Ints | None:
 
 
 def extents(a: Ints, b: Ints, transpose_a: bool, transpose_b: bool) -> tuple[int, int, int]:
-    """Return m, n and k of products of (m, k) and (k, n) matrices."""
+    """Return m, n and k of a product of (m, k) and (k, n) matrices."""
     m, k = a[-2:] if not transpose_a else a[:-3:-1]
     n = b[-2] if transpose_b else b[-1]
     return m, n, k
@@ -68,7 +68,7 @@ def _grain(signature: Signature) -> int:
 
 
 def _whole(signature: Signature) -> list[str]:
-    """Return what every chunk of y's rows needs whole: what is repeated along axis 0, and b unless there are many."""
+    """Return the inputs that every chunk of y's rows needs whole: broadcast ones, and b of a 2-D product."""
     y = signature.shapes["y"]
     repeated = [name for name in signature.shapes if name != "y" and _repeats(signature.shapes[name], y)]
     return [*repeated, "b"] if len(y) == 2 else repeated
@@ -137,7 +137,7 @@ def _matmul(
         efficiency=0.5,
         prepare=partial(matmul_opencl.prepare, **attributes),
     )
-    # Whichever way it lies and whatever follows, OpenCL C does it.
+    # Transposed operands and activations are left to the OpenCL C kernel.
     numba = [
         Implementation(
             "numba-dpex",

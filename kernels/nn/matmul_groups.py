@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of matrices by work-groups, whichever way they lie; see `syclsched.kernels.nn.product_groups`."""
+"""Matrix products by work-groups, with either operand transposed; see `syclsched.kernels.nn.product_groups`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def matmul(
 
 
 def _refuses(signature: Signature) -> str | None:
-    return None if size(signature.shapes["y"]) else "it makes one element at least"
+    return None if size(signature.shapes["y"]) else "the result must not be empty"
 
 
 def _extents(shape: Shape) -> Extents:

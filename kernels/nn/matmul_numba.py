@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of two matrices in numba-dpex, with a's rows in local memory.
+"""Product of two matrices in numba-dpex, with rows of a staged in local memory.
 
-A work-group makes `ROWS` rows by twice as many columns as it has work-items. Each work-item keeps two columns of all
-these rows in registers; neighbours have neighbouring columns, so that b is read a vector at a time. What it needs of a,
-the same for all of them, is laid into local memory first, `DEPTH` terms of the sums at once.
+A work-group computes `ROWS` rows by twice as many columns as it has work-items. Each work-item keeps two columns of all
+these rows in registers; neighbours have neighbouring columns, so reads of b coalesce. The group first loads its part of
+a into local memory, `DEPTH` summation terms at a time.
 
-Shapes are read at run time: one compilation, which takes a second, serves all of them.
+Shapes are read at run time, so one compilation (a second) serves all of them.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from syclsched.kernels.common import NUMBA_DPEX, ceil_div
 from syclsched.kernels.nn import dpex
 from syclsched.model.operation import DeviceLimits, Launch, Requirements, Signature, Tailored
 
-#: Rows and columns a work-item makes: 28 sums, which leaves registers for what is multiplied.
+#: Rows and columns per work-item: 28 sums leave registers for the operands.
 ROWS, COLUMNS = 14, 2
-#: Terms of the sums laid into local memory at once: 7 KiB of float32, which every device has.
+#: Summation terms in local memory at once: 7 KiB of float32, which every device has.
 DEPTH = 128
 
 
 def lanes(signature: Signature, limits: DeviceLimits) -> int:
-    """Return the work-items of a group: a constant of the kernel, which then sees what lies together."""
+    """Return the work-items of a group; a compile-time constant, so that the compiler sees contiguous accesses."""
     columns = signature.shapes["y"][-1]
     return min(128 if columns >= 256 else 32, limits.max_work_group_size)
 
 
 def refuses(signature: Signature) -> str | None:
-    """Return why a product is not done."""
+    """Return why a product is not supported, or None."""
     if any(len(signature.shapes[name]) != 2 for name in "ab"):
         return "it multiplies two matrices, not many"
     if 0 in signature.shapes["y"]:
-        return "it makes one element at least"
+        return "the result must not be empty"
     if "c" in signature.shapes and signature.shapes["c"] != signature.shapes["y"][-1:]:
         return "it adds a bias of one number for each column"
     return None
@@ -49,7 +49,7 @@ def launch(signature: Signature, limits: DeviceLimits) -> Launch:
 
 
 def load(signature: Signature, *, alpha: float, beta: float, bias: bool, residual: bool) -> Any:
-    """Return the kernel of a signature, for the work-groups of a device."""
+    """Return the kernel of a signature, specialised for a device's work-group size."""
 
     def of(limits: DeviceLimits) -> Any:
         return _kernel(signature.dtypes["y"], lanes(signature, limits), alpha, beta, bias, residual)
@@ -58,7 +58,7 @@ def load(signature: Signature, *, alpha: float, beta: float, bias: bool, residua
 
 
 def _terms(clamped: bool) -> str:
-    """Return the code of one term of all sums."""
+    """Return source lines that add one term to all sums."""
     text = ""
     for column in range(COLUMNS):
         place = f"q{column}" if clamped else f"j0 + {column} * width + l"
@@ -86,7 +86,7 @@ def _text(width: int, alpha: float, beta: float, bias: bool, residual: bool) -> 
     for row in range(ROWS):
         for column in range(COLUMNS):
             text += f"    s{row}_{column} = real(0)\n"
-    # Columns beyond the last one repeat it, and are not stored; where there are none, neighbours lie together.
+    # Columns beyond the last one repeat it and are not stored. Full groups use unclamped, contiguous columns.
     for column in range(COLUMNS):
         text += f"    q{column} = min(j0 + {column} * width + l, n - 1)\n"
     text += f"""    for k0 in range(0, depth, {DEPTH}):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of matrices in OpenCL C: blocks of rows of a by columns of b, whichever way they lie."""
+"""Matrix products in OpenCL C: register blocks of rows of a by columns of b, with either operand transposed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syclsched.model.operation import DeviceLimits, Launch, OpenCLSource, Signat
 
 
 def strides(shape: Ints, like: Ints) -> Ints:
-    """Return how far neighbours along each axis of ``like`` lie apart in an array broadcast to it: 0 where repeated."""
+    """Return the strides, in elements, of an array broadcast to shape ``like``: 0 for repeated axes."""
     shape = (1,) * (len(like) - len(shape)) + shape
     found, step = [], 1
     for extent in reversed(shape):
@@ -29,20 +29,20 @@ def strides(shape: Ints, like: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A product as few matrices as will do."""
+    """A batch of matrix products, with as few matrices as possible."""
 
-    batch: Ints  # extents of what there are many products of
+    batch: Ints  # extents of the batch
     #: Extents of each product.
     m: int
     n: int
     k: int
-    #: How many elements apart matrices of the batch lie, for each of its axes.
+    #: Strides of a and b along each batch axis, in elements.
     a: Ints
     b: Ints
 
     @classmethod
     def of(cls, signature: Signature, transpose_a: bool, transpose_b: bool) -> Shape:
-        """Return the product of a signature; many with one and the same b are one with more rows."""
+        """Return the products of a signature; a batch with a common b becomes one product with more rows."""
         y, a, b = (signature.shapes[name] for name in ("y", "a", "b"))
         k = a[-2] if transpose_a else a[-1]
         before = y[:-2]
@@ -55,11 +55,11 @@ class Shape:
         return cls(before, y[-2], y[-1], k, apart_a, apart_b)
 
     def block(self, dtype: str) -> Block:
-        """Return what a work-item makes."""
+        """Return the block of results that a work-item computes."""
         return Block.of(self.m, self.n, dtype)
 
     def items(self, dtype: str) -> int:
-        """Return how many blocks there are."""
+        """Return the number of blocks."""
         block = self.block(dtype)
         return size(self.batch) * panels.starts(self.m, block.rows) * panels.starts(self.n, block.columns)
 
@@ -74,7 +74,7 @@ def launch(signature: Signature, limits: DeviceLimits, *, transpose_a: bool, tra
 def prepare(
     signature: Signature, queue: Any, constants: Mapping[str, Any], *, transpose_a: bool, transpose_b: bool
 ) -> Mapping[str, Any]:
-    """Return the constants with b in panels."""
+    """Return the constants with b packed into panels."""
     if "b" not in constants or not size(signature.shapes["y"]) or not size(signature.shapes["b"]):
         return constants
     b = constants["b"]
@@ -159,7 +159,7 @@ def load(
 
 
 def bias_strides(signature: Signature, shape: Shape) -> Ints:
-    """Return how many elements apart neighbours along the batch, rows and columns lie in c; 0 where repeated."""
+    """Return c's strides along the batch, rows and columns, in elements: 0 where repeated."""
     c = signature.shapes["c"]
     if c == signature.shapes["y"] and not shape.batch:
         return (shape.n, 1)

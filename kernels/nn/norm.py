@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the normalisations have in common: work, names, and how numbers stand in names."""
+"""Helpers shared by operations on lines: work estimate, index space, and numbers in names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syclsched.model.operation import DeviceLimits, Launch, Signature, Work
 
 
 def work(signature: Signature, *, flops: float, parallelism: float = float("inf")) -> Work:
-    """Return the work of an operation that reads every array and writes ``y`` once, for ``flops`` an element of y."""
+    """Return the work of an operation that reads every array and writes ``y`` once, with ``flops`` per element of y."""
     dtype = signature.dtypes["y"]
     moved = sum(map(size, signature.shapes.values())) * BYTES[dtype]
     results = size(signature.shapes["y"])
@@ -26,7 +26,7 @@ def lines_launch(signature: Signature, limits: DeviceLimits, *, count: Callable[
 
 
 def number(value: float) -> str:
-    """Return a number as it stands in an operation's name: 1e-05, where that is what a float32 was written as."""
+    """Return a number as written in an operation's name: the shortest float32 notation, such as 1e-05."""
     import numpy as np
 
     single = np.float32(value)
@@ -34,7 +34,7 @@ def number(value: float) -> str:
 
 
 def centred(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
-    """Return x with mean 0 and variance 1 over the axes, in the dtype sums are kept in."""
+    """Return x normalised to mean 0 and variance 1 over the axes; x has the dtype of sums."""
     import numpy as np
 
     mean = x.mean(axis=axes, keepdims=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Softmax and normalisations by work-groups: a team goes through each line; see `syclsched.kernels.group_lines`."""
+"""Softmax and normalisations by work-groups: a team reduces each line; see `syclsched.kernels.group_lines`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syclsched.kernels.nn.geometry import channels, size, spatial
 from syclsched.kernels.nn.source import literal, sums
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, OpenCLSource, Signature
 
-#: Given a signature, the shape of x, with axes of groups apart, and the axes along a line.
+#: Signature -> x's shape with the groups as an axis of its own, and the axes along a line.
 Form = Callable[[Signature], tuple[Ints, Ints]]
 
 
@@ -74,7 +74,7 @@ __kernel {lines.attributes} void {name}({given}) {{
 
 def _softmax(signature: Signature, limits: DeviceLimits, *, form: Form, log: bool) -> OpenCLSource:
     lines = _lines(signature, limits, form)
-    # Less the largest number first: their sum would be rounded to the digits of a large one.
+    # Subtract the maximum first: adding it to the shift would lose digits.
     result = "(v - most) - shift" if log else "exp(v - most) * shift"
     body = f"""  A s = -INFINITY;
 {lines.each("s = v > s ? v : s;")}{lines.shared("s = other_s > s ? other_s : s;", s="A")}  const A most = s;
@@ -87,7 +87,7 @@ def _softmax(signature: Signature, limits: DeviceLimits, *, form: Form, log: boo
 
 
 def _centred(signature: Signature, lines: Lines, epsilon: float) -> str:
-    """Return code that finds the mean of a line and what to multiply differences from it by."""
+    """Return code that computes a line's mean and the factor 1 / sqrt(variance + epsilon)."""
     length = max(lines.length, 1)
     return f"""  A s = 0;
 {lines.each("s += v;")}{lines.shared("s += other_s;", s="A")}  const A mean = s / {length};

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The normalisations in numba-dpex.
+"""Normalisations in numba-dpex.
 
-Where a row of neighbours is summed up, a work-item does it in vectors, some whole rows one after another. Where
-neighbours belong to different results, a work-item goes along some vectors of them; only where groups of channels fit
-no vectors, a work-group does one, and what its work-items find goes through local memory. Shapes are read at run time:
-one compilation, which takes a second, serves all of them.
+If the elements of a sum are contiguous, a work-item reduces whole rows in vectors, one after another. If neighbouring
+elements belong to different results, a work-item processes a few vectors of them. Only if groups of channels do not fit
+vectors, a work-group reduces one group through local memory. Shapes are read at run time, so one compilation (a second)
+serves all of them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from syclsched.kernels.nn.rows_numba import BLOCK, everywhere, of_vectors, rows_
 from syclsched.kernels.vector_words import LANES
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Signature
 
-#: Work-items at most that share a row: what each found is added up by all of them.
+#: Most work-items that share a row; each of them adds up all partial sums.
 MOST = 2 * VECTOR_ITEMS
-#: Elements each work-item makes with one channel's factors.
+#: Elements per work-item that reuse one channel's factors.
 ELEMENTS = 16
 
 
 def _row_launch(limits: DeviceLimits, rows: int, length: int) -> Launch:
-    """Return an index space of one work-group for each row."""
+    """Return an index space of one work-group per row."""
     width = 1
     while width * 2 <= min(MOST, limits.max_work_group_size) and width < max(length, VECTOR_ITEMS):
         width *= 2
@@ -36,7 +36,7 @@ def _row_launch(limits: DeviceLimits, rows: int, length: int) -> Launch:
 
 
 def _gathered(name: str, shared: str) -> str:
-    """Return lines that make the work-items' ``name`` its sum, the same for all of them."""
+    """Return source lines that replace the work-items' ``name`` by its sum over the group."""
     return f"""    store({shared}, l, {name})
     group_barrier(group)
     {name} = real(0)
@@ -45,13 +45,13 @@ def _gathered(name: str, shared: str) -> str:
 """
 
 
-#: Vectors of neighbouring channels a work-item does, at most, and work-items there should be; pixels whose moments are
-#: found at once, as `syclsched.kernels.nn.group_norm` does it.
+#: Most vectors of neighbouring channels per work-item, target number of work-items, and pixels per chunk of moments, as
+#: in `syclsched.kernels.nn.group_norm`.
 _VECTORS, _ITEMS, _PIXELS = 4, 16, 32
 
 
 def _moments(epsilon: float) -> str:
-    """Return lines that make ``mean`` of a row, and ``f``, by which what is left must be multiplied."""
+    """Return source lines that compute a row's ``mean`` and ``f``, 1 / sqrt(variance + epsilon)."""
     text = summed("s", "{0} = {0} + load_vector(x, {1})", "{0} += load(x, {1})") + "        mean = s / real(n)\n"
     wide = "d = load_vector(x, {1}) - mean\n{0} = vfma(d, d, {0})"
     text += summed("q", wide, "e = load(x, {1}) - mean\n{0} = fma(e, e, {0})")
@@ -81,7 +81,7 @@ def _layer_launch(signature: Signature, limits: DeviceLimits) -> Launch:
 
 
 def layer_norm(*, epsilon: float, bias: bool) -> Implementation:
-    """Return layer normalisation."""
+    """Return the numba-dpex implementation of layer normalisation."""
     return _implementation(partial(_layer_load, epsilon=epsilon, bias=bias), _layer_launch)
 
 
@@ -92,7 +92,7 @@ _BATCH_NORM = "def batch_norm(item, y, x, scale, bias, mean, variance):\n"
 
 
 def _batch_vectors_text(epsilon: float, vectors: int, activation: Activation) -> str:
-    """Return the kernel for neighbours of other channels: a work-item does some vectors of them, of many pixels."""
+    """Return the channels-last kernel: a work-item computes a few vectors of channels for many pixels."""
     all_of = partial(of_vectors, vectors)
 
     width = vectors * LANES
@@ -114,7 +114,7 @@ def _batch_vectors_text(epsilon: float, vectors: int, activation: Activation) ->
 
 
 def _batch_narrow_text(epsilon: float, activation: Activation) -> str:
-    """Return the kernel for neighbours of other channels that are fewer than a vector."""
+    """Return the channels-last kernel for fewer channels than a vector has lanes."""
     text = f"{_BATCH_NORM}    n = scale.size\n{BLOCK.format(length='n')}    rows = x.size // n\n    if j < n:\n"
     text += f"        f = load(scale, j) / math.sqrt(load(variance, j) + real({epsilon!r}))\n"
     text += f"        for p in range(row * {ELEMENTS}, min(row * {ELEMENTS} + {ELEMENTS}, rows)):\n"
@@ -123,7 +123,7 @@ def _batch_narrow_text(epsilon: float, activation: Activation) -> str:
 
 
 def _batch_rows_text(epsilon: float, activation: Activation) -> str:
-    """Return the kernel for neighbours of the same channel."""
+    """Return the channels-first kernel, in which a row belongs to one channel."""
     text = _BATCH_NORM + rows_text("x.shape[0] * scale.size", "x.size // (x.shape[0] * scale.size)")
     text += f"""        c = row % scale.size
         mu = load(mean, c)
@@ -136,7 +136,7 @@ def _batch_rows_text(epsilon: float, activation: Activation) -> str:
 
 
 def _along(signature: Signature, last: bool) -> int | None:
-    """Return how many vectors of channels a work-item does, or None where neighbours are of one channel."""
+    """Return the vectors of channels per work-item; None if contiguous elements belong to one channel."""
     x, (count,) = signature.shapes["x"], signature.shapes["scale"]
     return min(_VECTORS, count // LANES) if last or size(x[2:]) == 1 else None
 
@@ -164,7 +164,7 @@ def _batch_launch(signature: Signature, limits: DeviceLimits, *, last_: bool) ->
 
 
 def batch_norm(*, epsilon: float, last_: bool, activation: Activation) -> Implementation:
-    """Return batch normalisation."""
+    """Return the numba-dpex implementation of batch normalisation."""
     load = partial(_batch_load, epsilon=epsilon, last_=last_, activation=activation)
     return _implementation(load, partial(_batch_launch, last_=last_))
 
@@ -176,7 +176,7 @@ _GROUP_NORM = "def group_norm(item, y, x, scale, bias):\n"
 
 
 def _group_rows_text(groups: int, epsilon: float, activation: Activation) -> str:
-    """Return the kernel for channels first: what is summed up are rows."""
+    """Return the channels-first kernel, in which each group is a row."""
     text = f"""{_GROUP_NORM}    count = scale.size // {groups}
     pixels = x.size // (x.shape[0] * scale.size)
     part = pixels // {LANES} * {LANES}
@@ -196,7 +196,7 @@ def _group_rows_text(groups: int, epsilon: float, activation: Activation) -> str
 
 
 def _group_vectors_text(count: int, vectors: int, epsilon: float, activation: Activation) -> str:
-    """Return the kernel for channels last: a work-item does some vectors of channels, which are whole groups."""
+    """Return the channels-last kernel: a work-item computes a few vectors of channels, in whole groups."""
     width = vectors * LANES
 
     all_of = partial(of_vectors, vectors)
@@ -241,15 +241,15 @@ def _group_vectors_text(count: int, vectors: int, epsilon: float, activation: Ac
         text += all_of("d = m{0} - g{0}\nq{0} = vfma(d * d, real(pixels), q{0})\nm{0} = g{0}", 1) + by_group("q")
     text += all_of(f"f{{0}} = load_vector(scale, c + {{1}}) / vsqrt(q{{0}} / real(pixels) + real({epsilon!r}))", 1)
     text += all_of("h{0} = load_vector(bias, c + {1})", 1)
-    # Backwards: what was read last is still in the second cache.
+    # Backwards, because the data read last are still in the L2 cache.
     text += "    for k in range(pixels):\n        j = first + (pixels - 1 - k) * every\n"
     finish = f"v = (load_vector(x, j + {{1}}) - m{{0}}) * f{{0}} + h{{0}}\n{applied_wide(activation, '')}"
     return text + all_of(f"{finish}store_vector(y, j + {{1}}, v)", 2)
 
 
 def _group_narrow_text(groups: int, epsilon: float, activation: Activation) -> str:
-    """Return the kernel for channels last whose groups fit no vectors: a work-group does one."""
-    # Place and channel of a work-item's elements by addition: a division of each would take longer than all the rest.
+    """Return the channels-last kernel for groups that fit no vectors: one work-group per group."""
+    # Update pixel and channel incrementally: a division per element would dominate the run time.
     each = """    p = l // count
     c = l % count
     while p < pixels:
@@ -284,10 +284,10 @@ def _group_narrow_text(groups: int, epsilon: float, activation: Activation) -> s
 
 
 def _group_vectors(signature: Signature, groups: int) -> int:
-    """Return how many vectors of whole groups of channels a work-item does, channels last; 0 if they fit none."""
+    """Return the vectors of channels per work-item, in whole groups, channels last; 0 if none fits."""
     x, every = signature.shapes["x"], signature.shapes["scale"][0]
     fit = [k for k in (1, 2, 4, 8) if k * LANES <= every and k * LANES % (every // groups) == 0]
-    # As many as leave work-items enough.
+    # As many as leave enough work-items.
     return max((k for k in fit if x[0] * ceil_div(every, k * LANES) >= _ITEMS), default=min(fit, default=0))
 
 
@@ -315,7 +315,7 @@ def _group_launch(signature: Signature, limits: DeviceLimits, *, groups: int, la
 
 
 def group_norm(*, groups: int, epsilon: float, last_: bool, activation: Activation) -> Implementation:
-    """Return group normalisation."""
+    """Return the numba-dpex implementation of group normalisation."""
     load = partial(_group_load, groups=groups, epsilon=epsilon, last_=last_, activation=activation)
     return _implementation(load, partial(_group_launch, groups=groups, last_=last_), revision="3")
 

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums of products in registers: the OpenCL C that convolutions and products of matrices are made of.
+"""Register-blocked sums of products: the OpenCL C that convolutions and matrix products share.
 
-A work-item makes a block of ``rows`` by ``columns`` results: rows are pixels or rows of a matrix, columns are output
-channels or columns of a matrix. For every term of the sums it loads the columns' weights as vectors, once, and each
-row's number, which is spread over a vector: rows + vectors loads for rows * vectors fused multiply-adds. (Register
-blocking as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008.) The last block of a
-line begins where it still fits, and does some of its predecessor's work once more: there is no code for remainders, and
-both write the same numbers. Only where sums are added to what is there, each is stored by the first that makes it.
+A work-item computes a block of ``rows`` by ``columns`` results: rows are pixels or matrix rows, columns are output
+channels or matrix columns. For every term of the sums it loads the columns' weights once, as vectors, and broadcasts
+each row's number: rows + vectors loads for rows * vectors fused multiply-adds. (Register blocking as in Goto and van de
+Geijn, "Anatomy of high-performance matrix multiplication", 2008.) The last block of a line starts where it still fits
+and recomputes part of its predecessor, so there is no remainder code; both write the same numbers. Only where sums are
+added to existing values, each element is stored by the first block that computes it.
 
-Weights that are constants are packed once into panels: the weights of a block of columns one after another, in the
-order of the sums.
+Constant weights are packed once into panels: the weights of one block of columns contiguously, in summation order.
 """
 
 from __future__ import annotations
@@ -23,41 +22,41 @@ from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.source import BYTES, TYPES, sums
 from syclsched.model.operation import DeviceLimits, Launch
 
-#: Bytes of the vectors: one AVX-512 register; compilers split them where registers are shorter.
+#: Bytes of a vector: one AVX-512 register; compilers split it where registers are shorter.
 VECTOR_BYTES: Final = 64
-#: Rows of a block at most: with two vectors each 28 sums, which leaves registers for what is multiplied.
+#: Most rows of a block: with two vectors each, 28 sums leave registers for the operands.
 ROWS: Final = 14
-#: Work-groups a compute unit should get: blocks are large, so the last one decides when all are done.
+#: Target number of work-groups per compute unit: blocks are large, so the tail effect matters.
 GROUPS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """How many of a block's first rows and columns its predecessors make, where that may be any."""
+    """Number of a block's first rows and columns that its predecessors store, if it can be nonzero."""
 
-    #: Expressions; empty for none.
+    #: OpenCL C expressions; empty for none.
     rows: str = ""
     columns: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What one work-item makes."""
+    """The results of one work-item."""
 
-    rows: int  # rows
-    vectors: int  # vectors of columns
+    rows: int
+    vectors: int  # of columns
     width: int  # elements of a vector
 
     @property
     def columns(self) -> int:
-        """Columns."""
+        """Columns of the block."""
         return self.vectors * self.width
 
     @classmethod
     def of(cls, rows: int, columns: int, dtype: str, most: int = ROWS) -> Block:
-        """Return a good block, of ``most`` rows at most, for lines of so many rows, and so many columns."""
+        """Return an efficient block of at most ``most`` rows for lines of ``rows`` pixels and ``columns`` columns."""
         full = VECTOR_BYTES // BYTES[sums(dtype)]
-        # Of the heights that waste least, the greatest.
+        # The greatest of the heights with the least redundant work.
         tall = min(range(1, min(rows, most) + 1), key=lambda r: (ceil_div(rows, r) * (r + 3), -r))
         wanted = 2 if tall > 6 else 4 if tall > 3 else 8
         width = full
@@ -75,7 +74,7 @@ def starts(extent: int, step: int) -> int:
 
 
 def launch(limits: DeviceLimits, items: int, most: int = 16) -> Launch:
-    """Return an index space for blocks: groups small enough to be dealt out evenly, and of ``most`` at most."""
+    """Return an index space for blocks, in groups of at most ``most`` and small enough for load balance."""
     size = 1
     while size * 2 <= min(limits.max_work_group_size, most) and items >= GROUPS * limits.compute_units * size * 2:
         size *= 2
@@ -88,7 +87,7 @@ def vector(kind: str, width: int) -> str:
 
 
 def preamble(block: Block, dtype: str) -> str:
-    """Return ``AV`` (a vector of sums), ``LOADV``, ``STOREV`` and the hint not to take vectors apart."""
+    """Return ``AV`` (a vector of sums), ``LOADV``, ``STOREV`` and the hint that keeps vectors whole."""
     total, width = TYPES[sums(dtype)], block.width
     av = vector(total, width)
     suffix = "" if width == 1 else str(width)
@@ -96,7 +95,7 @@ def preamble(block: Block, dtype: str) -> str:
     store = f"vstore{width}(v, 0, p)" if width > 1 else "*(p) = (v)"
     if dtype == "float16":
         load, store = f"vload_half{suffix}(0, p)", f"vstore_half{suffix}(v, 0, p)"
-    # A hint of a scalar type would allow the compiler to take the vectors apart.
+    # With a scalar hint the compiler could split the vectors to vectorise across work-items.
     hint = f"__attribute__((vec_type_hint({av})))" if width > 1 else ""
     return f"typedef {av} AV;\n#define LOADV(p) {load}\n#define STOREV(p, v) {store}\n#define WHOLE_VECTORS {hint}\n"
 
@@ -108,14 +107,14 @@ def declare(block: Block) -> str:
 
 
 def gathered(pointer: str, stride: int, width: int) -> str:
-    """Return a vector of elements that lie ``stride`` apart."""
+    """Return a vector of elements with a stride of ``stride``."""
     if width == 1:
         return f"(AV)({pointer})[0]"
     return f"(AV)({', '.join(f'(A)({pointer})[{lane * stride}]' for lane in range(width))})"
 
 
 def step(block: Block, values: list[str], weights: str, *, lanes: int = 1) -> str:
-    """Return the code of one term of all sums."""
+    """Return code that adds one term to all sums."""
     lines = []
     for j in range(block.vectors):
         if lanes == 1:
@@ -129,7 +128,7 @@ def step(block: Block, values: list[str], weights: str, *, lanes: int = 1) -> st
 
 
 def begun(block: Block, rows: int, columns: int, row: str, column: str) -> tuple[str, Again]:
-    """Return what must be declared where a block begins, so that no sum is stored twice, and what then is known."""
+    """Return the declarations that prevent storing a sum twice, and the names they declare."""
     again = Again(
         f"(({row}) - {rows - block.rows})" if rows % block.rows else "",
         f"(({column}) - {columns - block.columns})" if columns % block.columns else "",
@@ -140,14 +139,14 @@ def begun(block: Block, rows: int, columns: int, row: str, column: str) -> tuple
 
 
 def stored_once(block: Block, name: str, row: int, column: int, here: str, along: int, again: Again) -> str:
-    """Return the code that stores a vector of sums, but for what the block's predecessors store."""
+    """Return code that stores a vector of sums, except elements stored by the block's predecessors."""
     lanes = [f".s{lane:x}" for lane in range(block.width)] if block.width > 1 else [""]
     parts = [f"y[{here} + {lane * along}] = {name}{part};" for lane, part in enumerate(lanes)]
     whole = f"STOREV(y + {here}, {name});" if along == 1 else " ".join(parts)
     if again.columns:
         each = " ".join(f"if ({column + lane} >= {again.columns}) {part}" for lane, part in enumerate(parts))
         whole = f"if ({column} >= {again.columns}) {{ {whole} }} else {{ {each} }}"
-    # A block has one new row at least.
+    # Every block has at least one new row, so its last row needs no check.
     return f"if ({row} >= {again.rows}) {{ {whole} }}" if again.rows and row < block.rows - 1 else whole
 
 
@@ -161,7 +160,7 @@ def stored(
     residual: str = "",
     again: Again = Again(),
 ) -> list[str]:
-    """Return the code that finishes all sums and stores them."""
+    """Return code that finishes all sums and stores them."""
     out = []
     for row in range(block.rows):
         for j in range(block.vectors):

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of neighbours made of others by tables, in OpenCL C: what is resized, or seen by windows, or summed up nearby.
+"""Vectors of a line assembled from source vectors by constant lane shuffles, in OpenCL C.
 
-Neighbours of the result are some neighbours of the source, rearranged. Which ones is known: each vector of the result
-is made of a few vectors of the source whose lanes are picked by constants. What comes again some vectors later, as it
-does where an extent grows or shrinks by a ratio of small numbers, is a loop. Whatever can be done to neighbours of the
-source before they are rearranged, such as adding up lines of it, is done first.
+Used for resizing, windows and sums over neighbours.
+
+Each result vector consists of lanes of a few source vectors, picked by constant indices. A pattern that repeats some
+vectors later, as it does if an extent grows or shrinks by a ratio of small numbers, becomes a loop. Operations that can
+be applied to the source before the shuffle, such as adding several source lines, are applied first.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from syclsched.kernels.common import ceil_div
 from syclsched.kernels.nn.panels import vector
 from syclsched.kernels.nn.source import literal, sums
 
-#: Vectors of the source that one of the result may be made of, and vectors that are written out one by one.
-_SOURCES, _WRITTEN = 4, 64
-#: After how many vectors what is done may come again.
+#: Most source vectors per result vector, and most vectors of generated straight-line code.
+_MOST_SOURCES, _MOST_UNROLLED = 4, 64
+#: Periods, in vectors, that are tried for loops.
 _PERIODS = range(1, 9)
 
 
@@ -25,22 +26,22 @@ _PERIODS = range(1, 9)
 class Piece:
     """A vector of a line of the result."""
 
-    to: int  # where it begins
-    start: int  # where the first vector of the source begins that it is made of
-    offsets: tuple[int, ...]  # how far from there each of them does
-    lanes: tuple[tuple[int, ...], ...]  # for each tap, which lane of all of them counts in each of its own; -1: none
-    weights: tuple[tuple[float, ...], ...]  # how much
+    to: int  # offset in the result
+    start: int  # offset of the first source vector
+    offsets: tuple[int, ...]  # of all source vectors, relative to start
+    lanes: tuple[tuple[int, ...], ...]  # for each tap, the source lane of each result lane; -1: none
+    weights: tuple[tuple[float, ...], ...]  # for each tap, of each result lane
 
     @property
-    def what(self) -> tuple[object, ...]:
-        """What is done, wherever it is; weights are told apart by more than rounding."""
+    def pattern(self) -> tuple[object, ...]:
+        """The operation without its position; weights are compared up to rounding."""
         return self.offsets, self.lanes, tuple(tuple(round(each, 13) for each in line) for line in self.weights)
 
 
 def pieces(
     places: list[list[int]], weights: list[list[float]], extent: int, width: int, reading: int
 ) -> list[Piece] | None:
-    """Return the vectors of a line, or None where one is made of too much of the source."""
+    """Return the vectors of a line, or None if one needs too many source vectors."""
     found = []
     for first in range(0, len(places), width):
         to = min(first, len(places) - width)
@@ -48,7 +49,7 @@ def pieces(
         inside = [place for line in seen for place in line if place >= 0]
         start = min(min(inside, default=0), extent - reading)
         count = ceil_div(max(inside, default=start - 1) + 1 - start, reading)
-        if count > _SOURCES:
+        if count > _MOST_SOURCES:
             return None
         offsets = tuple(min(k * reading, extent - reading - start) for k in range(count))
         taps = range(len(places[0]))
@@ -66,7 +67,7 @@ def _lane(place: int, start: int, offsets: tuple[int, ...], reading: int) -> int
 
 
 def runs(line: list[Piece]) -> list[tuple[list[Piece], int, int]]:
-    """Return a line as what is done a number of times: pieces, how often, how far apart in the source."""
+    """Return a line as repetitions: pieces, repeat count, and source distance between repetitions."""
     found, at = [], 0
     while at < len(line):
         best = ([line[at]], 1, 0)
@@ -86,7 +87,7 @@ def _times(line: list[Piece], at: int, period: int) -> tuple[int, int]:
     end = at + period
     while end < len(line):
         old, new = line[end - period], line[end]
-        if (old.what, old.start + apart, old.to + forward) != (new.what, new.start, new.to):
+        if (old.pattern, old.start + apart, old.to + forward) != (new.pattern, new.start, new.to):
             break
         end += 1
     return (end - at) // period, apart
@@ -102,9 +103,9 @@ def code(
     join: str = "{0} + {1}",
     nothing: str = "(A)0",
 ) -> str | None:
-    """Return the OpenCL C that makes a line; None if there would be too much."""
+    """Return the OpenCL C that computes a line; None if it would be too long."""
     parts = runs(line)
-    if sum(len(part) for part, _, _ in parts) * cost > _WRITTEN:
+    if sum(len(part) for part, _, _ in parts) * cost > _MOST_UNROLLED:
         return None
 
     def piece(each: Piece, start: str, to: str) -> str:

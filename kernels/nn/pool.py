@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pool`: the largest element or the mean of every window that slides over the spatial axes."""
+"""`pool`: maximum or average over sliding windows of the spatial axes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from syclsched.kernels.windows import Window, times
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split, Work
 
-#: The largest of whole numbers can be asked for, too.
+#: Maximum pooling supports integers, too.
 MAX_DTYPES = (*FLOATS, "int8", "uint8", "int32", "int64")
 
 
@@ -46,7 +46,7 @@ def _work(signature: Signature, *, kernel: Ints, extra: int) -> Work:
 
 
 def counts(window: Window, kernel: Ints, sizes: Ints, outputs: Ints, *, pads: bool) -> list[list[int]]:
-    """Return, for each axis and each window along it, how many places are within the array (or within its pads)."""
+    """Return, for each axis and each window along it, the number of positions within the array (or its pads)."""
     found = []
     for axis, (n, span, s, d) in enumerate(zip(sizes, kernel, window.strides, window.dilations, strict=True)):
         begin, end = window.begins[axis], window.ends[axis]
@@ -91,15 +91,15 @@ def _host(
 
 
 def _is_global(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -> bool:
-    """Return whether one window sees all."""
+    """Return whether a single window covers each channel."""
     sizes = spatial(signature.shapes["x"], last_)
     return not last_ and kernel == sizes and not any(window.pads) and size(spatial(signature.shapes["y"], last_)) == 1
 
 
-def _way(
+def _generator(
     signature: Signature, window: Window, kernel: Ints, last_: bool
 ) -> pool_lines_opencl.Lines | pool_channels_opencl.Channels:
-    """Return how windows are made that have elements."""
+    """Return the kernel generator for non-empty windows: along lines, or along channels."""
     y, x = signature.shapes["y"], signature.shapes["x"]
     lines = None if last_ else pool_lines_opencl.Lines.of(signature, window, kernel)
     if lines is not None:
@@ -114,7 +114,7 @@ def _count(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -
         return 1
     if _is_global(signature, window=window, kernel=kernel, last_=last_) and signature.dtypes["y"] in FLOATS:
         return size(signature.shapes["y"])
-    return _way(signature, window, kernel, last_).items
+    return _generator(signature, window, kernel, last_).items
 
 
 _PARAMETERS = "__global T* restrict y, __global const T* restrict x"
@@ -136,7 +136,7 @@ def _load_opencl(
         return nothing("pool", _PARAMETERS.replace("T*", "uchar*"))
     if _is_global(signature, window=window, kernel=kernel, last_=last_) and dtype in FLOATS:
         return _load_global(mode, size(y), Rows(size(sizes), dtype), activation)
-    way, kind, tables, value = _way(signature, window, kernel, last_), sums(dtype), "", "v"
+    generator, kind, tables, value = _generator(signature, window, kernel, last_), sums(dtype), "", "v"
     join, least = "{0} + {1}", "(A)0"
     if mode == "max":
         join = "larger_{kind}({0}, {1})"
@@ -146,18 +146,18 @@ def _load_opencl(
             tables += f"inline {vector} larger_{vector}({vector} a, {vector} b) {{ return {larger}; }}\n"
     else:
         for axis, line in enumerate(counts(window, kernel, sizes, spatial(y, last_), pads=count_include_pad)):
-            table, share = pool_lines_opencl.shares(axis, line, kind, *way.place(axis))
+            table, share = pool_lines_opencl.shares(axis, line, kind, *generator.place(axis))
             tables += table
             value += f" * {share}"
     finish = f"AV u = {value}; {act.opencl(activation, 'u', kind, 'AV')}"
-    functions, body = way.code(join, least, finish)
-    start = f"const size_t i = get_global_id(0);\n  if (i >= {way.items}) return;"
-    head = f"{way.head}{tables}{functions}WHOLE_VECTORS __kernel void pool({_PARAMETERS})"
+    functions, body = generator.code(join, least, finish)
+    start = f"const size_t i = get_global_id(0);\n  if (i >= {generator.items}) return;"
+    head = f"{generator.head}{tables}{functions}WHOLE_VECTORS __kernel void pool({_PARAMETERS})"
     return OpenCLSource(f"{head} {{\n  {start}\n  {body}\n}}\n", "pool")
 
 
 def _load_global(mode: str, results: int, rows: Rows, activation: Activation) -> OpenCLSource:
-    """Return the kernel of windows that see all of a channel: a row each."""
+    """Return the kernel of windows that cover a whole channel, one row each."""
     if mode == "max":
         larger = "s = (s >= v) | (s != s) ? s : v;"
         first = f"AV s = (AV)-INFINITY; {rows.along(f'const AV v = LOADV(x + j); {larger}')}"
@@ -246,9 +246,9 @@ def pool(
     channels_last: bool = False,
     activation: Activation = (),
 ) -> Operation:
-    """Return the operation that takes the largest element or the mean of windows.
+    """Return the operation that computes the maximum or the average of windows.
 
-    How many windows there are follows from y: as many as fit, or one more where the last one does not fit wholly.
+    The number of windows follows from y: as many as fit, or one more if the last one does not fit completely.
     """
     if mode not in ("max", "average"):
         raise ArgumentError(f"mode is max or average, not {mode!r}", where="mode")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling with channels last in OpenCL C: a work-item makes some windows of a line, of some vectors of channels."""
+"""Channels-last pooling in OpenCL C: a work-item computes some windows of a line for a few vectors of channels."""
 
 from __future__ import annotations
 
@@ -12,35 +12,34 @@ from syclsched.kernels.nn.pool_lines_opencl import seen_along
 from syclsched.kernels.nn.rows_opencl import Rows
 from syclsched.kernels.windows import Window
 
-#: Vectors of channels that a work-item makes, at most; work-items there should be; reads that are written out one by
-#: one where a window is within the array.
-_VECTORS, _ITEMS, _WRITTEN = 4, 256, 64
+#: Most vectors of channels per work-item; target number of work-items; most unrolled reads of an interior window.
+_MOST_VECTORS, _TARGET_ITEMS, _MOST_UNROLLED = 4, 256, 64
 
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """How windows are made. What comes with channels first is images of one channel."""
+    """Code generator for channels-last pooling; channels first become images with one channel."""
 
     #: Shapes (images, *spatial, channels).
     y: Ints
     x: Ints
-    dtype: str  # of the elements
-    window: Window  # how it slides
-    kernel: Ints  # its extents
+    dtype: str
+    window: Window
+    kernel: Ints
 
     @property
     def width(self) -> int:
-        """Numbers of a vector."""
+        """Lanes of a vector."""
         return Rows(self.y[-1], self.dtype).block.width
 
     @property
     def head(self) -> str:
-        """Types of numbers and of vectors."""
+        """Type definitions of elements and vectors."""
         return f"{Rows(self.y[-1], self.dtype).head}typedef AV AR;\n"
 
     @property
     def _vectors(self) -> int:
-        return max(count for count in (1, 2, _VECTORS) if count * self.width <= self.y[-1] or count == 1)
+        return max(count for count in (1, 2, _MOST_VECTORS) if count * self.width <= self.y[-1] or count == 1)
 
     @property
     def _pieces(self) -> int:
@@ -48,21 +47,21 @@ class Channels:
 
     @property
     def _each(self) -> int:
-        """Windows of a line that a work-item makes."""
-        wanted = _ITEMS // (size(self.y[:-2]) * self._pieces)
+        """Windows of a line per work-item."""
+        wanted = _TARGET_ITEMS // (size(self.y[:-2]) * self._pieces)
         return ceil_div(self.y[-2], max(1, min(self.y[-2], wanted)))
 
     @property
     def items(self) -> int:
-        """Work-items."""
+        """Total number of work-items."""
         return size(self.y[:-2]) * ceil_div(self.y[-2], self._each) * self._pieces
 
     def place(self, axis: int) -> tuple[str, int]:
-        """Return where windows are along an axis, and how many a vector is of."""
+        """Return the expression of a window's index along an axis, and how many windows a vector covers."""
         return f"o{axis}", 1
 
     def code(self, join: str, nothing: str, finish: str) -> tuple[str, str]:
-        """Return functions, and the statements of a work-item ``i``; see `pool_lines_opencl.Lines.code`."""
+        """Return functions and the statements of work-item ``i``; see `pool_lines_opencl.Lines.code`."""
         y, x, count = self.y[1:-1], self.x[1:-1], self.y[-1]
         last, join = len(y) - 1, join.replace("{kind}", "AV")
         block, parts = self._vectors * self.width, ceil_div(y[-1], self._each)
@@ -89,7 +88,7 @@ class Channels:
             f"for (int k{axis} = low{axis}; k{axis} < high{axis}; ++k{axis}) " for axis in range(len(steps))
         )
         each = f"{loops} {{ {read(places)} }}"
-        if size(self.kernel) * self._vectors <= _WRITTEN:
+        if size(self.kernel) * self._vectors <= _MOST_UNROLLED:
             choices = itertools.product(*map(range, self.kernel))
             taps = [sum(k * step for k, step in zip(choice, steps, strict=True)) for choice in choices]
             inside = " && ".join(f"low{a} == 0 && high{a} == {self.kernel[a]}" for a in range(len(steps)))

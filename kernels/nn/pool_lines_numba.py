@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling with channels first in numba-dpex, in vectors: along a line of windows, or of all there is in a channel.
+"""Channels-first pooling in numba-dpex, in vectors along lines of windows, or over whole channels.
 
-A work-item has some whole lines of the last axis. Of each, the windows that are within the array along that axis are
-done in vectors, of which the last begins where it still fits; those at the edges, one by one. A window that is all of a
-channel is a row that is folded.
+A work-item computes whole lines of the last axis. Windows that lie within the array along that axis are computed in
+vectors, the last of which starts where it still fits; windows at the edges, one by one. A window that covers a channel
+is a reduction of a row.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from syclsched.kernels.vector_words import LANES
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import DeviceLimits, Launch, Signature
 
-#: How far apart windows may be for `kernels.numba_vectors` to read as many neighbours as there are in a vector.
+#: Window stride -> the function that loads a vector of elements that far apart.
 _LOADS = {1: "load_vector", 2: "load_second"}
 
 
 def suits(signature: Signature, window: Window, kernel: Ints) -> bool:
-    """Return whether lines have a vector of windows that are within the array."""
+    """Return whether lines contain at least a vector of windows within the array."""
     x, y = signature.shapes["x"][-1], signature.shapes["y"][-1]
     first, stride = _first(window), window.strides[-1]
-    return stride in _LOADS and min((x + _room(window, kernel)) // stride + 1, y) - first >= LANES
+    return stride in _LOADS and min((x + _last_start(window, kernel)) // stride + 1, y) - first >= LANES
 
 
 def _first(window: Window) -> int:
-    """Return the first window of a line that does not begin before the array."""
+    """Return the first window of a line that starts within the array."""
     return ceil_div(window.begins[-1], window.strides[-1])
 
 
-def _room(window: Window, kernel: Ints) -> int:
-    """Return how much further than a line is long the last window may begin, counted from the first one's beginning."""
+def _last_start(window: Window, kernel: Ints) -> int:
+    """Return the extra positions, beyond a line's length, at which the last window may start, from the first start."""
     return window.begins[-1] - window.reach(kernel)[-1]
 
 
@@ -54,7 +54,7 @@ def lines_text(
     text = "def pool(item, y, x):\n"
     text += "".join(f"    {letter}{a} = {letter}.shape[{a + 2}]\n" for letter in "yx" for a in range(ndim))
     text += f"""    first = {_first(window)}
-    end = min((x{last} + {_room(window, kernel)}) // {stride} + 1, y{last})
+    end = min((x{last} + {_last_start(window, kernel)}) // {stride} + 1, y{last})
     pieces = (end - first + {LANES - 1}) // {LANES}
     lines = y.size // y{last}
     i = item.get_global_id(0)
@@ -74,7 +74,7 @@ def lines_text(
             text += _counted("count", axis, f"b{axis}", window, kernel, 2, pads=count_include_pad)
     wide_larger = "choose(~(v <= s) & (s == s), v, s)" if real else "choose(v > s, v, s)"
     larger = "v if v > t or v != v else t" if real else "v if v > t else t"
-    # Where windows are within the array, all of them in the same way but for the other axes' edges.
+    # Windows within the array along the last axis; only the other axes have edges.
     text += indented(f"for q in range(pieces):\n    o = min(first + q * {LANES}, end - {LANES})", 2)
     text += indented(f"s = splat(real({start}))", 3)
     taps = "".join(
@@ -86,7 +86,7 @@ def lines_text(
     )
     text += indented(f"s = s / real(count * {kernel[last]})", 3) if mode == "average" else ""
     text += indented(f"v = s\n{applied_wide(activation, '')}store_vector(y, line * y{last} + o, v)", 3)
-    # Those before, and those behind.
+    # The windows before and after them.
     text += indented(f"for q in range(first + y{last} - end):\n    o = q if q < first else q - first + end", 2)
     text += indented(f"b{last} = o * {stride} - {window.begins[last]}\nt = real({start})", 3)
     found = f"t = real({larger})" if mode == "max" else "t = t + v"
@@ -106,7 +106,7 @@ def _line(axes: range) -> str:
 
 
 def _over(axes: range, window: Window, kernel: Ints, lines: str, depth: int) -> str:
-    """Return loops over what a window sees along some axes: where it begins along each is known."""
+    """Return loops over a window's elements along some axes; ``b<axis>`` is its start."""
     text = ""
     for axis in axes:
         text += indented(f"for k{axis} in range({kernel[axis]}):", depth)
@@ -119,7 +119,7 @@ def _over(axes: range, window: Window, kernel: Ints, lines: str, depth: int) -> 
 def _counted(
     name: str, axis: int, begin_at: str, window: Window, kernel: Ints, depth: int, *, pads: bool, begin: str = ""
 ) -> str:
-    """Return lines that multiply a number by how many places count that a window sees along an axis."""
+    """Return source lines that multiply a count by the counted positions along an axis."""
     low, high = (window.begins[axis], window.ends[axis]) if pads else (0, 0)
     text = f"""m = 0
 for k in range({kernel[axis]}):
@@ -131,7 +131,7 @@ for k in range({kernel[axis]}):
 
 
 def channel_text(mode: str, activation: Activation) -> str:
-    """Return the kernel of a window that is all of a channel of floating-point numbers."""
+    """Return the kernel of a window that covers a whole channel of floating-point numbers."""
     text = "def pool(item, y, x):\n" + rows_text("y.size", "x.size // y.size")
     if mode == "average":
         text += folded("s", "0", "{0} = {0} + load_vector(x, {1})", "{0} += load(x, {1})", "{0} + {1}", "total({0})")
@@ -144,7 +144,7 @@ def channel_text(mode: str, activation: Activation) -> str:
         "choose({0} > {1}, {0}, {1})",
         "largest({0})",
     )
-    # A comparison leaves NaNs out: what is 0, or one of them, says whether there are any.
+    # Comparisons ignore NaN, so a second value, 0 or NaN, records whether there are any.
     text += folded(
         "t",
         "0",
@@ -157,7 +157,7 @@ def channel_text(mode: str, activation: Activation) -> str:
 
 
 def launch(signature: Signature, limits: DeviceLimits) -> Launch:
-    """Return the index space of both kernels: a line, or a channel, is a row."""
+    """Return the index space of both kernels; a line or a channel is a row."""
     y, x = signature.shapes["y"], signature.shapes["x"]
     lines = size(y[:-1])
     return rows_launch(limits, lines, size(x) // lines)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling with channels first in OpenCL C: a work-item makes lines of windows of a channel, one after another.
+"""Channels-first pooling in OpenCL C: a work-item computes lines of windows of a channel, one after another.
 
-What windows see along all axes but the last is joined first, in vectors of neighbours of the source; then what they see
-along the last one, for which lanes of a few such vectors are picked: windows of 3 by 3 read 3 numbers each, not 9.
+Windows are first reduced along all axes but the last, in vectors of neighbouring source elements; then along the last
+axis, by lane shuffles of a few such vectors. Windows of 3 by 3 thus read 3 elements each instead of 9.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from syclsched.kernels.nn.source import literal, sums
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import Signature
 
-#: Work-items there should be.
-_ITEMS = 256
+#: Target number of work-items.
+_TARGET_ITEMS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """How lines are made."""
+    """Code generator for channels-first pooling along lines."""
 
     signature: Signature  # with arrays y and x
-    window: Window  # how it slides
-    kernel: Ints  # its extents
+    window: Window
+    kernel: Ints
     line: list[picked_lines.Piece]  # the vectors of a line
 
     @classmethod
     def of(cls, signature: Signature, window: Window, kernel: Ints) -> Lines | None:
-        """Return how, or None where a vector of windows sees too much."""
+        """Return the generator, or None if a vector of windows needs too many source vectors."""
         y, x = signature.shapes["y"][-1], signature.shapes["x"][-1]
         begins = range(-window.begins[-1], y * window.strides[-1] - window.begins[-1], window.strides[-1])
         seen = [range(begin, begin + kernel[-1] * window.dilations[-1], window.dilations[-1]) for begin in begins]
@@ -48,12 +48,12 @@ class Lines:
 
     @property
     def width(self) -> int:
-        """Numbers of a vector of the result."""
+        """Lanes of a result vector."""
         return self._rows("y").block.width
 
     @property
     def head(self) -> str:
-        """Types of numbers, and of vectors of the result and of the source."""
+        """Type definitions of elements, result vectors and source vectors."""
         reading = self._rows("x").block.width
         return self._rows("y").head + picked_lines.reader(self.signature.dtypes["x"], reading)
 
@@ -62,23 +62,23 @@ class Lines:
 
     @property
     def _each(self) -> int:
-        """Lines of a work-item."""
+        """Lines per work-item."""
         y = self.signature.shapes["y"]
         lines = size(y[2:-1])
-        return ceil_div(lines, max(1, min(lines, _ITEMS // size(y[:2]))))
+        return ceil_div(lines, max(1, min(lines, _TARGET_ITEMS // size(y[:2]))))
 
     @property
     def items(self) -> int:
-        """Work-items."""
+        """Total number of work-items."""
         y = self.signature.shapes["y"]
         return size(y[:2]) * ceil_div(size(y[2:-1]), self._each)
 
     def place(self, axis: int) -> tuple[str, int]:
-        """Return where windows are along an axis, and how many a vector is of."""
+        """Return the expression of a window's index along an axis, and how many windows a vector covers."""
         return ("{0}", self.width) if axis == len(self.kernel) - 1 else (f"o{axis}", 1)
 
     def code(self, join: str, nothing: str, finish: str) -> tuple[str, str]:
-        """Return functions, and the statements of a work-item ``i``."""
+        """Return functions and the statements of work-item ``i``."""
         y, x = self.signature.shapes["y"][2:], self.signature.shapes["x"][2:]
         dtype, window, outer = self.signature.dtypes["y"], self.window, range(len(y) - 1)
         block = self.width, self._rows("x").block.width
@@ -89,7 +89,7 @@ class Lines:
         whole = f"LOADR(x0 + {{0}} + {offsets[0]})"
         for offset in offsets[1:]:
             whole = join.format(whole, f"LOADR(x0 + {{0}} + {offset})")
-        # At an edge, only what there is.
+        # At an edge, only the existing elements.
         edge = f"seen(x0 + {{0}}{''.join(f', low{axis}, high{axis}' for axis in outer)})"
         store = f"{finish} STOREV(to_line + {{0}}, u);"
         codes = [picked_lines.code(self.line, dtype, block, load, store, 1, wide, nothing) for load in (whole, edge)]
@@ -107,7 +107,7 @@ class Lines:
         return self._seen(steps, join, nothing), "\n  ".join(out)
 
     def _seen(self, steps: list[int], join: str, nothing: str) -> str:
-        """Return the function that joins what windows see along all axes but the last, from a place of each on."""
+        """Return the function that reduces windows along all axes but the last, at one position of the last."""
         outer = range(len(steps))
         loops = "".join(f"for (int k{axis} = low{axis}; k{axis} < high{axis}; ++k{axis}) " for axis in outer)
         where = " + ".join(["p", *(f"k{axis} * {step}" for axis, step in enumerate(steps))])
@@ -117,7 +117,7 @@ class Lines:
 
 
 def seen_along(axis: int, window: Window, kernel: Ints, extent: int) -> str:
-    """Return code that finds where a window begins along an axis, and between which of its places it sees anything."""
+    """Return code that computes a window's start along an axis and the range of its positions within the array."""
     apart = window.dilations[axis]
     begin = f"const int b{axis} = o{axis} * {window.strides[axis]} - {window.begins[axis]};"
     low = f"const int low{axis} = max(0, ({apart - 1} - b{axis}) / {apart});"
@@ -125,7 +125,7 @@ def seen_along(axis: int, window: Window, kernel: Ints, extent: int) -> str:
 
 
 def shares(axis: int, counts: list[int], dtype: str, at: str, width: int) -> tuple[str, str]:
-    """Return a table of the inverses of numbers, by which is multiplied, and the expression of those from a place on."""
+    """Return a table of reciprocals, and the expression that reads it at ``at``; a single value needs no table."""
     inverses = [literal(1 / count if count else math.nan, sums(dtype)) for count in counts]
     if len(set(counts)) == 1:
         return "", inverses[0]

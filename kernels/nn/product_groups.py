@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums of products by work-groups: blocks of both operands go through local memory.
+"""Tiled sums of products by work-groups: tiles of both operands are staged in local memory.
 
-A work-group makes a block of rows by columns of the result, each of its work-items some of them in registers: rows and
-columns that lie as far apart as the group has work-items, so that neighbouring work-items always have neighbouring
-columns. For some terms of the sums at once, the group lays what it needs of both operands into local memory, neighbours
-by neighbours. (Volkov and Demmel, "Benchmarking GPUs to tune dense linear algebra", 2008.) Every result is one sum in
-the order of its terms, whatever the blocks.
+A work-group computes a block of rows by columns of the result; each work-item keeps some of them in registers, strided
+by the group's extent so that neighbouring work-items always have neighbouring columns. The group loads the operands of
+some summation terms into local memory with coalesced accesses. (Volkov and Demmel, "Benchmarking GPUs to tune dense
+linear algebra", 2008.) Every result is one sum in the order of its terms, whatever the tiling.
 
-Columns are what lies together in the result; products of matrices and convolutions of either layout differ in what
-rows, columns and terms are, and where they are read.
+Columns are contiguous in the result. Matrix products and convolutions of either layout differ only in what rows,
+columns and terms are, and where they are read.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from syclsched.kernels.groups import covering, head, lanes, most_items
 from syclsched.kernels.nn.source import sums
 from syclsched.model.operation import DeviceLimits, Launch, OpenCLSource
 
-#: Bytes of the sums of a column, and how many columns, that a work-item has at most; terms in local memory at once.
-_TALL_BYTES: Final = 32
-_WIDE: Final = 4
+#: Most bytes of a column's sums and most columns per work-item; terms in local memory at once.
+_MOST_COLUMN_BYTES: Final = 32
+_MOST_COLUMNS: Final = 4
 _DEPTH: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """How many rows, columns and terms each of a number of products has."""
+    """Rows, columns and terms of each product, and the number of products."""
 
     rows: int
     columns: int
@@ -39,7 +38,7 @@ class Extents:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Who makes what."""
+    """Distribution of results over work-groups and work-items."""
 
     #: Work-items of a group by row and by column; powers of two.
     down: int
@@ -47,7 +46,7 @@ class Tiling:
     #: Rows and columns of a work-item; powers of two.
     tall: int
     wide: int
-    depth: int  # terms that are in local memory at once
+    depth: int  # terms in local memory at once
 
     @classmethod
     def of(cls, extents: Extents, dtype: str, limits: DeviceLimits) -> Tiling:
@@ -57,9 +56,9 @@ class Tiling:
         across = min(lanes(limits), most, covering(extents.columns))
         down = min(most // across, across, covering(extents.rows))
         while 2 * across * down <= most and across < extents.columns:
-            across *= 2  # Of few rows, more columns.
-        tall = min(_TALL_BYTES // item, max(1, covering(extents.rows) // down))
-        wide = min(_WIDE, max(1, covering(extents.columns) // across))
+            across *= 2  # With few rows, use more columns.
+        tall = min(_MOST_COLUMN_BYTES // item, max(1, covering(extents.rows) // down))
+        wide = min(_MOST_COLUMNS, max(1, covering(extents.columns) // across))
         made = cls(down, across, tall, wide, _DEPTH)
         while made.groups(extents) < limits.compute_units and tall * wide > 1:
             tall, wide = (tall // 2, wide) if tall >= wide else (tall, wide // 2)
@@ -86,11 +85,11 @@ class Tiling:
 
     @property
     def local_elements(self) -> int:
-        """Elements that are in local memory: rows are one apart more, so that they are in different banks."""
+        """Elements in local memory; rows are padded by one element to avoid bank conflicts."""
         return self.depth * (self.rows + 1 + self.columns + 1)
 
     def groups(self, extents: Extents) -> int:
-        """Return how many work-groups there are."""
+        """Return the number of work-groups."""
         return extents.products * ceil_div(extents.rows, self.rows) * ceil_div(extents.columns, self.columns)
 
     def launch(self, extents: Extents) -> Launch:
@@ -100,10 +99,10 @@ class Tiling:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """Where numbers of one side are read."""
+    """Access code of one operand."""
 
-    read: str  # statements that set ``v``, which is 0, to the number of ``row`` or ``column`` and of ``term``
-    by_term: bool  # whether neighbours in memory are of neighbouring terms
+    read: str  # statements that set ``v`` (initially 0) to the element of ``row`` or ``column`` and ``term``
+    by_term: bool  # neighbours in memory belong to neighbouring terms
 
 
 def source(
@@ -119,7 +118,7 @@ def source(
     right: Operand,
     finish: str,
 ) -> OpenCLSource:
-    """Return the kernel of products."""
+    """Return the kernel of tiled products."""
     kind, rows, columns, depth = sums(dtype), tiling.rows, tiling.columns, tiling.depth
     down, across = (ceil_div(n, block) for n, block in ((extents.rows, rows), (extents.columns, columns)))
     places = [(r, c) for r in range(tiling.tall) for c in range(tiling.wide)]
@@ -140,8 +139,8 @@ __kernel __attribute__((reqd_work_group_size({tiling.items}, 1, 1))) void {name}
   {begin}
   A {", ".join(f"s{r}_{c} = 0" for r, c in places)};
   for (I term0 = 0; term0 < {extents.terms}; term0 += {depth}) {{
-{_laid("left", "row", rows, extents.rows, left, tiling, extents)}
-{_laid("right", "column", columns, extents.columns, right, tiling, extents)}
+{_stage("left", "row", rows, extents.rows, left, tiling, extents)}
+{_stage("right", "column", columns, extents.columns, right, tiling, extents)}
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int k = 0; k < {depth}; ++k) {{
       const A {a} {b};
@@ -155,8 +154,8 @@ __kernel __attribute__((reqd_work_group_size({tiling.items}, 1, 1))) void {name}
     return OpenCLSource(text, name)
 
 
-def _laid(side: str, index: str, wide: int, extent: int, operand: Operand, tiling: Tiling, extents: Extents) -> str:
-    """Return code by which a group lays some terms of a block into local memory, neighbours in memory by neighbours."""
+def _stage(side: str, index: str, wide: int, extent: int, operand: Operand, tiling: Tiling, extents: Extents) -> str:
+    """Return code by which a group loads an operand's tile into local memory with coalesced reads."""
     e, k = (f"e / {tiling.depth}", f"e % {tiling.depth}") if operand.by_term else (f"e % {wide}", f"e / {wide}")
     return f"""    for (int e = l; e < {wide * tiling.depth}; e += {tiling.items}) {{
       const int n = {e}, k = {k};

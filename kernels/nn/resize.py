@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`resize`: arrays of other extents by nearest, linear or cubic interpolation, with the conventions of ONNX's Resize.
+"""`resize`: nearest, linear or cubic interpolation to other extents, with the conventions of ONNX's Resize.
 
-Interpolation of several axes is interpolation of one after another, so each axis has a table: for every place of the
-result, which places of the source count, and how much. Extents are known when a task is made; so are the tables.
+Interpolation is separable, so each axis has a table: for every result index, the source indices and their weights. The
+tables are computed when a task is created, because extents are known then.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ COORDINATES = (
     "tf_half_pixel_for_nn",
 )
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
-#: Elements of whatever dtype can be picked; in between there is something only among floating-point ones.
+#: Dtypes of nearest mode; interpolation needs floating-point ones.
 PICKED = (*FLOATS, "int8", "uint8", "int32", "int64")
 
 
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """How places of a result correspond to those of the source; see `resize`."""
+    """Mapping from result positions to source positions; see `resize`."""
 
     mode: str
     coordinates: str
@@ -51,7 +51,7 @@ class Resampling:
     extrapolation: float
 
     def source(self, place: int, extent: int, result: int, scale: float, roi: tuple[float, float]) -> float:
-        """Return where in the source a place of the result lies."""
+        """Return the source coordinate of a result index."""
         length = scale * extent
         if self.coordinates == "align_corners":
             return 0.0 if length == 1 else place * (extent - 1) / (length - 1)
@@ -68,9 +68,9 @@ class Resampling:
         return offset + (place + 0.5) / scale - 0.5
 
     def taps(self, where: float) -> tuple[int, list[float]]:
-        """Return the first place of the source that counts, and how much it and its successors do."""
+        """Return the first source index and the weights of it and its successors."""
         floor = math.floor(where)
-        # A whole number belongs to the place before it, with all the weight on itself.
+        # An integer coordinate belongs to the interval before it, with ratio 1.
         below, ratio = (floor - 1, 1.0) if where == floor else (floor, where - floor)
         if self.mode == "linear":
             return below, [1 - ratio, ratio]
@@ -93,9 +93,9 @@ class Resampling:
     def table(
         self, extent: int, result: int, scale: float, roi: tuple[float, float]
     ) -> tuple[list[list[int]], list[list[float]]]:
-        """Return, for every place of a result, the places of the source and their weights.
+        """Return the source indices and weights for every result index.
 
-        Where the source is left and the result is to be ``extrapolation``, the places are -1.
+        Where the result is ``extrapolation``, because its coordinate is outside the source, the indices are -1.
         """
         places, weights = [], []
         for place in range(result):
@@ -116,7 +116,7 @@ class Resampling:
 
 
 def axes(signature: Signature, resampling: Resampling, scales: tuple[float, ...], roi: tuple[float, ...]) -> list[Axis]:
-    """Return the axes that change, each with its table."""
+    """Return the resized axes, each with its table."""
     y, x = signature.shapes["y"], signature.shapes["x"]
     rank = len(x)
     found = []
@@ -135,7 +135,7 @@ def _check(signature: Signature, *, scales: tuple[float, ...], roi: tuple[float,
     if roi and len(roi) != 2 * len(x):
         return f"roi is a begin and an end of each of {len(x)} axes, not {len(roi)} numbers"
     if size(y) and not size(x):
-        return f"there is nothing in x {x} to make y {y} of"
+        return f"x {x} is empty, but y {y} is not"
     return None
 
 
@@ -176,7 +176,7 @@ def _load_opencl(signature: Signature, *, resampling: Resampling, **attributes: 
 
 
 def _known(signature: Signature, resampling: Resampling, **attributes: Any) -> list[Axis]:
-    """Return the axes that change, of a result that has elements."""
+    """Return the resized axes; none for an empty result."""
     return axes(signature, resampling, **attributes) if size(signature.shapes["y"]) else []
 
 
@@ -233,7 +233,7 @@ def resize(
     exclude_outside: bool = False,
     extrapolation: float = 0.0,
 ) -> Operation:
-    """Return the operation that makes an array of other extents by interpolation."""
+    """Return the operation that resizes an array by interpolation."""
     for name, value, known in (
         ("mode", mode, MODES),
         ("coordinates", coordinates, COORDINATES),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resizing in OpenCL C: a work-item makes a part of a line of the last axis that changes, with all behind that axis."""
+"""Resizing in OpenCL C: a work-item computes part of a line of the last resized axis, inner axes included."""
 
 from __future__ import annotations
 
@@ -13,32 +13,28 @@ from syclsched.kernels.nn.rows_opencl import Rows
 from syclsched.kernels.nn.source import literal, nothing, sums
 from syclsched.model.operation import OpenCLSource, Signature
 
-#: An axis that changes, with the places of the source that count for each place of the result, and how much: where the
-#: source is left, -1.
+#: A resized axis: its number, the source indices for each result index (-1 outside the source), and their weights.
 Axis = tuple[int, list[list[int]], list[list[float]]]
-#: Vectors behind the last axis that a work-item makes, at most; work-items there should be, and places of a line that
-#: are worth one.
-_VECTORS, _ITEMS, _PLACES = 16, 256, 4
+#: Most vectors within the last axis per work-item, target number of work-items, fewest line positions per work-item.
+_MOST_VECTORS, _TARGET_ITEMS, _FEWEST_POSITIONS = 16, 256, 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """How work-items divide what there is to make."""
+class _WorkDivision:
+    """Distribution of the work over work-items."""
 
     changed: list[Axis]  # at least one
-    lines: int  # lines of the last of them, each with all behind it
-    inner: int  # elements behind each place of a line
-    #: How many pieces those are cut into, and what each is.
-    cuts: int
-    rows: Rows
-    #: How many pieces a line is cut into, and how many places each has.
-    parts: int
-    each: int
-    whole: str = ""  # what makes all of a line that has nothing behind it; empty if there is no such code
+    lines: int  # lines of the last resized axis
+    inner: int  # elements at each position of a line
+    cuts: int  # parts that the inner elements are divided into
+    rows: Rows  # one of these parts
+    parts: int  # parts that a line is divided into
+    each: int  # positions of such a part
+    whole: str = ""  # code for a whole line with inner = 1; empty if interpolated is none
 
     @property
     def items(self) -> int:
-        """Work-items."""
+        """Total number of work-items."""
         return self.lines * self.parts * self.cuts
 
 
@@ -46,7 +42,7 @@ def _shapes(signature: Signature) -> tuple[Ints, Ints]:
     return signature.shapes["y"] or (1,), signature.shapes["x"] or (1,)
 
 
-def _way(signature: Signature, changed: list[Axis]) -> _Way:
+def _work_division(signature: Signature, changed: list[Axis]) -> _WorkDivision:
     y, x = _shapes(signature)
     dtype = signature.dtypes["y"]
     if not changed:
@@ -59,12 +55,12 @@ def _way(signature: Signature, changed: list[Axis]) -> _Way:
         rows = Rows(y[axis], dtype)
         whole = _whole(changed, x[axis], rows)
         if whole:
-            return _Way(changed, lines, 1, 1, rows, 1, y[axis], whole)
-        return _Way(changed, lines, 1, 1, Rows(1, dtype), y[axis], 1)
-    cuts = ceil_div(inner, _VECTORS * Rows(inner, dtype).block.width)
-    parts = max(1, min(y[axis] // _PLACES, _ITEMS // (lines * cuts)))
+            return _WorkDivision(changed, lines, 1, 1, rows, 1, y[axis], whole)
+        return _WorkDivision(changed, lines, 1, 1, Rows(1, dtype), y[axis], 1)
+    cuts = ceil_div(inner, _MOST_VECTORS * Rows(inner, dtype).block.width)
+    parts = max(1, min(y[axis] // _FEWEST_POSITIONS, _TARGET_ITEMS // (lines * cuts)))
     each = ceil_div(y[axis], parts)
-    return _Way(changed, lines, inner, cuts, Rows(ceil_div(inner, cuts), dtype), ceil_div(y[axis], each), each)
+    return _WorkDivision(changed, lines, inner, cuts, Rows(ceil_div(inner, cuts), dtype), ceil_div(y[axis], each), each)
 
 
 def _whole(changed: list[Axis], extent: int, rows: Rows) -> str:
@@ -82,22 +78,22 @@ def _whole(changed: list[Axis], extent: int, rows: Rows) -> str:
 
 
 def _choices(changed: list[Axis]) -> list[Ints]:
-    """Return all choices of a tap of each axis."""
+    """Return all combinations of one tap per axis."""
     return [*itertools.product(*(range(len(places[0])) for _, places, _ in changed))]
 
 
 def count(signature: Signature, changed: list[Axis]) -> int:
-    """Return how many work-items there are."""
-    return _way(signature, changed).items if size(signature.shapes["y"]) else 1
+    """Return the number of work-items."""
+    return _work_division(signature, changed).items if size(signature.shapes["y"]) else 1
 
 
 def load(signature: Signature, changed: list[Axis], extrapolation: float) -> OpenCLSource:
-    """Return the kernel."""
+    """Return the kernel of a signature."""
     parameters = "__global T* restrict y, __global const T* restrict x"
     if not size(signature.shapes["y"]):
         return nothing("resize", parameters.replace("T*", "uchar*"))
     y, x = _shapes(signature)
-    dtype, way = signature.dtypes["y"], _way(signature, changed)
+    dtype, way = signature.dtypes["y"], _work_division(signature, changed)
     *outer, inmost = way.changed
     last, length, inner = inmost[0], way.rows.length, way.inner
     tables = "".join(_tables(each, size(x[each[0] + 1 :]), dtype) for each in outer)
@@ -133,24 +129,24 @@ def load(signature: Signature, changed: list[Axis], extrapolation: float) -> Ope
             shares = [*([f"w{number}"] if weighted else []), *([f"h{tap}"] if count > 1 else [])]
             load = f"LOADV(x{number} + q{tap} + j)"
             terms.append(f"({' * '.join(shares)}) * {load}" if shares else load)
-    there = f"const AV v = {' + '.join(terms)}; STOREV(y + o * {inner} + j, v);"
-    body = way.rows.along(there)
+    interpolated = f"const AV v = {' + '.join(terms)}; STOREV(y + o * {inner} + j, v);"
+    body = way.rows.along(interpolated)
     outside = [f"left{axis}[o{axis} / {taps[axis]}]" for axis in taps if f"left{axis}[]" in tables]
     outside += [f"left{last}[o]"] if f"left{last}[]" in tables else []
     if outside:
-        gone = f"const AV v = (AV)(A){literal(extrapolation, sums(dtype))}; STOREV(y + o * {inner} + j, v);"
-        body = f"if ({' | '.join(outside)}) {{ {way.rows.along(gone)} }} else {{ {body} }}"
+        extrapolated = f"const AV v = (AV)(A){literal(extrapolation, sums(dtype))}; STOREV(y + o * {inner} + j, v);"
+        body = f"if ({' | '.join(outside)}) {{ {way.rows.along(extrapolated)} }} else {{ {body} }}"
     return _kernel(way, tables, [*out, body, "}"], parameters)
 
 
-def _kernel(way: _Way, tables: str, lines: list[str], parameters: str) -> OpenCLSource:
+def _kernel(way: _WorkDivision, tables: str, lines: list[str], parameters: str) -> OpenCLSource:
     body = "\n  ".join(filter(None, lines))
     source = f"{way.rows.head}{tables}WHOLE_VECTORS __kernel void resize({parameters}) {{\n  {body}\n}}\n"
     return OpenCLSource(source, "resize")
 
 
 def _tables(changed: Axis, step: int, dtype: str) -> str:
-    """Return what is looked up for each place along an axis, of which neighbours in the source are ``step`` apart."""
+    """Return the lookup tables of an axis; ``step`` is its stride in the source."""
     axis, places, weights = changed
     flat = [max(place, 0) * step for line in places for place in line]
     tables = f"__constant int places{axis}[] = {{{', '.join(map(str, flat))}}};\n"

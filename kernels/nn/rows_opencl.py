@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenCL C over rows of neighbouring elements: a work-item goes along one of them, a vector at a time.
+"""OpenCL C fragments over rows of contiguous elements: a work-item processes a row, a vector at a time.
 
-What is left of a row behind its last whole vector is done with the vector that ends where the row ends. Sums take only
-those of its elements that are new; what is written is written twice, with the same numbers.
+The remainder after the last whole vector is covered by a vector that ends with the row. Sums count only its new
+elements; stores write some elements twice, with the same values.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from syclsched.kernels.nn.source import BYTES, FLOATS, TYPES, header, literal, s
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a number of elements of a dtype."""
+    """Code generator for rows of a given length and dtype."""
 
-    length: int  # elements of a row, at least one
+    length: int  # elements of a row, at least 1
     dtype: str  # NumPy dtype name
 
     @property
     def block(self) -> Block:
-        """The vectors."""
+        """The vectors, as a block."""
         width = 64 // max(4, BYTES[sums(self.dtype)])
         while width > self.length:
             width //= 2
@@ -31,7 +31,7 @@ class Rows:
 
     @property
     def head(self) -> str:
-        """Types, ``LOADV``, ``STOREV``, and ``total``, ``largest`` of a vector."""
+        """Types, ``LOADV``, ``STOREV``, and ``total`` and ``largest`` of a vector."""
         width, halves = self.block.width, []
         while width > 1:
             width //= 2
@@ -48,13 +48,13 @@ class Rows:
 
     @property
     def powers(self) -> str:
-        """``power`` of a vector of numbers of at most 0, and ``power_of`` of a number: exponentials."""
+        """``power`` (vector) and ``power_of`` (scalar): exponentials of numbers of at most 0."""
         if sums(self.dtype) == "float64":
             return "#define power(v) exp(v)\n#define power_of(v) exp(v)\n"
         return exponential.opencl("power", self.block.width) + exponential.opencl("power_of", 1)
 
     def along(self, statements: str, at: str = "j") -> str:
-        """Return a loop that does statements for every vector of a row; they may be done twice for some elements."""
+        """Return a loop of statements over a row's vectors; some elements may be processed twice."""
         width, rest = self.block.width, self.length % self.block.width
         code = f"for (int {at} = 0; {at} + {width} <= {self.length}; {at} += {width}) {{ {statements} }}"
         if rest:
@@ -62,18 +62,18 @@ class Rows:
         return code
 
     def summed(self, into: str, statements: str, value: str) -> str:
-        """Return code that adds up ``value`` of every element, after statements that may be done twice."""
+        """Return code that sums ``value`` over all elements, after statements that may be repeated."""
         width, rest = self.block.width, self.length % self.block.width
-        code = self._in_turn(f"sum_{into}", "(AV)0", statements, f"{{0}} += {value};", "{0} += {1};")
+        code = self._accumulated(f"sum_{into}", "(AV)0", statements, f"{{0}} += {value};", "{0} += {1};")
         if rest:
             fresh = ", ".join(literal(float(lane >= width - rest), sums(self.dtype)) for lane in range(width))
             code += f" {{ const int j = {self.length - width}; {statements} sum_{into} += (AV)({fresh}) * ({value}); }}"
         return f"{code} const A {into} = total(sum_{into});"
 
     def most(self, into: str) -> str:
-        """Return code that finds the largest element of a row ``x``, NaN where there is one or not, and declares it."""
+        """Return code that declares ``into``, the largest element of row ``x``; NaN may or may not be ignored."""
         larger = "{0} = {1} > {0} ? {1} : {0};"
-        code = self._in_turn(
+        code = self._accumulated(
             f"most_{into}", "(AV)-INFINITY", "const AV v = LOADV(x + j);", larger.replace("{1}", "v"), larger
         )
         if self.length % self.block.width:
@@ -81,11 +81,11 @@ class Rows:
             code += f" {{ {last} {larger.replace('{1}', 'v').format(f'most_{into}')} }}"
         return f"{code} const A {into} = largest(most_{into});"
 
-    def _in_turn(self, name: str, start: str, statements: str, change: str, combine: str) -> str:
-        """Return code that changes a vector by all whole ones of a row: several in turn, as none waits for another."""
+    def _accumulated(self, name: str, start: str, statements: str, change: str, combine: str) -> str:
+        """Return code that accumulates all whole vectors, in several independent accumulators."""
         width = self.block.width
         whole = self.length // width
-        count = _IN_TURN if whole >= 2 * _IN_TURN else 1
+        count = _ACCUMULATORS if whole >= 2 * _ACCUMULATORS else 1
         names = [name, *(f"{name}_{number}" for number in range(1, count))]
         code = f"AV {', '.join(f'{each} = {start}' for each in names)};"
         end = whole // count * count * width
@@ -98,8 +98,8 @@ class Rows:
         return code + "".join(f" {combine.format(name, each)}" for each in names[1:])
 
 
-#: Vectors that are changed in turn: an addition ends about as many cycles after it begins.
-_IN_TURN = 4
+#: Independent accumulators: about as many as the latency of an addition in cycles.
+_ACCUMULATORS = 4
 
 
 def _c(dtype: str) -> str:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Softmax of lines side by side, in single precision: memory is read twice and written once.
+"""Online softmax of strided lines in single precision: memory is read twice and written once.
 
-A work-item has some vectors of neighbouring lines - whole rows of memory, if that leaves enough for all compute units -
-and keeps of each lane the largest number and the sum of exponentials, which is scaled when a larger one comes (see
-`syclsched.kernels.base_two`). Then it goes through memory again, and writes. Vectors with something that cannot be done
-so are done once more, by themselves, in three passes.
+A work-item processes vectors of neighbouring lines - whole rows of memory, if that leaves enough for all compute units.
+For each lane it keeps the running maximum and the sum of exponentials, which is rescaled when the maximum grows (see
+`syclsched.kernels.base_two`). A second pass writes the result. Vectors with values outside the valid range are
+recomputed separately in three passes.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from syclsched.kernels.nn.rows_numba import indented
 from syclsched.kernels.vector_words import LANES
 from syclsched.model.operation import DeviceLimits, Launch
 
-#: Vectors a work-item has at most, and that are worth one of its own.
-_MOST, _FEW = 64, 4
-#: Elements of a line that are added together.
-_TOGETHER = 8
-#: Work-items a compute unit should get.
-_ITEMS = 4
+#: Most and fewest vectors per work-item.
+_MOST_VECTORS, _FEWEST_VECTORS = 64, 4
+#: Elements of a line per rescaling of its sum.
+_UNROLL = 8
+#: Target number of work-items per compute unit.
+_ITEMS_PER_UNIT = 4
 
 
 def fits(behind: int) -> bool:
-    """Return whether there are enough lines side by side."""
+    """Return whether there are at least as many neighbouring lines as lanes."""
     return behind >= LANES
 
 
 def launch(limits: DeviceLimits, before: int, behind: int) -> Launch:
-    """Return the index space: as many work-items for each ``behind`` lines side by side."""
+    """Return the index space: equally many work-items for each set of ``behind`` neighbouring lines."""
     vectors = ceil_div(behind, LANES)
-    wanted = ceil_div(_ITEMS * limits.compute_units, max(before, 1))
-    # The last two vectors may overlap, and are of one work-item: one has up to a vector more than the others.
-    pieces = max(ceil_div(vectors, _MOST - 1), min(wanted, vectors // _FEW), 1)
+    wanted = ceil_div(_ITEMS_PER_UNIT * limits.compute_units, max(before, 1))
+    # The last two vectors may overlap and belong to one work-item, which has up to one vector more than the others.
+    pieces = max(ceil_div(vectors, _MOST_VECTORS - 1), min(wanted, vectors // _FEWEST_VECTORS), 1)
     return Launch((max(before, 1) * pieces,), (1,))
 
 
 def opencl(before: int, length: int, behind: int, log: bool, one_vector: str) -> tuple[str, str]:
-    """Return functions, and statements of a kernel that has ``x`` and ``y``, in OpenCL C."""
+    """Return functions and kernel statements on ``x`` and ``y`` in OpenCL C."""
     vectors = ceil_div(behind, LANES)
     here = f"const int own = v - first, at = min(v * {LANES}, {behind - LANES});"
     of_all = f"for (int v = first; v < end; ++v) {{ {here}"
@@ -49,14 +49,15 @@ def opencl(before: int, length: int, behind: int, log: bool, one_vector: str) ->
         adds = " ".join(f"total = add_power(total, {x}, k);" for x in xs)
         return f"""for (long r = {begin}; r < {end}; r += {step}) {of_all}
     AV total = totals[own]; {loads}
-    const AV before = tops[own], top = {_largest(["before", *xs], "larger({}, {})")}, k = exponent(top);
+    const AV before = tops[own], top = {_tree_max(["before", *xs], "larger({}, {})")}, k = exponent(top);
     total *= scaling(exponent(before), k);
     {adds}
     tops[own] = top; totals[own] = total;
   }}"""
 
-    whole = length // _TOGETHER * _TOGETHER
+    whole = length // _UNROLL * _UNROLL
     high, low = base_two.LN2_PARTS
+    least, most = base_two.LEAST, base_two.MOST
     scale = f"totals[own] = fma(k, (AV){high!r}f, -top) + (k * {low!r}f + log(totals[own]));" if log else ""
     scale = scale or "tops[own] = k; totals[own] = 1 / totals[own];"
     result = "(LOADV(x + p) - tops[own]) - totals[own]" if log else "power_over(LOADV(x + p), tops[own]) * totals[own]"
@@ -67,14 +68,14 @@ def opencl(before: int, length: int, behind: int, log: bool, one_vector: str) ->
   const int end = first + some >= {vectors - 1} ? {vectors} : first + some;
   const long start = get_global_id(0) / pieces * {length * behind};
   x += start; y += start;
-  AV tops[{_MOST}], totals[{_MOST}];
-  int sound[{_MOST}];
-  {of_all} tops[own] = (AV){base_two.LEAST!r}f; totals[own] = (AV)0; }}
-  {rows(0, whole, _TOGETHER)}
+  AV tops[{_MOST_VECTORS}], totals[{_MOST_VECTORS}];
+  int sound[{_MOST_VECTORS}];
+  {of_all} tops[own] = (AV){least!r}f; totals[own] = (AV)0; }}
+  {rows(0, whole, _UNROLL)}
   {rows(whole, length, 1)}
   {of_all}
     const AV top = tops[own], k = exponent(top);
-    sound[own] = all(top > {base_two.LEAST!r}f & top < {base_two.MOST!r}f & totals[own] < INFINITY);
+    sound[own] = all(top > {least!r}f & top < {most!r}f & totals[own] < INFINITY);
     {scale}
   }}
   for (long r = 0; r < {length}; ++r) {of_all} const long p = r * {behind} + at; STOREV(y + p, {result}); }}
@@ -83,8 +84,8 @@ def opencl(before: int, length: int, behind: int, log: bool, one_vector: str) ->
     return f"{head}#define larger(a, b) ((a) > (b) ? (a) : (b))\n", body
 
 
-def _largest(names: list[str], join: str) -> str:
-    """Put the largest of some into words, in pairs, of which ``join`` makes one."""
+def _tree_max(names: list[str], join: str) -> str:
+    """Return the expression of the largest of several names, combined in pairs by ``join``."""
     while len(names) > 1:
         pairs = [join.format(*pair) for pair in zip(names[::2], names[1::2], strict=False)]
         names = pairs + names[2 * len(pairs) :]
@@ -92,7 +93,7 @@ def _largest(names: list[str], join: str) -> str:
 
 
 def numba_text(ndim: int, axis: int, log: bool) -> str:
-    """Return a kernel in numba-dpex's Python; shapes are read at run time."""
+    """Return the numba-dpex kernel; shapes are read at run time."""
     behind = " * ".join(f"x.shape[{each}]" for each in range(axis + 1, ndim))
     before = " * ".join(f"x.shape[{each}]" for each in range(axis))
 
@@ -104,7 +105,7 @@ def numba_text(ndim: int, axis: int, log: bool) -> str:
         xs = [f"x{k}" for k in range(step)]
         loads = "".join(f"{x} = load_vector(x, at + (r + {k}) * b)\n" for k, x in enumerate(xs))
         adds = "".join(f"total = vadd_power(total, {x}, k)\n" for x in xs)
-        # One after the other: put in pairs into an expression, each would stand in it many times.
+        # One after another: a nested expression would repeat its operands many times.
         largest = "".join(f"top = choose({x} > top, {x}, top)\n" for x in xs)
         return indented(f"for r in range({begin}, {end}, {step}):", 1) + of_all(
             f"{loads}before = load_vector(tops, own)\ntop = before\n{largest}k = vexponent(top)\n"
@@ -114,13 +115,14 @@ def numba_text(ndim: int, axis: int, log: bool) -> str:
         )
 
     high, low = base_two.LN2_PARTS
-    start = f"store_vector(tops, own, splat(real({base_two.LEAST})))\nstore_vector(totals, own, splat(real(0)))"
+    least, most = base_two.LEAST, base_two.MOST
+    start = f"store_vector(tops, own, splat(real({least})))\nstore_vector(totals, own, splat(real(0)))"
     scale = (
         f"store_vector(totals, own, vfma(k, real({high}), -top) + (k * real({low}) + vlog(total)))"
         if log
         else "store_vector(tops, own, k)\nstore_vector(totals, own, real(1) / total)"
     )
-    sound = f"(top > real({base_two.LEAST})) & (top < real({base_two.MOST})) & (total < real(inf))"
+    sound = f"(top > real({least})) & (top < real({most})) & (total < real(inf))"
     end = f"""top = load_vector(tops, own)
 total = load_vector(totals, own)
 k = vexponent(top)
@@ -148,20 +150,20 @@ wrong[v - begin] = largest(choose({sound}, splat(real(0)), splat(real(1))))
     begin = piece * some
     end = vectors if begin + some >= vectors - 1 else begin + some
     begin = vectors if piece > 0 and begin >= vectors - 1 else begin
-    tops = PrivateArray({_MOST * LANES}, real)
-    totals = PrivateArray({_MOST * LANES}, real)
-    wrong = PrivateArray({_MOST}, real)
-    whole = n // {_TOGETHER} * {_TOGETHER}
-{of_all(start)}{rows("0", "whole", _TOGETHER)}{rows("whole", "n", 1)}{of_all(end)}    for r in range(n):
+    tops = PrivateArray({_MOST_VECTORS * LANES}, real)
+    totals = PrivateArray({_MOST_VECTORS * LANES}, real)
+    wrong = PrivateArray({_MOST_VECTORS}, real)
+    whole = n // {_UNROLL} * {_UNROLL}
+{of_all(start)}{rows("0", "whole", _UNROLL)}{rows("whole", "n", 1)}{of_all(end)}    for r in range(n):
 {of_all(f"store_vector(y, at + r * b, {result})", 2)}{of_all(again)}"""
 
 
 def _piece(before: str) -> str:
-    """Return what says where a work-item's lines begin, which piece of all side by side it has, and of how many."""
+    """Return source lines that compute a work-item's first line, its piece and the number of pieces."""
     i, items = "item.get_global_id(0)", "item.get_global_range(0)"
     if not before:
-        # A quotient that is 0 is made of numbers of as many bits as it needs, which SPIR-V does not have.
+        # For a constant quotient of 0, LLVM would use odd integer widths that SPIR-V lacks.
         return indented(f"first = 0\npiece = {i}\npieces = {items}", 1)
-    # Of a quotient and a remainder a compiler makes instructions that SPIR-V does not have.
+    # LLVM would fuse quotient and remainder into instructions that SPIR-V lacks.
     pieces = f"pieces = {items} // ({before})\nnumber = {i} // pieces"
     return indented(f"{pieces}\npiece = {i} - number * pieces\nfirst = number * n * b", 1)

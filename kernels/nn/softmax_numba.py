@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Softmax in numba-dpex, in vectors along rows, or of neighbouring lines. Shapes are read at run time."""
+"""Softmax in numba-dpex, vectorised along rows or across neighbouring lines. Shapes are read at run time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from syclsched.kernels.nn.rows_numba import BLOCK, everywhere, folded, of_vector
 from syclsched.kernels.vector_words import LANES
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Signature
 
-#: Vectors of neighbouring lines a work-item does, and bytes of them that stay in the cache of a compute unit.
-_BLOCK, _CACHED = 4, 1 << 18
+#: Most vectors of neighbouring lines per work-item, and the bytes of them that stay in a compute unit's cache.
+_MOST_VECTORS, _CACHE_BYTES = 4, 1 << 18
 
 
 def _rows_text(axis: int, log: bool) -> str:
     text = f"def softmax(item, y, x):\n{rows_text(f'x.size // x.shape[{axis}]', f'x.shape[{axis}]')}"
-    # What is not larger is left out: a NaN, too, which the sum of powers is then.
+    # The comparison ignores NaN; the sum of exponentials propagates it.
     wide = "v = load_vector(x, {1})\n{0} = choose(v > {0}, v, {0})"
     narrow = "e = load(x, {1})\n{0} = e if e > {0} else {0}"
     text += folded("m", "-inf", wide, narrow, "choose({0} > {1}, {0}, {1})", "largest({0})")
@@ -37,7 +37,7 @@ def _rows_text(axis: int, log: bool) -> str:
 
 
 def _lines_text(ndim: int, axis: int, log: bool, vectors: int) -> str:
-    """Return the kernel of lines that are not neighbours: a work-item goes along some vectors of them."""
+    """Return the kernel of strided lines: a work-item processes a few vectors of neighbouring lines."""
     behind = " * ".join(f"x.shape[{each}]" for each in range(axis + 1, ndim))
     text = f"""def softmax(item, y, x):
     n = x.shape[{axis}]
@@ -61,7 +61,7 @@ def _lines_text(ndim: int, axis: int, log: bool, vectors: int) -> str:
 
 
 def _narrow_text(ndim: int, axis: int, log: bool) -> str:
-    """Return the kernel of lines side by side that are fewer than a vector."""
+    """Return the kernel of fewer neighbouring lines than a vector has lanes."""
     finish = "load(x, first + k * b) - m - shift" if log else "math.exp(load(x, first + k * b) - m) / s"
     behind = " * ".join(f"x.shape[{each}]" for each in range(axis + 1, ndim))
     text = f"def softmax(item, y, x):\n    b = {behind}\n" + BLOCK.format(length="b")
@@ -85,13 +85,13 @@ def _narrow_text(ndim: int, axis: int, log: bool) -> str:
 
 
 def _lines(signature: Signature, axis: int) -> tuple[int, int, int, int]:
-    """Return how many lines there are before and behind an axis, its extent, and how many vectors a work-item does."""
+    """Return the lines before and after an axis, its extent, and the vectors per work-item."""
     shape = signature.shapes["x"]
     before, length, behind = size(shape[:axis]), shape[axis], size(shape[axis + 1 :])
-    vectors = _BLOCK
+    vectors = _MOST_VECTORS
     while vectors and (
         vectors * LANES > behind
-        or (vectors > 1 and vectors * LANES * length * ITEM_BYTES[signature.dtypes["x"]] > _CACHED)
+        or (vectors > 1 and vectors * LANES * length * ITEM_BYTES[signature.dtypes["x"]] > _CACHE_BYTES)
     ):
         vectors //= 2
     return before, length, behind, vectors
@@ -126,6 +126,6 @@ def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
 
 
 def softmax(*, axis: int, log: bool) -> Implementation:
-    """Return softmax, or its logarithm, along an axis."""
+    """Return the numba-dpex implementation of softmax or log-softmax along an axis."""
     load, launch = partial(_load, axis=axis, log=log), partial(_launch, axis=axis)
     return Implementation("numba-dpex", "numba-dpex", load, launch, dpex.REQUIRES, efficiency=0.4, revision="3")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`softmax_over`: softmax, or its logarithm, over any axis."""
+"""`softmax_over`: softmax or log-softmax over any axis."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from syclsched.model.operation import (
 
 
 def lines(shape: Ints, axis: int) -> tuple[int, int, int]:
-    """Return how many elements an array has before an axis, along it and behind it."""
+    """Return the number of elements before an axis, along it and after it."""
     axis %= len(shape)
     return size(shape[:axis]), shape[axis], size(shape[axis + 1 :])
 
@@ -42,7 +42,7 @@ def _check(signature: Signature, *, axis: int) -> str | None:
 
 def _work(signature: Signature, *, axis: int) -> Work:
     before, _, behind = lines(signature.shapes["x"], axis)
-    # A maximum, a subtraction, an exponential (counted as one), a sum and a division for each element.
+    # Per element: maximum, subtraction, exponential (counted as one), sum and division.
     return work(signature, flops=5.0, parallelism=float(before * behind))
 
 
@@ -52,7 +52,7 @@ def _host(*, y: Any, x: Any, axis: int, log: bool) -> None:
     if not x.size:
         return
     source = x.astype(sums(str(y.dtype)), copy=False)
-    # Infinite elements make NaNs, as they should, but no warnings.
+    # Infinite elements give NaN without warnings.
     with np.errstate(invalid="ignore", divide="ignore"):
         shifted = source - source.max(axis=axis, keepdims=True)
         if log:
@@ -88,7 +88,7 @@ def _load_opencl(signature: Signature, *, axis: int, log: bool) -> OpenCLSource:
             power = rows.summed("sum", "", "power(LOADV(x + j) - m)")
             finish = rows.along("STOREV(y + j, (LOADV(x + j) - m) - shift);")
         else:
-            # The last vector may overlap its predecessor, and must not be scaled twice.
+            # The last vector may overlap its predecessor and must not be scaled twice.
             whole = length - length % rows.block.width
             finish = Rows(whole, dtype).along("STOREV(y + j, LOADV(y + j) * f);")
             finish += f" for (int j = {whole}; j < {length}; ++j) y[j] = (A)y[j] * f;"
@@ -109,7 +109,7 @@ def _load_opencl(signature: Signature, *, axis: int, log: bool) -> OpenCLSource:
         return OpenCLSource(f"{rows.head}{rows.powers}{head}WHOLE_VECTORS __kernel void softmax({start}", "softmax")
     wide = count * rows.block.width
     pieces = panels.starts(behind, wide)
-    # Some lines are done by two work-items.
+    # The last piece may overlap its predecessor.
     source = f"""{rows.head}{rows.powers}WHOLE_VECTORS __kernel void softmax({parameters}) {{
   const size_t i = get_global_id(0);
   if (i >= {before * pieces}) return;
@@ -121,14 +121,14 @@ def _load_opencl(signature: Signature, *, axis: int, log: bool) -> OpenCLSource:
 
 
 def _in_three_passes(length: int, behind: int, count: int, width: int, log: bool) -> str:
-    """Return statements that do lines side by side, as many as some vectors have lanes, from a place ``at`` on."""
+    """Return statements for ``count`` vectors of neighbouring lines from offset ``at``, in three passes."""
     each = f"for (long j = at; j < at + {length * behind}; j += {behind})"
 
     def all_of(statement: str) -> str:
         return " ".join(statement.replace("#", str(k)).replace("@", str(k * width)) for k in range(count))
 
     finish = "(LOADV(x + j + @) - m#) - s#" if log else "power(LOADV(x + j + @) - m#) * s#"
-    # Powers are found twice: storing them in between would take as long.
+    # Exponentials are computed twice; storing them in between would take as long.
     return f"""{all_of("AV m# = (AV)-INFINITY, s# = (AV)0;")}
   {each} {{ {all_of("{ const AV v = LOADV(x + j + @); m# = v > m# ? v : m#; }")} }}
   {each} {{ {all_of("s# += power(LOADV(x + j + @) - m#);")} }}
@@ -147,15 +147,15 @@ def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
     return lines_launch(signature, limits, count=partial(_count, axis=axis))
 
 
-#: Bytes that stay in the cache of a compute unit.
-_CACHED = 1 << 18
+#: Bytes that stay in a compute unit's cache.
+_CACHE_BYTES = 1 << 18
 
 
 def _vectors(length: int, behind: int, dtype: str) -> int:
-    """Return how many vectors of neighbouring lines a work-item does: lines are gone through more than once."""
+    """Return the vectors of neighbouring lines per work-item: lines are read repeatedly, so they must fit the cache."""
     width = Rows(behind, dtype).block.width
     count = 8
-    while count > 1 and (count * width > behind or count * width * BYTES[dtype] * length > _CACHED):
+    while count > 1 and (count * width > behind or count * width * BYTES[dtype] * length > _CACHE_BYTES):
         count //= 2
     return count
 
@@ -179,7 +179,7 @@ def _softmax_over(axis: int, log: bool) -> Operation:
         ),
         work=partial(_work, axis=axis),
         check=partial(_check, axis=axis),
-        # Cut along axis 0, nothing must be summed over it; a negative axis may be axis 0.
+        # A split along axis 0 requires that axis 0 is not reduced; a negative axis may be axis 0.
         split=Split(rows=("y", "x")) if axis > 0 else None,
     )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the generated OpenCL C of this room shares: types, literals, and kernels over a line of elements."""
+"""Types, literals and headers shared by the generated OpenCL C of neural network operations."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SUMS: Final = {"float16": "float32"}
 
 
 def sums(dtype: str) -> str:
-    """Return the dtype that sums of elements of a dtype are kept in."""
+    """Return the dtype that sums of a dtype are kept in."""
     return SUMS.get(dtype, dtype)
 
 
 def literal(value: float, dtype: str) -> str:
-    """Return a number as OpenCL C of a floating-point dtype, exactly; float16 is given as float."""
+    """Return a number as an exact OpenCL C literal of a floating-point dtype; float16 becomes float."""
     if math.isnan(value):
-        # NAN is a call in some headers, which no table can be made of.
+        # NAN is a function call in some headers, which constant tables do not allow.
         return "(0.0f / 0.0f)"
     if math.isinf(value):
         return "INFINITY" if value > 0 else "-INFINITY"
@@ -37,12 +37,12 @@ def literal(value: float, dtype: str) -> str:
 
 
 def header(dtype: str) -> str:
-    """Return the types of a program: ``T`` of elements, ``A`` of sums of them."""
+    """Return a program's types: ``T`` of elements, ``A`` of sums."""
     extension = {"float64": "cl_khr_fp64", "float16": "cl_khr_fp16"}.get(dtype)
     enable = f"#pragma OPENCL EXTENSION {extension} : enable\n" if extension else ""
     return f"{enable}typedef {TYPES[dtype]} T;\ntypedef {TYPES[sums(dtype)]} A;\n"
 
 
 def nothing(name: str, parameters: str) -> OpenCLSource:
-    """Return a kernel that does nothing: for results without elements."""
+    """Return an empty kernel, for empty results."""
     return OpenCLSource(f"__kernel void {name}({parameters}) {{}}\n", name)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling in numba-dpex, and texts of what slides over arrays.
+"""Pooling in numba-dpex, and source fragments for sliding windows.
 
-Neighbouring work-items make neighbouring elements: channels where they come last, else a line of the last spatial axis.
-What a group has in common, the position on all other axes, is reckoned once. Shapes are read at run time.
+Neighbouring work-items compute neighbouring elements: channels if they come last, else a line of the last spatial axis.
+The position on all other axes is computed once per group. Shapes are read at run time.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from syclsched.model.operation import DeviceLimits, Implementation, Launch, Requ
 
 
 def extents(array: str, letter: str, ndim: int, *, last: bool) -> str:
-    """Return lines that read an array's channels and spatial extents: ``xc``, ``x0``, ``x1``, ... for a letter x."""
+    """Return source lines that read channels and spatial extents: ``xc``, ``x0``, ``x1``, ... for letter x."""
     text = f"    {letter}c = {array}.shape[{ndim + 1 if last else 1}]\n"
     return text + "".join(f"    {letter}{a} = {array}.shape[{a + (1 if last else 2)}]\n" for a in range(ndim))
 
 
 def place(letter: str, indices: list[str], channel: str, *, last: bool, batch: str = "image") -> str:
-    """Return where an element lies in memory, of an array whose extents `extents` read."""
+    """Return an element's offset, for an array whose extents `extents` reads."""
     where = batch if last else f"({batch} * {letter}c + {channel})"
     for axis, index in enumerate(indices):
         where = f"({where} * {letter}{axis} + {index})"
@@ -36,7 +36,7 @@ def place(letter: str, indices: list[str], channel: str, *, last: bool, batch: s
 
 
 def taken(names: list[tuple[str, str]], source: str = "rest") -> str:
-    """Return lines that take a number apart, the last name being the fastest; what is left stays in ``rest``."""
+    """Return source lines that split a linear index, last name fastest; the remaining quotient is ``rest``."""
     text = f"    rest = {source}\n"
     for name, extent in reversed(names):
         text += f"    {name} = rest % {extent}\n    rest = rest // {extent}\n"
@@ -44,7 +44,7 @@ def taken(names: list[tuple[str, str]], source: str = "rest") -> str:
 
 
 def at(window: Window, axis: int, tap: str) -> str:
-    """Return the index along an axis that a window sees at a place of the kernel."""
+    """Return the source index of a window along an axis, at a kernel position."""
     return f"o{axis} * {window.strides[axis]} - {window.begins[axis]} + {tap} * {window.dilations[axis]}"
 
 
@@ -81,7 +81,7 @@ def _pool_text(
     if last_:
         text += indent + seen.format(indent)
     else:
-        # Where no work-item of the group looks beyond an edge, neighbours are read without asking.
+        # If no work-item of the group reads beyond an edge, there is no bounds check.
         index, step = f"i{axes[-1]}", window.strides[-1]
         text += f"{indent}low = {index} + (begin - j) * {step}\n{indent}high = {index} + (end - j) * {step}\n"
         for condition in (f"if low >= 0 and high < x{axes[-1]}", f"elif {index} >= 0 and {index} < x{axes[-1]}"):
@@ -98,9 +98,9 @@ def _pool_text(
 
 
 def lines_text(window: Window, vectors: int) -> str:
-    """Return lines that begin what is done for every pixel of a line, channels last, of some vectors of channels ``c``.
+    """Return source lines that open the loop over a line's pixels, channels last, for vectors of channels from ``c``.
 
-    Of ``y`` the line begins at ``start``; pixels are counted by the last axis' index.
+    The line starts at offset ``start`` of y; the loop variable is the last axis' index.
     """
     axes, width = range(window.ndim), vectors * LANES
     text = f"""    pieces = (yc + {width - 1}) // {width}
@@ -114,7 +114,7 @@ def lines_text(window: Window, vectors: int) -> str:
 
 
 def taps_text(window: Window, kernel: Ints, vectors: int, lines: str) -> str:
-    """Return, for inside `lines_text`, loops over places of the kernel that see elements, the first at ``e`` of x."""
+    """Return loops, inside `lines_text`, over kernel positions within the array; ``e`` is the offset in x."""
     text, depth = "", 2
     for axis in range(window.ndim):
         text += indented(f"for k{axis} in range({kernel[axis]}):\n    i{axis} = {at(window, axis, f'k{axis}')}", depth)
@@ -125,14 +125,14 @@ def taps_text(window: Window, kernel: Ints, vectors: int, lines: str) -> str:
 
 
 def vectors_of_channels(signature: Signature, *, whole: bool = False) -> int:
-    """Return how many vectors of channels a work-item does, channels last; 0 where there are fewer than one has."""
+    """Return the vectors of channels per work-item, channels last; 0 if there are too few channels."""
     count = signature.shapes["y"][-1]
     fitting = (k for k in (1, 2, 4) if k * LANES <= count and not (whole and count % (k * LANES)))
     return max(fitting, default=0)
 
 
 def lines_launch(signature: Signature, vectors: int) -> Launch:
-    """Return the index space of `lines_text`: groups of one, as each is in vectors by itself."""
+    """Return the index space of `lines_text`: groups of one work-item, each vectorised by itself."""
     y = signature.shapes["y"]
     return Launch((size(y[:-2]) * ceil_div(y[-1], vectors * LANES),), (1,))
 
@@ -176,8 +176,8 @@ def _lowest(dtype: str) -> str:
     return str(np.iinfo(dtype).min)
 
 
-def _way(signature: Signature, window: Window, kernel: Ints, last_: bool) -> str | None:
-    """Return how pooling with channels first is done in vectors: of a whole channel, along lines, or not at all."""
+def _strategy(signature: Signature, window: Window, kernel: Ints, last_: bool) -> str | None:
+    """Return the strategy for channels first in vectors: whole channels, lines, or None."""
     sizes = spatial(signature.shapes["x"], last_)
     whole = kernel == sizes and not any(window.pads) and size(signature.shapes["y"][2:]) == 1
     if last_ or (whole and not signature.dtypes["y"].startswith("float")):
@@ -187,10 +187,10 @@ def _way(signature: Signature, window: Window, kernel: Ints, last_: bool) -> str
 
 def _pool_load(signature: Signature, *, kernel: Ints, last_: bool, **attributes: Any) -> Any:
     dtype, vectors = signature.dtypes["y"], vectors_of_channels(signature) if last_ else 0
-    way = _way(signature, attributes["window"], kernel, last_)
-    if way == "channels":
+    strategy = _strategy(signature, attributes["window"], kernel, last_)
+    if strategy == "channels":
         text = pool_lines_numba.channel_text(attributes["mode"], attributes["activation"])
-    elif way == "lines":
+    elif strategy == "lines":
         real = dtype.startswith("float")
         lowest = "-inf" if real else _lowest(dtype)
         text = pool_lines_numba.lines_text(len(kernel), kernel=kernel, lowest=lowest, real=real, **attributes)
@@ -202,7 +202,7 @@ def _pool_load(signature: Signature, *, kernel: Ints, last_: bool, **attributes:
 
 
 def _pool_launch(signature: Signature, limits: DeviceLimits, *, window: Window, kernel: Ints, last_: bool) -> Launch:
-    if _way(signature, window, kernel, last_):
+    if _strategy(signature, window, kernel, last_):
         return pool_lines_numba.launch(signature, limits)
     vectors = vectors_of_channels(signature) if last_ else 0
     if vectors:
@@ -221,7 +221,7 @@ def pool(
     activation: Activation,
     dtypes: tuple[str, ...],
 ) -> Implementation:
-    """Return pooling of the dtypes given, but for float16."""
+    """Return the numba-dpex implementation of pooling for the given dtypes except float16."""
     attributes = {"mode": mode, "window": window, "kernel": kernel, "last_": last_, "activation": activation}
     load = partial(_pool_load, count_include_pad=count_include_pad, **attributes)
     known = Requirements(

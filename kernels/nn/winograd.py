@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Winograd's minimal filtering F(m, 3): m outputs of a filter of 3 taps by m + 2 products, instead of 3 m.
+"""Winograd's minimal filtering F(m, 3): m outputs of a 3-tap filter by m + 2 products instead of 3 m.
 
 Along an axis m + 2 inputs d and 3 taps g give m outputs y = A^T ((G g) * (B^T d)); in two dimensions each transform is
-done along both axes. (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015.) The transforms follow
-from m + 1 points at which polynomials are multiplied, and infinity (Toom and Cook). Here those points are 0 and pairs
-p, -p: what a pair's two rows have in common is reckoned once.
+applied along both axes. (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015.) The transforms
+follow from m + 1 interpolation points and infinity (Toom and Cook). Here the points are 0 and pairs p, -p; the common
+part of a pair's two rows is computed once.
 
-The points decide how much rounding grows. For m = 4 they are the roots of 1/2 and of 2: the largest error is a quarter
-of what 1 and 2, the points of the paper, give, and two to three times that of the sum as it stands. For m = 2 the point
-is 1, and the error is smaller than that of the sum.
+The points determine the growth of rounding errors. For m = 4 they are the square roots of 1/2 and 2: the largest error
+is a quarter of that of the paper's points 1 and 2, and two to three times that of the direct sum. For m = 2 the point
+is 1, and the error is smaller than that of the direct sum.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-#: Outputs along an axis -> the points that are there with either sign.
+#: Outputs along an axis -> interpolation points, used with either sign.
 POINTS: Final = {2: (1.0,), 4: (math.sqrt(0.5), math.sqrt(2.0))}
 #: Taps along an axis.
 TAPS: Final = 3
 
 
 def _expanded(squares: list[float]) -> list[float]:
-    """Return the coefficients of the product of all (x - square), the constant first."""
+    """Return the coefficients of the product of all (x - square), constant first."""
     found = [1.0]
     for square in squares:
         found = [a - square * b for a, b in zip([0.0, *found], [*found, 0.0], strict=True)]
@@ -36,7 +36,7 @@ def _squares(outputs: int) -> list[float]:
 
 
 def filters(weights: Any, outputs: int) -> Any:
-    """Return the filters G g G^T of weights (..., 3, 3): an array (..., m + 2, m + 2), of float64."""
+    """Return the transformed filters G g G^T of weights (..., 3, 3): an array (..., m + 2, m + 2) of float64."""
     import numpy as np
 
     pairs = POINTS[outputs]
@@ -55,7 +55,7 @@ def _number(value: float) -> str:
 
 
 def _sum(terms: list[tuple[float, str]]) -> str:
-    """Return the expression of a sum of numbers times variables, with multiply-adds where a number is not 1."""
+    """Return the expression of a linear combination, with fused multiply-adds where a coefficient is not 1 or -1."""
     terms = sorted(((number, name) for number, name in terms if number), key=lambda term: term[0] != 1.0)
     number, text = terms[0]
     if number != 1.0:
@@ -69,7 +69,7 @@ def _sum(terms: list[tuple[float, str]]) -> str:
 
 
 def inputs(outputs: int, names: list[str], results: list[str]) -> list[str]:
-    """Return OpenCL C that makes ``results`` = B^T ``names``: m + 2 vectors ``AV`` of each, which are declared."""
+    """Return OpenCL C for ``results`` = B^T ``names``: m + 2 declared vectors ``AV`` each."""
     squares = _squares(outputs)
     even, odd = names[0::2], names[1::2]
     whole = _expanded(squares)
@@ -89,7 +89,7 @@ def inputs(outputs: int, names: list[str], results: list[str]) -> list[str]:
 
 
 def results(outputs: int, names: list[str], made: list[str]) -> list[str]:
-    """Return OpenCL C that makes ``made`` = A^T ``names``: m vectors ``AV`` of m + 2, all declared."""
+    """Return OpenCL C for ``made`` = A^T ``names``: m declared vectors ``AV`` of m + 2."""
     pairs = POINTS[outputs]
     lines = []
     for index in range(len(pairs)):
@@ -97,7 +97,7 @@ def results(outputs: int, names: list[str], made: list[str]) -> list[str]:
         lines.append(f"const AV even{index} = {a} + {b}; const AV odd{index} = {a} - {b};")
     for power, name in enumerate(made):
         kind = "odd" if power % 2 else "even"
-        # Exact powers, as of the squares.
+        # Powers of the exact squares.
         terms = [
             (square ** (power // 2) * (point if power % 2 else 1.0), f"{kind}{index}")
             for index, (point, square) in enumerate(zip(pairs, _squares(outputs), strict=True))

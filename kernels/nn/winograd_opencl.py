@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolution of 3x3 by Winograd's minimal filtering in OpenCL C, with channels last: all of it in one kernel.
+"""3x3 convolution by Winograd's minimal filtering in OpenCL C, channels last, fused into one kernel.
 
-A work-item transforms the input of its tiles to a scratch area of its own, which has a plane (tiles, channels) for each
-place of a transformed tile. Place by place it multiplies tiles by weights, which were transformed and packed
-beforehand, and the sums take the plane of the place before, which nobody needs any more. They are transformed to
-outputs at last. So nothing but input, weights and output goes through memory.
+A work-item transforms the input of its tiles into a private scratch area, with one plane (tiles, channels) for each
+position of a transformed tile. Position by position it multiplies tiles by weights, which were transformed and packed
+in advance. The sums overwrite the previous position's plane, which is no longer needed, and are finally transformed to
+outputs. So only input, weights and output go through memory.
 
-Weights are what there is most of. While one panel of them is multiplied, the next is read, one vector for each step, of
-which nothing is made: by the time it is needed it is near. (OpenCL C's `prefetch` takes longer than it saves.)
+Weights are most of the data. While one panel is multiplied, the next is read one vector per step and discarded, which
+brings it into the cache. (OpenCL C's `prefetch` costs more than it saves.)
 
-Tiles are numbered through all images; the last one of a line may stick out, and what does is not stored. The last block
-of tiles takes its last tile several times over. Output channels that fill no vector are finished one by one.
+Tiles are numbered across all images. The last tile of a line may extend beyond the image; its excess is not stored. The
+last block of tiles repeats its last tile. Output channels that do not fill a vector are finished one by one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from syclsched.model.operation import OpenCLSource, Signature
 
 
 def does(window: Window, groups: int, last: bool) -> bool:
-    """Return whether convolutions of such attributes can be done so."""
+    """Return whether convolutions with these attributes are supported."""
     return window.ndim == 2 and last and groups == 1 and size(window.strides) == size(window.dilations) == 1
 
 
 def refuses(signature: Signature) -> str | None:
-    """Return why a signature is not taken, or None if it is."""
+    """Return why a signature is not supported, or None."""
     w, y = signature.shapes["w"], signature.shapes["y"]
     if w[2:] != (winograd.TAPS, winograd.TAPS):
         return f"minimal filtering is of 3x3 filters, not {w[2]}x{w[3]}"
@@ -50,7 +50,7 @@ def refuses(signature: Signature) -> str | None:
 
 
 def prepare(signature: Signature, queue: Any, constants: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the constants with the filters transformed: (places, panels, input channels, columns)."""
+    """Return the constants with the filters transformed: (positions, panels, input channels, columns)."""
     import numpy as np
 
     tiled = tiling(signature)
@@ -81,7 +81,7 @@ def load(signature: Signature, *, window: Window, activation: Activation, bias: 
 
 
 def _names(kind: str, *extents: int) -> list[str]:
-    """Return names of variables of one index or two."""
+    """Return variable names with one or two indices."""
     if len(extents) == 1:
         return [f"{kind}{i}" for i in range(extents[0])]
     return [f"{kind}{i}_{j}" for i in range(extents[0]) for j in range(extents[1])]
@@ -95,9 +95,9 @@ def _beginning(tiled: Tiling) -> list[str]:
         f"const int end = (long){tiled.tiles} * (get_group_id(0) + 1) / blocks;",
         f"const int from = {tiled.panels} * get_group_id(1) / parts;",
         f"const int to = {tiled.panels} * (get_group_id(1) + 1) / parts;",
-        # Sums of a place lie in its plane, transformed inputs in the one behind.
+        # Sums of a position use its own plane, transformed inputs the next one.
         f"__attribute__((aligned({panels.VECTOR_BYTES}))) T s[{(tiled.places + 1) * tiled.plane}];",
-        # Once, unless there are fewer groups than there should be.
+        # One iteration, unless there are fewer groups than intended.
         f"for (int first = begin; first < end; first += {tiled.most}) {{",
         f"const int count = min({tiled.most}, end - first);",
         f"const int rows = (count + {tall - 1}) / {tall} * {tall};",
@@ -105,7 +105,7 @@ def _beginning(tiled: Tiling) -> list[str]:
 
 
 def _position(tiled: Tiling, number: str) -> list[str]:
-    """Return what takes a tile's number apart into image, line and column."""
+    """Return code that splits a tile's number into image, line and column."""
     return [
         f"int image = {number};",
         f"const int column = image % {tiled.across} * {tiled.m}; image /= {tiled.across};",
@@ -114,7 +114,7 @@ def _position(tiled: Tiling, number: str) -> list[str]:
 
 
 def _inputs(tiled: Tiling, signature: Signature, window: Window) -> list[str]:
-    """Return the code that transforms the tiles' input."""
+    """Return code that transforms the tiles' input."""
     n, inside = tiled.n, tiled.inside
     _, high, wide, _ = signature.shapes["x"]
 
@@ -139,7 +139,7 @@ def _inputs(tiled: Tiling, signature: Signature, window: Window) -> list[str]:
         f"const int iy = line - {window.begins[0]}, ix = column - {window.begins[1]};",
         f"const bool whole = iy >= 0 && ix >= 0 && iy + {n} <= {high} && ix + {n} <= {wide};",
         f"for (int q = 0; q < {inside}; q += {WIDTH}) {{",
-        # The last vector begins where it still fits.
+        # The last vector starts where it still fits.
         f"const int c = min(q, {inside - WIDTH});",
         f"__global const T* p = x + (((long)image * {high} + iy) * {wide} + ix) * {inside} + c;",
         f"AV {', '.join(_names('a', n, n))};",
@@ -156,7 +156,7 @@ def _inputs(tiled: Tiling, signature: Signature, window: Window) -> list[str]:
 
 
 def _products(tiled: Tiling) -> list[str]:
-    """Return the code that multiplies tiles by weights, at each place."""
+    """Return code that multiplies tiles by weights, position by position."""
     block, inside = tiled.block, tiled.inside
     panel = inside * block.columns
     values = [f"p[c + {r * tiled.row}]" for r in range(block.rows)]
@@ -165,7 +165,7 @@ def _products(tiled: Tiling) -> list[str]:
         "for (int panel = from; panel < to; ++panel) {",
         f"__global const T* u = w + ((long)place * {tiled.panels} + panel) * {panel};",
         f"const int step = panel + 1 < to ? 1 : place + 1 < {tiled.places} ? {tiled.panels} + from - panel : 0;",
-        # A volatile element is read, whatever becomes of it.
+        # A volatile read is not optimised away.
         f"__global volatile const T* next = u + (long)step * {panel};",
         f"for (int t = 0; t < rows; t += {block.rows}) {{",
         f"const T* p = s + (place + 1) * {tiled.plane} + t * {tiled.row};",
@@ -182,7 +182,7 @@ def _products(tiled: Tiling) -> list[str]:
 
 
 def _outputs(tiled: Tiling, signature: Signature, activation: Activation, bias: bool, residual: str) -> list[str]:
-    """Return the code that transforms sums to outputs, finishes and stores them."""
+    """Return code that transforms sums to outputs, finishes and stores them."""
     m, n, block, outside = tiled.m, tiled.n, tiled.block, tiled.outside
     _, high, wide, _ = signature.shapes["y"]
     left = outside % WIDTH

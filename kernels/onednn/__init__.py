@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""oneDNN on the queues of this project: convolutions, products, pooling and the rest at the machine's limit.
+"""oneDNN implementations on the project's SYCL queues: convolutions, matrix products, pooling and more.
 
-The one place that knows oneDNN's C API (3.5, the SYCL build, distribution ``onednn``). From the ground up:
+This package is the only user of oneDNN's C API (3.5, the SYCL build, distribution ``onednn``). Bottom up:
 
-- `library` finds and loads it, `names` has its numbers, `status` turns its statuses into errors;
-- `tensors` and `post_ops` describe data and what is fused behind a primitive, as hashable values; a `requests.Request`
-  is a whole primitive described so;
-- `engines` has oneDNN's engines and streams, `primitives` makes primitives of requests and keeps them, `scratch` what
-  they need of memory, `calls` binds them to arrays and submits them;
-- one module for each operation says, for its attributes, which request a signature becomes: ``implementation(...)``.
+- `library` finds and loads it, `names` has its constants, `status` turns statuses into errors;
+- `tensors` and `post_ops` describe data and fused post-operations as hashable values; a `requests.Request` describes a
+  whole primitive;
+- `engines` has oneDNN engines and streams, `primitives` creates and caches primitives, `scratch` their scratchpads,
+  `calls` binds primitives to arrays and submits them;
+- one module per operation maps a signature to a request: ``implementation(...)``.
 
-Where the library is absent every implementation here is refused by its `Requirements`, and others are taken.
+Without the library, the `Requirements` of these implementations fail, and other implementations are chosen.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A primitive bound to arrays: submitted from Python, or handed out to be called by compiled code."""
+"""oneDNN primitives bound to arrays: submitted from Python, or exported as calls for compiled code."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from syclsched.kernels.onednn.primitives import Primitive, primitive_of
 from syclsched.kernels.onednn.requests import Argument, Request
 from syclsched.kernels.onednn.status import check, explain
 
-#: What was dropped by everybody else while it ran: an event, and what must stay until it is complete.
-_lingering: Final[list[tuple[Any, ...]]] = []
-#: Sets of arrays a loaded primitive stays bound to.
-_BOUND: Final = 64
+#: Primitives released while running: an event, and the objects that must live until it completes.
+_released_in_flight: Final[list[tuple[Any, ...]]] = []
+#: Bindings that a loaded primitive caches.
+_MOST_BINDINGS: Final = 64
 
 
 class ExecutionArgument(ctypes.Structure):
-    """OneDNN's ``dnnl_exec_arg_t``."""
+    """oneDNN's ``dnnl_exec_arg_t``."""
 
     _fields_ = [("index", ctypes.c_int), ("memory", ctypes.c_void_p)]
 
 
 def execution_arguments(memories: Mapping[int, Handle]) -> Any:
-    """Return memory objects by argument number as oneDNN takes them; they must outlive it."""
+    """Return memory objects as oneDNN's argument array; the caller keeps the objects alive."""
     pairs = [ExecutionArgument(index, memory.pointer) for index, memory in memories.items()]
     return (ExecutionArgument * len(pairs))(*pairs)
 
 
-def _sweep() -> None:
-    """Let go what has completed since it was dropped."""
+def _drop_completed() -> None:
+    """Drop the references whose events have completed."""
     import dpctl
 
-    for each in list(_lingering):
+    for each in list(_released_in_flight):
         if each[0].execution_status == dpctl.event_status_type.complete:
-            with contextlib.suppress(ValueError):  # another thread was here first
-                _lingering.remove(each)
+            with contextlib.suppress(ValueError):  # another thread removed it
+                _released_in_flight.remove(each)
 
 
 class BoundPrimitive:
@@ -63,7 +63,7 @@ class BoundPrimitive:
         self.arguments = execution_arguments(handles)
         self.event: Any = None
 
-        _sweep()
+        _drop_completed()
 
     def _memory(self, index: int, pointer: int) -> Handle:
         engine = self.primitive.engine
@@ -79,13 +79,13 @@ class BoundPrimitive:
 
     @property
     def words(self) -> tuple[int, ...]:
-        """What ``dnnl_sycl_interop_primitive_execute`` takes: no events to wait for, and last where its own goes."""
+        """Arguments of ``dnnl_sycl_interop_primitive_execute``: no input events, and the output event last."""
         primitive, stream = self.primitive.handle.pointer.value, self.stream.handle.pointer.value
         assert primitive is not None and stream is not None
         return primitive, stream, self.count, ctypes.addressof(self.arguments), 0, 0
 
     def submit(self) -> Any:
-        """Submit it and return the event of its end."""
+        """Submit the primitive and return its event."""
         import dpctl
 
         event = dpctl.SyclEvent()
@@ -103,27 +103,27 @@ class BoundPrimitive:
 
     @property
     def is_running(self) -> bool:
-        """Whether what was submitted last may still use its memory objects."""
+        """Whether the last submission may still use the memory objects."""
         import dpctl
 
         return self.event is not None and self.event.execution_status != dpctl.event_status_type.complete
 
     def __del__(self) -> None:
-        if sys is None or sys.is_finalizing():  # None when the module itself has gone
+        if sys is None or sys.is_finalizing():  # None when the module is already torn down
             return
         if getattr(self, "event", None) is not None and self.is_running:
-            _lingering.append((self.event, self.primitive, self.stream, self._keep, self.arguments))
+            _released_in_flight.append((self.event, self.primitive, self.stream, self._keep, self.arguments))
 
 
 def nothing(queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
-    """Submit what takes the place of a primitive where the result has no elements: see `LoadedPrimitive.submit`."""
+    """Submit a fence in place of a primitive whose result has no elements; see `LoadedPrimitive.submit`."""
     from syclsched.devices.fences import submit_fence
 
     return submit_fence(queue, depends)
 
 
 class LoadedPrimitive:
-    """What ``load`` of a oneDNN implementation returns."""
+    """A request's loaded primitive: the result of a oneDNN implementation's ``load``."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -131,17 +131,17 @@ class LoadedPrimitive:
         self._bound: OrderedDict[Any, BoundPrimitive] = OrderedDict()
 
     def __call__(self, queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
-        """Submit; see `submit`."""
+        """Submit to a queue; see `submit`."""
         return self.submit(queue, arguments, depends)
 
     def submit(self, queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
-        """Submit to a queue."""
+        """Submit to a queue after the events ``depends``; return the event."""
         from syclsched.devices.fences import submit_fence
 
         if depends:
             submit_fence(queue, depends)
         with self._lock:
-            return self._bind_again(queue, arguments).submit()
+            return self._bind_cached(queue, arguments).submit()
 
     def native(self, queue: Any, arguments: Mapping[str, Any]) -> Any:
         """Return the submission as a call that compiled code can make."""
@@ -152,7 +152,7 @@ class LoadedPrimitive:
 
         bound = self._bind(queue, pointers)
         function = bound.primitive.engine.library.address("dnnl_sycl_interop_primitive_execute")
-        # On a GPU its kernels go to the queue; on a CPU a thread of the SYCL runtime's computes.
+        # On a GPU oneDNN submits kernels to the queue; on a CPU a thread of the SYCL runtime computes.
         on_queue = not queue.sycl_device.is_cpu
         elsewhere = None if on_queue else partial(self._reading_elsewhere, queue, pointers)
         return NativeCall(
@@ -166,11 +166,11 @@ class LoadedPrimitive:
         )
 
     def _reading_elsewhere(self, queue: Any, pointers: Mapping[int, int], address: int) -> Any:
-        """See `NativeCall`: with memory objects of its own, one of which is moved."""
+        """Return a call that reads its source from another address; see `NativeCall`. None if impossible."""
         from syclsched.model.operation import ReadingElsewhere
 
         at = [index for index, pointer in pointers.items() if pointer == address]
-        if at != [names.SRC]:  # what is written, or passed twice, stays
+        if at != [names.SRC]:  # an array that is written, or passed twice, cannot move
             return None
         call = self._native(queue, pointers)
         bound: BoundPrimitive = call.keep[1]
@@ -183,15 +183,15 @@ class LoadedPrimitive:
         primitive = primitive_of(stream.engine, self.request)
         return BoundPrimitive(primitive, stream, pointers)
 
-    def _bind_again(self, queue: Any, arguments: Mapping[str, Any]) -> BoundPrimitive:
-        """Return what is bound to these arrays already, or bind it."""
+    def _bind_cached(self, queue: Any, arguments: Mapping[str, Any]) -> BoundPrimitive:
+        """Return the primitive bound to these arrays, from the cache if possible."""
         pointers = self._pointers(arguments)
         key = (queue, tuple(pointers.values()))
         bound = self._bound.get(key)
-        # Off order, two submissions at once would share working memory.
+        # On an out-of-order queue, two submissions in flight would share the scratchpad.
         if bound is None or not (queue.is_in_order or not bound.is_running):
             bound = self._bound[key] = self._bind(queue, pointers)
-            while len(self._bound) > _BOUND:
+            while len(self._bound) > _MOST_BINDINGS:
                 self._bound.popitem(last=False)
         self._bound.move_to_end(key)
         return bound
@@ -202,12 +202,12 @@ class LoadedPrimitive:
 
 def pointer_of(array: Any, argument: Argument) -> int:
     """Return the USM pointer of an array passed to a primitive."""
-    found = getattr(array, "array", array)  # a BoundArray keeps what it stands for
+    found = getattr(array, "array", array)  # a BoundArray wraps the array
     if argument.tensor.strides is not None and str(found.dtype) != argument.tensor.dtype:
         raise ExecutionError(f"array {argument.parameter!r} is {found.dtype}, not {argument.tensor.dtype}")
     return int(found._pointer)
 
 
 def implementation_of(queue: Any, request: Request) -> str:
-    """Return the name of what oneDNN chooses for a request on a queue's device."""
+    """Return the name of the implementation oneDNN chooses for a request on a queue's device."""
     return primitive_of(engine_of(queue), request).implementation

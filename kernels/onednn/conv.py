@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions and transposed ones, with bias, residual and activation fused."""
+"""oneDNN convolutions and transposed convolutions, with bias, residual and activation fused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syclsched.model.operation import Implementation, Signature
 
 
 def fused(activation: Activation, residual: Tensor | None = None, *, in_place: bool = False) -> tuple[PostOp, ...]:
-    """Return the post-ops of adding a residual, then of an activation."""
+    """Return the post-ops that add a residual, then apply an activation."""
     found = of_activation(activation)
     if found is None:
         raise refuse(f"there is no post-op for {activation}")
@@ -26,7 +26,7 @@ def fused(activation: Activation, residual: Tensor | None = None, *, in_place: b
 
 
 def conv(convolution: Convolution, *, residual: str) -> Implementation:
-    """Return oneDNN's convolution: parameters y, x, w (O, I / groups, *kernel), b and r if they are there."""
+    """Return oneDNN's convolution: parameters y, x, w (O, I / groups, *kernel), and optionally b and r."""
     return implementation(partial(_conv, convolution, residual), efficiency=0.8)
 
 
@@ -34,7 +34,7 @@ def _conv(convolution: Convolution, residual: str, signature: Signature) -> Desc
     dtype, weights = signature.dtypes["y"], signature.shapes["w"]
     window, groups, last = convolution.window, convolution.groups, convolution.channels_last
     check_window(window)
-    # For both it has nothing but its reference implementation, slower than our own kernels.
+    # Both cases have only oneDNN's reference implementation, which is slower than our own kernels.
     if residual and not last:
         raise refuse("a residual needs channels last")
     if last and "w" not in signature.constants:
@@ -52,7 +52,7 @@ def _conv(convolution: Convolution, residual: str, signature: Signature) -> Desc
 
 
 def conv_transpose(convolution: Convolution, *, output_padding: Shape) -> Implementation:
-    """Return oneDNN's transposed convolution: parameters y, x, w (I, O / groups, *kernel), and b if it is there."""
+    """Return oneDNN's transposed convolution: parameters y, x, w (I, O / groups, *kernel), and optionally b."""
     return implementation(partial(_conv_transpose, convolution, output_padding), efficiency=0.5)
 
 
@@ -67,7 +67,7 @@ def _conv_transpose(convolution: Convolution, output_padding: Shape, signature: 
     else:
         split = plain((groups, weights[0] // groups, *weights[1:]), dtype)
         source = split.permuted((0, 2, 1, *(axis + 1 for axis in spatial)))
-    # What is added at the end of the result is so much less cut from it.
+    # Output padding at the end reduces the crop there.
     cut = tuple(end - extra for end, extra in zip(window.ends, output_padding, strict=True))
     if min(cut, default=0) < 0:
         raise refuse("output_padding is larger than the pads")
@@ -76,7 +76,7 @@ def _conv_transpose(convolution: Convolution, output_padding: Shape, signature: 
 
 
 def check_window(window: Window) -> None:
-    """Refuse windows that oneDNN does not have."""
+    """Refuse windows that oneDNN does not support."""
     if not 1 <= window.ndim <= 3:
         raise refuse(f"there are 1 to 3 spatial axes, not {window.ndim}")
     if min(window.pads) < 0:
@@ -84,7 +84,7 @@ def check_window(window: Window) -> None:
 
 
 def _gaps(window: Window) -> Shape:
-    """Return how many places are left out, which oneDNN calls dilation."""
+    """Return oneDNN's dilations: the number of positions skipped, so 0 is dense."""
     return tuple(each - 1 for each in window.dilations)
 
 
@@ -96,7 +96,7 @@ def _described(
     settings: tuple[Shape, ...],
     post_ops: tuple[PostOp, ...],
 ) -> Described:
-    """Describe a convolution of either kind; constant weights are packed as the library likes them."""
+    """Describe a convolution of either kind; constant weights are packed in the layout the library chooses."""
     x, y = ends
     packed = "w" in signature.constants
     arguments = [

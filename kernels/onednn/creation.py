@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a primitive descriptor of each kind is made of a request: the one table of oneDNN's creating functions."""
+"""Creation of oneDNN primitive descriptors from requests, with one table of its creating functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NONE: Final = ctypes.c_void_p()
 
 
 def dims(values: tuple[int, ...]) -> Any:
-    """Return extents as oneDNN's fixed array."""
+    """Return extents as oneDNN's fixed-size array."""
     return _Dims(*values)
 
 
@@ -38,11 +38,11 @@ def descriptor(engine: Engine, tensor: Tensor) -> Handle:
 
 
 def attributes(engine: Engine, post_ops: tuple[PostOp, ...]) -> Handle:
-    """Return the attributes of a primitive: its working memory is the caller's, its arithmetic strict, its post-ops."""
+    """Return a primitive's attributes: user-provided scratchpad, strict math mode, post-ops."""
     library = engine.library
     handle = Handle(library, "primitive_attr").make(library.dnnl_primitive_attr_create, what="attributes")
     check(library.dnnl_primitive_attr_set_scratchpad_mode(handle.pointer, names.USER_SCRATCHPAD), "scratchpad mode")
-    # The environment could allow bfloat16 for float32 otherwise.
+    # Otherwise an environment variable could allow bfloat16 for float32.
     check(library.dnnl_primitive_attr_set_fpmath_mode(handle.pointer, names.STRICT_MATH), "math mode")
     if post_ops:
         chain = Handle(library, "post_ops").make(library.dnnl_post_ops_create, what="post-ops")
@@ -63,29 +63,29 @@ def _append(engine: Engine, chain: Handle, op: PostOp) -> None:
         status = library.dnnl_post_ops_append_binary(chain.pointer, names.BINARY[op.algorithm], other.pointer)
         check(status, f"post-op {op.algorithm}")
     else:
-        # Once, from no other zero point, and in the result's own dtype.
+        # Scale 1, zero point 0, the result's dtype.
         status = library.dnnl_post_ops_append_sum(chain.pointer, ctypes.c_float(1), ctypes.c_int32(0), names.SAME_DTYPE)
         check(status, "post-op sum")
 
 
 class Descriptors:
-    """The memory descriptors of a request, made while its primitive is."""
+    """Memory descriptors of a request, alive while its primitive is created."""
 
     def __init__(self, engine: Engine, request: Request) -> None:
         self._made = {a.index: descriptor(engine, a.tensor) for a in request.arguments}
 
     def __getitem__(self, index: int) -> Any:
-        """Return the descriptor of an argument; oneDNN's null if the request has none."""
+        """Return the descriptor of an argument; a null pointer if the request has none."""
         handle = self._made.get(index)
         return _NONE if handle is None else handle.pointer
 
     def sources(self) -> Any:
-        """Return an array of the descriptors of numbered sources."""
+        """Return an array of the descriptors of the numbered sources."""
         found = [self._made[i].pointer.value for i in sorted(self._made) if i >= names.MULTIPLE_SRC]
         return (ctypes.c_void_p * len(found))(*found)
 
 
-#: ``(descriptors, settings) -> arguments after the engine and before the attributes``.
+#: (descriptors, settings) -> the arguments between the engine and the attributes.
 _Arguments = Callable[[Descriptors, tuple[Any, ...]], tuple[Any, ...]]
 
 
@@ -167,7 +167,7 @@ def _eltwise(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
     return (names.FORWARD_INFERENCE, algorithm, d[names.SRC], d[names.DST], *numbers)
 
 
-#: Kind of request -> the creating function's name and its arguments.
+#: Kind of request -> name of the creating function, and the function that returns its arguments.
 CREATORS: Final[Mapping[str, tuple[str, _Arguments]]] = {
     "convolution": ("convolution_forward", _convolution),
     "deconvolution": ("deconvolution_forward", _deconvolution),

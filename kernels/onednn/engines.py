@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OneDNN's engines, one for each device and context, and its streams, one for each queue."""
+"""oneDNN engines, one per device and context, and oneDNN streams, one per queue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STREAMS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine on a device in a context."""
+    """A oneDNN engine on a device in a context."""
 
     library: Library
     handle: Handle
@@ -27,7 +27,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream: submits to a queue. ``arena`` is the memory its primitives work in, one after another."""
+    """A oneDNN stream on a queue; its primitives share the scratchpad ``arena``, one after another."""
 
     engine: Engine
     handle: Handle

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of oneDNN's that are destroyed with the last reference to them, and small caches of such."""
+"""Owning handles of oneDNN objects, and small thread-safe LRU caches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Made = TypeVar("Made")
 
 
 class Handle:
-    """A pointer to an object of the library's, which it destroys when it goes."""
+    """An owning pointer to a oneDNN object, which is destroyed with the handle."""
 
     __slots__ = ("_destroy", "pointer")
 
@@ -26,18 +26,18 @@ class Handle:
         self._destroy = getattr(library, f"dnnl_{kind}_destroy")
 
     def make(self, create: Callable[..., int], *arguments: Any, what: str) -> Handle:
-        """Let a function of the library create the object."""
+        """Create the object with a function of the library."""
         check(create(ctypes.byref(self.pointer), *arguments), what)
         return self
 
     def __del__(self) -> None:
-        # At the end of the process the library may have gone before, and so may this module's names.
+        # At interpreter exit, the library and this module's globals may already be torn down.
         if self.pointer.value is not None and sys is not None and not sys.is_finalizing():
             self._destroy(self.pointer)
 
 
 class Cache(Generic[Made]):
-    """The things made last, by key; safe for threads."""
+    """A thread-safe LRU cache."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -48,7 +48,7 @@ class Cache(Generic[Made]):
         return len(self._made)
 
     def get(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """Return what was made for an equal key, or make it: one thread at a time."""
+        """Return the value of a key, made by ``make`` if missing; only one thread makes values at a time."""
         with self._lock:
             if key in self._made:
                 self._made.move_to_end(key)
@@ -59,6 +59,6 @@ class Cache(Generic[Made]):
             return made
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all values."""
         with self._lock:
             self._made.clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the description of a signature to an `Implementation`: what every operation's module here ends with."""
+"""Construction of an `Implementation` from a function that maps signatures to oneDNN primitives."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ NAME: Final = "onednn"
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a signature becomes."""
+    """A signature's primitive and the preparation of its constants."""
 
-    request: Request | None  # the primitive; None where the result has no elements
-    #: For every constant that is packed: how its C-contiguous array lies, in the primitive's logical order.
+    request: Request | None  # None if the result has no elements
+    #: Packed constant -> the layout of its C-contiguous array, in the primitive's logical order.
     sources: Mapping[str, Tensor] = field(default_factory=dict)
-    factors: Mapping[str, float] = field(default_factory=dict)  # constants that are multiplied by a number beforehand
+    factors: Mapping[str, float] = field(default_factory=dict)  # constant -> scale applied beforehand
 
 
 Describe = Callable[[Signature], Described]
@@ -33,12 +33,12 @@ NOTHING: Final = Described(None)
 
 
 def refuse(reason: str) -> CapabilityError:
-    """Return the error of a signature that oneDNN has nothing for."""
+    """Return the error for a signature that oneDNN does not support."""
     return CapabilityError(reason, where="oneDNN")
 
 
 def is_empty(signature: Signature) -> bool:
-    """Return whether there is nothing to compute."""
+    """Return whether the result is empty; refuse signatures with other empty arrays."""
     if prod(signature.shapes["y"]) == 0:
         return True
     for name, shape in signature.shapes.items():
@@ -50,14 +50,14 @@ def is_empty(signature: Signature) -> bool:
 def implementation(
     describe: Describe, *, efficiency: float, dtypes: tuple[str, ...] = ("float32",), revision: str = "2"
 ) -> Implementation:
-    """Return the implementation whose signatures are described so."""
+    """Return the implementation whose signatures ``describe`` maps to primitives."""
     return Implementation(
         NAME,
         "library",
         partial(_load, describe=describe),
         requires=Requirements(
             dtypes=dtypes,
-            # It refuses the FPGA emulator: "bad engine kind".
+            # oneDNN rejects the FPGA emulator: "bad engine kind".
             device_kinds=("cpu", "gpu"),
             packages=(DISTRIBUTION,),
             refuses=partial(_refuses, describe=describe),

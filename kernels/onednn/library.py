@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find oneDNN's SYCL build where pip put it and load it, after the SYCL runtime and of its generation."""
+"""Discovery and loading of oneDNN's SYCL build as pip installs it, with a matching SYCL runtime loaded first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from syclsched.errors import CapabilityError
 
-#: What is installed: the distribution and its library.
+#: The pip distribution and its shared library.
 DISTRIBUTION: Final = "onednn"
 LIBRARY: Final = "libdnnl.so.3"
 _INSTALL: Final = "pip install 'syclsched[onnx]' installs it; without it other implementations are taken"
@@ -24,7 +24,7 @@ _loaded: Library | None = None
 
 
 class Library:
-    """The loaded library: its functions, called with the GIL released."""
+    """The loaded library; its functions release the GIL."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -45,22 +45,22 @@ class Library:
             destroy = getattr(self._functions, f"dnnl_{name}_destroy")
             destroy.argtypes = [ctypes.c_void_p]
         if "ONEDNN_VERBOSE" not in os.environ and "DNNL_VERBOSE" not in os.environ:
-            # By default it prints to stdout what it refuses; the caller gets that as an error.
+            # By default oneDNN prints refusals to stdout; callers get them as errors.
             self._functions.dnnl_set_verbose(0)
 
     def __getattr__(self, name: str) -> Any:
-        """Return one of its functions."""
+        """Return a function of the library."""
         return getattr(self._functions, name)
 
     def address(self, name: str) -> int:
-        """Return the address of one of its functions."""
+        """Return the address of a function of the library."""
         address = ctypes.cast(getattr(self._functions, name), ctypes.c_void_p).value
         assert address is not None
         return address
 
 
 def load() -> Library:
-    """Load the SYCL runtime, then oneDNN; at once if that was done before."""
+    """Load the SYCL runtime, then oneDNN; later calls return the loaded library."""
     global _loaded
     with _lock:
         if _loaded is None:
@@ -86,7 +86,7 @@ def _locate() -> str | None:
 
 
 def needed_runtime(path: str) -> str | None:
-    """Return the SYCL library that a library is linked against, from its string table; None if it says none."""
+    """Return the SYCL library that a library is linked against, from its string table; None if there is none."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
         found = re.search(rb"\0(libsycl\.so\.\d+)\0", view)
         return found.group(1).decode() if found else None
@@ -102,7 +102,7 @@ def _open(path: str) -> Library:
         )
     runtime = loaded_path("libsycl.so")
     if runtime is not None and not os.path.basename(os.path.realpath(runtime)).startswith(needed):
-        # A second SYCL runtime in one process ends it.
+        # A second SYCL runtime crashes the process.
         raise CapabilityError(
             f"{path} needs {needed}, and {os.path.basename(runtime)} is loaded", where="oneDNN", hint=_INSTALL
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of matrices, alone or many at once, with bias, residual and activation fused."""
+"""oneDNN matrix products, single or batched, with bias, residual and activation fused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from syclsched.model.operation import Implementation, Signature
 def matmul(
     *, transpose_a: bool, transpose_b: bool, alpha: float, beta: float, residual: bool, activation: Activation
 ) -> Implementation:
-    """Return oneDNN's matmul: parameters y, a, b, c and r if they are there."""
+    """Return oneDNN's matmul: parameters y, a, b, and optionally c and r."""
     describe = partial(
         _matmul,
         transpose_a=transpose_a,
@@ -44,10 +44,11 @@ def _matmul(
     activation: Activation,
 ) -> Described:
     dtype = signature.dtypes["y"]
-    shapes = _together(signature.shapes, transpose_a)
+    shapes = _merged_batch(signature.shapes, transpose_a)
     rank = len(shapes["y"])
-    if rank > names.MAX_DIMENSIONS:
-        raise refuse(f"there are at most {names.MAX_DIMENSIONS} axes, not {rank}")
+    most = names.MAX_DIMENSIONS
+    if rank > most:
+        raise refuse(f"there are at most {most} axes, not {rank}")
     a, b, y = (plain(shapes[name], dtype).padded_to(rank) for name in "aby")
     swapped = (*range(rank - 2), rank - 1, rank - 2)
     a = a.permuted(swapped) if transpose_a else a
@@ -68,7 +69,7 @@ def _matmul(
         c = plain(shapes["c"], dtype).padded_to(rank)
         if c.dims[-1] != y.dims[-1] and c.size != 1:
             raise refuse("the bias is not one for each column, or one for all")
-        # A bias is added before all post-ops: alpha would scale it, too.
+        # oneDNN adds the bias before all post-ops, so alpha would scale it, too.
         if alpha == 1 and c.dims == (1,) * (rank - 1) + y.dims[-1:]:
             arguments.append(Argument("c", names.BIAS, c))
         else:
@@ -78,8 +79,8 @@ def _matmul(
     return Described(request, {"b": b} if packed else {}, factors)
 
 
-def _together(shapes: Mapping[str, Shape], transpose_a: bool) -> dict[str, Shape]:
-    """Return the shapes with the leading axes of a made one with its rows, where one b serves all.
+def _merged_batch(shapes: Mapping[str, Shape], transpose_a: bool) -> dict[str, Shape]:
+    """Return the shapes with the leading axes merged into a's rows, if all products share one b.
 
     One large product is faster than many small ones, and only its b can be packed well.
     """

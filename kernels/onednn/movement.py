@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data moved: transposed, or put one after another."""
+"""oneDNN data movement: transposition and concatenation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syclsched.kernels.onednn.requests import Argument, Request
 from syclsched.kernels.onednn.tensors import Shape, plain
 from syclsched.model.operation import Implementation, Signature
 
-#: Elements that are moved as they are.
+#: Element types that can be moved.
 MOVED = ("float32", "int32")
 
 
@@ -33,22 +33,23 @@ def _concat(signature: Signature, *, axis: int, count: int) -> Described:
 
 
 def transpose(*, permutation: Shape) -> Implementation:
-    """Return oneDNN's reorder from one order of axes to another: parameters y and x."""
+    """Return oneDNN's reorder for a transposition: parameters y and x."""
     return implementation(partial(_transpose, permutation=permutation), efficiency=0.3, dtypes=MOVED)
 
 
 def _transpose(signature: Signature, *, permutation: Shape) -> Described:
     dtype = signature.dtypes["y"]
     shape, order = merged(signature.shapes["x"], permutation)
-    if len(shape) > names.MAX_DIMENSIONS:
-        raise refuse(f"there are at most {names.MAX_DIMENSIONS} axes")
+    most = names.MAX_DIMENSIONS
+    if len(shape) > most:
+        raise refuse(f"there are at most {most} axes")
     x = plain(shape, dtype).permuted(order)
     y = plain(x.dims, dtype)
     return Described(Request("reorder", (Argument("x", names.SRC, x), Argument("y", names.DST, y))))
 
 
 def merged(shape: Shape, permutation: Shape) -> tuple[Shape, Shape]:
-    """Return a transposition with as few axes as possible: those that stay together made one, those of one left out."""
+    """Return a transposition with the fewest axes: adjacent axes merged, axes of extent 1 removed."""
     runs: list[list[int]] = []
     for axis in (a for a in permutation if shape[a] != 1):
         if runs and all(shape[a] == 1 for a in range(runs[-1][-1] + 1, axis)) and axis > runs[-1][-1]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""oneDNN's numbers (headers of 3.5): data types, kinds, algorithms, arguments, queries."""
+"""Constants of oneDNN's C headers (3.5): data types, kinds, algorithms, arguments, queries."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ IN_USM: Final = 0
 USER_SCRATCHPAD: Final = 1
 STRICT_MATH: Final = 0
 
-#: NumPy dtype name -> data type. No float64: its CPU engine computes in it nowhere.
+#: NumPy dtype name -> data type. No float64: oneDNN's CPU engine does not compute in it.
 DATA_TYPES: Final = {"float16": 1, "float32": 3, "int32": 4, "int8": 5, "uint8": 6}
-#: In place of a data type: the tensor's own.
+#: Data type argument: use the tensor's own.
 SAME_DTYPE: Final = 0
 ITEM_BYTES: Final = {"float16": 2, "float32": 4, "int32": 4, "int8": 1, "uint8": 1}
 
@@ -71,5 +71,5 @@ QUERY_ARGUMENT: Final = 255
 
 
 def post_op_source(index: int) -> int:
-    """Return the argument that is the second operand of the binary post-op at a place of the chain."""
+    """Return the argument number of the second operand of the binary post-op at position ``index``."""
     return (32768 * (index + 1)) | SRC_1

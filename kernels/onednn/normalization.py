@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalisations: over neighbouring channels, of channels by known statistics, of rows, of groups of channels."""
+"""oneDNN normalisations: local response, batch, layer and group normalisation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syclsched.kernels.onednn.tensors import Tensor, activations, plain
 from syclsched.model.operation import Implementation, Signature
 
 _BOTH = names.USE_SCALE | names.USE_SHIFT
-#: Of its vectors: other numbers of channels are left to its reference implementation, slower than our own kernels.
+#: oneDNN's vector width: other channel counts run in its reference implementation, slower than our own kernels.
 _LANES = 8
 
 
@@ -47,7 +47,7 @@ def _batch_norm(signature: Signature, *, epsilon: float, channels_last: bool, ac
         raise refuse("only relu can follow")
     x = _images(signature, channels_last)
     if channels_last:
-        # With known statistics every row is normalised for itself: taken as images, they are dealt out over the cores.
+        # With known statistics rows are independent; as images, oneDNN distributes them over the cores.
         *rows, width, count = signature.shapes["x"]
         x = activations((prod(rows), width, 1, count), x.dtype, channels_last=True)
     channels = plain((x.dims[1],), x.dtype)
@@ -63,7 +63,7 @@ def _batch_norm(signature: Signature, *, epsilon: float, channels_last: bool, ac
 
 
 def layer_norm(*, axis: int, epsilon: float) -> Implementation:
-    """Return oneDNN's layer normalisation: parameters y, x, scale, and b if it is there."""
+    """Return oneDNN's layer normalisation: parameters y, x, scale, and optionally b."""
     return implementation(partial(_layer_norm, axis=axis, epsilon=epsilon), efficiency=0.5)
 
 
@@ -101,7 +101,7 @@ def _group_norm(
 
 
 def _images(signature: Signature, channels_last: bool) -> Tensor:
-    """Return x (N, C, ...) with its spatial axes made one, and a column of one beside it: what all kinds take."""
+    """Return x as (N, C, pixels, 1), the form that all kinds accept."""
     shape, dtype = signature.shapes["x"], signature.dtypes["x"]
     if channels_last:
         image = (shape[0], prod(shape[1:-1]), 1, shape[-1])
@@ -111,5 +111,5 @@ def _images(signature: Signature, channels_last: bool) -> Tensor:
 
 
 def _through(x: Tensor) -> tuple[Argument, Argument]:
-    """Return the arguments of what keeps the shape."""
+    """Return the arguments x and y of a primitive that keeps the shape."""
     return Argument("x", names.SRC, x), Argument("y", names.DST, x)

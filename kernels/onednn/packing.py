@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants brought into the layout a primitive wants, once."""
+"""Packing of constants into the layouts that oneDNN primitives choose."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def prepare(
     queue: Any,
     constants: Mapping[str, np.ndarray[Any, Any]],
 ) -> dict[str, Any]:
-    """Return what a primitive is given in place of constants."""
+    """Return the device arrays that a primitive takes as constants."""
     found: dict[str, Any] = {}
     for name, values in constants.items():
         uploaded = _upload(np.ascontiguousarray(values), queue)
@@ -39,7 +39,7 @@ def prepare(
 
 
 def form(request: Request | None, sources: Mapping[str, Tensor], queue: Any, parameters: Iterable[str]) -> Hashable:
-    """Return what `prepare` would make of constants: equal for equal bytes."""
+    """Return a key of the layouts that `prepare` produces; equal keys mean equal bytes for equal constants."""
     found: list[Hashable] = []
     for name in parameters:
         wanted = _packed(request, name)
@@ -52,7 +52,7 @@ def form(request: Request | None, sources: Mapping[str, Tensor], queue: Any, par
 
 
 def _packed(request: Request | None, name: str) -> Argument | None:
-    """Return the argument that a constant is packed for; None if it is passed as it is."""
+    """Return the argument that a constant is packed for; None if it is passed unchanged."""
     if request is None:
         return None
     wanted = next((a for a in request.arguments if a.parameter == name), None)
@@ -63,13 +63,13 @@ def _upload(values: np.ndarray[Any, Any], queue: Any) -> Any:
     import dpctl.tensor as dpt
 
     uploaded = dpt.empty(values.shape, dtype=values.dtype, sycl_queue=queue, usm_type="device")
-    if values.nbytes:  # dpt.asarray would need another copy, of memory that can be written to
+    if values.nbytes:  # dpt.asarray would need another, writable copy
         queue.memcpy(uploaded.usm_data, values.reshape(-1).view(np.uint8), values.nbytes)
     return uploaded
 
 
 def _pack(request: Request, wanted: Argument, source: Tensor, uploaded: Any, queue: Any) -> Any:
-    """Reorder an array into the layout the primitive chose; returns when it is done."""
+    """Reorder an array into the layout the primitive chose; block until done."""
     import dpctl.tensor as dpt
 
     stream = stream_of(queue)

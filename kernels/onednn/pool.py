@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The largest element or the mean of sliding windows."""
+"""oneDNN max and average pooling."""
 
 from __future__ import annotations
 

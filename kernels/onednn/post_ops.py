@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What oneDNN does to a result before it stores it: element-wise functions and additions fused behind a primitive."""
+"""oneDNN post-ops: element-wise functions and additions fused into a primitive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LARGEST = 3.4028234663852886e38
 
 @dataclass(frozen=True, slots=True)
 class Eltwise:
-    """An element-wise function with oneDNN's two numbers."""
+    """An element-wise function with oneDNN's parameters alpha and beta."""
 
     algorithm: str
     alpha: float = 0.0
@@ -22,23 +22,23 @@ class Eltwise:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """An operation with another tensor, broadcast to the result."""
+    """A binary operation with another tensor, broadcast to the result."""
 
-    algorithm: str  # A key of `names.BINARY`
-    other: Tensor  # its description
-    parameter: str  # the parameter of the operation that is it
+    algorithm: str  # a key of `names.BINARY`
+    other: Tensor
+    parameter: str  # the operation's parameter
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """The addition of what the result's memory held before."""
+    """Addition of the previous contents of the result."""
 
 
 PostOp = Eltwise | Binary | Sum
 
 
 def of_activation(activation: Sequence[tuple[str | float, ...]]) -> tuple[Eltwise, ...] | None:
-    """Return an activation as post-ops."""
+    """Return an activation as post-ops; None if oneDNN lacks a step."""
     found: list[Eltwise] = []
     for name, *numbers in activation:
         made = _function(str(name), [float(n) for n in numbers])

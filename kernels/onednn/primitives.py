@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Primitives, made once for equal requests on one engine and kept, the ones used last."""
+"""LRU cache of oneDNN primitives, one for equal requests on an engine."""
 
 from __future__ import annotations
 
@@ -15,33 +15,32 @@ from syclsched.kernels.onednn.handles import Cache, Handle
 from syclsched.kernels.onednn.requests import Argument, Request, note_refusal
 from syclsched.kernels.onednn.status import check
 
-#: How many primitives are kept: those of several large models. One takes some 10 to 100 kB of generated code.
+#: Cached primitives: enough for several large models. One takes some 10 to 100 kB of generated code.
 CAPACITY: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A primitive that can be run."""
+    """A compiled oneDNN primitive."""
 
-    engine: Engine  # where
-    request: Request  # what it was made of
-    #: OneDNN's descriptor, and the primitive.
-    description: Handle
-    handle: Handle
-    implementation: str  # which of its implementations oneDNN chose, such as ``brg_conv_fwd:avx512_core``
+    engine: Engine
+    request: Request
+    description: Handle  # oneDNN's primitive descriptor
+    handle: Handle  # the primitive
+    implementation: str  # oneDNN's choice, such as ``brg_conv_fwd:avx512_core``
 
     def descriptor(self, index: int) -> ctypes.c_void_p:
-        """Return the memory descriptor of an argument, with the layout the library chose; owned by the primitive."""
+        """Return an argument's memory descriptor, in the layout the library chose; owned by the primitive."""
         pointer = self.description.pointer
         query = self.engine.library.dnnl_primitive_desc_query_md
         return ctypes.c_void_p(query(pointer, names.QUERY_ARGUMENT, index))
 
     def size(self, argument: Argument) -> int:
-        """Return the bytes of an argument in the layout the library chose."""
+        """Return an argument's size in bytes, in the layout the library chose."""
         return int(self.engine.library.dnnl_memory_desc_get_size(self.descriptor(argument.index)))
 
     def layout(self, argument: Argument) -> bytes:
-        """Return the layout the library chose for an argument, as bytes that are equal for equal layouts."""
+        """Return the layout the library chose for an argument; equal bytes mean equal layouts."""
         library, described, length = self.engine.library, self.descriptor(argument.index), ctypes.c_size_t()
         what = f"layout of {argument.parameter!r}"
         check(library.dnnl_memory_desc_get_blob(None, ctypes.byref(length), described), what)
@@ -51,7 +50,7 @@ class Primitive:
 
     @property
     def scratchpad_bytes(self) -> int:
-        """Bytes of working memory it must be given."""
+        """Bytes of the scratchpad the caller must provide."""
         query = self.engine.library.dnnl_primitive_desc_query_md
         md = ctypes.c_void_p(query(self.description.pointer, names.QUERY_SCRATCHPAD, 0))
         return int(self.engine.library.dnnl_memory_desc_get_size(md)) if md.value is not None else 0
@@ -84,10 +83,10 @@ def primitive_of(engine: Engine, request: Request) -> Primitive:
 
 
 def kept() -> int:
-    """Return how many primitives are kept."""
+    """Return the number of cached primitives."""
     return len(_primitives)
 
 
 def forget() -> None:
-    """Drop all primitives that nobody else holds."""
+    """Clear the cache."""
     _primitives.clear()

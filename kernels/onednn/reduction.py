@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums, means and extrema along axes."""
+"""oneDNN reductions: sums and means along axes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A primitive described whole, as a hashable value: what is made once for equal descriptions."""
+"""Hashable descriptions of oneDNN primitives; equal requests share one primitive."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 from syclsched.kernels.onednn.post_ops import Binary, PostOp
 from syclsched.kernels.onednn.tensors import Tensor
 
-#: What the library of this process has refused to make, and why: plans that are made later leave it to others. So a
-#: case that nothing here foresees costs one failure, in calibration or in the first plan, and no more.
+#: Requests that the library refused in this process, and why; later plans choose other implementations. An unforeseen
+#: case thus costs only one failure, in calibration or in the first plan.
 REFUSED: Final[dict[Request, str]] = {}
 _MOST_REFUSED: Final = 1000
 
@@ -19,29 +19,29 @@ Setting = str | int | float | tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One tensor that a primitive is given when it runs."""
+    """A tensor passed to a primitive when it runs."""
 
     parameter: str  # the operation's parameter
     index: int  # oneDNN's argument number
-    tensor: Tensor  # how its data lie; one of any layout is packed beforehand, by `packing.pack`
+    tensor: Tensor  # layout; one without strides is packed beforehand, by `packing.prepare`
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A primitive."""
+    """The complete description of a primitive."""
 
-    kind: str  # A key of `creation.CREATORS`
-    #: What it reads and writes, in the order its kind says; those of post-ops follow from these.
+    kind: str  # a key of `creation.CREATORS`, or "reorder"
+    #: Tensors read and written; those of post-ops come with `post_ops`.
     arguments: tuple[Argument, ...]
-    settings: tuple[Setting, ...] = ()  # what else its kind takes, in order
-    post_ops: tuple[PostOp, ...] = ()  # what is fused behind it
+    settings: tuple[Setting, ...] = ()  # further arguments of the creating function, in order
+    post_ops: tuple[PostOp, ...] = ()  # applied to the result in order
 
     def tensor(self, index: int) -> Tensor | None:
-        """Return the tensor that is passed as an argument, or None if there is none."""
+        """Return the tensor of an argument number, or None if there is none."""
         return next((a.tensor for a in self.arguments if a.index == index), None)
 
     def everything(self) -> tuple[Argument, ...]:
-        """Return all arguments, those of post-ops among them."""
+        """Return all arguments, those of post-ops included."""
         from syclsched.kernels.onednn.names import post_op_source
 
         fused = (
@@ -53,6 +53,6 @@ class Request:
 
 
 def note_refusal(request: Request, why: str) -> None:
-    """Remember that the library does not make a primitive."""
+    """Record that the library does not create a primitive."""
     if len(REFUSED) < _MOST_REFUSED:
         REFUSED[request] = why

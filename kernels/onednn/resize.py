@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resizing by nearest or linear interpolation, where oneDNN's coordinates are those asked for."""
+"""oneDNN nearest and linear resampling, used where its coordinates equal the requested ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syclsched.kernels.onednn.requests import Argument, Request
 from syclsched.kernels.onednn.tensors import Shape, Tensor, plain
 from syclsched.model.operation import Implementation, Signature
 
-#: An axis that changes, the places of the source that count for each place of the result, and their weights.
+#: A resized axis: its number, the source indices for each result index, and their weights.
 Axis = tuple[int, list[list[int]], list[list[float]]]
 _TOLERANCE = 1e-6
 
@@ -44,7 +44,7 @@ def _resize(signature: Signature, *, mode: str, axes: Callable[[Signature], Sequ
 
 
 def _image(shape: Shape, first: int, last: int, dtype: str) -> Tensor:
-    """Return an array as (what is before, what is behind, the axes from the first to the last)."""
+    """Return an array as (axes before, axes after, the axes from first to last), before and after each merged."""
     collapsed = plain((math.prod(shape[:first]), *shape[first : last + 1], math.prod(shape[last + 1 :])), dtype)
     return collapsed.permuted((0, last - first + 2, *range(1, last - first + 2)))
 
@@ -52,11 +52,11 @@ def _image(shape: Shape, first: int, last: int, dtype: str) -> Tensor:
 def _agrees(
     mode: str, extent: int, result: int, places: Sequence[Sequence[int]], weights: Sequence[Sequence[float]]
 ) -> bool:
-    """Return whether oneDNN's half-pixel coordinates give what is wanted along an axis."""
+    """Return whether oneDNN's half-pixel coordinates give the requested interpolation along an axis."""
     for place, (wanted, shares) in enumerate(zip(places, weights, strict=True)):
         where = (place + 0.5) * extent / result - 0.5
         if mode == "nearest":
-            # Its roundf() rounds halves up; single precision may see a half where there is nearly one.
+            # oneDNN's roundf() rounds halves up, and single precision may turn near halves into halves.
             if abs(where - math.floor(where) - 0.5) < _TOLERANCE * max(1, extent):
                 return False
             if min(max(round(where), 0), extent - 1) != wanted[0]:
@@ -71,7 +71,7 @@ def _agrees(
 
 
 def _same(low: dict[int, float], high: dict[int, float], wanted: Sequence[int], shares: Sequence[float]) -> bool:
-    """Return whether two sums over places of the source are the same."""
+    """Return whether two weighted sums of source elements are equal."""
     difference: dict[int, float] = {}
     for places, sign in ((low, 1), (high, 1), *(({p: s}, -1) for p, s in zip(wanted, shares, strict=True))):
         for place, share in places.items():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory primitives work in: one piece a queue, as large as the largest of its primitives asks for.
+"""oneDNN scratchpads: one buffer per queue, as large as its most demanding primitive needs.
 
-What runs on one in-order queue runs one after another and can share it; two queues never do, so lanes do not disturb
-each other. On a queue that is not in order, everything gets a piece of its own.
+Commands on an in-order queue run one after another and can share a scratchpad. Queues never share one, so lanes stay
+independent. On an out-of-order queue every primitive gets its own buffer.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from syclsched.devices.memory import allocate
 
-#: Sizes are rounded up to this, so that a queue does not begin a new piece for every larger primitive.
+#: Sizes are rounded up to a multiple of this, so that buffers are not replaced for every slightly larger primitive.
 _GRAIN: Final = 1 << 16
 
 
 class Arena:
-    """Working memory of one queue."""
+    """Scratchpad memory of one queue."""
 
     def __init__(self, queue: Any, *, shared: bool) -> None:
         self._queue = queue
@@ -27,13 +27,13 @@ class Arena:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the piece in use."""
+        """Bytes of the current buffer."""
         return 0 if self._piece is None else int(self._piece.nbytes)
 
     def piece(self, size: int) -> Any:
-        """Return USM device memory of at least ``size`` bytes, or None for no bytes.
+        """Return USM device memory of at least ``size`` bytes, or None for 0 bytes.
 
-        Whoever asked holds it: a larger one that takes its place later leaves it alone.
+        The caller holds a reference: a larger buffer that replaces it later does not free it.
         """
         if size == 0:
             return None

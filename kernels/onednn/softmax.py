@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Softmax, or its logarithm, over any axis."""
+"""oneDNN softmax and log-softmax over any axis."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""oneDNN's statuses, and the errors they become."""
+"""oneDNN status codes and the errors they raise."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ NAMES: Final = {
     9: "dnnl_invalid_shape",
     10: "dnnl_invalid_data_type",
 }
-#: Statuses that say the library does not do it, not that something went wrong.
+#: Statuses meaning "not supported", as opposed to a failure.
 _REFUSALS: Final = frozenset({2, 3, 4, 8, 9, 10})
 
 
 def explain(status: int) -> str:
-    """Return a status as oneDNN calls it."""
+    """Return the text of a status."""
     return f"oneDNN says {NAMES.get(status, f'status {status}')}"
 
 
 def check(status: int, what: str, *, where: str = "oneDNN") -> None:
-    """Raise if a call failed."""
+    """Raise an error if a call failed."""
     if status == 0:
         return
     message = f"{what}: {explain(status)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors as oneDNN sees them: logical extents, a data type, and strides or its own choice of a layout."""
+"""Tensor descriptions for oneDNN: logical extents, data type, and strides or a layout that oneDNN chooses."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ class Tensor:
 
     dims: Shape  # extents in oneDNN's logical order: batch, channels, spatial
     dtype: str  # NumPy dtype name
-    #: In elements; None lets the library choose the layout, and `primitives.Primitive.sizes` tells what it chose.
+    #: In elements; None lets the library choose the layout (see `primitives.Primitive.layout`).
     strides: Shape | None
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """Number of elements."""
         return prod(self.dims)
 
     def of_any_layout(self) -> Tensor:
-        """Return it with the layout left to the library."""
+        """Return the tensor with the layout left to the library."""
         return replace(self, strides=None)
 
     def permuted(self, axes: Sequence[int]) -> Tensor:
-        """Return the same data with axis ``axes[i]`` in place ``i``."""
+        """Return the same data with axis ``axes[i]`` at position ``i``."""
         strides = None if self.strides is None else tuple(self.strides[a] for a in axes)
         return Tensor(tuple(self.dims[a] for a in axes), self.dtype, strides)
 
     def padded_to(self, ndim: int) -> Tensor:
-        """Return it with extents of one in front, as broadcasting adds them."""
+        """Return the tensor with leading extents of 1, as in broadcasting."""
         missing = ndim - len(self.dims)
         strides = None if self.strides is None else (self.size or 1,) * missing + self.strides
         return Tensor((1,) * missing + self.dims, self.dtype, strides)
@@ -49,13 +49,13 @@ def contiguous_strides(shape: Shape) -> Shape:
 
 
 def plain(shape: Shape, dtype: str) -> Tensor:
-    """Return a C-contiguous array as it is; one without dimensions as one element."""
+    """Return the description of a C-contiguous array; a 0-d array counts as one element."""
     shape = shape or (1,)
     return Tensor(shape, dtype, contiguous_strides(shape))
 
 
 def activations(shape: Shape, dtype: str, *, channels_last: bool) -> Tensor:
-    """Return a C-contiguous array (N, C, ...) or (N, ..., C) with its channels where oneDNN has them, second."""
+    """Return a C-contiguous array (N, C, ...) or (N, ..., C) with its channels second, as oneDNN orders them."""
     tensor = plain(shape, dtype)
     if not channels_last:
         return tensor

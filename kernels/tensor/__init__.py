@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations on tensors, made to measure by cached factories: element-wise, reductions, and moving elements about."""
+"""Tensor operations by cached factories: element-wise expressions, reductions, scans, and data movement."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`arg`: where along an axis the largest or smallest element is."""
+"""`arg`: argmax and argmin along an axis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
 
 @cache
 def arg(mode: str, axis: int, keepdims: bool = False, last: bool = False) -> Operation:
-    """Return the operation that writes where the largest or smallest elements of ``x`` are to ``y``, int64."""
+    """Return the operation that writes the index of the largest or smallest element along an axis to ``y``."""
     if mode not in ("max", "min"):
         raise ArgumentError(f"there is no mode {mode!r}", where="arg", hint="max or min")
     parameters = (written(dtypes=("int64",)), read())
@@ -95,11 +95,11 @@ def _better(w: Writer, t: str, mode: str, last: bool, x: str, best: str) -> str:
     if not last:
         return better(w, t, mode, x, best)
     as_good = f"({x} {'>' if mode == 'max' else '<'}= {best})"
-    # A NaN is better than all others; of several, the last counts.
+    # NaN is better than any number; of several NaNs the last one counts.
     return w.either(as_good, f"({x} != {x})") if t.startswith("float") else as_good
 
 
-#: Dtypes whose comparisons are as wide as places in a row are kept, and those.
+#: Dtypes compared in vectors, and the index dtype of the same width for positions in a row.
 _PLACES = {
     "float32": "int32",
     "int32": "int32",
@@ -110,8 +110,8 @@ _PLACES = {
 }
 
 
-#: Vectors of a row whose best one is found before it is compared with those of others.
-_TOGETHER = 8
+#: Vectors of a row combined into one before the comparison with the best so far.
+_GROUP_VECTORS = 8
 
 
 def _in_vectors(signature: Signature, plan: Plan) -> bool:
@@ -129,22 +129,20 @@ def _block_vectors(signature: Signature, plan: Plan) -> int:
 
 
 def _write_row(w: Writer, t: str, extent: int, mode: str, last: bool, row: str) -> None:
-    """Write the search of a row: which vectors have the best one is found first, then where in them it is.
-
-    Of some vectors together, the best one of each lane is compared with the lane's best so far, so that most of the
-    work is one instruction for a vector.
-    """
-    kind = _PLACES[t]
-    vectors = _TOGETHER if extent >= 2 * _TOGETHER * LANES else 1
+    """Emit the search of a row: first the vectors with the best element, then its position in them."""
+    # Several vectors are combined, then each lane is compared with the lane's best so far: most of the work is one
+    # instruction per vector.
+    i = _PLACES[t]
+    vectors = _GROUP_VECTORS if extent >= 2 * _GROUP_VECTORS * LANES else 1
     base, step, end = w.index(f"{row} * {extent}"), vectors * LANES, extent // LANES * LANES
-    # A row of nothing but this is found, too: its first vectors, or its last ones.
-    best, begins = w.wide(t, w.constant(start_of(mode, t), t)), w.wide(kind, w.constant(0, kind))
+    # Also correct if all elements of the row equal the start value.
+    best, begins = w.wide(t, w.constant(start_of(mode, t), t)), w.wide(i, w.constant(0, i))
 
     def compare(k: str, together: int, pick: Any, _: str) -> None:
         xs = [w.value(t, w.load_wide("x", f"{base} + {k} + {number * LANES}")) for number in range(together)]
         x = extreme_of(w, t, mode, xs)
         found = _better(w, t, mode, last, x, pick(best))
-        w.assign(pick(begins), kind, w.select(found, w.value(kind, w.cast(kind, k, "int64")), pick(begins)))
+        w.assign(pick(begins), i, w.select(found, w.value(i, w.cast(i, k, "int64")), pick(begins)))
         w.assign(pick(best), t, w.select(found, x, pick(best)))
 
     at = 0
@@ -156,11 +154,11 @@ def _write_row(w: Writer, t: str, extent: int, mode: str, last: bool, row: str) 
         at = stop
 
     value = _best_lane(w, t, mode, best)
-    # Of the lanes that are as good, the place decides. Where there is a NaN, the best is one.
+    # Ties between lanes are decided by position. If there is a NaN, the best value is NaN.
     symbol, nowhere = (">", -1) if last else ("<", extent)
 
     def nearest(found: str) -> str:
-        (one,) = w.fold_wide([(found, kind)], 1, lambda a, b: [w.select(f"({a[0]} {symbol} {b[0]})", *a, *b)])
+        (one,) = w.fold_wide([(found, i)], 1, lambda a, b: [w.select(f"({a[0]} {symbol} {b[0]})", *a, *b)])
         return one
 
     def as_good(x: str) -> str:
@@ -168,71 +166,69 @@ def _write_row(w: Writer, t: str, extent: int, mode: str, last: bool, row: str) 
         return w.either(same, f"({x} != {x})") if t.startswith("float") else same
 
     def only_best(pick: Any, _: str) -> None:
-        w.assign(pick(begins), kind, w.select(as_good(pick(best)), pick(begins), w.constant(nowhere, kind)))
+        w.assign(pick(begins), i, w.select(as_good(pick(best)), pick(begins), w.constant(nowhere, i)))
 
     w.over_wide(1, only_best)
     begin = nearest(begins)
-    # The last vectors may be fewer; those before them have nothing as good that would count.
-    begin = w.value(kind, w.select(f"({begin} < {end - step})", begin, w.constant(end - step, kind)))
+    # The last group of vectors may be shorter: shift it to be full. The vectors before it hold no better match.
+    begin = w.value(i, w.select(f"({begin} < {end - step})", begin, w.constant(end - step, i)))
 
-    def look(pick: Any, _: str) -> None:
-        within = w.places(kind)
+    def find_position(pick: Any, _: str) -> None:
+        lanes = w.places(i)
         for number in range(vectors) if last else reversed(range(vectors)):
             x = w.value(t, w.load_wide("x", f"{base} + {begin} + {number * LANES}"))
-            here = w.value(kind, f"{within} + ({begin} + {w.constant(number * LANES, kind)})")
-            w.assign(pick(places), kind, w.select(as_good(x), here, pick(places)))
+            here = w.value(i, f"{lanes} + ({begin} + {w.constant(number * LANES, i)})")
+            w.assign(pick(places), i, w.select(as_good(x), here, pick(places)))
 
-    places = w.wide(kind, w.constant(nowhere, kind))
-    w.over_wide(1, look)
+    places = w.wide(i, w.constant(nowhere, i))
+    w.over_wide(1, find_position)
     place = nearest(places)
     if end < extent:
-        value, place = w.variable(t, value), w.variable(kind, place)
+        value, place = w.variable(t, value), w.variable(i, place)
         with w.loop(str(end), str(extent)) as k:
             x = w.value(t, w.load("x", f"{base} + {k}"))
             with w.when(_better(w, t, mode, last, x, value)):
                 w.assign(value, t, x)
-                w.assign(place, kind, w.cast(kind, k, "int64"))
+                w.assign(place, i, w.cast(i, k, "int64"))
     w.store("y", row, place)
 
 
 def _best_lane(w: Writer, t: str, mode: str, best: str) -> str:
-    """Write which of a vector's numbers is best, NaN if one is: two folds of one instruction each, not one of five."""
+    """Emit the best number of a vector, NaN if one is, by two reductions of one instruction each."""
     symbol = ">" if mode == "max" else "<"
     pairs = lambda a, b: [w.select(f"({a[0]} {symbol} {b[0]})", *a, *b)]  # noqa: E731
     if not t.startswith("float"):
         (value,) = w.fold_wide([(best, t)], 1, pairs)
         return value
-    strange = w.wide(t, w.constant(0.0, t))
+    nans = w.wide(t, w.constant(0.0, t))
     w.over_wide(
         1,
-        lambda pick, _: w.assign(
-            pick(strange), t, w.select(f"({pick(best)} == {pick(best)})", pick(strange), pick(best))
-        ),
+        lambda pick, _: w.assign(pick(nans), t, w.select(f"({pick(best)} == {pick(best)})", pick(nans), pick(best))),
     )
     (value,) = w.fold_wide([(best, t)], 1, pairs)
-    (nothing,) = w.fold_wide([(strange, t)], 1, lambda a, b: [f"({a[0]} + {b[0]})"])
-    return w.value(t, w.select(f"({nothing} == {nothing})", value, nothing))
+    (nan,) = w.fold_wide([(nans, t)], 1, lambda a, b: [f"({a[0]} + {b[0]})"])
+    return w.value(t, w.select(f"({nan} == {nan})", value, nan))
 
 
 def _write_block(
     w: Writer, t: str, along: tuple[int, int], vectors: int, mode: str, last: bool, at: str, first: str
 ) -> None:
     extent, stride = along
-    kind = _PLACES[t]
+    index_dtype = _PLACES[t]
     best = w.wide(t, w.constant(0, t), vectors)
-    places = w.wide(kind, w.constant(0, kind), vectors)
+    places = w.wide(index_dtype, w.constant(0, index_dtype), vectors)
     w.over_wide(vectors, lambda pick, lane: w.assign(pick(best), t, w.load_wide("x", f"{first} + {lane}")))
     with w.loop("1", str(extent)) as k:
 
         def compare(pick: Any, lane: str) -> None:
             x = w.value(t, w.load_wide("x", f"{first} + {k} * {stride} + {lane}"))
-            here = w.value(kind, w.cast(kind, k, "int64"))
+            here = w.value(index_dtype, w.cast(index_dtype, k, "int64"))
             found = _better(w, t, mode, last, x, pick(best))
-            w.assign(pick(places), kind, w.select(found, here, pick(places)))
+            w.assign(pick(places), index_dtype, w.select(found, here, pick(places)))
             w.assign(pick(best), t, w.select(found, x, pick(best)))
 
         w.over_wide(vectors, compare)
-    w.over_wide(vectors, lambda pick, lane: w.store_wide("y", f"{at} + {lane}", pick(places), kind))
+    w.over_wide(vectors, lambda pick, lane: w.store_wide("y", f"{at} + {lane}", pick(places), index_dtype))
 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:

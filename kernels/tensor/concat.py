@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`concat`: arrays one after another along an axis."""
+"""`concat`: concatenation of arrays along an axis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
 
 @cache
 def concat(axis: int, count: int) -> Operation:
-    """Return the operation that writes ``count`` arrays one after another along an axis to ``y``."""
+    """Return the operation that concatenates ``count`` arrays along an axis to ``y``."""
     if count < 1:
         raise ArgumentError("there is nothing to put together", where="concat")
     names = tuple(f"x{i}" for i in range(count))
@@ -65,16 +65,16 @@ def _host(*, axis: int, names: tuple[str, ...], y: Any, **parts: Any) -> None:
 
 
 def _widths(signature: Signature, axis: int, names: tuple[str, ...]) -> list[int]:
-    """Return how many neighbours of each array lie between one element along the axes before and the next."""
+    """Return the length of each array's contiguous lines: its extents from the axis on."""
     return [math.prod(signature.shapes[name][axis:]) for name in names]
 
 
-#: Elements of an array's line that a work-item moves at most; lines that are shorter together it takes some of.
+#: Maximum elements of a line that a work-item copies; of shorter lines it copies several.
 _PIECE = 1 << 12
 
 
 def _walk(signature: Signature, axis: int, names: tuple[str, ...]) -> Walk:
-    """Return the way through the widest array's lines; beside it run the line's number and the place in it."""
+    """Return the iteration space of the widest array's lines; operands are line number and position."""
     return Walk((_rows(signature, axis), max(_widths(signature, axis, names))), ((1, 0), (0, 1)))
 
 
@@ -83,12 +83,12 @@ def _rows(signature: Signature, axis: int) -> int:
 
 
 def _in_vectors(signature: Signature) -> bool:
-    """Return whether elements are what vectors are read and written of."""
+    """Return whether elements can be copied as vectors."""
     return signature.dtypes["y"] not in ("bool", "float16")
 
 
 def _pieces(widths: list[int]) -> list[int]:
-    """Return how many pieces each array's line is moved in, or nothing where a work-item moves whole lines."""
+    """Return the number of pieces per line of each array; empty if a work-item copies whole lines."""
     return [ceil_div(width, _PIECE) for width in widths] if sum(widths) > _PIECE else []
 
 
@@ -103,7 +103,7 @@ def _write(w: Writer, *, axis: int, names: tuple[str, ...]) -> None:
 
         def line(row: str) -> None:
             for name, width, start in zip(names, widths, starts, strict=True):
-                _move(w, name, f"{row} * {width}", f"{row} * {total} + {start}", width)
+                _write_copy(w, name, f"{row} * {width}", f"{row} * {total} + {start}", width)
 
         write_rows(w, rows, line)
         return
@@ -114,15 +114,15 @@ def _write(w: Writer, *, axis: int, names: tuple[str, ...]) -> None:
         for number, (name, width, start) in enumerate(zip(names, widths, starts, strict=True)):
             first = sum(pieces[:number])
             with w.when(w.both(f"({piece} >= {first})", f"({piece} < {first + pieces[number]})")):
-                # The last piece is a whole one, too, and moves some elements once more.
+                # The last piece is shifted to be full: it copies some elements twice.
                 begin, most = w.index(f"({piece} - {first}) * {_PIECE}"), max(width - _PIECE, 0)
                 begin = w.index(w.select(f"({begin} < {most})", begin, str(most)))
                 source, target = f"{row} * {width} + {begin}", f"{row} * {total} + {start} + {begin}"
-                _move(w, name, source, target, min(width, _PIECE))
+                _write_copy(w, name, source, target, min(width, _PIECE))
 
 
-def _move(w: Writer, name: str, source: str, target: str, count: int) -> None:
-    """Write that neighbours are moved, in vectors of which the last begins where it still fits."""
+def _write_copy(w: Writer, name: str, source: str, target: str, count: int) -> None:
+    """Emit a copy of contiguous elements in vectors; the last vector may overlap the one before."""
     source, target, dtype = w.index(source), w.index(target), w.signature.dtypes["y"]
     if count < LANES:
         if count:

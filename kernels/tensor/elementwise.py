@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`elementwise`: any expression over any number of arrays, broadcast as in NumPy, as one kernel."""
+"""`elementwise`: an expression over any number of broadcast arrays, fused into one kernel."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from syclsched.kernels.tensor.source import kernels
 from syclsched.kernels.tensor.writer import Writer
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
-#: Longer names are cut and told apart by a digest: they stand in reports and in the table of measured costs.
+#: Longer names are cut and get a digest: names appear in reports and are keys of measured costs.
 _LONGEST_NAME = 100
 
-_MADE: dict[tuple[str, int], Operation] = {}
+_CACHE: dict[tuple[str, int], Operation] = {}
 
 
 def elementwise(expression: Expression, inputs: int) -> Operation:
-    """Return the operation that writes an expression of ``inputs`` arrays."""
-    # 1, 1.0 and True are equal as parts of a tuple, but not the same constant: their text differs.
+    """Return the operation that writes an expression of arrays ``x0``, ``x1``, ... to ``y``."""
+    # The text is the key: 1, 1.0 and True compare equal, but are different constants.
     key = (repr(expression), inputs)
-    if key not in _MADE:
-        _MADE[key] = _make(expression, inputs)
-    return _MADE[key]
+    if key not in _CACHE:
+        _CACHE[key] = _make(expression, inputs)
+    return _CACHE[key]
 
 
 def _make(expression: Expression, inputs: int) -> Operation:
     names = tuple(f"x{i}" for i in range(inputs))
-    beyond = max(language.inputs_of(expression), default=-1)
-    if beyond >= inputs:
+    highest = max(language.inputs_of(expression), default=-1)
+    if highest >= inputs:
         raise ArgumentError(
-            f"there is no input {beyond}, only {inputs}", where=f"expression {language.text(expression)}"
+            f"there is no input {highest}, only {inputs}", where=f"expression {language.text(expression)}"
         )
     name = f"elementwise {language.text(expression)}"
     if len(name) > _LONGEST_NAME:
@@ -94,7 +94,7 @@ def _host(*, expression: Expression, names: tuple[str, ...], y: Any, **inputs: A
 
 
 def _walk(signature: Signature, names: tuple[str, ...], axes: tuple[int, ...]) -> Walk:
-    """Return the way through the result: beside the inputs runs, for every axis asked for, the index along it."""
+    """Return the iteration space of the result; operands are the inputs, then the index along each axis used."""
     shape = signature.shapes["y"]
     strides = [broadcast_strides(signature.shapes[name], shape) for name in names]
     strides += [tuple(int(at == axis + len(shape)) for at in range(len(shape))) for axis in axes]
@@ -118,11 +118,11 @@ def _launch(signature: Signature, limits: DeviceLimits, *, names: tuple[str, ...
 
 
 def _whole(signature: Signature, *, names: tuple[str, ...]) -> list[str]:
-    """Return the inputs that are broadcast along axis 0 of the result."""
+    """Return the inputs that are broadcast along axis 0: a split passes them whole."""
     y = signature.shapes["y"]
     return [name for name in names if len(signature.shapes[name]) < len(y) or signature.shapes[name][:1] != y[:1]]
 
 
 def _grain(signature: Signature) -> int:
-    """Return how many rows fill a vector register."""
+    """Return the number of rows that fill a vector register."""
     return ceil_div(VECTOR_ITEMS, max(1, math.prod(signature.shapes["y"][1:])))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions put into words of a kernel: what `syclsched.kernels.tensor.evaluate` is for NumPy."""
+"""Code generation for expressions; `syclsched.kernels.tensor.evaluate` is the counterpart for NumPy."""
 
 from __future__ import annotations
 
@@ -9,33 +9,31 @@ from collections.abc import Callable, Mapping
 from syclsched.kernels.tensor.expression import Typed
 from syclsched.kernels.tensor.writer import Writer, working
 
-#: Exponents that are products or roots.
+#: Exponents computed by multiplication.
 _POWERS = {2.0: "{0} * {0}", 3.0: "{0} * {0} * {0}", 4.0: "({0} * {0}) * ({0} * {0})", 1.0: "{0}"}
 
 
 def emit(writer: Writer, root: Typed, inputs: Mapping[int, str], places: Mapping[int, str]) -> str:
-    """Write an expression and return the text of its value."""
+    """Emit an expression, and return the text of its value."""
     done: dict[int, str] = {}
-    waiting = [root]
-    while waiting:
-        node = waiting[-1]
+    stack = [root]
+    while stack:
+        node = stack[-1]
         operands = _of_quotient(node) or node.operands
         missing = [each for each in operands if id(each) not in done]
         if missing:
-            waiting += missing
+            stack += missing
             continue
-        waiting.pop()
+        stack.pop()
         if id(node) not in done:
             done[id(node)] = _write(writer, node, [done[id(each)] for each in operands], inputs, places)
     return done[id(root)]
 
 
 def _of_quotient(node: Typed) -> tuple[Typed, ...] | None:
-    """Return x and c of an error function of x / c, c being constant, in single precision.
-
-    It is one of x times 1 / c: a division takes as long as half of the function, and what it rounds otherwise is no
-    more than the function does. Networks are exported with GELU in this form.
-    """
+    """Return x and c if a node is erf(x / c) with constant c in single precision."""
+    # It is computed as erf(x * (1 / c)): a division takes half the time of erf, and the
+    # difference in rounding is within the error of erf. Exporters write GELU in this form.
     quotient = node.operands[0] if node.operator == "erf" and node.dtype == "float32" else None
     if quotient is None or quotient.operator != "div" or quotient.operands[1].operator != "const":
         return None
@@ -63,7 +61,7 @@ def _write(w: Writer, node: Typed, operands: list[str], inputs: Mapping[int, str
     return w.value(node.dtype, (function or WORDS[node.operator, ""])(w, working(dtype), *operands, *node.parameters))
 
 
-# --- operators: writer, dtype of the operands, operands, parameters -----------------------------------------
+# --- operators; arguments: writer, dtype of the operands, operands, parameters ------------------------------
 
 
 def _function(name: str) -> Callable[..., str]:
@@ -83,7 +81,7 @@ def _extreme(symbol: str, real: bool) -> Callable[..., str]:
 
 
 def _whole_division(w: Writer, t: str, a: str, b: str, kind: str) -> str:
-    # Divisors that trap are replaced: 0, and -1 for which the least number has no quotient.
+    # Divisors that trap are replaced by 1: 0, and -1, because the least integer divided by it overflows.
     zero, one, signed = w.constant(0, t), w.constant(1, t), t.startswith("i")
     minus = w.constant(-1, t) if signed else zero
     trap = w.either(f"({b} == {zero})", f"({b} == {minus})") if signed else f"({b} == {zero})"
@@ -92,19 +90,19 @@ def _whole_division(w: Writer, t: str, a: str, b: str, kind: str) -> str:
     if kind == "div":
         negative = w.select(f"({b} == {minus})", w.value(t, f"{zero} - {a}"), quotient) if signed else quotient
         return w.select(f"({b} == {zero})", zero, negative)
-    # Divided by the 1 that stands for a trap, nothing is left.
+    # With a trapping divisor replaced by 1, the remainder is 0.
     rest = w.value(t, f"{a} - {quotient} * {divisor}")
     if kind == "fmod" or not signed:
         return rest
-    apart = w.both(f"({rest} != {zero})", f"(({rest} < {zero}) != ({b} < {zero}))")
-    return w.select(apart, w.value(t, f"{rest} + {b}"), rest)
+    adjust = w.both(f"({rest} != {zero})", f"(({rest} < {zero}) != ({b} < {zero}))")
+    return w.select(adjust, w.value(t, f"{rest} + {b}"), rest)
 
 
 def _float_mod(w: Writer, t: str, a: str, b: str) -> str:
     zero = w.constant(0, t)
     rest = w.value(t, w.call("fmod", a, b))
-    apart = w.both(f"({rest} != {zero})", f"(({rest} < {zero}) != ({b} < {zero}))")
-    return w.select(apart, w.value(t, f"{rest} + {b}"), rest)
+    adjust = w.both(f"({rest} != {zero})", f"(({rest} < {zero}) != ({b} < {zero}))")
+    return w.select(adjust, w.value(t, f"{rest} + {b}"), rest)
 
 
 def _pow(w: Writer, node: Typed, a: str, b: str) -> str:
@@ -155,7 +153,7 @@ def _shift(w: Writer, node: Typed, a: str, b: str) -> str:
 
 
 def _sigmoid(w: Writer, t: str, x: str) -> str:
-    # Of a number of at most 0: no other kind of exponential is needed.
+    # Uses exp(-|x|): `power` needs arguments <= 0.
     one, small = w.constant(1, t), w.value(t, w.power(t, w.value(t, f"-{w.call('fabs', x)}")))
     part = w.value(t, f"{one} / ({one} + {small})")
     return w.select(f"({x} < {w.constant(0, t)})", f"{small} * {part}", part)
@@ -163,7 +161,7 @@ def _sigmoid(w: Writer, t: str, x: str) -> str:
 
 def _softplus(w: Writer, t: str, x: str) -> str:
     positive = w.select(f"({x} > {w.constant(0, t)})", x, w.constant(0, t))
-    # The sum passes NaN on: the logarithm of it is NaN.
+    # The logarithm propagates NaN.
     return f"({positive} + {w.call('log1p', w.power(t, w.value(t, '-' + w.call('fabs', x))))})"
 
 
@@ -281,5 +279,5 @@ def _table() -> dict[tuple[str, str], Callable[..., str]]:
     return words
 
 
-#: By operator and kind of the operands: "float", "whole", or "" for both.
+#: Code generators by operator and kind of operands: "float", "whole" (integer), or "" for both.
 WORDS = _table()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions evaluated with NumPy: the host's implementation, and the reference for the others."""
+"""Evaluation of expressions with NumPy: the host implementation, and the reference for the others."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ Array = Any
 
 
 def evaluate(expression: Expression, inputs: Sequence[Array], shape: tuple[int, ...] | None = None) -> Array:
-    """Return what an expression gives."""
+    """Return the value of an expression for inputs, broadcast to a shape."""
     extents = np.broadcast_shapes(*(each.shape for each in inputs)) if shape is None else shape
     return evaluate_typed(typed(expression, tuple(each.dtype.name for each in inputs)), inputs, extents)
 
 
 def evaluate_typed(root: Typed, inputs: Sequence[Array], shape: tuple[int, ...]) -> Array:
-    """Return what a checked expression gives; see `evaluate`."""
+    """Return the value of a typed expression; see `evaluate`."""
     done: dict[int, Array] = {}
-    # Depth first without recursion into what is done: an expression is shared wherever it stands twice.
-    waiting = [root]
+    # Iterative depth-first traversal; shared subexpressions are evaluated once.
+    stack = [root]
     with np.errstate(all="ignore"):
-        while waiting:
-            node = waiting[-1]
+        while stack:
+            node = stack[-1]
             missing = [each for each in node.operands if id(each) not in done]
             if missing:
-                waiting += missing
+                stack += missing
                 continue
-            waiting.pop()
+            stack.pop()
             if id(node) not in done:
                 done[id(node)] = _value(node, [done[id(each)] for each in node.operands], inputs, shape)
         return np.asarray(done[id(root)]).astype(root.dtype, copy=False)
 
 
 def working_dtype(dtype: str) -> str:
-    """Return the dtype that numbers of a dtype are reckoned in: single precision for half, else their own."""
+    """Return the compute dtype of a dtype: float32 for float16, else the same."""
     return "float32" if dtype == "float16" else dtype
 
 

@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The language of element-wise expressions: nested tuples, checked and given dtypes.
+"""Element-wise expression language: nested tuples, with dtype inference and checks.
 
 An expression is
 
-- an integer: the input of that number;
-- ``("const", value)``: a number of the dtype its surroundings need, or ``("const", value, dtype)``;
-- ``("index", axis)``: int64, where along an axis of the result an element is; the axis counts from the end (-1 is the
-  last);
+- an integer: the number of an input;
+- ``("const", value)``: a constant whose dtype is inferred from the other operands, or ``("const", value, dtype)``;
+- ``("index", axis)``: int64, the index of the element along an axis of the result; the axis counts from the end (-1 is
+  the last);
 - ``("cast", dtype, e)``;
-- ``(name, *parameters, *operands)`` for the operators of `OPERATORS`: parameters are plain numbers and may be left out
-  where they have a default.
+- ``(name, *parameters, *operands)`` for the operators of `OPERATORS`: parameters are plain numbers, and may be
+  omitted if they have defaults.
 
-``("relu", ("add", 0, ("mul", 1, ("const", 2.0))))`` is max(x0 + 2 x1, 0). So that one rule serves all devices:
+``("relu", ("add", 0, ("mul", 1, ("const", 2.0))))`` is max(x0 + 2 x1, 0). The semantics are the same on all devices:
 
-- The operands of an operator have one dtype; nothing is converted but by ``cast``. Shifts and ``pow`` may have an
-  exponent of another dtype; the result has the first operand's.
-- float16 is computed in float32 and rounded where it is stored or cast to.
-- Integers wrap. ``div`` of integers truncates, ``mod`` has the sign of the divisor, ``fmod`` that of the dividend; all
+- The operands of an operator have one dtype; only ``cast`` converts. The second operand of shifts and ``pow`` may have
+  another dtype; the result has the dtype of the first.
+- float16 is computed in float32, and rounded by stores and casts.
+- Integers wrap. ``div`` of integers truncates, ``mod`` has the sign of the divisor, ``fmod`` of the dividend; all
   three give 0 where the divisor is 0.
-- ``min``, ``max``, ``clip`` and ``relu`` pass NaN on; ``round`` goes to the even of two neighbours.
+- ``min``, ``max``, ``clip`` and ``relu`` propagate NaN; ``round`` rounds ties to even.
 
-The names and semantics are those of ONNX's operators, by and large.
+Names and semantics mostly follow the ONNX operators.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from syclsched.kernels.common import ALL_DTYPES
 #: A nested tuple as described above.
 Expression = Any
 
-#: Operators in one expression: what is generated from more is not compiled in reasonable time.
+#: Maximum operators in one expression; larger kernels take too long to compile.
 MAX_OPERATORS: Final = 400
 
 _FLOATS = frozenset({"float16", "float32", "float64"})
@@ -53,15 +53,14 @@ Rule = Literal["same", "bool", "where", "first"]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What an operator takes and gives."""
+    """Signature of an operator."""
 
     domain: str  # dtypes of its operands: "float", "integer", "number", "bool" or "any"
-    #: How many operands; None for any number.
-    least: int = 1
-    most: int | None = 1
-    defaults: tuple[float | None, ...] = ()  # its parameters' defaults; NaN for one that has to be given
-    #: "same": the result has the operands' dtype; "bool"; "where": the first is a condition; "first": the second may
-    #: have another dtype.
+    least: int = 1  # minimum number of operands
+    most: int | None = 1  # maximum number of operands; None for any
+    defaults: tuple[float | None, ...] = ()  # of its parameters; NaN for a required one
+    #: Result dtype: "same" as the operands; "bool"; "where": same, and the first operand is a condition; "first": as
+    #: the first operand, the second may have another.
     rule: Rule = "same"
 
 
@@ -108,45 +107,42 @@ def _table() -> dict[str, Operator]:
     return table
 
 
-#: All operators by name, but for ``const``, ``index`` and ``cast``.
+#: All operators by name, except ``const``, ``index`` and ``cast``.
 OPERATORS: Final = _table()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Typed:
-    """An expression with dtypes; the same object wherever the same expression stands."""
+    """An expression with dtypes; equal subexpressions are the same object."""
 
-    #: A name of `OPERATORS`, or "input" (its number in ``parameters``), "const" (its value), "index" (its axis),
-    #: "cast".
-    operator: str
-    parameters: tuple[Any, ...]  # all of them, defaults filled in
-    #: Operands of operators that take any number stand in pairs: ``add(a, b, c)`` is ``add(add(a, b), c)``.
-    operands: tuple[Typed, ...]
+    operator: str  # a name of `OPERATORS`, or "input", "const", "index", "cast"
+    parameters: tuple[Any, ...]  # with defaults; of "input" its number, of "const" its value, of "index" its axis
+    operands: tuple[Typed, ...]  # variadic operators are nested pairs: ``add(a, b, c)`` is ``add(add(a, b), c)``
     dtype: str  # of the result
 
 
 def typed(expression: Expression, dtypes: tuple[str, ...], result: str | None = None) -> Typed:
-    """Check an expression and give it dtypes."""
-    found = _Typing(dtypes).typed(expression, result)
+    """Check an expression and infer its dtypes; ``result`` is the required dtype, if any."""
+    found = _DtypeInference(dtypes).typed(expression, result)
     if result is not None and found.dtype != result:
         raise ArgumentError(f"it gives {found.dtype}, not {result}", where=_where(expression))
     return found
 
 
 def result_dtype(expression: Expression, dtypes: tuple[str, ...]) -> str:
-    """Return the dtype of what an expression gives."""
+    """Return the dtype of an expression's result."""
     return typed(expression, dtypes).dtype
 
 
 def inputs_of(expression: Expression) -> frozenset[int]:
-    """Return the numbers of the inputs an expression reads."""
+    """Return the numbers of the inputs that an expression reads."""
     if isinstance(expression, int):
         return frozenset({expression})
     return frozenset().union(*(inputs_of(each) for each in split(expression)[1]))
 
 
 def substitute(expression: Expression, inputs: dict[int, Expression]) -> Expression:
-    """Return an expression with other expressions in place of its inputs."""
+    """Return an expression with inputs replaced by other expressions."""
     if isinstance(expression, int):
         return inputs.get(expression, expression)
     parameters, operands = split(expression)
@@ -154,7 +150,7 @@ def substitute(expression: Expression, inputs: dict[int, Expression]) -> Express
 
 
 def axes_of(expression: Expression) -> frozenset[int]:
-    """Return the axes along which an expression asks where an element is."""
+    """Return the axes whose ``index`` an expression uses."""
     if isinstance(expression, int):
         return frozenset()
     if expression[0] == "index":
@@ -163,7 +159,7 @@ def axes_of(expression: Expression) -> frozenset[int]:
 
 
 def operators_in(expression: Expression) -> int:
-    """Return how many operators an expression has: what it costs an element, roughly."""
+    """Return the number of operators in an expression: roughly its cost per element."""
     if isinstance(expression, int):
         return 0
     return (expression[0] not in ("const", "index")) + sum(operators_in(each) for each in split(expression)[1])
@@ -180,17 +176,18 @@ def text(expression: Expression) -> str:
 
 
 def split(expression: Expression) -> tuple[tuple[Any, ...], tuple[Expression, ...]]:
-    """Return the parameters and the operands of an expression that is no input."""
+    """Return the parameters and operands of an expression other than an input."""
     if not isinstance(expression, tuple) or not expression or not isinstance(expression[0], str):
         raise ArgumentError(
-            "it is no expression: a number of an input or a tuple that begins with a name is", where=_where(expression)
+            "it is no expression: expected the number of an input, or a tuple that begins with a name",
+            where=_where(expression),
         )
     name, given = expression[0], expression[1:]
     if name in ("const", "index", "cast"):
         operands = 1 if name == "cast" else 0
         parameters = len(given) - operands
         if not 1 <= parameters <= (2 if name == "const" else 1):
-            raise ArgumentError(f"{name!r} is given {len(given)} things", where=_where(expression))
+            raise ArgumentError(f"{name!r} is given {len(given)} arguments", where=_where(expression))
         return given[:parameters], given[parameters:]
     operator = OPERATORS.get(name)
     if operator is None:
@@ -199,7 +196,10 @@ def split(expression: Expression) -> tuple[tuple[Any, ...], tuple[Expression, ..
     parameters, operands_given = given[:count], given[count:]
     most = math.inf if operator.most is None else operator.most
     if not operator.least <= len(operands_given) <= most or any(isinstance(p, (tuple, str)) for p in parameters):
-        raise ArgumentError(f"{name!r} is given {len(given)} things it does not take so", where=_where(expression))
+        raise ArgumentError(
+            f"{name!r} is given {len(given)} arguments that do not match its parameters and operands",
+            where=_where(expression),
+        )
     return parameters, operands_given
 
 
@@ -208,12 +208,12 @@ def _where(expression: Expression) -> str:
     return f"expression {shown if len(shown) <= 120 else shown[:117] + '...'}"
 
 
-class _Typing:
-    """Gives dtypes from the leaves up; constants without one wait for what stands beside them."""
+class _DtypeInference:
+    """Bottom-up dtype inference; constants without a dtype take that of the other operands."""
 
     def __init__(self, dtypes: tuple[str, ...]) -> None:
         self._dtypes = dtypes
-        self._made: dict[tuple[Any, ...], Typed] = {}
+        self._nodes: dict[tuple[Any, ...], Typed] = {}
         self._count = 0
 
     def typed(self, expression: Expression, wanted: str | None) -> Typed:
@@ -233,16 +233,16 @@ class _Typing:
                 raise ArgumentError("an axis is counted from the end: -1 is the last", where=_where(expression))
             return self._node("index", parameters, (), "int64")
         if name == "cast":
-            self._known(parameters[0], expression)
+            self._check_known(parameters[0], expression)
             return self._node("cast", parameters, (self.typed(operands[0], None),), parameters[0])
         return self._operator(expression, parameters, operands, wanted)
 
     def _node(self, operator: str, parameters: tuple[Any, ...], operands: tuple[Typed, ...], dtype: str) -> Typed:
-        # 1, 1.0 and True are equal, and so are 0.0 and -0.0, but not the same parameter.
+        # 1, 1.0 and True compare equal, as do 0.0 and -0.0, but are different parameters.
         key = (operator, tuple((type(p), str(p)) for p in parameters), tuple(map(id, operands)), dtype)
-        return self._made.setdefault(key, Typed(operator, parameters, operands, dtype))
+        return self._nodes.setdefault(key, Typed(operator, parameters, operands, dtype))
 
-    def _known(self, dtype: Any, expression: Expression) -> None:
+    def _check_known(self, dtype: Any, expression: Expression) -> None:
         if dtype not in ALL_DTYPES:
             raise ArgumentError(
                 f"there is no dtype {dtype!r} here", where=_where(expression), hint=", ".join(ALL_DTYPES)
@@ -254,7 +254,7 @@ class _Typing:
             raise ArgumentError(f"{value!r} is not a number", where=_where(expression))
         natural = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
         dtype = parameters[1] if len(parameters) == 2 else wanted or natural
-        self._known(dtype, expression)
+        self._check_known(dtype, expression)
         if dtype in _INTEGERS:
             if isinstance(value, float) and not value.is_integer():
                 raise ArgumentError(f"{value!r} is not a number of {dtype}", where=_where(expression))
@@ -279,7 +279,7 @@ class _Typing:
             self._check(before[0].dtype, "bool", expression)
         if operator.rule == "bool":
             wanted = "bool" if operator.domain == "bool" else None
-        given = self._alike(operands[:1] if operator.rule == "first" else operands, wanted, expression)
+        given = self._same_dtype(operands[:1] if operator.rule == "first" else operands, wanted, expression)
         if operator.rule == "first":
             given += (self.typed(operands[1], given[0].dtype),)
         for each in given:
@@ -294,8 +294,10 @@ class _Typing:
             node = self._node(name, parameters, (node, each), dtype)
         return node
 
-    def _alike(self, operands: tuple[Expression, ...], wanted: str | None, expression: Expression) -> tuple[Typed, ...]:
-        """Return operands of one dtype; those that have none of their own take that of the others."""
+    def _same_dtype(
+        self, operands: tuple[Expression, ...], wanted: str | None, expression: Expression
+    ) -> tuple[Typed, ...]:
+        """Return operands of one dtype; untyped constants take the dtype of the others."""
         untyped = [_untyped(each) for each in operands]
         own = [None if late else self.typed(each, wanted) for each, late in zip(operands, untyped, strict=True)]
         dtypes = sorted({each.dtype for each in own if each is not None})
@@ -304,13 +306,13 @@ class _Typing:
                 f"operands of {expression[0]!r} are {' and '.join(dtypes)}", where=_where(expression), hint="Cast one"
             )
         dtype = dtypes[0] if dtypes else wanted
-        made: list[Typed] = []
+        unified: list[Typed] = []
         for each, known in zip(operands, own, strict=True):
-            made.append(self.typed(each, dtype) if known is None else known)
-            dtype = dtype or made[-1].dtype
-        if len({each.dtype for each in made}) > 1:
+            unified.append(self.typed(each, dtype) if known is None else known)
+            dtype = dtype or unified[-1].dtype
+        if len({each.dtype for each in unified}) > 1:
             raise ArgumentError(f"constants of {expression[0]!r} are of several dtypes", where=_where(expression))
-        return tuple(made)
+        return tuple(unified)
 
     def _check(self, dtype: str, domain: str, expression: Expression) -> None:
         if dtype not in _DOMAINS[domain]:
@@ -318,7 +320,7 @@ class _Typing:
 
 
 def _untyped(expression: Expression) -> bool:
-    """Return whether an expression is made of constants that take any dtype."""
+    """Return whether an expression consists of constants without a dtype."""
     if isinstance(expression, int):
         return False
     name = expression[0] if isinstance(expression, tuple) and expression else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gather`, `gather_elements`, `gather_nd`: elements picked by index.
+"""`gather`, `gather_elements`, `gather_nd`: elements selected by index.
 
-An index may be negative: it counts from the end. One beyond its axis picks the nearest element there is, on every
-device; of a *checked* operation it also sets the status, and the run fails. The axis picked from must have elements.
+Negative indices count from the end. Out-of-range indices are clamped, on every device; in a *checked* operation they
+also set the status, and the run fails. The indexed axis must not be empty.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from syclsched.kernels.tensor.source import kernels
 from syclsched.kernels.tensor.writer import Writer
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Signature, Split
 
-#: Dtypes of indices.
+#: Dtypes of index arrays.
 INDEX_DTYPES = ("int64", "int32")
 
 _PARAMETERS = (written(), read(like="y"), read("indices", dtypes=INDEX_DTYPES))
@@ -27,7 +27,7 @@ _PARAMETERS = (written(), read(like="y"), read("indices", dtypes=INDEX_DTYPES))
 
 @cache
 def gather(axis: int, checked: bool = False) -> Operation:
-    """Return the operation that writes the slices of ``x`` along an axis that ``indices`` name to ``y``."""
+    """Return the operation that writes the slices of ``x`` selected by ``indices`` along an axis to ``y``."""
     return make(
         f"gather axis {axis}",
         _PARAMETERS,
@@ -35,14 +35,14 @@ def gather(axis: int, checked: bool = False) -> Operation:
         partial(_gather_check, axis=axis),
         work=moving_work,
         split=Split(("y", "x") if axis else ("y", "indices")),
-        kernels=_kernels(partial(_gather_way, axis=axis), checked),
+        kernels=_kernels(partial(_gather_space, axis=axis), checked),
         checked=checked,
     )
 
 
 @cache
 def gather_elements(axis: int, checked: bool = False) -> Operation:
-    """Return the operation that writes, for each of ``indices``, the element of ``x`` with that index along an axis."""
+    """Return the operation that writes, for each of ``indices``, the element of ``x`` at it along an axis."""
     return make(
         f"gather_elements axis {axis}",
         _PARAMETERS,
@@ -50,21 +50,21 @@ def gather_elements(axis: int, checked: bool = False) -> Operation:
         partial(elements_check, axis=axis, like="y"),
         work=moving_work,
         split=Split(("y", "x", "indices")) if axis else None,
-        kernels=_kernels(partial(_elements_way, axis=axis), checked),
+        kernels=_kernels(partial(_elements_space, axis=axis), checked),
         checked=checked,
     )
 
 
 @cache
 def gather_nd(batch_dims: int = 0, checked: bool = False) -> Operation:
-    """Return the operation that writes the slices of ``x`` whose first axes ``indices`` name to ``y``."""
+    """Return the operation that writes the slices of ``x`` selected by index tuples in ``indices`` to ``y``."""
     return make(
         f"gather_nd batch_dims {batch_dims}",
         _PARAMETERS,
         partial(_nd_host, batch_dims=batch_dims),
         partial(_nd_check, batch_dims=batch_dims),
         work=moving_work,
-        kernels=_kernels(partial(_nd_way, batch_dims=batch_dims), checked),
+        kernels=_kernels(partial(_nd_space, batch_dims=batch_dims), checked),
         checked=checked,
     )
 
@@ -83,7 +83,7 @@ def _gather_check(signature: Signature, *, axis: int) -> str | None:
 
 
 def elements_check(signature: Signature, *, axis: int, like: str) -> str | None:
-    """Check an operation that takes an index for each element of ``like``."""
+    """Return an error message if ``indices`` do not match ``x`` or ``like``, else None."""
     x, indices = signature.shapes["x"], signature.shapes["indices"]
     wrong = axis_error(axis, len(x))
     if wrong is not None:
@@ -112,7 +112,7 @@ def _nd_check(signature: Signature, *, batch_dims: int) -> str | None:
 
 
 def tamed(indices: Any, extents: Any, status: Any) -> Any:
-    """Return indices as numbers from 0 within their axes' extents; the first bad one is told by the status."""
+    """Return indices counted from 0 and clamped to their extents; set the status to 1 + first bad position."""
     import numpy as np
 
     wide = indices.astype("int64", copy=False)
@@ -137,7 +137,7 @@ def _elements_host(*, axis: int, y: Any, x: Any, indices: Any, status: Any = Non
 
 
 def element_places(at: Any, axis: int) -> tuple[Any, ...]:
-    """Return the index that places each element along an axis, and elsewhere where it is."""
+    """Return the NumPy index of elements given their indices along one axis."""
     import numpy as np
 
     places: list[Any] = list(np.indices(at.shape, sparse=True))
@@ -162,45 +162,44 @@ def _nd_host(*, batch_dims: int, y: Any, x: Any, indices: Any, status: Any = Non
 
 # --- devices ------------------------------------------------------------------------------------------
 
-#: A way through the result, beside which run ``x`` and the first number of the index; and for every number of an index
-#: the extent it counts along and the stride.
-_Way = tuple[Walk, tuple[tuple[int, int], ...]]
+#: Iteration space of the result, with operands ``x`` and ``indices``; and extent and stride of each indexed axis.
+_Gather = tuple[Walk, tuple[tuple[int, int], ...]]
 
 
-def _gather_way(signature: Signature, *, axis: int) -> _Way:
+def _gather_space(signature: Signature, *, axis: int) -> _Gather:
     x, indices = signature.shapes["x"], signature.shapes["indices"]
     after = math.prod(x[axis + 1 :])
     shape = (math.prod(x[:axis]), math.prod(indices), after)
     return walk(shape, [(x[axis] * after, 0, 1), (0, 1, 0)]), ((x[axis], after),)
 
 
-def _elements_way(signature: Signature, *, axis: int) -> _Way:
+def _elements_space(signature: Signature, *, axis: int) -> _Gather:
     x, indices = signature.shapes["x"], signature.shapes["indices"]
     strides = contiguous_strides(x)
-    own = tuple(0 if other == axis else step for other, step in enumerate(strides))
-    return walk(indices, [own, contiguous_strides(indices)]), ((x[axis], strides[axis]),)
+    x_strides = tuple(0 if other == axis else step for other, step in enumerate(strides))
+    return walk(indices, [x_strides, contiguous_strides(indices)]), ((x[axis], strides[axis]),)
 
 
-def _nd_way(signature: Signature, *, batch_dims: int) -> _Way:
+def _nd_space(signature: Signature, *, batch_dims: int) -> _Gather:
     x, indices = signature.shapes["x"], signature.shapes["indices"]
     depth = indices[-1]
     batch, rows = math.prod(x[:batch_dims]), math.prod(indices[batch_dims:-1])
     piece = math.prod(x[batch_dims + depth :])
-    way = walk((batch, rows, piece), [(math.prod(x[batch_dims:]), 0, 1), (rows * depth, depth, 0)])
+    space = walk((batch, rows, piece), [(math.prod(x[batch_dims:]), 0, 1), (rows * depth, depth, 0)])
     strides = contiguous_strides(x)[batch_dims : batch_dims + depth]
-    return way, tuple(zip(x[batch_dims : batch_dims + depth], strides, strict=True))
+    return space, tuple(zip(x[batch_dims : batch_dims + depth], strides, strict=True))
 
 
-def _kernels(way_of: Callable[[Signature], _Way], checked: bool) -> tuple[Implementation, ...]:
+def _kernels(gather_of: Callable[[Signature], _Gather], checked: bool) -> tuple[Implementation, ...]:
     return kernels(
         (*_PARAMETERS, STATUS) if checked else _PARAMETERS,
-        partial(_write, way_of=way_of),
-        partial(_launch, way_of=way_of, checked=checked),
+        partial(_write, gather_of=gather_of),
+        partial(_launch, gather_of=gather_of, checked=checked),
     )
 
 
-def _write(w: Writer, *, way_of: Callable[[Signature], _Way]) -> None:
-    way, axes = way_of(w.signature)
+def _write(w: Writer, *, gather_of: Callable[[Signature], _Gather]) -> None:
+    space, axes = gather_of(w.signature)
 
     def body(at: str, others: list[str]) -> None:
         terms = [others[0]]
@@ -210,13 +209,13 @@ def _write(w: Writer, *, way_of: Callable[[Signature], _Way]) -> None:
         w.store("y", at, w.load("x", " + ".join(terms)))
 
     if "status" in w.signature.shapes:
-        first = w.first(plane=not way.by_element)
+        first = w.first(plane=not space.by_element)
         write_status(w, "indices", elements(w.signature, "indices"), [extent for extent, _ in axes], first)
     if elements(w.signature):
-        write_walk(w, way, body)
+        write_walk(w, space, body)
 
 
 def _launch(
-    signature: Signature, limits: DeviceLimits, *, way_of: Callable[[Signature], _Way], checked: bool
+    signature: Signature, limits: DeviceLimits, *, gather_of: Callable[[Signature], _Gather], checked: bool
 ) -> Launch:
-    return walk_launch(way_of(signature)[0], limits, always=checked)
+    return walk_launch(gather_of(signature)[0], limits, always=checked)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Indices that come as data: counted from the front, kept within their axis, told by the status if they are not."""
+"""Code generation for index arrays: normalisation, clamping, and the status of out-of-range indices."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from syclsched.kernels.tensor.writer import Writer
 
 
 def write_index(w: Writer, array: str, place: str, extent: int) -> tuple[str, str]:
-    """Write how an index is read."""
-    given = w.value("int64", w.cast("int64", w.load(array, place), w.signature.dtypes[array]))
-    zero, whole = w.constant(0, "int64"), w.constant(extent, "int64")
-    at = w.value("int64", w.select(f"({given} < {zero})", f"{given} + {whole}", given))
-    return at, w.value("bool", w.both(f"({at} >= {zero})", f"({at} < {whole})"))
+    """Emit the load of an index, counted from the front; return its name and whether it is in range."""
+    loaded = w.value("int64", w.cast("int64", w.load(array, place), w.signature.dtypes[array]))
+    zero, size = w.constant(0, "int64"), w.constant(extent, "int64")
+    index = w.value("int64", w.select(f"({loaded} < {zero})", f"{loaded} + {size}", loaded))
+    return index, w.value("bool", w.both(f"({index} >= {zero})", f"({index} < {size})"))
 
 
 def nearest(w: Writer, at: str, extent: int) -> str:
-    """Write the element nearest to an index."""
+    """Emit an index clamped to its axis, and return its name."""
     zero, last = w.constant(0, "int64"), w.constant(max(extent - 1, 0), "int64")
-    above = w.value("int64", w.select(f"({at} > {last})", last, at))
-    return w.value("int64", w.select(f"({above} < {zero})", zero, above))
+    not_above = w.value("int64", w.select(f"({at} > {last})", last, at))
+    return w.value("int64", w.select(f"({not_above} < {zero})", zero, not_above))
 
 
 def write_status(w: Writer, array: str, count: int, extents: Sequence[int], first: str) -> None:
-    """Write that one work-item looks at all indices and sets the status to one and the place of the first bad one."""
+    """Emit a check of all indices by one work-item; the status is 0, or 1 + position of the first bad index."""
     with w.when(first):
         bad = w.variable("int32", w.constant(0, "int32"))
         with w.loop("0", str(count // len(extents))) as row:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Walking over an array and others at strides beside it, without a division for each element.
+"""Iteration over a contiguous array and strided operands, without a division per element.
 
-Axes that all arrays run through alike become one. What is left is lines along the last axis, and the index space is a
-plane of lines: only a line's number is taken apart into indices, and all work-items that become lanes of a vector share
-it. Where the lines are shorter than a vector register, each element's number is taken apart.
+Neighbouring axes that are contiguous in all arrays are merged. The index space is two-dimensional: lines along the last
+axis, and line numbers. Only line numbers are divided into indices, and all work-items that become lanes of a vector
+share one. If lines are shorter than a vector register, each element's number is divided.
 """
 
 from __future__ import annotations
@@ -19,25 +19,24 @@ from syclsched.model.operation import DeviceLimits, Launch, Shape
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """A contiguous array, and how others are met on the way through it."""
+    """An iteration space: the shape of a contiguous array, and the strides of the other operands."""
 
     shape: Shape  # extents, none of them 1
-    #: For every other array, how many elements further it is along each axis; may be 0 or negative.
-    strides: tuple[tuple[int, ...], ...]
+    strides: tuple[tuple[int, ...], ...]  # of each other operand, in elements per axis; may be 0 or negative
 
     @property
     def elements(self) -> int:
-        """How many elements there are."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def by_element(self) -> bool:
-        """Whether each element's number is taken apart."""
+        """True if each element's number is divided into indices, not only each line's."""
         return len(self.shape) <= 1 or self.shape[-1] < VECTOR_ITEMS
 
 
 def contiguous_strides(shape: Shape) -> tuple[int, ...]:
-    """Return the strides, in elements, of a C-contiguous array."""
+    """Return the strides of a C-contiguous array, in elements."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)
@@ -46,54 +45,54 @@ def contiguous_strides(shape: Shape) -> tuple[int, ...]:
 
 
 def broadcast_strides(given: Shape, shape: Shape) -> tuple[int, ...]:
-    """Return the strides of a contiguous array along the axes of a shape it is broadcast to."""
+    """Return the strides of a contiguous array along the axes of a shape that it is broadcast to."""
     own = contiguous_strides(given)
     missing = len(shape) - len(given)
     return (0,) * missing + tuple(0 if n == 1 else s for n, s in zip(given, own, strict=True))
 
 
 def walk(shape: Shape, strides: Sequence[tuple[int, ...]]) -> Walk:
-    """Return a walk with as few axes as possible."""
+    """Return the iteration space of a shape and operands' strides, with as few axes as possible."""
     extents: list[int] = []
-    steps: list[list[int]] = []  # one list of all arrays' strides for each axis that is left
+    steps: list[list[int]] = []  # for each remaining axis, the strides of all operands
     for axis, extent in enumerate(shape):
         if extent == 1:
             continue
-        here = [each[axis] for each in strides]
-        if extents and all(before == now * extent for before, now in zip(steps[-1], here, strict=True)):
+        inner = [each[axis] for each in strides]
+        if extents and all(before == now * extent for before, now in zip(steps[-1], inner, strict=True)):
             extents[-1] *= extent
-            steps[-1] = here
+            steps[-1] = inner
         else:
             extents.append(extent)
-            steps.append(here)
+            steps.append(inner)
     return Walk(tuple(extents), tuple(tuple(axis[i] for axis in steps) for i in range(len(strides))))
 
 
-def write_walk(w: Writer, way: Walk, body: Callable[[str, list[str]], None], starts: Sequence[int] = ()) -> None:
-    """Write a kernel that does something for every element."""
-    begin = list(starts) or [0] * len(way.strides)
-    if way.by_element:
+def write_walk(w: Writer, space: Walk, body: Callable[[str, list[str]], None], starts: Sequence[int] = ()) -> None:
+    """Emit a kernel that runs a body for every element, given its index and those of the other operands."""
+    begin = list(starts) or [0] * len(space.strides)
+    if space.by_element:
         i = w.index(w.item)
-        with w.when(f"{i} < {way.elements}"):
-            places = take_apart(w, i, way.shape)
-            body(i, [w.index(_sum(start, places, steps)) for start, steps in zip(begin, way.strides, strict=True)])
+        with w.when(f"{i} < {space.elements}"):
+            places = take_apart(w, i, space.shape)
+            body(i, [w.index(_sum(start, places, steps)) for start, steps in zip(begin, space.strides, strict=True)])
         return
-    *outer, inner = way.shape
+    *outer, inner = space.shape
     row, j = w.index(w.plane_row), w.index(w.plane_column)
-    # Lines of whole vectors end with a group. A comparison that is not needed does harm: told that j is below a power
-    # of two, a compiler adds it by "or", and no longer sees that neighbours are neighbours in memory.
-    inside = [f"{row} < {math.prod(outer)}"] + ([f"{j} < {inner}"] if inner % VECTOR_ITEMS else [])
-    with w.when(w.both(*inside)):
+    # If the line is a multiple of the vector length, groups end with it and j needs no check. A needless check does
+    # harm: knowing that j is below a power of two, a compiler adds it by "or" and misses the contiguous access.
+    in_range = [f"{row} < {math.prod(outer)}"] + ([f"{j} < {inner}"] if inner % VECTOR_ITEMS else [])
+    with w.when(w.both(*in_range)):
         places = take_apart(w, row, tuple(outer))
         others = []
-        for start, steps in zip(begin, way.strides, strict=True):
+        for start, steps in zip(begin, space.strides, strict=True):
             base = w.index(_sum(start, places, steps[:-1]))
             others.append(w.index(_sum(0, [base, j], (1, steps[-1]))))
         body(w.index(f"{row} * {inner} + {j}"), others)
 
 
 def take_apart(w: Writer, number: str, shape: Shape) -> list[str]:
-    """Take the number of an element of a shape apart into its indices, and name them."""
+    """Emit the division of an element's number into its indices in a shape, and return their names."""
     places: list[str] = []
     for extent in reversed(shape[1:]):
         rest = w.index(w.div(number, str(extent)))
@@ -108,11 +107,11 @@ def _sum(start: int, places: Sequence[str], steps: Sequence[int]) -> str:
     return " + ".join(parts) or "0"
 
 
-def walk_launch(way: Walk, limits: DeviceLimits, *, always: bool = False) -> Launch:
-    """Return the index space of what `write_walk` writes."""
-    if way.by_element:
-        return line_launch(limits, max(way.elements, int(always)))
-    *outer, inner = way.shape
+def walk_launch(space: Walk, limits: DeviceLimits, *, always: bool = False) -> Launch:
+    """Return the launch of a kernel emitted by `write_walk`; at least one work-item if ``always``."""
+    if space.by_element:
+        return line_launch(limits, max(space.elements, int(always)))
+    *outer, inner = space.shape
     rows = max(math.prod(outer), int(always))
     if not rows:
         return Launch((0, 1), (1, 1))
@@ -126,7 +125,7 @@ def walk_launch(way: Walk, limits: DeviceLimits, *, always: bool = False) -> Lau
 
 
 def _width(inner: int, limits: DeviceLimits) -> int:
-    """Return how much of a line a group takes: whole vectors, and of a line of whole vectors a whole part."""
+    """Return the group width along a line: whole vectors, that divide a line of whole vectors evenly."""
     vector = min(VECTOR_ITEMS, limits.max_work_group_size)
     vectors, most = ceil_div(inner, vector), limits.max_work_group_size // vector
     parts = ceil_div(vectors, most)

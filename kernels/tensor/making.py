@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the factories of this room share: an operation out of a host function, a check and generated kernels."""
+"""Helpers of operation factories: parameters, shape checks, work estimates, and assembly of operations."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from syclsched.model.operation import Implementation, Operation, Parameter, Shap
 
 Check = Callable[[Signature], str | None]
 
-#: Status of a kernel that met an index beyond its axis: one and the position of the index.
+#: Message for the status of a kernel with an out-of-range index; the status is 1 + position of the index.
 OUT_OF_RANGE = "an index is out of range: the {} of the indices (from 0, in memory order)"
 
 
 def written(name: str = "y", *, like: str | None = None, dtypes: tuple[str, ...] = ALL_DTYPES) -> Parameter:
-    """Return the parameter of an array that is written."""
+    """Return the parameter of a written array."""
     return Parameter(name, AccessMode.WRITE, dtypes=dtypes, like=like)
 
 
 def read(name: str = "x", *, like: str | None = None, dtypes: tuple[str, ...] = ALL_DTYPES) -> Parameter:
-    """Return the parameter of an array that is read."""
+    """Return the parameter of a read array."""
     return Parameter(name, AccessMode.READ, dtypes=dtypes, like=like)
 
 
@@ -32,7 +32,7 @@ STATUS = Parameter("status", AccessMode.WRITE, dtypes=("int32",))
 
 
 def explain_index(status: int) -> str:
-    """Say what a non-zero status of a checked operation means."""
+    """Return the message for a non-zero status of a checked operation."""
     return OUT_OF_RANGE.format(status - 1)
 
 
@@ -47,7 +47,7 @@ def make(
     split: Split | None = None,
     checked: bool = False,
 ) -> Operation:
-    """Return an operation of this room."""
+    """Return an operation with generated kernels and a NumPy host implementation."""
     return Operation(
         name=f"{name} checked" if checked else name,
         parameters=(*parameters, STATUS) if checked else parameters,
@@ -71,17 +71,17 @@ def _check_all(signature: Signature, *, check: Check) -> str | None:
 
 
 def elements(signature: Signature, name: str = "y") -> int:
-    """Return how many elements a parameter has."""
+    """Return the number of elements of a parameter."""
     return math.prod(signature.shapes[name])
 
 
 def array_bytes(signature: Signature, name: str) -> int:
-    """Return how many bytes a parameter has."""
+    """Return the number of bytes of a parameter."""
     return elements(signature, name) * ITEM_BYTES[signature.dtypes[name]]
 
 
 def moving_work(signature: Signature, *, read_as: str = "y") -> Work:
-    """Return the work of moving elements: each of the result is read and written, indices are read."""
+    """Return the work of data movement: one read and one write per result element, and reads of indices."""
     dtype = signature.dtypes["y"]
     indices = array_bytes(signature, "indices") if "indices" in signature.shapes else 0
     moved = array_bytes(signature, "y") + array_bytes(signature, read_as) + indices
@@ -89,10 +89,10 @@ def moving_work(signature: Signature, *, read_as: str = "y") -> Work:
 
 
 def expect(signature: Signature, shape: Shape, what: str) -> str | None:
-    """Return what is wrong if the result has not a shape."""
+    """Return an error message if the result does not have a shape, else None."""
     return None if signature.shapes["y"] == shape else f"{what} gives shape {shape}, not {signature.shapes['y']}"
 
 
 def axis_error(axis: int, rank: int) -> str | None:
-    """Return what is wrong with an axis, counted from the front."""
+    """Return an error message if an axis, counted from the front, does not exist, else None."""
     return None if 0 <= axis < rank else f"an array of {rank} dimensions has no axis {axis}"

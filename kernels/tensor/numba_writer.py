@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels put into Python as numba-dpex compiles it."""
+"""Code generator for numba-dpex kernels."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from syclsched.model.operation import Parameter, Signature
 
 
 def numba_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> Writer:
-    """Return a `Writer` whose ``finish`` gives a ``numba_dpex.kernel``."""
+    """Return a `Writer` whose ``finish`` returns a ``numba_dpex.kernel``."""
     return _NumbaWriter(signature, parameters)
 
 
 class _NumbaWriter(Writer):
-    """Writes Python as numba-dpex compiles it; dtypes are called as functions, ``float32(x)``."""
+    """Writer of Python source for numba-dpex; dtypes are called as functions: ``float32(x)``."""
 
     item, items = "item.get_global_id(0)", "item.get_global_range(0)"
     group, groups = "item.get_group().get_group_id(0)", "item.get_group().get_group_range(0)"
@@ -100,7 +100,7 @@ class _NumbaWriter(Writer):
         return f"{'math.' if self._lanes == 1 else 'v'}{function}({', '.join(operands)})"
 
     def beyond(self, symbol: str, x: str, best: str) -> str:
-        # Beside a NaN no comparison holds.
+        # Comparisons with a NaN are false.
         opposite = {">": "<=", "<": ">="}[symbol]
         return self.both(self.negate(f"({x} {opposite} {best})"), f"({best} == {best})")
 
@@ -180,26 +180,26 @@ class _NumbaWriter(Writer):
 
 
 def flat_index(rank: int, index: str = "i") -> str:
-    """Return what is put in brackets for an element of a contiguous array, counted in memory order."""
-    # Nothing checks an index against its axis, and the array is contiguous: the last axis reaches every element. A
-    # signed index would be looked at for being negative.
+    """Return the subscript of an element of a contiguous array by its number in memory order."""
+    # Indices are not bounds-checked and the array is contiguous, so the last axis reaches every element. numba would
+    # test a signed index for being negative.
     return ", ".join([*["0"] * (rank - 1), f"uint64({index})"]) if rank else "()"
 
 
 @lru_cache(maxsize=1024)
 def python_kernel(text: str, name: str, constants: tuple[tuple[str, str, str], ...] = ()) -> Any:
-    """Return the numba-dpex kernel of a text, the same for the same text: numba keeps what it compiled with it."""
+    """Return the numba-dpex kernel of a source text; cached, because numba stores compiled code in the kernel."""
     import numba_dpex
     import numpy as np
     from numba_dpex.kernel_api import PrivateArray
 
-    known: dict[str, Any] = {name: getattr(np, name) for name in NUMBA_DTYPES if name != "bool"}
-    known |= vars(numba_vectors.functions())
-    known |= {"math": math, "PrivateArray": PrivateArray, "nan": math.nan, "inf": math.inf}
-    # A constant's text is the repr of a number; the text of a kernel is made of such and of operators known here.
-    known |= {
+    namespace: dict[str, Any] = {name: getattr(np, name) for name in NUMBA_DTYPES if name != "bool"}
+    namespace |= vars(numba_vectors.functions())
+    namespace |= {"math": math, "PrivateArray": PrivateArray, "nan": math.nan, "inf": math.inf}
+    # Safe to execute: the text consists only of operators known here, and constants are reprs of numbers.
+    namespace |= {
         name: np.dtype(dtype).type(float(number) if dtype.startswith("float") else int(number))
         for name, dtype, number in constants
     }
-    exec(compile(text, "<syclsched generated kernel>", "exec"), known)
-    return numba_dpex.kernel(known[name], error_model="numpy")
+    exec(compile(text, "<syclsched generated kernel>", "exec"), namespace)
+    return numba_dpex.kernel(namespace[name], error_model="numpy")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels put into OpenCL C 1.2, which every OpenCL device takes."""
+"""Code generator for OpenCL C 1.2 kernels, which every OpenCL device supports."""
 
 from __future__ import annotations
 
@@ -18,16 +18,12 @@ from syclsched.model.operation import OpenCLSource, Parameter, Signature
 
 
 def opencl_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> Writer:
-    """Return a `Writer` whose ``finish`` gives an `OpenCLSource`."""
+    """Return a `Writer` whose ``finish`` returns an `OpenCLSource`."""
     return _OpenCLWriter(signature, parameters)
 
 
 class _OpenCLWriter(Writer):
-    """Writes OpenCL C 1.2.
-
-    Indices are signed and of 64 bits: of others, which may wrap, the CPU's compiler does not see that neighbours are
-    neighbours in memory.
-    """
+    """Writer of OpenCL C 1.2 source."""
 
     item, items = "get_global_id(0)", "get_global_size(0)"
     group, groups, local, width = "get_group_id(0)", "get_num_groups(0)", "get_local_id(0)", "get_local_size(0)"
@@ -42,6 +38,7 @@ class _OpenCLWriter(Writer):
         return "bool" if dtype == "bool" else f"{C_TYPES[working(dtype)]}{self._lanes if self._lanes > 1 else ''}"
 
     def index(self, expression: str) -> str:
+        # Signed and of 64 bits: with indices that may wrap, the CPU compiler does not recognise contiguous access.
         name = self.fresh("i")
         self.line(f"const long {name} = {expression};")
         return name
@@ -164,7 +161,7 @@ class _OpenCLWriter(Writer):
         return name
 
     def _whole_vectors(self, dtype: str) -> None:
-        # Told that the kernel is in vectors by itself, the CPU's compiler does not make vectors of work-items.
+        # The hint keeps the CPU compiler from vectorising over work-items: the kernel uses vectors itself.
         self._attribute = f"__attribute__((vec_type_hint({C_TYPES[working(dtype)]}{LANES}))) "
 
     def places(self, dtype: str) -> str:
@@ -229,12 +226,11 @@ class _OpenCLWriter(Writer):
 
 
 def _of_long(to: str, given: str) -> str:
-    """Return a function that converts whole numbers of 64 bits: the CPU runtime's own is called for each vector.
-
-    Halves of 32 bits, put behind the exponents of 2^52 and 2^84, are doubles that these are to be taken from, and their
-    sum is rounded once. It is rounded again to single precision; beyond 2^53 what a double has no room for is joined
-    into one bit before, so that the result is as of one rounding.
-    """
+    """Return the source of an inline conversion of 64-bit integers to floating point."""
+    # The CPU runtime's conversion is a library call per vector. Here the two halves of 32 bits become the mantissas of
+    # doubles with the exponents of 2^52 and 2^84; these constants are subtracted, and the sum is rounded once. For
+    # single precision it is rounded again: beyond 2^53, bits that a double cannot hold are first merged into a sticky
+    # bit, so that the result equals a single rounding.
     signed = given == "long"
     bias = 2.0**84 + 2.0**52 + (2.0**63 if signed else 0.0)
     small = "(ulong)(x + (1L << 53)) < (1UL << 54)" if signed else "x < (1UL << 53)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pad`: an array with a margin: of one value, or of its own elements."""
+"""`pad`: padding with a constant, or with elements of the array."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from syclsched.kernels.tensor.source import kernels
 from syclsched.kernels.tensor.writer import Writer
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
-#: What the margin is filled with.
+#: Padding modes.
 MODES = ("constant", "reflect", "edge", "wrap")
 
-_MADE: dict[tuple[tuple[int, ...], str, str], Operation] = {}
+_CACHE: dict[tuple[tuple[int, ...], str, str], Operation] = {}
 
 
 def pad(pads: tuple[int, ...], mode: str = "constant", value: float = 0) -> Operation:
-    """Return the operation that writes ``x`` with a margin to ``y``."""
+    """Return the operation that writes ``x`` with padding to ``y``; pads are all starts, then all ends."""
     if mode not in MODES:
         raise ArgumentError(f"there is no mode {mode!r}", where="pad", hint=f"There are: {', '.join(MODES)}")
     if len(pads) % 2 or any(n < 0 for n in pads):
         raise ArgumentError(f"margins are two for each axis and not negative, not {pads}", where="pad")
     key = (pads, mode, repr(value) if mode == "constant" else "")
-    if key not in _MADE:
+    if key not in _CACHE:
         parameters = (written(), read(like="y"))
-        _MADE[key] = make(
+        _CACHE[key] = make(
             f"pad {','.join(map(str, pads))} {mode}{f' {value}' if mode == 'constant' else ''}",
             parameters,
             partial(_host, pads=pads, mode=mode, value=value),
@@ -39,7 +39,7 @@ def pad(pads: tuple[int, ...], mode: str = "constant", value: float = 0) -> Oper
                 parameters, partial(_write, pads=pads, mode=mode, value=value), partial(_launch, pads=pads)
             ),
         )
-    return _MADE[key]
+    return _CACHE[key]
 
 
 def _check(signature: Signature, *, pads: tuple[int, ...], mode: str) -> str | None:
@@ -53,7 +53,7 @@ def _check(signature: Signature, *, pads: tuple[int, ...], mode: str) -> str | N
 
 
 def _places(extent: int, before: int, after: int, mode: str) -> Any:
-    """Return which element of an axis stands at each place of the padded axis."""
+    """Return the source index for each index of a padded axis."""
     import numpy as np
 
     at = np.arange(-before, extent + after)
@@ -87,11 +87,11 @@ def _padded(pads: tuple[int, ...]) -> list[int]:
 
 
 def _walk(signature: Signature, pads: tuple[int, ...]) -> Walk:
-    """Return the way through the result: beside it run x along axes without a margin, and the places along others."""
+    """Return the iteration space of the result; operands are x without padded axes, then their indices."""
     x, padded = signature.shapes["x"], _padded(pads)
-    own = tuple(0 if axis in padded else step for axis, step in enumerate(contiguous_strides(x)))
+    x_strides = tuple(0 if axis in padded else step for axis, step in enumerate(contiguous_strides(x)))
     places = [tuple(int(other == axis) for other in range(len(x))) for axis in padded]
-    return walk(signature.shapes["y"], [own, *places])
+    return walk(signature.shapes["y"], [x_strides, *places])
 
 
 def _write(w: Writer, *, pads: tuple[int, ...], mode: str, value: float) -> None:
@@ -120,11 +120,11 @@ def _write(w: Writer, *, pads: tuple[int, ...], mode: str, value: float) -> None
 
 
 def _source(w: Writer, at: str, extent: int, before: int, mode: str) -> str:
-    """Write which element stands at a place that may be before the first or after the last."""
+    """Emit the source index for an index that may be out of range."""
     if mode == "edge":
         return w.index(w.select(f"({at} < 0)", "0", w.select(f"({at} < {extent})", at, str(extent - 1))))
     period = extent if mode == "wrap" else max(2 * (extent - 1), 1)
-    # What is added makes it positive, and is a whole number of periods.
+    # A whole number of periods is added to make the dividend positive.
     rest = w.index(f"({at} + {-(-before // period) * period}) % {period}")
     return rest if mode == "wrap" else w.index(w.select(f"({rest} < {extent})", rest, f"{period} - {rest}"))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`reduce`: sums, means, products, extrema and norms over any axes."""
+"""`reduce`: sums, means, products, extrema, norms and log-sum-exp over any axes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from syclsched.kernels.tensor.reduction_kernels import reduction_launch, start_o
 from syclsched.kernels.tensor.source import kernels
 from syclsched.model.operation import Operation, Shape, Signature, Split, Work
 
-#: What can be asked for.
+#: Reduction modes.
 MODES = ("sum", "mean", "max", "min", "prod", "l1", "l2", "sumsquare", "logsum", "logsumexp")
 
 
 @cache
 def reduce(mode: str, axes: tuple[int, ...], keepdims: bool = False) -> Operation:
-    """Return the operation that reduces an array ``x`` along axes, to ``y`` of the same dtype."""
+    """Return the operation that reduces ``x`` along axes to ``y`` of the same dtype."""
     if mode not in MODES:
         raise ArgumentError(f"there is no reduction {mode!r}", hint=f"There are: {', '.join(MODES)}")
     if list(axes) != sorted({axis for axis in axes if axis >= 0}):
@@ -68,7 +68,7 @@ def _check(signature: Signature, *, mode: str, axes: tuple[int, ...], keepdims: 
 def _work(signature: Signature) -> Work:
     moved = array_bytes(signature, "x") + array_bytes(signature, "y")
     count = elements(signature, "x")
-    # Of no elements there are results, too: somebody writes them.
+    # Reductions of no elements have results, too, which cost at least one work-item.
     return Work(float(count), float(moved), signature.dtypes["y"], float(max(count, 1)))
 
 
@@ -109,7 +109,7 @@ def _host(*, mode: str, axes: tuple[int, ...], keepdims: bool, y: Any, x: Any) -
 
 
 def mean_of(total: Any, count: int) -> Any:
-    """Return totals divided by how many there were; whole numbers are truncated, and of none there is 0."""
+    """Return totals divided by a count; integers are truncated, and 0 for a count of 0."""
     import numpy as np
 
     if total.dtype.kind == "f":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions, and places of extrema, by work-groups; see `syclsched.kernels.group_lines`."""
+"""Reductions, argmax and argmin by work-groups; see `syclsched.kernels.group_lines`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syclsched.kernels.groups import head, implementation
 from syclsched.kernels.tensor.writer import working
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, OpenCLSource, Signature
 
-#: dtype -> the least and the greatest number, in OpenCL C. Of bool, bytes.
+#: Least and greatest number of each dtype in OpenCL C; bool is stored as bytes.
 _RANGES = {
     "bool": ("0", "1"),
     "int8": ("CHAR_MIN", "CHAR_MAX"),
@@ -66,7 +66,7 @@ def _parts_launch(signature: Signature, limits: DeviceLimits) -> Launch:
 
 
 def _parts_source(signature: Signature, limits: DeviceLimits, *, mode: str) -> OpenCLSource:
-    # A mean's parts are divided by the number of all elements, so that their sum is the mean.
+    # Partial means are divided by the number of all elements: their sum is the mean.
     return _reduction(signature, _parts_lines(signature, limits), mode, math.prod(signature.shapes["x"]))
 
 
@@ -103,7 +103,7 @@ def _joined(join: str, other: str) -> str:
 
 
 def _better(mode: str, floating: bool) -> str:
-    """Return when a number is better than the best one ``s``; the first NaN is better than all others."""
+    """Return the condition that a number is better than the best ``s``; the first NaN beats all numbers."""
     symbol = ">" if mode == "max" else "<"
     return f"{{1}} {symbol} s || isnan({{1}})" if floating else f"{{1}} {symbol} s"
 
@@ -123,10 +123,8 @@ def _absolute(dtype: str) -> str:
 
 
 def _logarithm(lines: Lines, kind: str) -> str:
-    """Return the logarithm of a sum of exponentials, all made less by the largest number.
-
-    That stays finite, so that nothing infinite is taken from itself; see `syclsched.kernels.tensor.logarithms`.
-    """
+    """Return the code of log-sum-exp in two passes: maximum, then sum."""
+    # The maximum is clamped to a finite number; see `syclsched.kernels.tensor.logarithms`.
     greatest = _GREATEST[kind]
     return f"""  A s = -{greatest};
 {lines.each("if (v > s) s = v;")}{lines.shared("if (other_s > s) s = other_s;", s="A")}
@@ -149,10 +147,10 @@ def _arg_source(signature: Signature, limits: DeviceLimits, *, mode: str, axis: 
     symbol, equal = ">" if mode == "max" else "<", "="
     better, as_good = f"({{0}} {symbol} s", f"({{0}} {equal}= s"
     if dtype.startswith("float"):
-        # A NaN is better than all others, and as good as another.
+        # NaN is better than any number, and ties with NaN.
         better, as_good = f"{better} || (isnan({{0}}) && !isnan(s))", f"{as_good} || (isnan({{0}}) && isnan(s))"
     better, as_good = f"{better})", f"{as_good})"
-    # Places of a work-item ascend; of two work-items any may come first. Who has none yet has place -1.
+    # Positions in a work-item ascend; partial results of work-items come in any order. Position -1: no element yet.
     take = "if (i < 0 || {0}{1}) {{ s = {2}; i = {3}; }}"
     own = take.format(better.format("v"), f" || {as_good.format('v')}" if last else "", "v", "k")
     nearer = f" || ({as_good.format('other_s')} && other_i {'>' if last else '<'} i)"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`reduce_whole`: a reduction of a whole array by all compute units, in two steps.
+"""`reduce_whole`: a reduction of a whole array on all compute units, in two kernels.
 
-A kernel's work-groups cannot wait for each other, so a single number is found by one group, on one unit. Here each of
-some work-items reduces a part, into an array the caller provides, and a second kernel reduces those.
+The work-groups of one kernel cannot synchronise, so a single result would be computed by one group on one compute
+unit. Here each work-item of a first kernel reduces a part into an array provided by the caller, and a second kernel
+reduces the parts.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from syclsched.kernels.tensor.source import kernels
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Shape, Signature, Step, Work
 from syclsched.model.sequence import sequence_operation
 
-#: What parts are reduced to, and how they are in turn. A mean's parts are divided by the number of all elements.
+#: Modes of both kernels, by mode. Partial means are divided by the number of all elements.
 _STEPS = {
     "mean": ("mean", "sum"),
     "l1": ("l1", "sum"),
@@ -29,17 +30,17 @@ _STEPS = {
     "logsum": ("sum", "logsum"),
     **{mode: (mode, mode) for mode in ("sum", "max", "min", "prod", "l2", "logsumexp")},
 }
-#: What can be reduced in parts that are reduced in turn.
+#: Modes that can be computed from partial results.
 MODES = tuple(_STEPS)
-#: Parts as many compute units share well.
+#: Number of parts: balances well over many compute units.
 PARTS = 64
-#: Fewer elements are reduced by one work-item before a second kernel has begun.
+#: With fewer elements, one work-item is faster than starting a second kernel.
 _WORTH = 1 << 17
 
 
 @cache
 def reduce_whole(mode: str) -> Operation:
-    """Return the operation that reduces all of ``x`` to ``y``, which has no axes, by way of ``parts``."""
+    """Return the operation that reduces all of ``x`` to the scalar ``y``, with partial results in ``parts``."""
     if mode not in _STEPS:
         raise ArgumentError(f"there is no mode {mode!r}", where="reduce_whole", hint=f"There are: {', '.join(MODES)}")
     of_parts, of_all = _STEPS[mode]
@@ -50,7 +51,7 @@ def reduce_whole(mode: str) -> Operation:
 
 
 def whole_is_worth_it(mode: str, shape: Shape, axes: tuple[int, ...], dtype: str) -> bool:
-    """Say whether `reduce_whole` does a reduction, and does it sooner than `reduce`."""
+    """Return whether `reduce_whole` supports a reduction and is faster than `reduce`."""
     return (
         mode in _STEPS
         and dtype not in ("bool", "float16")
@@ -82,7 +83,7 @@ _DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint
 def _check(signature: Signature, *, mode: str) -> str | None:
     y = signature.shapes["y"]
     if mode == "mean" and not signature.dtypes["x"].startswith("float"):
-        return "the mean of whole numbers is not that of its parts"
+        return "the mean of integers cannot be computed from the means of parts"
     return None if len(y) == 1 and y[0] else f"parts are one axis with at least one element, not {y}"
 
 
@@ -94,7 +95,7 @@ def _work(signature: Signature) -> Work:
 
 
 def _launch(signature: Signature, limits: DeviceLimits) -> Launch:
-    # A group for each: they are few, and each is in vectors by itself.
+    # One work-item per group: they are few, and each uses vectors itself.
     return Launch((elements(signature),), (1,))
 
 

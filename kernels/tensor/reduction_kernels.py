@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How reductions are done on devices: rows of neighbours, or columns side by side.
+"""Reduction kernels: by rows if the reduced elements are contiguous, else by columns.
 
-Where elements that go into one result are neighbours in memory, a work-item takes a row, with a vector of partial
-results. Else a work-item takes a block of neighbouring results, or, where those are few, neighbouring work-items take
-one each, and walk through the reduced axes in step.
+If the elements of one result are contiguous, a work-item reduces rows with vectors of partial results. Otherwise a
+work-item computes a block of neighbouring results, or, if those are few, neighbouring work-items compute one each and
+iterate over the reduced axes in step.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ from syclsched.kernels.tensor.logarithms import (
 from syclsched.kernels.tensor.writer import BLOCK_VECTORS, LANES, ROW_VECTORS, Writer, working
 from syclsched.model.operation import DeviceLimits, Launch, Shape, Signature
 
-#: Extents and strides.
+#: Extent and stride of each axis.
 Axes = tuple[tuple[int, int], ...]
-#: Rows whose columns' extremes are found together: their NaNs are, too.
+#: Rows combined in a maximum or minimum of columns: one comparison finds the NaNs of both.
 _ROWS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The axes of an array to be reduced, as few as possible."""
+    """Kept and reduced axes of an array, merged to as few as possible."""
 
-    kept: Walk  # through the result; beside it runs the first element that goes into it
-    reduced: Axes  # extent and stride of each axis that goes
+    kept: Walk  # of the result; the operand is the first reduced element
+    reduced: Axes  # extent and stride of each reduced axis
 
     @property
     def by_rows(self) -> bool:
-        """Whether what goes into one result are neighbours in memory."""
+        """True if the elements of one result are contiguous."""
         return len(self.reduced) == 1 and self.reduced[0][1] == 1
 
 
 def reduction_plan(shape: Shape, axes: tuple[int, ...]) -> Plan:
-    """Return how an array of a shape is reduced along axes."""
+    """Return the kept and reduced axes of a reduction."""
     reduced: list[tuple[int, int]] = []
     kept: list[tuple[int, int]] = []
     stride = 1
@@ -66,18 +66,18 @@ def reduction_plan(shape: Shape, axes: tuple[int, ...]) -> Plan:
         if axis not in axes:
             kept.insert(0, (extent, stride))
         elif extent != 1:
-            # Neighbouring axes that both go are one.
+            # Merge neighbouring reduced axes.
             if reduced and reduced[0][0] * reduced[0][1] == stride:
                 reduced[0] = (reduced[0][0] * extent, reduced[0][1])
             else:
                 reduced.insert(0, (extent, stride))
         stride *= extent
-    way = walk(tuple(extent for extent, _ in kept), [tuple(step for _, step in kept)])
-    return Plan(way, tuple(reduced) or ((1, 1),))
+    space = walk(tuple(extent for extent, _ in kept), [tuple(step for _, step in kept)])
+    return Plan(space, tuple(reduced) or ((1, 1),))
 
 
 def write_reduction(w: Writer, *, mode: str, axes: tuple[int, ...]) -> None:
-    """Write the kernel of a reduction of ``x`` to ``y``."""
+    """Emit the kernel of a reduction of ``x`` to ``y``."""
     plan = reduction_plan(w.signature.shapes["x"], axes)
     t = _working(w.signature.dtypes["x"])
     count = math.prod(extent for extent, _ in plan.reduced)
@@ -86,35 +86,35 @@ def write_reduction(w: Writer, *, mode: str, axes: tuple[int, ...]) -> None:
 
         def row(number: str) -> None:
             base = w.index(f"{number} * {count}")
-            w.store("y", number, _reduced(w, mode, t, count, _Rows(w, t, base, count)))
+            w.store("y", number, _reduced(w, mode, t, count, _RowReduction(w, t, base, count)))
 
         together = _rows_together(plan, mode, t)
         if not together:
             write_rows(w, plan.kept.elements, row)
             return
 
-        def again(number: str) -> str:
-            return _Rows(w, t, w.index(f"{number} * {count}"), count).logarithm()
+        def recompute(number: str) -> str:
+            return _RowReduction(w, t, w.index(f"{number} * {count}"), count).logarithm()
 
-        def some(group: str) -> None:
-            # The last rows are as many: it does again, with the same result, what the group before it has done.
+        def row_group(group: str) -> None:
+            # The last group is shifted to be full: it overlaps the one before and repeats its results.
             first, most = w.index(f"{group} * {together}"), plan.kept.elements - together
             first = w.index(w.select(f"({first} < {most})", first, str(most)))
-            write_some_rows(w, first, together, count, again)
+            write_some_rows(w, first, together, count, recompute)
 
-        write_rows(w, ceil_div(plan.kept.elements, together), some)
+        write_rows(w, ceil_div(plan.kept.elements, together), row_group)
     elif vectors:
         write_blocks(w, plan.kept, vectors, partial(_write_block, w, mode, t, count, plan.reduced, vectors))
     else:
 
         def columns(at: str, others: list[str]) -> None:
-            w.store("y", at, _reduced(w, mode, t, count, _Columns(w, t, others[0], plan.reduced)))
+            w.store("y", at, _reduced(w, mode, t, count, _ColumnReduction(w, t, others[0], plan.reduced)))
 
         write_walk(w, plan.kept, columns)
 
 
 def reduction_launch(signature: Signature, limits: DeviceLimits, *, mode: str, axes: tuple[int, ...]) -> Launch:
-    """Return the index space of `write_reduction`: some rows for a work-item, or columns in blocks of vectors."""
+    """Return the launch of `write_reduction`: rows per work-item, or blocks or single columns."""
     plan = reduction_plan(signature.shapes["x"], axes)
     if plan.by_rows:
         together = max(_rows_together(plan, mode, working(signature.dtypes["x"])), 1)
@@ -124,33 +124,33 @@ def reduction_launch(signature: Signature, limits: DeviceLimits, *, mode: str, a
 
 
 def write_parts(w: Writer, *, mode: str) -> None:
-    """Write the kernel that reduces as many parts of ``x`` as ``y`` has elements; the last takes what is left over.
-
-    A mean's parts are each divided by the number of all elements, so that their sum is the mean.
-    """
+    """Emit the kernel that reduces parts of ``x``, one per element of ``y``; the last has the remainder."""
+    # Partial means are divided by the number of all elements: their sum is the mean.
     t = working(w.signature.dtypes["x"])
     size, parts = math.prod(w.signature.shapes["x"]), w.signature.shapes["y"][0]
     part = w.index(w.item)
     with w.when(f"{part} < {parts}"):
-        w.store("y", part, _reduced(w, mode, t, size, _Part(w, t, part, size, parts)))
+        w.store("y", part, _reduced(w, mode, t, size, _PartReduction(w, t, part, size, parts)))
 
 
 def sum_of_line(w: Writer, t: str, first: str, count: int, stride: int) -> str:
-    """Write the sum of elements of ``x`` that are a stride apart and return its name."""
-    way: Any = _Rows(w, t, first, count) if stride == 1 else _Columns(w, t, first, ((count, stride),))
-    return _reduced(w, "sum", t, count, way)
+    """Emit the sum of strided elements of ``x``, and return its name."""
+    reduction: Any = (
+        _RowReduction(w, t, first, count) if stride == 1 else _ColumnReduction(w, t, first, ((count, stride),))
+    )
+    return _reduced(w, "sum", t, count, reduction)
 
 
 def _working(dtype: str) -> str:
-    # Of bool, bytes: the larger of two is "or".
+    # bool is reduced as bytes: the maximum is "or".
     return "uint8" if dtype == "bool" else working(dtype)
 
 
 def _rows_together(plan: Plan, mode: str, t: str) -> int:
-    """Return how many rows are gone through together; 0 where there is no code for several."""
+    """Return the number of rows processed together; 0 if rows are processed singly."""
     if mode != "logsumexp" or not in_one_pass(t) or plan.reduced[0][0] < LANES:
         return 0
-    # Some groups of rows are left for each compute unit.
+    # Keep enough groups of rows for all compute units.
     return min(ROWS, 1 << (max(1, plan.kept.elements // ROWS).bit_length() - 1))
 
 
@@ -198,23 +198,21 @@ def _over_block(w: Writer, mode: str, t: str, reduced: Axes, vectors: int, first
 
 
 def extreme_of(w: Writer, t: str, mode: str, xs: list[str], best: str | None = None) -> str:
-    """Write, in `Writer.over_wide`, which is best of some vectors; NaN if one is.
-
-    One comparison finds the NaNs of two numbers. Those that pass none on are one instruction each, of which the last
-    keeps a NaN that was found before.
-    """
+    """Emit, in `Writer.over_wide`, the maximum or minimum of some vectors and the best so far; NaN if one is."""
+    # One comparison finds the NaNs of two vectors. The selections that ignore NaN are one instruction each; the last
+    # one keeps a NaN in ``best``.
     symbol = ">" if mode == "max" else "<"
     pairs = [*zip(xs[::2], xs[1::2], strict=False)]
-    strange = w.either(*(w.unordered(*pair) for pair in pairs)) if pairs and t.startswith("float") else None
+    unordered = w.either(*(w.unordered(*pair) for pair in pairs)) if pairs and t.startswith("float") else None
     while len(xs) > 1:
         xs = [w.value(t, w.select(f"({a} {symbol} {b})", a, b)) for a, b in zip(xs[::2], xs[1::2], strict=True)]
     found = xs[0] if best is None else w.value(t, w.select(f"({xs[0]} {symbol} {best})", xs[0], best))
-    return found if strange is None else w.value(t, w.select(strange, w.constant(float("nan"), t), found))
+    return found if unordered is None else w.value(t, w.select(unordered, w.constant(float("nan"), t), found))
 
 
 def _write_logarithms(w: Writer, t: str, reduced: Axes, vectors: int, at: str, first: str) -> None:
     def again(first: str) -> str:
-        """Write the logarithms of a vector of columns, which memory is gone through twice for."""
+        """Emit log-sum-exp of a vector of columns in two passes."""
 
         def over(start: Any, element: Any, combine: Any) -> str:
             total = f"{w.wide(t, w.constant(start, t))}_0"
@@ -232,10 +230,7 @@ def _write_logarithms(w: Writer, t: str, reduced: Axes, vectors: int, at: str, f
 
 
 def _along(w: Writer, first: str, reduced: Axes, together: int) -> Iterator[list[str]]:
-    """Open a loop for each reduced axis, over rows that are taken together and then over those that are left.
-
-    Gives where they begin: as many as are together, or one.
-    """
+    """Open a loop per reduced axis, over groups of rows, then single rows; yield the rows' start indices."""
     *outer, (extent, stride) = reduced
     with ExitStack() as loops:
         place = _place(w, loops, first, tuple(outer))
@@ -247,7 +242,7 @@ def _along(w: Writer, first: str, reduced: Axes, together: int) -> Iterator[list
 
 
 def _place(w: Writer, loops: ExitStack, first: str, reduced: tuple[tuple[int, int], ...]) -> str:
-    """Open a loop for each reduced axis and return the index of the element there."""
+    """Open a loop per reduced axis, and return the index of the current element."""
     terms = [first]
     for extent, stride in reduced:
         terms.append(f"{loops.enter_context(w.loop('0', str(extent)))} * {stride}")
@@ -262,12 +257,12 @@ def _extremes(mode: str) -> Any:
 
 
 def better(w: Writer, t: str, mode: str, x: str, best: str) -> str:
-    """Say that a number is larger, or smaller, than the best one so far; the first NaN is better than all others."""
+    """Return the condition that a number is better than the best; the first NaN beats all numbers."""
     symbol = ">" if mode == "max" else "<"
     return w.beyond(symbol, x, best) if t.startswith("float") else f"({x} {symbol} {best})"
 
 
-#: What a reduction begins with, and how two partial results become one.
+#: Start value, and combination of two partial results.
 _SIMPLE: dict[str, Any] = {
     "sum": lambda w, t: (0, lambda a, b: f"({a} + {b})"),
     "prod": lambda w, t: (1, lambda a, b: f"({a} * {b})"),
@@ -276,14 +271,14 @@ _SIMPLE: dict[str, Any] = {
 }
 
 
-class _Rows:
-    """Goes through a row with vectors of partial results."""
+class _RowReduction:
+    """Reduction of a contiguous row, with vectors of partial results."""
 
     def __init__(self, w: Writer, t: str, base: str, count: int) -> None:
         self._w, self._t, self._base, self._count = w, t, base, count
 
     def over(self, start: Any, element: Any, combine: Any) -> str:
-        """Write a reduction of the row and return the name of its result."""
+        """Emit a reduction of the row, and return the name of its result."""
         w, t, count = self._w, self._t, self._count
 
         def change(total: str, x: str) -> str:
@@ -308,12 +303,12 @@ class _Rows:
         return total
 
     def logarithm(self) -> str:
-        """Write the logarithm of the sum of the exponentials of the row and return its name."""
+        """Emit log-sum-exp of the row, and return the name of its result."""
         return in_two_passes(self._w, self._t, self.over)
 
 
-class _Part(_Rows):
-    """Goes through a part of an array; the last part has what is left over, too."""
+class _PartReduction(_RowReduction):
+    """Reduction of a part of an array; the last part includes the remainder."""
 
     def __init__(self, w: Writer, t: str, part: str, size: int, parts: int) -> None:
         each = size // parts
@@ -321,7 +316,7 @@ class _Part(_Rows):
         self._last, self._rest = f"{part} == {parts - 1}", (each * parts, size)
 
     def over(self, start: Any, element: Any, combine: Any) -> str:
-        """Write a reduction of the part and return the name of its result."""
+        """Emit a reduction of the part, and return the name of its result."""
         w, t = self._w, self._t
         total = super().over(start, element, combine)
         with w.when(self._last), w.loop(*map(str, self._rest)) as k:
@@ -329,14 +324,14 @@ class _Part(_Rows):
         return total
 
 
-class _Columns:
-    """Goes through all reduced axes, one element after another."""
+class _ColumnReduction:
+    """Reduction over strided axes, one element after another."""
 
     def __init__(self, w: Writer, t: str, first: str, reduced: tuple[tuple[int, int], ...]) -> None:
         self._w, self._t, self._first, self._reduced = w, t, first, reduced
 
     def over(self, start: Any, element: Any, combine: Any) -> str:
-        """Write a reduction and return the name of its result."""
+        """Emit a reduction, and return the name of its result."""
         w, t = self._w, self._t
         total = w.variable(t, w.constant(start, t))
         with ExitStack() as loops:
@@ -345,12 +340,12 @@ class _Columns:
         return total
 
     def logarithm(self) -> str:
-        """Write the logarithm of the sum of exponentials and return its name."""
+        """Emit log-sum-exp, and return the name of its result."""
         return in_two_passes(self._w, self._t, self.over)
 
 
 def _steps(w: Writer, mode: str, t: str) -> tuple[Any, Any, Any]:
-    """Return what a reduction begins with, what is done to each element, and how two results become one."""
+    """Return the start value, the function of an element, and the combination of two results."""
     start, combine = _SIMPLE[mode if mode in _SIMPLE else "sum"](w, t)
     if mode in ("max", "min") and w.signature.dtypes["x"] == "bool":
         start = int(start_of(mode, "bool"))
@@ -361,11 +356,11 @@ def _steps(w: Writer, mode: str, t: str) -> tuple[Any, Any, Any]:
     return start, lambda x: x, combine
 
 
-def _reduced(w: Writer, mode: str, t: str, count: int, way: Any) -> str:
-    """Write a reduction of what a way goes through and return its result."""
+def _reduced(w: Writer, mode: str, t: str, count: int, reduction: Any) -> str:
+    """Emit a reduction, and return the name of its result."""
     if mode != "logsumexp":
-        return _finished(w, mode, t, count, way.over(*_steps(w, mode, t)))
-    return str(way.logarithm())
+        return _finished(w, mode, t, count, reduction.over(*_steps(w, mode, t)))
+    return str(reduction.logarithm())
 
 
 def _finished(w: Writer, mode: str, t: str, count: int, total: str) -> str:
@@ -382,7 +377,7 @@ def _absolute(w: Writer, t: str, x: str) -> str:
 
 
 def start_of(mode: str, dtype: Any) -> Any:
-    """Return what a maximum or minimum begins with: the least or greatest number of a dtype."""
+    """Return the start value of a maximum or minimum: the least or greatest number of a dtype."""
     import numpy as np
 
     kind = np.dtype(dtype)

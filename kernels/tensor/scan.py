@@ -17,7 +17,7 @@ from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
 
 @cache
 def scan_sum(axis: int, exclusive: bool = False, reverse: bool = False) -> Operation:
-    """Return the operation that writes the sums of all elements of ``x`` up to each, along an axis, to ``y``."""
+    """Return the operation that writes the prefix sums of ``x`` along an axis to ``y``."""
     parameters = (written(), read(like="y"))
     return make(
         f"scan_sum axis {axis}{' exclusive' if exclusive else ''}{' reverse' if reverse else ''}",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`scatter_elements`, `scatter_nd`: a copy of an array with some elements replaced, or added to.
+"""`scatter_elements`, `scatter_nd`: a copy of an array with elements replaced or combined with updates.
 
-Indices may be negative. One beyond its axis changes nothing, on every device; of a *checked* operation it also sets the
-status, and the run fails. Where an element is met several times the updates are applied in memory order.
+Negative indices count from the end. Updates with out-of-range indices are ignored, on every device; in a *checked*
+operation they also set the status, and the run fails. Updates of the same element are applied in memory order.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from syclsched.kernels.tensor.source import kernels
 from syclsched.kernels.tensor.writer import Writer, working
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Parameter, Signature, Work
 
-#: What becomes of an element and an update.
+#: Combinations of an element with an update.
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 
 
 @cache
 def scatter_elements(axis: int, reduction: str = "none", checked: bool = False) -> Operation:
-    """Return the operation that writes ``x`` to ``y`` with elements changed along an axis."""
-    _known(reduction)
+    """Return the operation that copies ``x`` to ``y`` and updates elements by index along an axis."""
+    _check_reduction(reduction)
     return make(
         f"scatter_elements axis {axis} {reduction}",
         _parameters(),
@@ -46,8 +46,8 @@ def scatter_elements(axis: int, reduction: str = "none", checked: bool = False) 
 
 @cache
 def scatter_nd(reduction: str = "none", checked: bool = False) -> Operation:
-    """Return the operation that writes ``x`` to ``y`` with slices changed."""
-    _known(reduction)
+    """Return the operation that copies ``x`` to ``y`` and updates slices by index tuples."""
+    _check_reduction(reduction)
     return make(
         f"scatter_nd {reduction}",
         _parameters(),
@@ -59,7 +59,7 @@ def scatter_nd(reduction: str = "none", checked: bool = False) -> Operation:
     )
 
 
-def _known(reduction: str) -> None:
+def _check_reduction(reduction: str) -> None:
     if reduction not in REDUCTIONS:
         raise ArgumentError(f"there is no reduction {reduction!r}", where="scatter", hint=f"{', '.join(REDUCTIONS)}")
 
@@ -72,14 +72,14 @@ def _with_status(checked: bool) -> tuple[Parameter, ...]:
     return (*_parameters(), STATUS) if checked else _parameters()
 
 
-def _no_bool(signature: Signature, reduction: str) -> str | None:
+def _bool_error(signature: Signature, reduction: str) -> str | None:
     if reduction != "none" and signature.dtypes["x"] == "bool":
         return f"there is no {reduction} of bool"
     return None
 
 
 def _elements_check(signature: Signature, *, axis: int, reduction: str) -> str | None:
-    wrong = _no_bool(signature, reduction) or elements_check(signature, axis=axis, like="updates")
+    wrong = _bool_error(signature, reduction) or elements_check(signature, axis=axis, like="updates")
     return wrong or expect(signature, signature.shapes["x"], "a scatter")
 
 
@@ -90,7 +90,7 @@ def _nd_check(signature: Signature, *, reduction: str) -> str | None:
     shape = (*indices[:-1], *x[indices[-1] :])
     if signature.shapes["updates"] != shape:
         return f"updates have shape {shape}, not {signature.shapes['updates']}"
-    return _no_bool(signature, reduction) or expect(signature, x, "a scatter")
+    return _bool_error(signature, reduction) or expect(signature, x, "a scatter")
 
 
 def _work(signature: Signature) -> Work:
@@ -104,7 +104,7 @@ def _work(signature: Signature) -> Work:
 
 
 def _inside(indices: Any, extents: Any, status: Any) -> tuple[Any, Any]:
-    """Return indices counted from 0, and which of them there are."""
+    """Return indices counted from 0, and a mask of those in range."""
     import numpy as np
 
     at = indices.astype("int64", copy=False)
@@ -120,13 +120,13 @@ def _apply(y: Any, places: tuple[Any, ...], updates: Any, reduction: str) -> Non
     if reduction == "none":
         y[places] = updates
     elif y.dtype == np.float16:  # summed in single precision, as by the devices
-        wide = y.astype(np.float32)
-        _apply(wide, places, updates.astype(np.float32), reduction)
-        y[...] = wide.astype(np.float16)
+        single = y.astype(np.float32)
+        _apply(single, places, updates.astype(np.float32), reduction)
+        y[...] = single.astype(np.float16)
     else:
-        do = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction]
+        ufunc = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction]
         with np.errstate(all="ignore"):
-            do.at(y, places, updates)
+            ufunc.at(y, places, updates)
 
 
 def _elements_host(
@@ -156,8 +156,8 @@ def _nd_host(*, reduction: str, y: Any, x: Any, indices: Any, updates: Any, stat
 # --- devices ------------------------------------------------------------------------------------------
 
 
-def _change(w: Writer, place: str, update: str, reduction: str) -> None:
-    """Write that an update is applied to an element of the result."""
+def _write_update(w: Writer, place: str, update: str, reduction: str) -> None:
+    """Emit the update of an element of the result."""
     t = working(w.signature.dtypes["y"])
     given = w.value(t, w.load("updates", update))
     if reduction != "none":
@@ -180,7 +180,7 @@ def _write_elements(w: Writer, *, axis: int, reduction: str) -> None:
 
     if "status" in w.signature.shapes:
         write_status(w, "indices", elements(w.signature, "indices"), [x[axis]], w.first())
-    # A work-item has a line along the axis to itself, so that no two meet at an element.
+    # Each work-item owns a line along the axis, so that no two update the same element.
     number = w.index(w.item)
     with w.when(f"{number} < {count}"):
         terms, given, inside = ["0"], ["0"], []
@@ -201,7 +201,7 @@ def _write_elements(w: Writer, *, axis: int, reduction: str) -> None:
                 update = w.index(f"{first} + {k} * {inner[axis]}")
                 at, good = write_index(w, "indices", update, x[axis])
                 with w.when(good):
-                    _change(w, f"{base} + {at} * {strides[axis]}", update, reduction)
+                    _write_update(w, f"{base} + {at} * {strides[axis]}", update, reduction)
 
 
 def _launch_elements(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
@@ -218,13 +218,13 @@ def _write_nd(w: Writer, *, reduction: str) -> None:
         write_status(w, "indices", elements(w.signature, "indices"), x[:depth], w.first())
     if not places * piece:
         return
-    # A work-item has an element of all slices of a part of the places to itself.
+    # Each work-item owns one element position in all slices of a part of the indexed space.
     parts = w.index(w.div(f"{w.groups} * {w.width}", str(piece)))
     part, column = w.index(w.div(w.item, str(piece))), w.index(f"{w.item} % {piece}")
     each = w.index(w.div(f"({places} + {parts} - 1)", parts))
     first = w.index(f"{part} * {each}")
     last = w.index(w.select(f"({first} + {each} < {places})", f"{first} + {each}", str(places)))
-    with w.loop(first, last) as row:  # none of those beyond the last part
+    with w.loop(first, last) as row:  # empty for work-items beyond the last part
         place = w.index(f"{row} * {piece} + {column}")
         w.store("y", place, w.load("x", place))
     strides = contiguous_strides(x[:depth])
@@ -236,7 +236,7 @@ def _write_nd(w: Writer, *, reduction: str) -> None:
             good.append(inside)
         place = w.index(" + ".join(terms))
         with w.when(w.both(*good, f"({place} >= {first})", f"({place} < {last})")):
-            _change(w, f"{place} * {piece} + {column}", f"{row} * {piece} + {column}", reduction)
+            _write_update(w, f"{place} * {piece} + {column}", f"{row} * {piece} + {column}", reduction)
 
 
 def _launch_nd(signature: Signature, limits: DeviceLimits) -> Launch:
@@ -245,5 +245,5 @@ def _launch_nd(signature: Signature, limits: DeviceLimits) -> Launch:
     if not places * piece:
         return line_launch(limits, int("status" in signature.shapes))
     wanted = GROUPS_PER_UNIT * limits.compute_units * VECTOR_ITEMS
-    # Whole groups of whole slices: the kernel divides all work-items by a slice's elements.
+    # Whole slices: the kernel divides the number of work-items by the elements of a slice.
     return line_launch(limits, piece * min(places, ceil_div(wanted, piece)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`slice_of`: every so many elements along each axis, forwards or backwards."""
+"""`slice_of`: strided slices, with positive or negative steps."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
 
 @cache
 def slice_of(starts: tuple[int, ...], steps: tuple[int, ...]) -> Operation:
-    """Return the operation that writes a part of ``x`` to ``y``."""
+    """Return the operation that writes a strided slice of ``x`` to ``y``; the shape of ``y`` sets its extents."""
     if len(starts) != len(steps) or 0 in steps:
-        raise ArgumentError(f"starts {starts} and steps {steps} say not where each next element is", where="slice_of")
+        raise ArgumentError(f"starts {starts} and steps {steps} differ in number, or a step is 0", where="slice_of")
     parameters = (written(), read(like="y"))
     return make(
         f"slice {','.join(map(str, starts))} by {','.join(map(str, steps))}",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The implementations of an operation whose kernel is written with a `Writer`."""
+"""Implementations of operations whose kernels are generated with a `Writer`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syclsched.kernels.tensor.opencl_writer import opencl_writer
 from syclsched.kernels.tensor.writer import Writer
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Parameter, Requirements, Signature
 
-#: Writes one kernel.
+#: Generates the body of one kernel.
 Body = Callable[[Writer], None]
 LaunchFunction = Callable[[Signature, DeviceLimits], Launch]
 
@@ -27,7 +27,7 @@ def kernels(
     revision: str = "1",
     numba_dtypes: tuple[str, ...] = NUMBA_DTYPES,
 ) -> tuple[Implementation, ...]:
-    """Return the implementations of an operation in both languages."""
+    """Return the implementations of a kernel in OpenCL C and for numba-dpex."""
     return (
         Implementation(
             "opencl-c",
@@ -51,6 +51,6 @@ def kernels(
 
 
 def _load(signature: Signature, *, writer: Callable[..., Writer], parameters: tuple[Parameter, ...], body: Body) -> Any:
-    making = writer(signature, parameters)
-    body(making)
-    return making.finish()
+    w = writer(signature, parameters)
+    body(w)
+    return w.finish()

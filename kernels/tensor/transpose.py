@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`transpose`: axes in another order."""
+"""`transpose`: permutation of axes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
 
 @cache
 def transpose(permutation: tuple[int, ...]) -> Operation:
-    """Return the operation that writes ``x`` with its axes in another order to ``y``."""
+    """Return the operation that writes ``x`` with permuted axes to ``y``."""
     if sorted(permutation) != list(range(len(permutation))):
         raise ArgumentError(f"{permutation} is no permutation", where="transpose")
     parameters = (written(), read(like="y"))
@@ -56,19 +56,19 @@ def _host(*, permutation: tuple[int, ...], y: Any, x: Any) -> None:
     y[...] = x.transpose(permutation)
 
 
-#: Bytes of a line that a work-item writes, and reads: as much as it takes for neither to cost a page for little. Of
-#: shorter lines that are read, it does more of them.
+#: Target bytes per line that a work-item writes and reads: enough to amortise the cost of touching a page. If lines to
+#: read are shorter, it takes more of them.
 _WRITTEN, _READ = 128, 4096
-#: Work-items there should be.
-_ENOUGH = 16
+#: Desired number of work-items.
+_MIN_ITEMS = 16
 
 
 def _block(tiles: Tiles, dtype: str) -> tuple[int, int]:
-    """Return how many rows and columns of a plane a work-item turns: fewer where there would be few work-items."""
+    """Return the rows and columns of a plane per work-item; smaller if there would be few work-items."""
     most = _READ // ITEM_BYTES[dtype]
     columns = _even(tiles.columns, most)
     rows = _even(tiles.rows, _WRITTEN // ITEM_BYTES[dtype] * most // columns)
-    while rows * columns > LANES * LANES and _blocks(tiles, rows, columns) < _ENOUGH:
+    while rows * columns > LANES * LANES and _blocks(tiles, rows, columns) < _MIN_ITEMS:
         if columns > rows:
             columns = _even(tiles.columns, columns // 2)
         else:
@@ -77,7 +77,7 @@ def _block(tiles: Tiles, dtype: str) -> tuple[int, int]:
 
 
 def _even(extent: int, most: int) -> int:
-    """Return how much each block has that an extent is divided into evenly, in whole squares."""
+    """Return the block size that divides an extent most evenly, in multiples of the tile size."""
     return ceil_div(ceil_div(extent, ceil_div(extent, max(most, LANES))), LANES) * LANES
 
 
@@ -95,14 +95,14 @@ def _write(w: Writer, *, permutation: tuple[int, ...]) -> None:
         return
     rows, columns = _block(tiles, w.signature.dtypes["x"])
     down, across = ceil_div(tiles.rows, rows), ceil_div(tiles.columns, columns)
-    # Neighbouring work-items write on where the last one ended.
+    # Neighbouring work-items write neighbouring memory.
     extents = (*(extent for extent, _, _ in tiles.planes), across, down)
     *planes, column, row = take_apart(w, w.index(w.item), extents)
     steps = [(place, x, y) for place, (_, x, y) in zip(planes, tiles.planes, strict=True)]
     base_x = w.index(" + ".join(["0", *(f"{place} * {x}" for place, x, _ in steps)]))
     base_y = w.index(" + ".join(["0", *(f"{place} * {y}" for place, _, y in steps)]))
     with w.loop("0", str(columns), str(LANES)) as i, w.loop("0", str(rows), str(LANES)) as k:
-        # What would begin beyond the last place where a square fits begins there, and is done once more.
+        # The last tile is shifted to be full: it overlaps the one before.
         c = _at_most(w, f"{column} * {columns} + {i}", tiles.columns - LANES)
         r = _at_most(w, f"{row} * {rows} + {k}", tiles.rows - LANES)
         w.turn(
@@ -122,5 +122,5 @@ def _launch(signature: Signature, limits: DeviceLimits, *, permutation: tuple[in
     tiles = transposed_tiles(signature, permutation)
     if tiles is None:
         return walk_launch(transposed_walk(signature, permutation), limits)
-    # A group for each, as each is in vectors by itself.
+    # One work-item per group: each uses vectors itself.
     return Launch((_blocks(tiles, *_block(tiles, signature.dtypes["x"])),), (1,))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transpositions by work-groups: a square goes through local memory, so that lines are read and written in pieces.
+"""Transposition by work-groups with square tiles in local memory, for coalesced loads and stores.
 
-(Ruetsch and Micikevicius, "Optimizing matrix transpose in CUDA", 2009.) Lines of the square are one element longer than
-it is wide, so that its columns lie in different banks of local memory. Where lines of x stay lines of y, the kernel
-that goes through elements is as good on a GPU.
+(Ruetsch and Micikevicius, "Optimizing matrix transpose in CUDA", 2009.) Rows of a tile are padded by one element, so
+that its columns lie in different banks of local memory. Where lines of x stay lines of y, the element-wise kernel is as
+fast on a GPU.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def transpose(permutation: tuple[int, ...]) -> Implementation:
 
 
 def _refuses(signature: Signature, *, permutation: tuple[int, ...]) -> str | None:
-    return None if transposed_tiles(signature, permutation) else "no lines become columns that are worth a square"
+    return None if transposed_tiles(signature, permutation) else "lines stay lines or are too short for square tiles"
 
 
 def _shape(signature: Signature, limits: DeviceLimits) -> tuple[int, int]:
-    """Return the side of a square, and how many of its lines a group reads at once."""
+    """Return the side of a tile, and the number of its rows that a group reads at once."""
     size = ITEM_BYTES[signature.dtypes["x"]]
     most = most_items(limits, size)
     side = min(lanes(limits), most)
@@ -60,14 +60,14 @@ def _source(signature: Signature, limits: DeviceLimits, *, permutation: tuple[in
     tiles, dtype = _tiles(signature, permutation), signature.dtypes["x"]
     side, high = _shape(signature, limits)
     _, down, across = _squares(tiles, side)
-    planes, behind = [], 1
+    planes, inner_planes = [], 1
     for extent, from_x, to_y in reversed(tiles.planes):
-        place = f"plane / {behind} % {extent}"
+        place = f"plane / {inner_planes} % {extent}"
         planes.append((f"({place}) * {from_x}", f"({place}) * {to_y}"))
-        behind *= extent
+        inner_planes *= extent
     from_x, to_y = (" + ".join(terms) or "0" for terms in (zip(*planes, strict=True) if planes else ((), ())))
     index = "int" if math.prod(signature.shapes["x"]) < 1 << 30 else "long"
-    # Half precision is only moved, which whole numbers of its size do on every device.
+    # float16 is only copied: integers of its size work on every device.
     kind = "ushort" if dtype == "float16" else C_TYPES[dtype]
     source = f"""{enabled(dtype) if kind != "ushort" else ""}typedef {kind} T;
 typedef {index} I;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check of many runs of one workload: what has the same bits as a right result is not computed anew."""
+"""Result checks of repeated runs; a result that is bit-identical to a verified one is not checked again."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 class Checks:
-    """Checks results one after another."""
+    """Checks the results of several runs of one workload."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self._right: Mapping[str, Any] | None = None
+        self._verified: Mapping[str, Any] | None = None
         self.verdict: CheckResult | None = None
 
     def add(self, results: Mapping[str, Any]) -> None:
-        """Check the results of one more run; they are kept, and must not change."""
-        if self._right is not None and all(np.array_equal(self._right[name], results[name]) for name in results):
+        """Check the results of a run; they are kept and must not be modified."""
+        if self._verified is not None and all(np.array_equal(self._verified[name], results[name]) for name in results):
             return
         found = self._workload.check(results)
         if self.verdict is None or self.verdict.ok:
             self.verdict = found
         if found.ok:
-            self._right = results
+            self._verified = results

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans of one graph side by side: what several policies make of it on several platforms."""
+"""Comparison of plans of one graph: several policies on several platforms, as a table or JSON."""
 
 from __future__ import annotations
 
@@ -21,40 +21,39 @@ if TYPE_CHECKING:
     from syclsched.model.platform import Platform
     from syclsched.simulation import Disturbance, Trials
 
-#: What users type for every policy there is.
+#: Keyword for all policies.
 ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one policy makes of the graph on one platform."""
+    """Result of one policy on one platform."""
 
-    #: Which.
     platform: str
     policy: str
     makespan_s: float | None  # predicted by simulation; None if there is no plan
-    bound_s: float | None  # no schedule of the graph on the platform is shorter; None if it was not worked out
-    utilisation: float | None  # busy time of the compute lanes over their number times the makespan
+    bound_s: float | None  # lower bound of any schedule on the platform; None if it was not computed
+    utilisation: float | None  # mean busy share of the compute lanes
     copied_bytes: int | None  # bytes moved between memory spaces
-    planning_s: float  # how long planning took
+    planning_s: float  # duration of planning
     refused: str | None = None  # why there is no plan
-    #: What was done to the graph before it was planned; the bound is then that of the rewritten graph.
+    #: Rewrites of the graph before planning; the bound is then that of the rewritten graph.
     rewritten: str | None = None
-    runs: int = 0  # how often it was simulated with something going differently than planned; 0 for not at all
-    #: Makespans of those runs that did all they had to: median, median absolute deviation, longest; None for none.
+    runs: int = 0  # number of simulations with disturbances
+    #: Makespans of the complete disturbed runs: median, median absolute deviation, maximum; None if there are none.
     median_s: float | None = None
     mad_s: float | None = None
     worst_s: float | None = None
-    incomplete: int = 0  # how many runs did not do all they had to
-    #: In the first of them: tasks that were not done, and arrays that are missing.
+    incomplete: int = 0  # number of runs that did not finish all tasks
+    #: Unfinished tasks and lost arrays of the first incomplete run.
     undone: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
 
     @property
     def counts_s(self) -> float | None:
-        """What the row is ranked and drawn by: the median of disturbed runs if there are any, else the makespan.
+        """Seconds used for ranking and charts: the median of disturbed runs if there are any, else the makespan.
 
-        None if there is no plan, or if no run, or not every one, did all it had to.
+        None without a plan or if a run was incomplete.
         """
         if not self.runs:
             return self.makespan_s
@@ -62,7 +61,7 @@ class Row:
 
     @property
     def gap(self) -> float | None:
-        """How far the makespan is above the bound, as a share of the bound."""
+        """Relative distance of the makespan from the lower bound."""
         if self.makespan_s is None or self.bound_s is None or self.bound_s <= 0.0:
             return None
         return max(0.0, self.makespan_s / self.bound_s - 1.0)
@@ -71,7 +70,7 @@ class Row:
 def policy_names(
     given: Sequence[str], graph: TaskGraph, platform: Platform, *, in_loop: bool = False
 ) -> tuple[str, ...]:
-    """Return the policies that were asked for."""
+    """Return the names of the requested policies; raise `PolicyError` for unknown ones."""
     from syclsched.costs import CostModel
     from syclsched.planner.trials import LOOP_POLICIES
     from syclsched.scheduling import build_problem, candidates
@@ -83,8 +82,9 @@ def policy_names(
         planned = candidates(build_problem(graph, platform, CostModel(platform)))
         if not in_loop:
             return (AUTO, *planned)
-        foreseen = {f"{DynamicPolicies().prefix}:{name}" for name in LOOP_POLICIES}
-        return (AUTO, *(name for name in planned if name not in foreseen), *LOOP_POLICIES)
+        # Dynamic policies are then simulated in the loop, so their static plans are left out.
+        static_plans = {f"{DynamicPolicies().prefix}:{name}" for name in LOOP_POLICIES}
+        return (AUTO, *(name for name in planned if name not in static_plans), *LOOP_POLICIES)
     names = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
     if not names:
         raise PolicyError("no policy is named", where="--policies", hint="As heft,cpop, or 'all'")
@@ -107,7 +107,7 @@ def compare(
     disturbance: Disturbance | None = None,
     seeds: Sequence[int] = (0,),
 ) -> list[tuple[Row, Plan | None]]:
-    """Plan a graph with several policies, and see what becomes of the plans if things go differently."""
+    """Plan a graph with several policies, simulate the plans under a disturbance if one is given, and rank them."""
     from syclsched.planner import plan_graph
     from syclsched.planner.rewriting import check_rewrite
     from syclsched.planner.trials import decides_in_the_loop, try_in_the_loop
@@ -146,7 +146,7 @@ def compare(
 
 
 def row_of(plan: Plan, trials: Trials | None, platform: str, policy: str, planning_s: float) -> Row:
-    """Return the row of a plan."""
+    """Return the table row of a plan."""
     row = Row(
         platform, policy, plan.makespan_s, plan.lower_bound_s or None, _utilisation(plan), plan.counters.copied_bytes,
         planning_s, rewritten=str(plan.recipe) if plan.recipe else None,
@@ -161,7 +161,7 @@ def row_of(plan: Plan, trials: Trials | None, platform: str, policy: str, planni
 
 
 def table(rows: Sequence[Row], *, platforms: bool) -> Table:
-    """Return the rows as a table."""
+    """Return the rows as a rich table."""
     from rich.table import Table
     from rich.text import Text
 
@@ -170,7 +170,7 @@ def table(rows: Sequence[Row], *, platforms: bool) -> Table:
     disturbed = _disturbed_columns(rows)
     for heading in (["platform"] if platforms else []) + ["policy"]:
         made.add_column(heading, overflow="fold")
-    # There is no room for all: what disturbances make of plans, or how they use the platform.
+    # The width suffices for either the columns of disturbed runs or those of utilisation.
     usage = [] if disturbed else ["utilisation", "moved", "planning"]
     for heading in ["makespan", *(["gap"] if bounds else []), *disturbed, *usage]:
         made.add_column(heading, justify="right", no_wrap=True)
@@ -193,17 +193,17 @@ def _usage(row: Row) -> list[str]:
 
 
 def _disturbed_columns(rows: Sequence[Row]) -> dict[str, Callable[[Row], str]]:
-    """Return the columns of disturbed runs, if there are any, each with what it shows of a row."""
+    """Return the columns of disturbed runs with their formatting functions; empty if there are no such runs."""
     if not any(row.runs for row in rows):
         return {}
 
-    def middle(row: Row) -> str:
+    def median(row: Row) -> str:
         return "incomplete" if row.runs and row.median_s is None else _shown(row.median_s, format_seconds)
 
     if all(row.runs <= 1 for row in rows):
-        return {"disturbed": middle}
+        return {"disturbed": median}
     columns: dict[str, Callable[[Row], str]] = {
-        "median": middle,
+        "median": median,
         "MAD": lambda row: _shown(row.mad_s, format_seconds),
         "worst": lambda row: _shown(row.worst_s, format_seconds),
     }
@@ -213,7 +213,7 @@ def _disturbed_columns(rows: Sequence[Row]) -> dict[str, Callable[[Row], str]]:
 
 
 def notes(rows: Sequence[Row], *, platforms: bool) -> list[str]:
-    """Return what the table has no room for: the bound, what was rewritten, and why plans were refused."""
+    """Return the lines below the table: lower bounds, rewrites, incomplete runs and reasons of refusals."""
     lines = []
     for label, bound_s in dict.fromkeys((row.platform, row.bound_s) for row in rows if row.rewritten is None):
         if bound_s is not None:
@@ -236,7 +236,7 @@ def notes(rows: Sequence[Row], *, platforms: bool) -> list[str]:
 
 
 def show(rows: Sequence[Row], title: str, console: Console, *, platforms: bool) -> None:
-    """Print a title, the table, and what it has no room for."""
+    """Print a title, the table and the notes."""
     from rich.text import Text
 
     console.print(Text(title, style="bold"), soft_wrap=True)
@@ -246,7 +246,7 @@ def show(rows: Sequence[Row], title: str, console: Console, *, platforms: bool) 
 
 
 def document(name: str, tasks: int, rows: Sequence[Row], **more: Any) -> dict[str, Any]:
-    """Return the rows as JSON data, with the graph's name and number of tasks, and whatever else is given."""
+    """Return the rows as JSON data, with the graph's name, its number of tasks and further given entries."""
     return {
         "graph": name,
         "tasks": tasks,
@@ -259,7 +259,7 @@ def document(name: str, tasks: int, rows: Sequence[Row], **more: Any) -> dict[st
 
 
 def _check_policy(name: str) -> None:
-    """Raise `PolicyError` if there is no policy of a name, or a hybrid is to follow what is no plan."""
+    """Raise `PolicyError` if a policy does not exist, or if a hybrid one names no static policy to follow."""
     from syclsched.planner.trials import HYBRID, LOOP_POLICIES, decides_in_the_loop
     from syclsched.scheduling import get
     from syclsched.scheduling.registry import AUTO
@@ -280,7 +280,7 @@ def _check_policy(name: str) -> None:
     try:
         get(name)
     except PolicyError as error:
-        if not (error.hint or "").startswith("There are"):  # of a package that offers a policy and cannot be loaded
+        if not (error.hint or "").startswith("There are"):  # a plug-in's policy that cannot be loaded
             raise
         hint = f"{error.hint}, {', '.join(LOOP_POLICIES)}, {HYBRID}:<POLICY>"
         raise PolicyError(error.what, where=error.where, hint=hint) from None
@@ -297,7 +297,7 @@ def _shown(value: Any, form: Callable[[Any], str]) -> str:
 
 
 def _utilisation(plan: Plan) -> float:
-    """Return the busy time of all compute lanes there are over what they could have been busy."""
+    """Return the busy time of the compute lanes of all used devices, divided by lanes times makespan."""
     from syclsched.simulation import simulate
     from syclsched.tracing import make_report
 
@@ -308,7 +308,7 @@ def _utilisation(plan: Plan) -> float:
 
 
 def _missing(row: Row) -> str:
-    """Say what an incomplete run did not do."""
+    """Return the unfinished tasks and lost arrays of an incomplete run as text."""
     parts = []
     if row.undone:
         parts.append(f"{plural(len(row.undone), 'task')} not done: {_first(row.undone)}")
@@ -324,12 +324,12 @@ def _first(names: Sequence[str], count: int = 5) -> str:
 
 
 def _refuse_aims(policy: str, minimize: str, subject_to: Sequence[str], rewrite: str) -> None:
-    """Refuse what a policy that decides while tasks run cannot keep to."""
+    """Raise `PolicyError` for objectives, constraints and rewrites, which dynamic policies do not support."""
     for option, said in (
         ("--minimize", minimize != "makespan"), ("--subject-to", bool(subject_to)),
         ("--rewrite", rewrite not in ("auto", "none")),
     ):  # fmt: skip
         if said:
             raise PolicyError(
-                f"{policy!r} decides while tasks run and knows nothing of it", where=option, hint="Use it without"
+                f"{policy!r} is a dynamic policy and does not support it", where=option, hint="Leave the option out"
             )

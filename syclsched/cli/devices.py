@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _GIB = 1 << 30
 _NO_MARKS = re.compile(r"\((?:R|TM|C)\)", re.IGNORECASE)
-#: CPU drivers' versions are this long; a narrower column would break every one of them.
+#: Length of CPU drivers' versions; a narrower column would wrap all of them.
 _DRIVER_WIDTH = 21
 _FLOATS = ("float16", "float32", "float64", "complex64", "complex128")
 
@@ -41,10 +41,10 @@ def devices_command(
         ),
     ] = None,
     show_all: Annotated[
-        bool, typer.Option("--all", help="Also those that failed the known-answer test and get no work.")
+        bool, typer.Option("--all", help="Include devices that failed the known-answer test and are not used.")
     ] = False,
 ) -> None:
-    """List the SYCL devices of this machine: what they are, whether they can be trusted, who shares memory."""
+    """List the SYCL devices of this machine, with the results of their known-answer tests and shared memories."""
     from syclsched.devices import discover, parse_sub_devices
 
     how = None if sub_devices is None else parse_sub_devices(sub_devices)
@@ -65,7 +65,7 @@ def devices_command(
 
 
 def show(platform: Platform, hidden: Sequence[Device], console: Console) -> None:
-    """Print a platform's devices as a table, and those left out below it."""
+    """Print a platform's devices as a table, and the untrusted ones below it."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -109,7 +109,7 @@ def _row(platform: Platform, device: Device) -> tuple[RenderableType, ...]:
 
 
 def sharers(platform: Platform, device: Device) -> tuple[str, ...]:
-    """Return the names of the devices that reach a device's memory, or whose memory the host reaches."""
+    """Return the devices that can access a device's memory; for the host also those whose memory it can access."""
     names = []
     for other in platform.devices:
         if other.name == device.name:
@@ -127,7 +127,7 @@ def _shares(platform: Platform, device: Device) -> str:
 
 
 def format_bytes(nbytes: int) -> str:
-    """Return an amount of memory in GiB, with three digits."""
+    """Format a number of bytes in GiB with three significant digits."""
     return f"{nbytes / _GIB:.3g} GiB"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``syclsched doctor``: what was found on this machine, what is missing, and the commands that mend it."""
+"""``syclsched doctor``: diagnosis of this machine's installation, with commands that repair it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "missing": "[re
 def doctor(
     json_output: bool = typer.Option(False, "--json", help="Print the findings as JSON."),
 ) -> None:
-    """Look at libraries, versions, drivers, devices and folders, and say how to mend what is missing."""
+    """Check libraries, versions, drivers, devices and folders, and print the commands that repair problems."""
     from ..devices.diagnosis import examine
     from ..profiling.stored import judge_stored
 
@@ -46,7 +46,7 @@ def as_json(diagnosis: Diagnosis) -> str:
 
 
 def show(diagnosis: Diagnosis, console: Console) -> None:
-    """Print the findings as a table and, below it, each thing to mend with its command on a line of its own."""
+    """Print the findings as a table, and below it the repair command of each problem on a separate line."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -72,14 +72,14 @@ def _show_remedy(finding: Finding, console: Console) -> None:
     if finding.meaning is not None:
         console.print(f"  This means: {escape(finding.meaning)}.", highlight=False)
     if finding.mend is not None:
-        # Not wrapped, so that it can be copied whole.
+        # Not wrapped, so that the command can be copied.
         console.print(f"  To mend it: {escape(finding.mend)}", highlight=False, soft_wrap=True)
 
 
 def _conclusion(diagnosis: Diagnosis) -> str:
     missing = sum(finding.status == "missing" for finding in diagnosis.findings)
     if any(finding.is_blocking for finding in diagnosis.findings):
-        return "[red]Nothing can be run until what is said above is mended.[/]"
+        return "[red]Nothing can be run until the problems above are mended.[/]"
     if not diagnosis.usable:
-        return "[red]No device can be given work.[/] Graphs can be planned and simulated."
+        return "[red]No device can be used.[/] Graphs can be planned and simulated."
     return "[green]Ready.[/]" if not missing else f"[yellow]Usable, with {missing} thing(s) missing.[/]"

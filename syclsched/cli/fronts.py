@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Pareto front of a graph's plans on the terminal and as a picture."""
+"""Pareto front of a graph's plans, as a table and a picture."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from syclsched.cli.options import PlatformOptions
 from syclsched.cli.patience import patience
 from syclsched.cli.planning import platform_to_plan_for
 from syclsched.errors import ArgumentError
@@ -21,17 +22,11 @@ def show_front(
     graph: TaskGraph,
     metrics: str,
     path: Path,
-    *,
-    platform: str | None,
-    devices: str | None,
-    sub_devices: str | None,
-    lanes: str | None,
-    one_core_lanes: bool,
-    memory_limit: str | None,
+    where: PlatformOptions,
     rewrite: str,
     console: Console,
 ) -> None:
-    """Find the Pareto front of two metrics, print it and draw it."""
+    """Compute the Pareto front of two metrics, print it and draw it."""
     from rich.table import Table
 
     from syclsched.model.quantities import format_quantity
@@ -44,15 +39,12 @@ def show_front(
     if len(names) != 2:
         raise ArgumentError(f"{metrics!r} is not two metrics", where="--front-metrics", hint="As makespan,energy")
     aims = [minimize(name) for name in names]
-    where = platform_to_plan_for(
-        platform, devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes,
-        memory_limit=memory_limit, console=console,
-    )  # fmt: skip
-    with HistoryStore() as history, console.status("looking for the front ..."), patience(console):
-        found = plan_front(graph, where, metrics=names, history=history, rewrite=rewrite)
+    platform = platform_to_plan_for(where, console)
+    with HistoryStore() as history, console.status("computing the front ..."), patience(console):
+        found = plan_front(graph, platform, metrics=names, history=history, rewrite=rewrite)
     dimensions = [METRICS[aim.metric] for aim in aims]
     table = Table(title=f"Pareto front of {graph.name}", title_justify="left")
-    # The gap is that of the makespan, which is shown once.
+    # The gap refers to the makespan, which therefore gets a column if it is not one of the metrics.
     more = () if "makespan" in {aim.metric for aim in aims} else ("makespan",)
     for heading in ("plan", aims[0].label, aims[1].label, *more, "gap"):
         table.add_column(heading, justify="left" if heading == "plan" else "right")
@@ -79,5 +71,5 @@ def show_front(
     console.print(f"front written to {path}", soft_wrap=True)
 
 
-#: What one unit on an axis is, and its symbol.
+#: Scale and symbol of an axis, by dimension.
 _SCALES = {"time": (1e-3, "ms"), "bytes": (2.0**20, "MiB"), "energy": (1.0, "J"), "rate": (1.0, "runs/s")}

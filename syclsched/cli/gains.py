@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a graph gains from having several devices, in a sentence: the plan beside everything on one of them."""
+"""Summary of the speed-up of a plan over single devices, in sentences."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from syclsched.model.plan import Plan
 from syclsched.model.units import format_seconds, plural
 
-#: A plan that is faster than this is called as fast.
-_SAME = 1.02
+#: Speed-ups below this are reported as no gain.
+_LEAST_SPEEDUP = 1.02
 
 
 def gains(plan: Plan) -> Iterator[str]:
-    """Say what the other devices of a plan's platform are worth beside its first, and who does how much."""
+    """Yield sentences: speed-up over the first device alone, times of other single devices, and shares of the work."""
     devices = [device.name for device in plan.platform.compute_devices]
     alone = {
         name: candidate.makespan_s
@@ -44,7 +44,7 @@ def gains(plan: Plan) -> Iterator[str]:
 
 
 def _faster(ratio: float) -> str:
-    if ratio < _SAME:
+    if ratio < _LEAST_SPEEDUP:
         return "no gain"
     return f"{ratio:.2g} times as fast" if ratio < 10 else f"{ratio:.0f} times as fast"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The graph a command is given: a ready one by name, that of a model, or one from a file."""
+"""Loading of a command's graph: a ready graph by name, an ONNX model, or a graph file."""
 
 from __future__ import annotations
 
@@ -9,49 +9,32 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syclsched.cli.options import build_workload
+from syclsched.cli.options import FileOptions, build_workload
 from syclsched.errors import ArgumentError
 
 if TYPE_CHECKING:
     from syclsched.cli.models import GivenModel
     from syclsched.model.graph import TaskGraph
 
-#: So many tasks are named in a message, and in graphs of at most so many those like what was typed are looked for.
+#: Number of tasks named in an error message, and maximum graph size for finding similar names.
 _NAMED, _MOST_COMPARED = 6, 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A graph."""
+    """A loaded graph."""
 
-    graph: TaskGraph  # what is to be planned
-    from_file: bool  # whether it has costs instead of code: there is nothing to time, and it cannot be run
-    model: GivenModel | None = None  # the ONNX model it is of
+    graph: TaskGraph
+    from_file: bool  # True if it has costs instead of code: it cannot be timed or run
+    model: GivenModel | None = None  # the ONNX model it was made from
 
 
-def load_graph(
-    name: str,
-    *,
-    ready: dict[str, Any],
-    format: str | None = None,
-    max_tasks: int | None = None,
-    max_edges: int | None = None,
-    max_file_mib: int | None = None,
-    time_unit: float | None = None,
-    communication_unit: float | None = None,
-    same_speed: bool = False,
-    task_cost: str | None = None,
-    edge_cost: str | None = None,
-) -> Given:
-    """Return the graph that was asked for."""
+def load_graph(name: str, ready: dict[str, Any], file: FileOptions) -> Given:
+    """Return the graph that the user named."""
     from syclsched import workloads
     from syclsched.frontends import Limits, Units, read_graph
 
-    said = {
-        "format": format, "max-tasks": max_tasks, "max-edges": max_edges, "max-file-mib": max_file_mib,
-        "time-unit": time_unit, "communication-unit": communication_unit, "same-speed": same_speed or None,
-        "task-cost": task_cost, "edge-cost": edge_cost,
-    }  # fmt: skip
+    said = file.given()
     if is_model(name):
         return _model(name, ready, said)
     if ready.pop("shape", None) is not None:
@@ -70,14 +53,18 @@ def load_graph(
     return Given(
         read_graph(
             name,
-            format=format,  # type: ignore[arg-type]  # what is none of them is refused there
+            format=file.format,  # type: ignore[arg-type]  # validated there
             limits=Limits(
-                file_bytes=limits.file_bytes if max_file_mib is None else max_file_mib << 20,
-                tasks=limits.tasks if max_tasks is None else max_tasks,
-                edges=limits.edges if max_edges is None else max_edges,
+                file_bytes=limits.file_bytes if file.max_file_mib is None else file.max_file_mib << 20,
+                tasks=limits.tasks if file.max_tasks is None else file.max_tasks,
+                edges=limits.edges if file.max_edges is None else file.max_edges,
             ),
             units=Units(
-                units.time_s if time_unit is None else time_unit, communication_unit, same_speed, task_cost, edge_cost
+                units.time_s if file.time_unit is None else file.time_unit,
+                file.communication_unit,
+                file.same_speed,
+                file.task_cost,
+                file.edge_cost,
             ),
         ),
         from_file=True,
@@ -95,23 +82,23 @@ def _model(name: str, ready: dict[str, Any], said: dict[str, Any]) -> Given:
 
 
 def is_model(name: str) -> bool:
-    """Return whether what was typed is the file of an ONNX model."""
+    """Return whether an argument is the file name of an ONNX model."""
     return Path(name).suffix.lower() == ".onnx"
 
 
 def check_without(names: Sequence[str] | None, *, is_model: bool) -> None:
-    """Refuse names of implementations that there are not, or that are to be left out of what is no model."""
+    """Raise `ArgumentError` for unknown implementations, and for graphs that are not ONNX models."""
     if not names:
         return
     if not is_model:
-        raise ArgumentError("only ONNX models can do without implementations", where="--without")
+        raise ArgumentError("only ONNX models support this option", where="--without")
     from syclsched.onnx.offering import check_names
 
     check_names(names, "--without")
 
 
 def check_tasks(names: Iterable[str], graph: TaskGraph) -> None:
-    """Refuse names of tasks that a graph does not have, before it is planned."""
+    """Raise `ArgumentError` for names of tasks that the graph does not have, before it is planned."""
     known = [task.name for task in graph.tasks]
     for name in names:
         if name not in known:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``syclsched history``: measured task times, shown, written to a file, and taken over from one."""
+"""``syclsched history``: show, export and merge measured task times."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ history_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 @history_app.callback()
 def _history() -> None:
-    """Measured task times: what plans are made with, besides the profiles.
+    """Measured task times, which plans are based on in addition to device profiles.
 
-    [bold]syclsched history export here.json[/bold], and there [bold]syclsched history merge here.json[/bold].
+    [bold]syclsched history export times.json[/bold], then elsewhere [bold]syclsched history merge times.json[/bold].
     """
 
 
@@ -27,7 +27,7 @@ def _history() -> None:
 def show_command(
     device: Annotated[str | None, typer.Option("--device", help="Only devices whose key contains this.")] = None,
 ) -> None:
-    """List what was measured: median of the samples kept, by device, operation and sizes."""
+    """List the measured task times: median of the stored samples by device, operation and sizes."""
     from rich.console import Console
 
     from syclsched.model.units import format_seconds
@@ -55,7 +55,7 @@ def _table(device_key: str) -> Table:
     from rich.text import Text
 
     table = Table(title=Text(device_key), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("operation", "by", "sizes"):  # folded, because a size cut off says nothing
+    for heading in ("operation", "by", "sizes"):  # folded: a truncated size would be useless
         table.add_column(heading, overflow="fold")
     for heading in ("samples", "median"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -63,8 +63,8 @@ def _table(device_key: str) -> Table:
 
 
 @history_app.command("export")
-def export_command(file: Annotated[Path, typer.Argument(help="Where to write it, as JSON.")]) -> None:
-    """Write all that was measured to a file."""
+def export_command(file: Annotated[Path, typer.Argument(help="JSON file to write.")]) -> None:
+    """Write all measured task times to a file."""
     from syclsched.cli.output import write_text
     from syclsched.model.serial import to_json
     from syclsched.profiling import HistoryStore
@@ -73,14 +73,14 @@ def export_command(file: Annotated[Path, typer.Argument(help="Where to write it,
     with HistoryStore() as store:
         found = history_file(store.samples())
     write_text(file, to_json(found))
-    typer.echo(f"{len(found.tasks)} pieces of work written to {file}")
+    typer.echo(f"times of {len(found.tasks)} different tasks written to {file}")
 
 
 @history_app.command("merge")
 def merge_command(
     files: Annotated[list[Path], typer.Argument(help="Files from `syclsched history export`.")],
 ) -> None:
-    """Take over what was measured elsewhere; samples that are here already are not taken twice."""
+    """Add measured task times of other machines; samples already stored are skipped."""
     from syclsched.cli.output import read_text
     from syclsched.errors import StorageError
     from syclsched.model.serial import from_json
@@ -92,4 +92,4 @@ def merge_command(
         if store.note is not None:
             raise StorageError(store.note, where="history", hint="Say where you can write with XDG_DATA_HOME")
         added = sum(store.merge(task.key, task.seconds) for each in read for task in each.tasks)
-    typer.echo(f"{added} samples taken over")
+    typer.echo(f"{added} samples added")

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line as a whole: its commands, how errors are shown, and exit codes.
+"""Entry point of the command line: commands, error output and exit codes.
 
-Exit codes: 0 done, 1 the work was done and its result is wrong or nothing is usable, 2 a mistake in what was asked,
-130 interrupted.
+Exit codes: 0 success, 1 the result is wrong or nothing is usable, 2 invalid request, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from syclsched.cli.compare import compare_command
 from syclsched.cli.devices import devices_command
 from syclsched.cli.doctor import doctor
 from syclsched.cli.history import history_app
+from syclsched.cli.options import with_option_groups
 from syclsched.cli.plan import plan_command
 from syclsched.cli.profile import profile_command
 from syclsched.cli.run import run_command
@@ -30,13 +30,13 @@ INTERRUPTED = 130
 
 
 class _Group(TyperGroup):
-    """Ends with 130 on Ctrl-C, after the command has cleaned up behind itself."""
+    """Command group that exits with 130 on Ctrl-C, after the command has released its resources."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            typer.echo("Interrupted; everything was given back.", err=True)
+            typer.echo("Interrupted; all resources were released.", err=True)
             raise typer.Exit(INTERRUPTED) from None
 
 
@@ -53,9 +53,9 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def _root(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
-    """Run one task graph on every SYCL device of a machine, and know beforehand how it will go.
+    """Run one task graph on every SYCL device of a machine, with execution times predicted beforehand.
 
-    Start with [bold]doctor[/bold] (is everything there?), then [bold]profile[/bold] (measure the devices once), then
+    Start with [bold]doctor[/bold] (check the installation), then [bold]profile[/bold] (measure the devices once), then
     [bold]run cholesky[/bold]. Add [bold]--traceback[/bold] anywhere to see Python tracebacks.
     """
     if version:
@@ -66,16 +66,16 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 app.command("doctor")(doctor)
 app.command("devices")(devices_command)
 app.command("profile")(profile_command)
-app.command("plan")(plan_command)
-app.command("run")(run_command)
-app.command("compare")(compare_command)
-app.command("simulate")(simulate_command)
+app.command("plan")(with_option_groups(plan_command))
+app.command("run")(with_option_groups(run_command))
+app.command("compare")(with_option_groups(compare_command))
+app.command("simulate")(with_option_groups(simulate_command))
 app.command("trace")(trace_command)
 app.add_typer(history_app, name="history")
 
 
 def show_error(error: SyclschedError) -> None:
-    """Print an error on standard error: what, where, what to do."""
+    """Print an error with its place and remedy on standard error."""
     from rich.console import Console
     from rich.text import Text
 
@@ -88,7 +88,7 @@ def show_error(error: SyclschedError) -> None:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning on standard error, without the line of Python that gave it."""
+    """Print a warning on standard error, without its source line."""
     from rich.console import Console
     from rich.text import Text
 

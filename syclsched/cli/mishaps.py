@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes differently than planned, as typed: noise, wrong costs, devices that slow down or fail, shared links."""
+"""Disturbance options of simulations: noise, wrong costs, device slow-downs and failures, and link contention."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from syclsched.model.platform import Platform
     from syclsched.simulation import Disturbance, Event, Noise
 
-_PANEL = "What goes differently than planned"
+_PANEL = "Disturbances"
 
 NoiseSigma = Annotated[
     float | None,
     typer.Option(
         "--noise",
         metavar="SIGMA",
-        help="Multiply what each task and copy takes by a random factor with mean 1: lognormal, SIGMA is that of its "
-        "logarithm: with 0.1 most are within 10 %, with 0.3 within 30 %.",
+        help="Multiply the duration of each task and copy by a lognormal random factor with mean 1; SIGMA is the "
+        "standard deviation of its logarithm. With 0.1 most factors are within 10 %, with 0.3 within 30 %.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -36,8 +36,8 @@ Wrong = Annotated[
     typer.Option(
         "--wrong",
         metavar="FAMILY=FACTOR",
-        help="Costs are misjudged: tasks of a family ('gemm=2', copies are 'copy=1.5') take FACTOR times as long as "
-        "planned; 'random:3': every task anything from a third to three times as long. "
+        help="Wrong costs: tasks of a family ('gemm=2'; for copies 'copy=1.5') take FACTOR times as long as planned; "
+        "with 'random:3' every task takes between a third of and three times its planned duration. "
         "Graphs are then not rewritten (--rewrite). May be repeated.",
         rich_help_panel=_PANEL,
     ),
@@ -47,7 +47,7 @@ Slow = Annotated[
     typer.Option(
         "--slow",
         metavar="DEVICE@TIME=FACTOR",
-        help="From a time on, work on a device takes FACTOR times as long: 'max1550@2ms=4'; '=1' is back to normal. "
+        help="From TIME on, work on a device takes FACTOR times as long: 'max1550@2ms=4'; '=1' restores normal speed. "
         "Seconds, or with a unit (s, ms, us, ns). May be repeated.",
         rich_help_panel=_PANEL,
     ),
@@ -57,8 +57,8 @@ Fail = Annotated[
     typer.Option(
         "--fail",
         metavar="DEVICE@TIME",
-        help="At a time a device is gone, and what is in its memory: 'a770@500us'. Static plans stop there; dynamic "
-        "policies go on elsewhere with what is left. May be repeated.",
+        help="At TIME a device fails and its memory is lost: 'a770@500us'. Static plans stop there; dynamic policies "
+        "continue with the remaining tasks on the other devices. May be repeated.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -67,14 +67,14 @@ Contention = Annotated[
     typer.Option(
         "--contention",
         metavar="HOW",
-        help="What copies on one link do to each other: none, one-port (one after another) or fair (they share its "
-        "bandwidth). By default as the platform says.",
+        help="Model of concurrent copies on one link: none (independent), one-port (serialised) or fair (they share "
+        "its bandwidth). By default that of the platform.",
         rich_help_panel=_PANEL,
     ),
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", min=0, metavar="N", help="Of all that is random (0).", rich_help_panel=_PANEL),
+    typer.Option("--seed", min=0, metavar="N", help="Seed of all random numbers (0).", rich_help_panel=_PANEL),
 ]
 Runs = Annotated[
     int | None,
@@ -83,7 +83,7 @@ Runs = Annotated[
         min=1,
         max=100_000,
         metavar="N",
-        help="Repeat with as many seeds, from --seed on, and show median, MAD (median absolute deviation) and worst.",
+        help="Repeat with N consecutive seeds from --seed on; show median, MAD (median absolute deviation) and worst.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -93,14 +93,14 @@ _NUMBER = re.compile(r"\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([^\W\d]*)\s*")
 _CONTENTIONS = ("none", "one-port", "fair")
 _RANDOM = "random"
 
-#: More of what goes differently than this is counted, not named, in titles.
+#: Maximum number of disturbances named in titles; the rest is counted.
 _MOST_NAMED = 5
 
 
 def disturbance_of(
     sigma: float | None, wrong: Sequence[str] | None, slow: Sequence[str] | None, fail: Sequence[str] | None
 ) -> Disturbance | None:
-    """Return what goes differently than planned."""
+    """Return the disturbance that the options describe; None if there is none."""
     from syclsched.simulation import Disturbance
 
     if sigma is None and not wrong and not slow and not fail:
@@ -109,8 +109,8 @@ def disturbance_of(
 
 
 def seeds_of(disturbance: Disturbance | None, sigma: float | None, seed: int | None, runs: int | None) -> range:
-    """Return the seeds to run with."""
-    # A sigma of 0 is the start of a sweep, not a mistake.
+    """Return the seeds to simulate with; raise `ArgumentError` if --seed or --runs is given and nothing is random."""
+    # A sigma of 0 may be the start of a sweep, so it is accepted.
     draws = sigma is not None or (disturbance is not None and disturbance.noise.random)
     for option, value in (("--seed", seed), ("--runs", runs)):
         if value is not None and not draws:
@@ -120,16 +120,16 @@ def seeds_of(disturbance: Disturbance | None, sigma: float | None, seed: int | N
 
 
 def with_contention(platform: Platform, how: str | None) -> Platform:
-    """Return a platform on which copies share links as was asked for."""
+    """Return a platform with the requested contention model."""
     if how is None:
         return platform
     if how not in _CONTENTIONS:
-        raise ArgumentError(f"{how!r} is no way to share links", where="--contention", hint="none, one-port or fair")
-    return replace(platform, contention=how)  # type: ignore[arg-type]  # it is one of them
+        raise ArgumentError(f"{how!r} is not a contention model", where="--contention", hint="none, one-port or fair")
+    return replace(platform, contention=how)  # type: ignore[arg-type]  # checked above
 
 
 def describe(disturbance: Disturbance | None) -> str:
-    """Return what goes differently in a few words, much as it was typed; empty for nothing."""
+    """Return a short description of a disturbance, similar to the options; empty if there is none."""
     if disturbance is None:
         return ""
     from syclsched.simulation import SlowDown
@@ -147,9 +147,10 @@ def describe(disturbance: Disturbance | None) -> str:
 
 
 def fair_rewrite(disturbance: Disturbance | None, sigma: float | None, rewrite: str) -> str:
-    """Return how to rewrite graphs so that plans are compared on the same luck.
+    """Return the rewrite option for a comparison of plans under equal disturbances.
 
-    Luck belongs to the tasks of a graph: merged and cut tasks are others, of other families.
+    Random factors and wrong costs belong to tasks and families of the original graph; merged and split tasks would get
+    different ones.
     """
     from syclsched.simulation import Noise
 
@@ -163,14 +164,14 @@ def fair_rewrite(disturbance: Disturbance | None, sigma: float | None, rewrite: 
 
 
 def check_rewritten(disturbance: Disturbance | None, plan: Plan) -> None:
-    """Refuse families that are to be misjudged in a plan whose tasks were merged or cut before."""
+    """Raise `ArgumentError` if wrong costs name task families and the plan's tasks were merged or split."""
     families = [] if disturbance is None else _of_tasks(disturbance.noise)
     if plan.recipe and families:
         raise _no_longer(families[0], f"--wrong with a plan that was rewritten ({plan.recipe})")
 
 
 def check_names(disturbance: Disturbance | None, families: Iterable[str], platforms: Iterable[Platform]) -> None:
-    """Refuse families and devices that are nowhere."""
+    """Raise `ArgumentError` for task families and devices that do not exist."""
     if disturbance is None:
         return
     from syclsched.simulation import SlowDown
@@ -188,7 +189,7 @@ def check_names(disturbance: Disturbance | None, families: Iterable[str], platfo
 
 
 def on_platform(disturbance: Disturbance | None, platform: Platform) -> tuple[Disturbance | None, tuple[Event, ...]]:
-    """Return what of a disturbance concerns a platform, and the events of devices that it does not have."""
+    """Return the part of a disturbance that concerns a platform's devices, and the events of other devices."""
     if disturbance is None:
         return None, ()
     here = {device.name for device in platform.devices}
@@ -197,13 +198,13 @@ def on_platform(disturbance: Disturbance | None, platform: Platform) -> tuple[Di
 
 
 def seconds_of(text: str, option: str) -> float:
-    """Read a time such as ``0.5``, ``2.5ms`` or ``300us``."""
+    """Parse a time such as ``0.5``, ``2.5ms`` or ``300us``."""
     match = _NUMBER.fullmatch(text)
     if match is not None and match[2] in _UNITS:
         try:
             return float(match[1]) * _UNITS[match[2]]
         except ValueError:
-            pass  # such as 1.2.3: said below, as any other text
+            pass  # such as 1.2.3: refused below
     raise ArgumentError(f"{text!r} is not a time", where=option, hint="Seconds, or with a unit: 0.5, 20ms, 300us")
 
 
@@ -215,7 +216,7 @@ def _noise(sigma: float | None, wrong: Sequence[str]) -> Noise:
     for text in wrong:
         if text.startswith(f"{_RANDOM}:"):
             if spread != 1.0:
-                raise ArgumentError("'random' is there twice", where="--wrong", hint="Once, with one factor")
+                raise ArgumentError("'random' is given twice", where="--wrong", hint="Once, with one factor")
             spread = _factor(
                 text.partition(":")[2], text, "--wrong", "FAMILY=FACTOR or random:FACTOR, as gemm=2, random:3"
             )
@@ -226,7 +227,7 @@ def _noise(sigma: float | None, wrong: Sequence[str]) -> Noise:
                 f"{text!r} cannot be read", where="--wrong", hint="FAMILY=FACTOR or random:FACTOR, as gemm=2, random:3"
             )
         if family.strip() in families:
-            raise ArgumentError(f"family {family.strip()!r} is there twice", where="--wrong", hint="Once for a family")
+            raise ArgumentError(f"family {family.strip()!r} is given twice", where="--wrong", hint="Once for a family")
         families[family.strip()] = _factor(factor, text, "--wrong", "FAMILY=FACTOR, as gemm=2")
     try:
         return Noise(sigma=sigma or 0.0, families=families, spread=spread)
@@ -236,7 +237,7 @@ def _noise(sigma: float | None, wrong: Sequence[str]) -> Noise:
 
 
 def _of_tasks(noise: Noise) -> list[str]:
-    """Return the families that are misjudged, but for copies."""
+    """Return the task families with wrong costs, without copies."""
     from syclsched.simulation.noise import COPIES
 
     return [family for family in noise.families if family != COPIES]
@@ -244,7 +245,7 @@ def _of_tasks(noise: Noise) -> list[str]:
 
 def _no_longer(family: str, where: str) -> ArgumentError:
     return ArgumentError(
-        f"tasks that are merged or cut are no longer of family {family!r}",
+        f"merged and split tasks are no longer of family {family!r}",
         where=where,
         hint="Plan with --rewrite none, or use --wrong random:FACTOR",
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models on the command line: as a graph like any other, with inputs from files or random ones."""
+"""ONNX models on the command line: loading, inputs from files or random ones, checks and output tables."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from syclsched.model.plan import Plan
     from syclsched.model.trace import Trace
 
-#: Largest difference from ONNX Runtime's result, beside the largest number in an output, that is still right.
+#: Tolerated difference from ONNX Runtime's result, relative to the largest number of the output.
 TOLERANCE = 1e-3
-#: Rows of the table of operators.
+#: Maximum number of rows of the operator table.
 _ROWS = 16
-#: Names of operators longer than this are cut.
+#: Maximum length of operator names; longer ones are truncated.
 _LONGEST = 160
-#: Of so many inputs in a batch the best classes are shown.
+#: Maximum number of inputs of a batch for which the best classes are shown.
 _INPUTS = 8
 RANDOM = "random"
 
@@ -40,15 +40,15 @@ RANDOM = "random"
 class GivenModel:
     """A model with values for its inputs."""
 
-    model: OnnxModel  # as read
-    path: str  # its file
-    specialised: Specialised  # for the shapes of its inputs
-    values: dict[str, Array]  # of its inputs
-    expected: dict[str, Array] | None = None  # what its outputs must be
-    found: dict[str, Array] = field(default_factory=dict)  # what they were when they were last checked
+    model: OnnxModel
+    path: str
+    specialised: Specialised  # for the shapes of the inputs
+    values: dict[str, Array]  # input values
+    expected: dict[str, Array] | None = None  # reference outputs
+    found: dict[str, Array] = field(default_factory=dict)  # outputs of the last check
 
     def workload(self) -> Workload:
-        """Return it as something to run and to check."""
+        """Return the model as a workload with inputs and a result check."""
         return Workload(
             self.model.name,
             self.specialised.graph,
@@ -58,7 +58,7 @@ class GivenModel:
         )
 
     def check(self, arrays: Mapping[str, Array]) -> CheckResult:
-        """Keep the outputs, and say whether they are right; without anything to compare with, whether they are finite."""
+        """Store the outputs, and compare them with the reference or, without one, check that they are finite."""
         self.found = self.specialised.results(arrays)
         if self.expected is None:
             bad = sum(int((~np.isfinite(a)).sum()) for a in self.found.values() if a.dtype.kind == "f")
@@ -79,7 +79,7 @@ def _difference(found: Array, expected: Array) -> float:
 def read_given(
     path: str, inputs: Sequence[str] | None = None, shapes: Sequence[str] | None = None, seed: int | None = None
 ) -> GivenModel:
-    """Read a model, and what it is to be given."""
+    """Read a model and its inputs; inputs not given are random."""
     model = load(path)
     named = _named_inputs(model, inputs or ())
     asked: dict[str, tuple[int, ...] | int] = _shapes(model, shapes or ())
@@ -103,7 +103,7 @@ def read_given(
 def specialised_with(
     model: OnnxModel, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Array]
 ) -> Specialised:
-    """Return a model for shapes; inputs that other shapes follow from are taken as they are given."""
+    """Specialise a model for input shapes, and for the values of inputs that other shapes depend on."""
     from syclsched.errors import ValueNeededError
 
     known: dict[str, Array] = {}
@@ -121,7 +121,7 @@ def _random(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype
     if size > most:
         raise ArgumentError(
             f"{' x '.join(map(str, shape))} {dtype.name} are {size:,} bytes, more than the {most:,} bytes of memory "
-            "there are",
+            "available",
             where=f"input {name!r}",
         )
     if dtype.kind == "f":
@@ -147,7 +147,7 @@ def _named_inputs(model: OnnxModel, inputs: Sequence[str]) -> dict[str, Array]:
         if file == RANDOM:
             continue
         arrays = read_arrays(file)
-        if None not in arrays:  # several, with names of their own
+        if None not in arrays:  # several named arrays
             unknown = [str(key) for key in arrays if key not in names]
             if unknown or equals:
                 raise ArgumentError(

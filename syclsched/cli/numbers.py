@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A profile's numbers as text: three digits, a unit with prefix, and the spread."""
+"""Table rows of device profiles: numbers with three digits, prefixed units and spreads."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ Row = tuple[str, str, str, str, str]
 
 
 def scaled(value: float, unit: str) -> tuple[str, str]:
-    """Return a number with three digits, and its unit with a prefix."""
+    """Return a number with three significant digits and its unit with an SI prefix."""
     if not unit or value == 0:
         return f"{value:.3g}", unit
     for factor, prefix in _PREFIXES:
-        # 999.5 and more would be shown as 1e+03.
+        # Values of 999.5 and more would print as 1e+03.
         if value >= 0.9995 * factor:
             return f"{value / factor:.3g}", prefix + unit
     return f"{value / 1e-9:.3g}", "n" + unit
 
 
 def with_unit(value: float, unit: str) -> str:
-    """Return a number and its unit as one text."""
+    """Format a number with its unit."""
     return " ".join(scaled(value, unit)).rstrip()
 
 
@@ -58,7 +58,7 @@ def _link_rows(label: str, link: LinkFit) -> Iterator[Row]:
 
 
 def profile_rows(profile: DeviceProfile) -> Iterator[Row]:
-    """Yield the rows of a profile's table: what, number, unit, spread (MAD or fit residual), samples."""
+    """Yield the rows of a profile's table: label, number, unit, spread (MAD or fit residual) and samples."""
     costs = profile.launch
     yield from _row("submission", costs.submission_s, "s")
     yield from _row("launch latency", costs.latency_s, "s")
@@ -86,7 +86,7 @@ def profile_rows(profile: DeviceProfile) -> Iterator[Row]:
 
 
 def pair_row(pair: PairProfile) -> tuple[str, str, str, str]:
-    """Return what is between two devices as text: event, copy latency, copy bandwidth, slow-down."""
+    """Return the row of a device pair: event latency, copy latency, copy bandwidth and slow-down."""
     link = pair.link
     return (
         with_unit(pair.event_latency_s.value, "s") if pair.event_latency_s is not None else "-",

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several commands share, and the ready graph they describe."""
+"""Options shared by several commands, option groups as dataclasses, and the ready graphs built from them."""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -16,8 +19,7 @@ if TYPE_CHECKING:
 
 _GRAPH = "The graph"
 _FILE = "A graph from a file"
-_WHERE = "Where it runs"
-
+_WHERE = "Platform and planning"
 WorkloadName = Annotated[
     str,
     typer.Argument(
@@ -34,150 +36,22 @@ GraphName = Annotated[
         "graph file: WfFormat, STG, DOT, GraphML or JSON.",
     ),
 ]
-N = Annotated[
-    int | None,
-    typer.Option("--n", min=1, help="Matrix order (cholesky), side of the plate (stencil).", rich_help_panel=_GRAPH),
-]
-Tile = Annotated[
-    int | None,
-    typer.Option("--tile", min=1, help="Side of a tile (cholesky) or block (stencil).", rich_help_panel=_GRAPH),
-]
-Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Time steps (stencil).", rich_help_panel=_GRAPH)]
-Batch = Annotated[int | None, typer.Option("--batch", min=1, help="Rows of input (mlp).", rich_help_panel=_GRAPH)]
-Chunks = Annotated[
-    int | None, typer.Option("--chunks", min=1, help="Parts the batch is cut into (mlp).", rich_help_panel=_GRAPH)
-]
-Sizes = Annotated[
-    str | None,
-    typer.Option("--sizes", metavar="WIDTHS", help="Of the layers, as 784,512,10 (mlp).", rich_help_panel=_GRAPH),
-]
-Softmax = Annotated[
-    bool | None,
-    typer.Option("--softmax/--no-softmax", help="End in probabilities (mlp).", rich_help_panel=_GRAPH),
-]
-Weights = Annotated[
-    Path | None,
-    typer.Option(
-        "--weights", metavar="FILE", help="Trained weights: .npz with W0, b0, W1, ... (mlp).", rich_help_panel=_GRAPH
-    ),
-]
-Input = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input",
-        metavar="FILE",
-        help="Your own matrix, rows or plate, as .npy. Of a model: x.npy, name=x.npy, inputs.npz, or 'random' (what is "
-        "not given is random); may be repeated.",
-        rich_help_panel=_GRAPH,
-    ),
-]
-Shape = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--shape",
-        metavar="NAME=SHAPE",
-        help="Extents that a model leaves open: of an input, 'image=1x3x224x224', or by a dimension's name, 'batch=1'; "
-        "may be repeated. Inputs from files have their own.",
-        rich_help_panel=_GRAPH,
-    ),
-]
 Without = Annotated[
     list[str] | None,
     typer.Option(
         "--without",
         metavar="NAME",
-        help="Implementations that do none of a model's tasks: opencl-c-winograd, say; may be repeated.",
+        help="Implementation not to use for a model's tasks, such as opencl-c-winograd; may be repeated.",
         rich_help_panel=_GRAPH,
     ),
 ]
-Dtype = Annotated[
-    str | None, typer.Option("--dtype", metavar="TYPE", help="float64 or float32.", rich_help_panel=_GRAPH)
-]
-Seed = Annotated[int | None, typer.Option("--seed", help="Of the random input.", rich_help_panel=_GRAPH)]
-
-Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar="NAME",
-        help="json, wfformat, stg, dot or graphml; by default what the file's name or content says.",
-        rich_help_panel=_FILE,
-    ),
-]
-MaxTasks = Annotated[
-    int | None,
-    typer.Option("--max-tasks", min=0, help="Refuse files with more tasks (200,000).", rich_help_panel=_FILE),
-]
-MaxEdges = Annotated[
-    int | None,
-    typer.Option("--max-edges", min=0, help="Refuse files with more edges (1,000,000).", rich_help_panel=_FILE),
-]
-MaxFileMib = Annotated[
-    int | None,
-    typer.Option("--max-file-mib", min=0, help="Refuse larger files (128 MiB).", rich_help_panel=_FILE),
-]
-TimeUnit = Annotated[
-    float | None,
-    typer.Option(
-        "--time-unit",
-        metavar="SECONDS",
-        help="What one unit of time is, for costs without a unit (0.001).",
-        rich_help_panel=_FILE,
-    ),
-]
-CommunicationUnit = Annotated[
-    float | None,
-    typer.Option(
-        "--communication-unit",
-        metavar="BYTES",
-        help="What one unit of communication is, for the same (what 10 GB/s move in one unit of time).",
-        rich_help_panel=_FILE,
-    ),
-]
-SameSpeed = Annotated[
-    bool,
-    typer.Option(
-        "--same-speed",
-        help="Take costs that name no device as they are on every device; by default they are those of a reference "
-        "core and are scaled.",
-        rich_help_panel=_FILE,
-    ),
-]
-
-TaskCost = Annotated[
-    str | None,
-    typer.Option(
-        "--task-cost",
-        metavar="ATTRIBUTE",
-        help="Where a DOT or GraphML file has the costs of tasks, in units of time, if not in seconds, cost or weight.",
-        rich_help_panel=_FILE,
-    ),
-]
-EdgeCost = Annotated[
-    str | None,
-    typer.Option(
-        "--edge-cost",
-        metavar="ATTRIBUTE",
-        help="The same of edges, in units of communication, if not in bytes, cost or weight.",
-        rich_help_panel=_FILE,
-    ),
-]
-
-PolicyName = Annotated[
-    str,
-    typer.Option(
-        "--policy",
-        metavar="NAME",
-        help="auto (the best by simulation), heft, single:DEVICE, or another registered policy.",
-        rich_help_panel=_WHERE,
-    ),
-]
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the random input.", rich_help_panel=_GRAPH)]
 Minimize = Annotated[
     str,
     typer.Option(
         "--minimize",
         metavar="METRIC",
-        help="What policy auto makes small: makespan (latency), throughput (the time between runs), energy, memory or "
+        help="Objective of policy auto: makespan (latency), throughput (the time between runs), energy, memory or "
         "memory[SPACE].",
         rich_help_panel=_WHERE,
     ),
@@ -187,47 +61,20 @@ SubjectTo = Annotated[
     typer.Option(
         "--subject-to",
         metavar="LIMIT",
-        help="What the plan must keep to: 'makespan <= 20ms', 'memory\\[gpu] <= 1GiB', 'energy <= 5J', "
+        help="Constraint on the plan: 'makespan <= 20ms', 'memory\\[gpu] <= 1GiB', 'energy <= 5J', "
         "'throughput >= 50 runs/s'; may be repeated.",
         rich_help_panel=_WHERE,
     ),
 ]
-Budget = Annotated[
-    float | None,
-    typer.Option(
-        "--budget",
-        metavar="SECONDS",
-        min=0.0,
-        help="How long auto may search for a better plan; by default a number of moves that depends on the graph, so "
-        "that the same plan comes out every time. 0 for no search.",
-        rich_help_panel=_WHERE,
-    ),
-]
-
 Rewrite = Annotated[
     str,
     typer.Option(
         "--rewrite",
         metavar="HOW",
-        help="Change the sizes of tasks before planning: coarsen (merge tiny ones), split (cut large ones into rows), "
-        "both, or none. auto, with policy auto, plans without and with both and keeps the better; simulate "
-        "with --noise or --wrong then takes none, and --wrong FAMILY no other.",
+        help="Change the granularity of tasks before planning: coarsen (merge tiny ones), split (divide large ones by "
+        "rows), both, or none. auto plans with none and with both under policy auto and keeps the better plan; for "
+        "simulate with --noise or --wrong it means none. --wrong FAMILY allows only auto and none.",
         rich_help_panel=_WHERE,
-    ),
-]
-Devices = Annotated[
-    str | None,
-    typer.Option(
-        "--devices",
-        metavar="SELECTOR",
-        help="Only these: 'cpu,accelerator', or as in ONEAPI_DEVICE_SELECTOR: 'opencl:cpu'.",
-        rich_help_panel=_WHERE,
-    ),
-]
-SubDevices = Annotated[
-    str | None,
-    typer.Option(
-        "--sub-devices", metavar="HOW", help="Split devices: '2' (equal parts), numa, l3, ...", rich_help_panel=_WHERE
     ),
 ]
 Lanes = Annotated[
@@ -235,15 +82,7 @@ Lanes = Annotated[
     typer.Option(
         "--lanes",
         metavar="COUNT",
-        help="Compute queues per device: '2', or 'cpu=2,accelerator=1'. By default as the profile advises.",
-        rich_help_panel=_WHERE,
-    ),
-]
-OneCoreLanes = Annotated[
-    bool,
-    typer.Option(
-        "--one-core-lanes",
-        help="Make each queue of the CPU device one core, so that several run side by side.",
+        help="Compute queues per device: '2', or 'cpu=2,accelerator=1'. By default as recommended by the profile.",
         rich_help_panel=_WHERE,
     ),
 ]
@@ -252,8 +91,8 @@ MemoryLimit = Annotated[
     typer.Option(
         "--memory-limit",
         metavar="SIZES",
-        help="Memory that arrays may take at once: 'cpu=64MiB', 'cpu=1GiB,host=2GiB', or '64MiB' for every device. "
-        "What does not fit goes to the host's memory and comes back.",
+        help="Limit on the memory of live arrays: 'cpu=64MiB', 'cpu=1GiB,host=2GiB', or '64MiB' for every device. "
+        "Arrays that do not fit are evicted to host memory and copied back.",
         rich_help_panel=_WHERE,
     ),
 ]
@@ -262,19 +101,265 @@ Policies = Annotated[
     typer.Option(
         "--policies",
         metavar="NAMES",
-        help="heft,cpop,...; 'all' (the default) for every one there is. May be repeated.",
+        help="heft,cpop,...; 'all' (the default) for all policies. May be repeated.",
         rich_help_panel=_WHERE,
     ),
 ]
-PlatformNames = Annotated[
-    str | None,
-    typer.Option(
-        "--platform",
-        metavar="NAMES",
-        help="Plan for hardware that is not here: shipped profiles (cpu,max1550,a770) or profile files.",
-        rich_help_panel=_WHERE,
-    ),
-]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyOptions:
+    """Options of a ready graph, and of a model's inputs."""
+
+    n: Annotated[
+        int | None,
+        typer.Option(
+            "--n", min=1, help="Matrix order (cholesky), side of the plate (stencil).", rich_help_panel=_GRAPH
+        ),
+    ] = None
+    tile: Annotated[
+        int | None,
+        typer.Option("--tile", min=1, help="Side of a tile (cholesky) or block (stencil).", rich_help_panel=_GRAPH),
+    ] = None
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="Time steps (stencil).", rich_help_panel=_GRAPH)
+    ] = None
+    batch: Annotated[
+        int | None, typer.Option("--batch", min=1, help="Rows of input (mlp).", rich_help_panel=_GRAPH)
+    ] = None
+    chunks: Annotated[
+        int | None, typer.Option("--chunks", min=1, help="Parts the batch is split into (mlp).", rich_help_panel=_GRAPH)
+    ] = None
+    sizes: Annotated[
+        str | None,
+        typer.Option("--sizes", metavar="WIDTHS", help="Layer widths, as 784,512,10 (mlp).", rich_help_panel=_GRAPH),
+    ] = None
+    softmax: Annotated[
+        bool | None,
+        typer.Option("--softmax/--no-softmax", help="Output probabilities (mlp).", rich_help_panel=_GRAPH),
+    ] = None
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            "--weights",
+            metavar="FILE",
+            help="Trained weights: .npz with W0, b0, W1, ... (mlp).",
+            rich_help_panel=_GRAPH,
+        ),
+    ] = None
+    input_file: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="FILE",
+            help="Input matrix, rows or plate, as .npy. For a model: x.npy, name=x.npy, inputs.npz, or 'random' (the "
+            "default of every input); may be repeated.",
+            rich_help_panel=_GRAPH,
+        ),
+    ] = None
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape",
+            metavar="NAME=SHAPE",
+            help="Sizes of a model's symbolic dimensions: of an input, 'image=1x3x224x224', or by a dimension's name, "
+            "'batch=1'; may be repeated. Not needed for inputs from files.",
+            rich_help_panel=_GRAPH,
+        ),
+    ] = None
+    dtype: Annotated[
+        str | None, typer.Option("--dtype", metavar="TYPE", help="float64 or float32.", rich_help_panel=_GRAPH)
+    ] = None
+
+    def given(self, seed: int | None = None) -> dict[str, Any]:
+        """Return the option values by option name."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**values, "input": values.pop("input_file"), "seed": seed}
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """Options of a graph from a file."""
+
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="json, wfformat, stg, dot or graphml; by default detected from the file's name or content.",
+            rich_help_panel=_FILE,
+        ),
+    ] = None
+    max_tasks: Annotated[
+        int | None,
+        typer.Option("--max-tasks", min=0, help="Refuse files with more tasks (200,000).", rich_help_panel=_FILE),
+    ] = None
+    max_edges: Annotated[
+        int | None,
+        typer.Option("--max-edges", min=0, help="Refuse files with more edges (1,000,000).", rich_help_panel=_FILE),
+    ] = None
+    max_file_mib: Annotated[
+        int | None,
+        typer.Option("--max-file-mib", min=0, help="Refuse larger files (128 MiB).", rich_help_panel=_FILE),
+    ] = None
+    time_unit: Annotated[
+        float | None,
+        typer.Option(
+            "--time-unit",
+            metavar="SECONDS",
+            help="Seconds per unit of time, for costs without a unit (0.001).",
+            rich_help_panel=_FILE,
+        ),
+    ] = None
+    communication_unit: Annotated[
+        float | None,
+        typer.Option(
+            "--communication-unit",
+            metavar="BYTES",
+            help="Bytes per unit of communication, for costs without a unit (the bytes that a link of 10 GB/s moves "
+            "in one unit of time).",
+            rich_help_panel=_FILE,
+        ),
+    ] = None
+    same_speed: Annotated[
+        bool,
+        typer.Option(
+            "--same-speed",
+            help="Use costs that name no device unchanged on every device; by default they refer to a reference core "
+            "and are scaled.",
+            rich_help_panel=_FILE,
+        ),
+    ] = False
+    task_cost: Annotated[
+        str | None,
+        typer.Option(
+            "--task-cost",
+            metavar="ATTRIBUTE",
+            help="Attribute of a DOT or GraphML file for task costs, in units of time; by default seconds, cost or "
+            "weight.",
+            rich_help_panel=_FILE,
+        ),
+    ] = None
+    edge_cost: Annotated[
+        str | None,
+        typer.Option(
+            "--edge-cost",
+            metavar="ATTRIBUTE",
+            help="Attribute for edge costs, in units of communication; by default bytes, cost or weight.",
+            rich_help_panel=_FILE,
+        ),
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """Return the option values by option name; unset flags are None."""
+        return {f.name.replace("_", "-"): getattr(self, f.name) or None for f in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """Options of planning."""
+
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy",
+            metavar="NAME",
+            help="auto (the best by simulation), heft, single:DEVICE, or another registered policy.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = "auto"
+    minimize: Minimize = "makespan"
+    subject_to: SubjectTo = None
+    rewrite: Rewrite = "auto"
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget",
+            metavar="SECONDS",
+            min=0.0,
+            help="Time limit of the search of policy auto. By default the number of search moves depends only on the "
+            "graph, so that the plan is reproducible. 0 for no search.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The objective, constraints, rewrite and budget as keyword arguments of `syclsched.plan`."""
+        return {
+            "minimize": self.minimize,
+            "subject_to": tuple(self.subject_to or ()),
+            "rewrite": self.rewrite,
+            "budget_s": self.budget,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformOptions:
+    """Options of the platform that a graph is planned for."""
+
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            "--devices",
+            metavar="SELECTOR",
+            help="Devices to use: 'cpu,accelerator', or as in ONEAPI_DEVICE_SELECTOR: 'opencl:cpu'.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None
+    sub_devices: Annotated[
+        str | None,
+        typer.Option(
+            "--sub-devices",
+            metavar="HOW",
+            help="Split devices: '2' (equal parts), numa, l3, ...",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None
+    lanes: Lanes = None
+    one_core_lanes: Annotated[
+        bool,
+        typer.Option(
+            "--one-core-lanes",
+            help="Restrict each queue of the CPU device to one core, so that several kernels run concurrently.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = False
+    memory_limit: MemoryLimit = None
+    platform: Annotated[
+        str | None,
+        typer.Option(
+            "--platform",
+            metavar="NAMES",
+            help="Plan for other hardware: shipped profiles (cpu,max1550,a770) or profile files.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None
+
+
+def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a command for typer: each parameter that is a dataclass of options is expanded into its fields."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name not in groups:
+            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        inner = get_type_hints(groups[name], include_extras=True)
+        parameters += [
+            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=inner[f.name])
+            for f in fields(groups[name])
+        ]
+
+    def expanded(**given: Any) -> None:
+        made = {n: group(**{f.name: given.pop(f.name) for f in fields(group)}) for n, group in groups.items()}
+        command(**given, **made)
+
+    expanded.__doc__ = command.__doc__
+    expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
+    expanded.__annotations__ = {each.name: each.annotation for each in parameters}
+    return expanded
 
 
 def build_workload(name: str, **given: Any) -> Workload:
@@ -318,7 +403,7 @@ def _widths(text: str) -> tuple[int, ...]:
 
 
 def parse_memory_limit(text: str | None) -> dict[str, str] | str | None:
-    """Read ``64MiB`` or ``cpu=64MiB,accelerator=1GiB``."""
+    """Parse ``64MiB`` or ``cpu=64MiB,accelerator=1GiB``."""
     if text is None or "=" not in text:
         return text
     sizes: dict[str, str] = {}
@@ -335,7 +420,7 @@ def parse_memory_limit(text: str | None) -> dict[str, str] | str | None:
 
 
 def parse_lanes(text: str | None) -> dict[str, int] | int | None:
-    """Read ``2`` or ``cpu=2,accelerator=1``."""
+    """Parse ``2`` or ``cpu=2,accelerator=1``."""
     if text is None:
         return None
     counts: dict[str, int] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files the commands write, atomically, with errors that say what to do."""
+"""File output of the commands (atomic, with helpful errors), and log warnings on the console."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HINT = "Choose a folder that is there and that you can write to"
 
 @contextmanager
 def warnings_shown(console: Console) -> Iterator[None]:
-    """Print what runs warn of while they go on: tasks that take too long, memory that nothing wrote."""
+    """Print the library's log warnings on a console while the block runs, for instance of tasks that take too long."""
     logger, handler = logging.getLogger("syclsched"), _ConsoleHandler(console)
     logger.addHandler(handler)
     try:
@@ -35,7 +35,7 @@ def warnings_shown(console: Console) -> Iterator[None]:
 
 
 class _ConsoleHandler(logging.Handler):
-    """Prints messages of a logger on a console, between what else it shows."""
+    """Log handler that prints on a rich console, so that progress displays stay intact."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.WARNING)
@@ -48,7 +48,7 @@ class _ConsoleHandler(logging.Handler):
 
 
 def check_outputs(*files: Path | None, pictures: Iterable[Path | None] = ()) -> None:
-    """Refuse files that cannot be written before anything is worked out for them."""
+    """Raise `StorageError` for output files that cannot be written, before anything is computed."""
     from syclsched.tracing.pictures import check_format
 
     charts = [path for path in pictures if path is not None]
@@ -68,12 +68,12 @@ def check_outputs(*files: Path | None, pictures: Iterable[Path | None] = ()) -> 
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text as `write_bytes` does."""
+    """Write a text file atomically; see `write_bytes`."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file as a whole or not at all."""
+    """Write a file atomically."""
     try:
         write_whole(path, content)
     except OSError as error:
@@ -97,7 +97,7 @@ def write_pictures(
     disturbed: str = "",
     plan: Plan | None = None,
 ) -> None:
-    """Write the Perfetto trace and the Gantt chart that were asked for."""
+    """Write the requested Perfetto trace and Gantt chart."""
     if trace_file is not None:
         from syclsched.tracing import save_perfetto
 

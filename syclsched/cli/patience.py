@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to tell a user who waits: the first plans and dynamic runs of an installation compile what they need."""
+"""Notices for long waits: an installation's first plans and dynamic runs compile the scheduler."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: Warm planning of the graphs people begin with is over by then.
+#: Seconds before the notice. Planning of small graphs with compiled code takes less.
 AFTER_S = 5.0
 
 TEXT = (
     "Still planning. The first time after an installation the scheduler is compiled to machine code, which takes a "
-    "minute or two and is kept; large graphs take their time, too."
+    "minute or two and is cached; large graphs also take longer."
 )
 
-#: Of runs under dynamic policies: what decides while tasks run is compiled by the first of them.
+#: Notice for runs under dynamic policies.
 RUNNING = (
-    "Still running. The first time after an installation what decides while tasks run is compiled to machine code, "
-    "which takes up to half a minute and is kept; large graphs take their time, too."
+    "Still running. The first time after an installation the dynamic scheduler is compiled to machine code, which "
+    "takes up to half a minute and is cached; large graphs also take longer."
 )
 
 
 @contextmanager
 def patience(console: Console, after_s: float = AFTER_S, *, text: str = TEXT) -> Iterator[None]:
-    """Say why it takes so long, if it does; once."""
+    """Print a notice once if the block takes longer than ``after_s`` seconds."""
     timer = threading.Timer(after_s, lambda: console.print(text, style="dim"))
     timer.daemon = True
     timer.start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``syclsched plan``: plan a graph, print the plan, explain tasks, write it as JSON."""
+"""``syclsched plan``: plan a graph, print and explain the plan, and write it as JSON."""
 
 from __future__ import annotations
 
@@ -17,49 +17,23 @@ from syclsched.cli.planning import plan_for
 
 def plan_command(
     graph: opt.GraphName,
-    n: opt.N = None,
-    tile: opt.Tile = None,
-    steps: opt.Steps = None,
-    batch: opt.Batch = None,
-    chunks: opt.Chunks = None,
-    sizes: opt.Sizes = None,
-    softmax: opt.Softmax = None,
-    weights: opt.Weights = None,
-    input_file: opt.Input = None,
-    shape: opt.Shape = None,
-    without: opt.Without = None,
-    dtype: opt.Dtype = None,
+    *,
+    ready: opt.ReadyOptions,
     seed: opt.Seed = None,
-    format: opt.Format = None,
-    max_tasks: opt.MaxTasks = None,
-    max_edges: opt.MaxEdges = None,
-    max_file_mib: opt.MaxFileMib = None,
-    time_unit: opt.TimeUnit = None,
-    communication_unit: opt.CommunicationUnit = None,
-    same_speed: opt.SameSpeed = False,
-    task_cost: opt.TaskCost = None,
-    edge_cost: opt.EdgeCost = None,
-    policy: opt.PolicyName = "auto",
-    minimize: opt.Minimize = "makespan",
-    subject_to: opt.SubjectTo = None,
-    rewrite: opt.Rewrite = "auto",
-    budget: opt.Budget = None,
-    devices: opt.Devices = None,
-    sub_devices: opt.SubDevices = None,
-    lanes: opt.Lanes = None,
-    one_core_lanes: opt.OneCoreLanes = False,
-    memory_limit: opt.MemoryLimit = None,
-    platform: opt.PlatformNames = None,
+    without: opt.Without = None,
+    file: opt.FileOptions,
+    how: opt.PlanOptions,
+    where: opt.PlatformOptions,
     calibrate: Annotated[
         bool,
         typer.Option(
             "--calibrate/--no-calibrate",
-            help="Time work that was never timed before on these devices, so that the plan fits.",
+            help="Measure tasks that were never timed on these devices before planning.",
         ),
     ] = True,
     explain: Annotated[
         list[str] | None,
-        typer.Option("--explain", metavar="TASK", help="Say why a task runs where it does; may be repeated."),
+        typer.Option("--explain", metavar="TASK", help="Explain the placement of a task; may be repeated."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan as JSON.")] = None,
     front_file: Annotated[
@@ -67,7 +41,7 @@ def plan_command(
         typer.Option(
             "--front",
             metavar="FILE",
-            help="Look for the Pareto front of two metrics instead of one plan, and draw it (.png, .svg, .pdf).",
+            help="Compute the Pareto front of two metrics instead of one plan, and draw it (.png, .svg, .pdf).",
         ),
     ] = None,
     front_metrics: Annotated[
@@ -82,7 +56,7 @@ def plan_command(
 
     [bold]syclsched plan cholesky --n 2048 --tile 256 --out plan.json --explain "gemm(5,4,3)"[/bold]
 
-    What would a model gain from a GPU that is not here?
+    Predict the gain of a model from a GPU that is not installed:
 
     [bold]syclsched plan resnet50.onnx --platform cpu,max1550 --gantt plan.svg[/bold]
 
@@ -94,32 +68,24 @@ def plan_command(
 
     console = Console(highlight=False)
     check_outputs(out, pictures=(front_file, gantt_file))
-    given = load_graph(
-        graph,
-        ready={
-            "n": n, "tile": tile, "steps": steps, "batch": batch, "chunks": chunks, "sizes": sizes, "softmax": softmax,
-            "weights": weights, "input": input_file, "shape": shape, "dtype": dtype, "seed": seed,
-        },
-        format=format, max_tasks=max_tasks, max_edges=max_edges, max_file_mib=max_file_mib, time_unit=time_unit,
-        communication_unit=communication_unit, same_speed=same_speed, task_cost=task_cost, edge_cost=edge_cost,
-    )  # fmt: skip
+    given = load_graph(graph, ready.given(seed), file)
     check_tasks(explain or (), given.graph)
     check_without(without, is_model=given.model is not None)
     if front_file is not None:
         from syclsched.cli.fronts import show_front
 
-        show_front(
-            given.graph, front_metrics, front_file, platform=platform, devices=devices, sub_devices=sub_devices,
-            lanes=lanes, one_core_lanes=one_core_lanes, memory_limit=memory_limit, rewrite=rewrite, console=console,
-        )  # fmt: skip
+        show_front(given.graph, front_metrics, front_file, where, how.rewrite, console)
         return
     with plan_for(
-        given.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
-        one_core_lanes=one_core_lanes, described=platform, given=None, calibrate=calibrate and not given.from_file,
-        needs_devices=False, console=console, minimize=minimize, subject_to=subject_to or (),
-        rewrite=rewrite, budget_s=budget, memory_limit=memory_limit, model=given.model,
+        given.graph,
+        how,
+        where,
+        console,
+        calibrate=calibrate and not given.from_file,
+        needs_devices=False,
+        model=given.model,
         without=without or (),
-    ) as planned:  # fmt: skip
+    ) as planned:
         plan = planned.plan
     print(plan)
     if given.model is not None:

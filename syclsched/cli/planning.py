@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a graph and options to a plan, with the devices opened where they are needed."""
+"""Planning for commands: calibrate and plan a graph with the given options, and open the devices if needed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from syclsched.cli.options import parse_memory_limit
+from syclsched.cli.options import PlanOptions, PlatformOptions, parse_memory_limit
 from syclsched.cli.patience import patience
 from syclsched.cli.prepare import calibration_bar, find_platform, use_one_core_lanes
 from syclsched.cli.racing import is_mixed, with_kernels
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan, and the open devices if it is to be run."""
+    """A plan, with the open devices if it will be run."""
 
     plan: Plan
     live: LiveDevices | None
@@ -35,35 +35,24 @@ class Planned:
 @contextmanager
 def plan_for(
     graph: TaskGraph,
+    how: PlanOptions,
+    where: PlatformOptions,
+    console: Console,
     *,
-    policy: str,
-    devices: str | None,
-    sub_devices: str | None,
-    lanes: str | None,
-    one_core_lanes: bool,
-    described: str | None,
-    given: Plan | None,
     calibrate: bool,
     needs_devices: bool,
-    console: Console,
-    minimize: str = "makespan",
-    subject_to: Sequence[str] = (),
-    rewrite: str = "auto",
-    budget_s: float | None = None,
-    memory_limit: str | None = None,
+    given: Plan | None = None,
     model: GivenModel | None = None,
     without: Sequence[str] = (),
 ) -> Iterator[Planned]:
-    """Plan a graph, or take the plan that is given; devices are closed at the end."""
+    """Plan a graph, or use the given plan; a context manager that closes the devices at its end."""
     from syclsched.api import plan, verify
     from syclsched.model.memory_limit import check_planned
     from syclsched.planner import graph_to_time
     from syclsched.profiling import HistoryStore
 
-    asked: dict[str, Any] = {
-        "minimize": minimize, "subject_to": tuple(subject_to), "rewrite": rewrite, "budget_s": budget_s,
-    }  # fmt: skip
-
+    policy, rewrite, memory_limit = how.policy, how.rewrite, where.memory_limit
+    asked = how.request
     if without:
         from syclsched.onnx.offering import without_implementations
 
@@ -76,40 +65,37 @@ def plan_for(
             if not needs_devices:
                 yield Planned(given, None)
                 return
-            if one_core_lanes:
+            if where.one_core_lanes:
                 use_one_core_lanes()
             yield Planned(given, stack.enter_context(_open(given.platform)))
             return
-        if described is not None:
+        if where.platform is not None:
             with console.status("planning ..."), patience(console):
-                where = limited(described_platform(described, lanes), memory_limit)
+                platform = limited(described_platform(where.platform, where.lanes), memory_limit)
                 if model is not None:
                     from syclsched.onnx.offering import on_devices
 
-                    graph = on_devices(graph, where)
-                planned = plan(graph, where, policy=policy, **asked)
+                    graph = on_devices(graph, platform)
+                planned = plan(graph, platform, policy=policy, **asked)
             yield Planned(planned, None)
             return
-        platform = find_platform(
-            devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes, console=console
-        )
-        platform = limited(platform, memory_limit)
+        platform = limited(find_platform(where, console), memory_limit)
         whole = graph
         if model is not None:
             from syclsched.onnx.making import without_emulators
             from syclsched.onnx.mixing import usual_rewrite
             from syclsched.onnx.offering import on_devices
 
-            platform = without_emulators(platform) if devices is None else platform
+            platform = without_emulators(platform) if where.devices is None else platform
             graph = on_devices(graph, platform)
             if rewrite == "auto":
                 rewrite = asked["rewrite"] = usual_rewrite(platform, policy)
-        # Of a model whose tasks' times runs tell, only what there is a choice of need be timed alone.
+        # Times of a model's tasks are later measured in whole runs; only tasks with a choice are timed separately.
         mixes = model is not None and calibrate and not policy.startswith("dynamic:")
         mixes = mixes and is_mixed(platform, asked, is_limited=memory_limit is not None)
         with console.status("opening devices ..."):
             live = stack.enter_context(_open(platform)) if needs_devices or calibrate else None
-        # One store for both: where nothing can be written, it remembers for as long as it is open.
+        # One store for calibration and planning: if no file can be written, it keeps the times while it is open.
         history = stack.enter_context(HistoryStore())
         if calibrate and live is not None:
             _calibrate(graph, platform, live, history, console, choices_only=mixes)
@@ -118,7 +104,7 @@ def plan_for(
                 _calibrate(chunks, platform, live, history, console)
         with console.status("planning ..."), patience(console):
             planned = plan(graph, platform, policy=policy, history=history, **asked)
-        # Under a dynamic policy the plan is only what the run is compared with.
+        # Under a dynamic policy the plan only serves for comparison with the run.
         if model is not None and mixes and live is not None:
             asked["policy"] = policy
             planned = with_kernels(model, whole, graph, planned, platform, live, history, asked, console)
@@ -126,7 +112,7 @@ def plan_for(
 
 
 def described_platform(names: str, lanes: str | None, *, of_many: bool = False) -> Platform:
-    """Return the platform of some profiles."""
+    """Return the platform of the named profiles."""
     from syclsched.api import describe, with_lanes
     from syclsched.cli.options import parse_lanes
 
@@ -138,28 +124,17 @@ def described_platform(names: str, lanes: str | None, *, of_many: bool = False) 
     return platform if counts is None else with_lanes(platform, counts)
 
 
-def platform_to_plan_for(
-    described: str | None,
-    *,
-    devices: str | None,
-    sub_devices: str | None,
-    lanes: str | None,
-    one_core_lanes: bool,
-    memory_limit: str | None,
-    console: Console,
-) -> Platform:
-    """Return the platform of some profiles or, if none are asked for, this machine's."""
-    if described is not None:
-        platform = described_platform(described, lanes)
+def platform_to_plan_for(where: PlatformOptions, console: Console) -> Platform:
+    """Return the platform of the named profiles, or this machine's if none are named."""
+    if where.platform is not None:
+        platform = described_platform(where.platform, where.lanes)
     else:
-        platform = find_platform(
-            devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes, console=console
-        )
-    return limited(platform, memory_limit)
+        platform = find_platform(where, console)
+    return limited(platform, where.memory_limit)
 
 
 def limited(platform: Platform, memory_limit: str | None, *, of_many: bool = False) -> Platform:
-    """Return a platform with no more memory than was typed."""
+    """Return a platform with memory limited as typed by the user."""
     from syclsched.model.memory_limit import with_memory_limit
 
     sizes = parse_memory_limit(memory_limit)

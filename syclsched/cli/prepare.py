@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Getting from options to a platform that is ready to plan for: found, profiled, and calibrated."""
+"""Platform of the local machine: device discovery, first profiles, and the calibration progress bar."""
 
 from __future__ import annotations
 
@@ -8,36 +8,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from syclsched.cli.options import parse_lanes
+from syclsched.cli.options import PlatformOptions, parse_lanes
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from syclsched.model.platform import Platform
 
-#: Read by the OpenCL CPU runtime when it loads: worker threads, over which every kernel is spread.
+#: Environment variable read by the OpenCL CPU runtime when it loads: its number of worker threads per kernel.
 _WORKERS = "CL_CONFIG_CPU_TBB_NUM_WORKERS"
 
 
 def use_one_core_lanes() -> None:
-    """Give each queue of the CPU device one core; works only before the SYCL runtime is loaded."""
+    """Restrict each queue of the CPU device to one core; only effective before the SYCL runtime is loaded."""
     os.environ.setdefault(_WORKERS, "1")
 
 
-def find_platform(
-    *, devices: str | None, sub_devices: str | None, lanes: str | None, one_core_lanes: bool, console: Console
-) -> Platform:
-    """Find the devices of this machine; measure quickly those that were never measured."""
+def find_platform(where: PlatformOptions, console: Console) -> Platform:
+    """Discover the devices of this machine and quickly profile those without a profile."""
     from syclsched.api import with_lanes
     from syclsched.devices import discover, parse_sub_devices
     from syclsched.profiling import ProfileStore, attach
 
-    counts = parse_lanes(lanes)
-    if one_core_lanes:
+    counts = parse_lanes(where.lanes)
+    if where.one_core_lanes:
         use_one_core_lanes()
-    how = None if sub_devices is None else parse_sub_devices(sub_devices)
-    with console.status("looking for devices ..."):  # for the first time they compute what is known
-        found = discover(selector=devices, sub_devices=how)
+    how = None if where.sub_devices is None else parse_sub_devices(where.sub_devices)
+    with console.status("looking for devices ..."):  # the first discovery runs known-answer tests
+        found = discover(selector=where.devices, sub_devices=how)
     platform = attach(found, ProfileStore())
     missing = [d.name for d in platform.compute_devices if d.profile is None]
     if missing:
@@ -49,7 +47,7 @@ def find_platform(
 
 
 def _measure_quickly(platform: Platform, console: Console) -> Platform:
-    """Profile a platform and remember it; where that is not possible, use it this once and say so."""
+    """Profile a platform and store the profiles; if they cannot be stored, use them once and print a note."""
     from syclsched.cli.profile import measure, save
     from syclsched.devices import open_devices
     from syclsched.errors import StorageError
@@ -69,7 +67,7 @@ def _measure_quickly(platform: Platform, console: Console) -> Platform:
 
 @contextmanager
 def calibration_bar(console: Console) -> Iterator[Any]:
-    """Show a progress bar for `syclsched.profiling.calibrate`; give its callback."""
+    """Show a progress bar for `syclsched.profiling.calibrate` and yield its callback."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (

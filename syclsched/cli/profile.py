@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``syclsched profile``: measure the devices of this machine and remember the numbers."""
+"""``syclsched profile``: measure the devices of this machine and store their profiles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from syclsched.profiling.session import SessionResult
     from syclsched.profiling.store import ProfileStore
 
-#: Exit code of a command that was ended by Ctrl-C.
+#: Exit code after Ctrl-C.
 INTERRUPTED = 130
 
 
@@ -46,15 +46,15 @@ def profile_command(
         typer.Option(
             "--export",
             metavar="NAME",
-            help="Write the one device's profile to NAME.json, in the form of the shipped profiles.",
+            help="Write the profile of a single device to NAME.json, in the format of the shipped profiles.",
         ),
     ] = None,
     store_folder: Annotated[
         Path | None,
-        typer.Option("--store", metavar="FOLDER", help="Keep profiles here, not in the user's data folder."),
+        typer.Option("--store", metavar="FOLDER", help="Store profiles here, not in the user's data folder."),
     ] = None,
 ) -> None:
-    """Measure every SYCL device: launches, FLOP/s, bandwidth, copies, overlap; Ctrl-C keeps what is done."""
+    """Measure every SYCL device: launches, FLOP/s, bandwidth, copies, overlap; Ctrl-C keeps finished measurements."""
     from rich.console import Console
 
     from syclsched.devices import discover, open_devices, parse_sub_devices
@@ -84,7 +84,7 @@ def profile_command(
 
 
 def measure(platform: Platform, live: Any, quick: bool, console: Console) -> SessionResult:
-    """Measure the devices of a platform with progress bars; Ctrl-C ends it early and keeps what is done."""
+    """Measure the devices of a platform with progress bars; Ctrl-C ends it early and keeps finished measurements."""
     from syclsched.profiling.budget import DEFAULT, QUICK
     from syclsched.profiling.session import profile_platform, surroundings
     from syclsched.profiling.statistics import Sampler
@@ -104,7 +104,7 @@ def measure(platform: Platform, live: Any, quick: bool, console: Console) -> Ses
 def _with_engine_costs(
     result: SessionResult, platform: Platform, live: Any, interrupted: Callable[[], bool]
 ) -> SessionResult:
-    """Measure what the engine costs on each device; a device it cannot be measured on keeps the rest."""
+    """Measure the costs of the execution engine on each device; a failure adds a note and keeps the profile."""
     from syclsched.errors import SyclschedError
     from syclsched.execution.overheads import with_engine_costs
 
@@ -115,14 +115,14 @@ def _with_engine_costs(
             try:
                 profile = with_engine_costs(profile, names[profile.key], platform, live)
             except SyclschedError as error:
-                notes.append(f"{names[profile.key]}: what the engine costs could not be measured: {error}")
+                notes.append(f"{names[profile.key]}: the costs of the execution engine could not be measured: {error}")
         devices.append(profile)
     return replace(result, devices=tuple(devices), notes=tuple(notes))
 
 
 @contextmanager
 def interruption() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C into a question that can be asked between measurements; the second one acts at once."""
+    """Yield a predicate that tells whether Ctrl-C was pressed; a second Ctrl-C interrupts immediately."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set
@@ -141,7 +141,7 @@ def interruption() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def bars(platform: Platform, console: Console) -> Iterator[Callable[[str, int, int, str], None]]:
-    """Show a progress bar per device and pair, and one for all together."""
+    """Show a progress bar per device and pair, and one for the total."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -168,10 +168,10 @@ def bars(platform: Platform, console: Console) -> Iterator[Callable[[str, int, i
 
 
 def save(result: SessionResult, store: ProfileStore, *, forget: bool = True) -> list[str]:
-    """Save what was measured; an interrupted measurement does not replace a complete one.
+    """Store measured profiles; an interrupted measurement does not replace a complete profile.
 
-    With a new profile of a device, the task times remembered of it are forgotten: they are from another day, and are
-    measured again when they are needed.
+    A new profile of a device discards the device's stored task times: they were measured under other conditions and are
+    measured again when needed.
     """
     from syclsched.profiling.history import HistoryStore
 
@@ -199,7 +199,7 @@ def _has_complete(store: ProfileStore, key: str) -> bool:
     try:
         stored = store.load(key)
     except FormatError:
-        return False  # a damaged file is worth less than an incomplete profile
+        return False  # an incomplete profile may replace a damaged file
     return stored is not None and stored.provenance.complete
 
 
@@ -217,13 +217,13 @@ def _set(result: SessionResult) -> Any:
     if not result.devices:
         raise MeasurementError(
             "no device was measured far enough for a profile: " + ("; ".join(result.notes) or "no reason known"),
-            hint="Run it again, and let it go on longer",
+            hint="Run it again without interrupting it",
         )
     return ProfileSet(result.devices, result.pairs)
 
 
 def export_profile(profile: DeviceProfile, name: str) -> Path:
-    """Write a profile as it is shipped: keyed by its name instead of by the machine."""
+    """Write a profile in the shipped format, with its name as key instead of the machine's."""
     from syclsched.profiling.files import write_file
 
     path = Path(name if name.endswith(".json") else f"{name}.json")
@@ -248,7 +248,7 @@ def _print(result: SessionResult, platform: Platform, saved: list[str], as_json:
 
 
 def show_profile(profile: DeviceProfile, console: Console) -> None:
-    """Print a device's numbers as a table."""
+    """Print a device profile as a table."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -264,13 +264,13 @@ def show_profile(profile: DeviceProfile, console: Console) -> None:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
     if profile.provenance.busy:
-        console.print("The machine was busy: these numbers are worse than the device.", style="yellow")
+        console.print("The machine was busy: the device is faster than these numbers.", style="yellow")
     if not profile.provenance.complete:
-        console.print("Interrupted: what is missing was not measured.", style="yellow")
+        console.print("Interrupted: missing numbers were not measured.", style="yellow")
 
 
 def show_pairs(pairs: tuple[PairProfile, ...], names: dict[str, str], console: Console) -> None:
-    """Print what was measured between devices."""
+    """Print the measurements between devices as a table."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model's plan by a library, or with kernels for some of its tasks: whichever runs faster."""
+"""Choice between a model's library plan and one that uses kernels for some tasks, by measuring both."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def with_kernels(
     asked: Mapping[str, Any],
     console: Console,
 ) -> Plan:
-    """Return a model's plan, or the one with kernels for some of the library's tasks, if it runs faster."""
+    """Return a model's plan with kernels for some of the library's tasks if it runs faster, else the library plan."""
     from rich.markup import escape
 
     from syclsched.api import plan
@@ -40,33 +40,34 @@ def with_kernels(
     from syclsched.onnx.racing import Track, faster_of_both
     from syclsched.profiling import calibrate
 
-    def tell(what: str) -> None:
-        status.update(escape(f"{what} ..."))
+    def show_status(text: str) -> None:
+        status.update(escape(f"{text} ..."))
 
-    def timed(done: int, total: int, what: str) -> None:
-        tell(f"timing {done} of {total}: {what}")
+    def show_timing(done: int, total: int, label: str) -> None:
+        show_status(f"timing {done} of {total}: {label}")
 
-    def bound(graph: TaskGraph, planned: Plan) -> Bound:
-        tell("building kernels and binding the plan")
+    def bind_plan(graph: TaskGraph, planned: Plan) -> Bound:
+        show_status("building kernels and binding the plan")
         return Bound(replace(model.specialised, graph=graph), planned, bind(planned, graph, live))
 
-    def made(graph: TaskGraph) -> Bound:
-        calibrate(graph, platform, live, history, progress=timed, choices_only=True)
-        tell("planning")
-        return bound(graph, plan(graph, platform, history=history, **asked))
+    def plan_and_bind(graph: TaskGraph) -> Bound:
+        calibrate(graph, platform, live, history, progress=show_timing, choices_only=True)
+        show_status("planning")
+        return bind_plan(graph, plan(graph, platform, history=history, **asked))
 
-    def again(tried: Bound, trace: int | Literal["exact"]) -> Runner:
-        return bind(tried.plan, tried.specialised.graph, live, trace=trace)
+    def rebind(candidate: Bound, trace: int | Literal["exact"]) -> Runner:
+        return bind(candidate.plan, candidate.specialised.graph, live, trace=trace)
 
     with console.status("building kernels ...") as status:
-        by_library = bound(offered, planned)
-        best = faster_of_both(by_library, graph, model.values, Track(platform, history, made, again, tell))
+        by_library = bind_plan(offered, planned)
+        track = Track(platform, history, plan_and_bind, rebind, show_status)
+        best = faster_of_both(by_library, graph, model.values, track)
         best.runner.close()
     return best.plan
 
 
 def is_mixed(platform: Platform, asked: Mapping[str, Any], *, is_limited: bool) -> bool:
-    """Return whether kernels may do some of what a library does of a model."""
+    """Return whether kernels may replace some of a library's implementations of a model's tasks."""
     from syclsched.onnx.mixing import is_worth_mixing
 
     return is_worth_mixing(platform, minimize=asked["minimize"], rewrite=asked["rewrite"], is_limited=is_limited)

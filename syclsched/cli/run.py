@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``syclsched run``: plan a ready graph or a model, run it on this machine's devices, check and show what happened."""
+"""``syclsched run``: plan and run a ready graph or a model on this machine, check its results and report the run."""
 
 from __future__ import annotations
 
@@ -35,191 +35,189 @@ if TYPE_CHECKING:
     from syclsched.model.trace import Trace
     from syclsched.workloads import CheckResult, Workload
 
-_WATCHED = "What runs are watched for"
-_SHOWN = "What is shown and written"
+_WATCHED = "Checks and time limits"
+_SHOWN = "Output"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """Options of the checks and time limits of a run."""
+
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug",
+            help="Execute one instruction at a time; a task fails if it changes memory that it does not declare to "
+            "write.",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = False
+    nan_guard: Annotated[
+        bool,
+        typer.Option(
+            "--nan-guard",
+            help="Execute one instruction at a time; the first task that writes a NaN or an infinity fails.",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = False
+    watchdog: Annotated[
+        float | None,
+        typer.Option(
+            "--watchdog",
+            metavar="SECONDS",
+            help="Warn of a task that runs longer than this. By default 30 times its prediction, and at least 10 s.",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = None
+    deadline: Annotated[
+        float | None,
+        typer.Option(
+            "--deadline",
+            metavar="SECONDS",
+            help="A run that takes longer fails, with the name of the current task.",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = None
+    recover: Annotated[
+        bool,
+        typer.Option(
+            "--recover/--no-recover",
+            help="When a device or its runtime fails, plan the remaining tasks on the remaining devices and continue.",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = True
+
+    def safeguards(self) -> Safeguards:
+        """Return the options as safeguards of the execution engine."""
+        from syclsched.execution import Safeguards
+        from syclsched.model.units import check_seconds
+
+        check_seconds(self.watchdog, "--watchdog")
+        check_seconds(self.deadline, "--deadline")
+        return Safeguards(self.debug, self.nan_guard, self.watchdog, self.deadline)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """Options of what a run shows and writes."""
+
+    trace_file: Annotated[
+        Path | None,
+        typer.Option("--trace", metavar="FILE", help="Write a trace for Perfetto.", rich_help_panel=_SHOWN),
+    ] = None
+    gantt_file: Annotated[
+        Path | None,
+        typer.Option("--gantt", metavar="FILE", help="Draw a Gantt chart (.png, .svg, .pdf).", rich_help_panel=_SHOWN),
+    ] = None
+    record_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--record", metavar="FILE", help="Write the run as JSON, for `syclsched trace`.", rich_help_panel=_SHOWN
+        ),
+    ] = None
+    save_plan: Annotated[
+        Path | None, typer.Option("--save-plan", metavar="FILE", help="Write the plan as JSON.", rich_help_panel=_SHOWN)
+    ] = None
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            "--compare",
+            metavar="RUNTIME",
+            help="Run a model alternately with 'onnxruntime' and compare results and times.",
+            rich_help_panel=_SHOWN,
+        ),
+    ] = None
+    output_file: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="Write a model's outputs (.npz).", rich_help_panel=_SHOWN),
+    ] = None
+    top: Annotated[
+        int,
+        typer.Option("--top", min=0, help="Show this many of a model's best scores.", rich_help_panel=_SHOWN),
+    ] = 0
+    labels_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--labels", metavar="FILE", help="Names of classes for --top, one per line.", rich_help_panel=_SHOWN
+        ),
+    ] = None
+    json_output: Annotated[bool, typer.Option("--json", help="Print a summary as JSON.", rich_help_panel=_SHOWN)] = (
+        False
+    )
 
 
 def run_command(
     graph: opt.WorkloadName,
-    n: opt.N = None,
-    tile: opt.Tile = None,
-    steps: opt.Steps = None,
-    batch: opt.Batch = None,
-    chunks: opt.Chunks = None,
-    sizes: opt.Sizes = None,
-    softmax: opt.Softmax = None,
-    weights: opt.Weights = None,
-    input_file: opt.Input = None,
-    shape: opt.Shape = None,
-    without: opt.Without = None,
-    dtype: opt.Dtype = None,
+    *,
+    ready: opt.ReadyOptions,
     seed: opt.Seed = None,
-    policy: opt.PolicyName = "auto",
-    minimize: opt.Minimize = "makespan",
-    subject_to: opt.SubjectTo = None,
-    rewrite: opt.Rewrite = "auto",
-    budget: opt.Budget = None,
-    devices: opt.Devices = None,
-    sub_devices: opt.SubDevices = None,
-    lanes: opt.Lanes = None,
-    one_core_lanes: opt.OneCoreLanes = False,
-    memory_limit: opt.MemoryLimit = None,
-    platform: opt.PlatformNames = None,
+    without: opt.Without = None,
+    how: opt.PlanOptions,
+    where: opt.PlatformOptions,
     plan_file: Annotated[
         Path | None,
         typer.Option("--plan", metavar="FILE", help="Run this plan (from `syclsched plan`); it is verified first."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan and simulate only.")] = False,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Run this often; the median is reported.")] = 1,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Number of runs; the median is reported.")] = 1,
     in_flight: Annotated[
         int | None,
         typer.Option(
             "--in-flight",
             metavar="K",
             min=1,
-            help="Run as a stream: K of the --repeat runs are on their way at once, each with memory of its own. "
-            "Results come in order; the time from one to the next is reported.",
+            help="Run as a stream: K of the --repeat runs are in flight at once, each with separate memory. Results "
+            "arrive in order; the interval between them is reported.",
         ),
     ] = None,
     calibrate: Annotated[
         bool,
         typer.Option(
             "--calibrate/--no-calibrate",
-            help="Time work that was never timed before on these devices, so that the plan fits.",
+            help="Measure tasks that were never timed on these devices before planning.",
         ),
     ] = True,
-    trace_file: Annotated[
-        Path | None,
-        typer.Option("--trace", metavar="FILE", help="Write a trace for Perfetto.", rich_help_panel=_SHOWN),
-    ] = None,
-    gantt_file: Annotated[
-        Path | None,
-        typer.Option("--gantt", metavar="FILE", help="Draw a Gantt chart (.png, .svg, .pdf).", rich_help_panel=_SHOWN),
-    ] = None,
-    record_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--record", metavar="FILE", help="Write the run as JSON, for `syclsched trace`.", rich_help_panel=_SHOWN
-        ),
-    ] = None,
-    debug: Annotated[
-        bool,
-        typer.Option(
-            "--debug",
-            help="One instruction at a time; a task that changes what it does not declare to write fails.",
-            rich_help_panel=_WATCHED,
-        ),
-    ] = False,
-    nan_guard: Annotated[
-        bool,
-        typer.Option(
-            "--nan-guard",
-            help="One instruction at a time; the first task that writes a NaN or an infinity fails.",
-            rich_help_panel=_WATCHED,
-        ),
-    ] = False,
     dynamic: Annotated[
         str | None,
         typer.Option(
             "--dynamic",
             metavar="NAME",
-            help="Decide while tasks run: 'eager', 'priority', 'dmdas' or 'stealing' (no plan), or 'hybrid', which "
-            "follows the plan until tasks take other times than it says. Results are the same.",
+            help="Schedule at run time: 'eager', 'priority', 'dmdas' or 'stealing' (no plan), or 'hybrid', which "
+            "follows the plan until task times deviate from it. Results are the same.",
         ),
     ] = None,
-    watchdog: Annotated[
-        float | None,
-        typer.Option(
-            "--watchdog",
-            metavar="SECONDS",
-            help="Warn of a task that runs for longer. By default for 30 times its prediction, and at least 10 s.",
-            rich_help_panel=_WATCHED,
-        ),
-    ] = None,
-    deadline: Annotated[
-        float | None,
-        typer.Option(
-            "--deadline",
-            metavar="SECONDS",
-            help="Let a run fail that takes longer, with the name of the task it is at.",
-            rich_help_panel=_WATCHED,
-        ),
-    ] = None,
-    recover: Annotated[
-        bool,
-        typer.Option(
-            "--recover/--no-recover",
-            help="When a device or its runtime fails, plan what is left anew on the devices that are left, and go on.",
-            rich_help_panel=_WATCHED,
-        ),
-    ] = True,
-    save_plan: Annotated[
-        Path | None, typer.Option("--save-plan", metavar="FILE", help="Write the plan as JSON.", rich_help_panel=_SHOWN)
-    ] = None,
-    compare: Annotated[
-        str | None,
-        typer.Option(
-            "--compare",
-            metavar="RUNTIME",
-            help="Run a model in turns with 'onnxruntime', too: compares results and times.",
-            rich_help_panel=_SHOWN,
-        ),
-    ] = None,
-    output_file: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="FILE", help="Write a model's outputs (.npz).", rich_help_panel=_SHOWN),
-    ] = None,
-    top: Annotated[
-        int,
-        typer.Option("--top", min=0, help="Of a model's scores show so many of the best.", rich_help_panel=_SHOWN),
-    ] = 0,
-    labels_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--labels", metavar="FILE", help="Names of classes for --top, one a line.", rich_help_panel=_SHOWN
-        ),
-    ] = None,
-    json_output: Annotated[
-        bool, typer.Option("--json", help="Print a summary as JSON.", rich_help_panel=_SHOWN)
-    ] = False,
+    watched: WatchOptions,
+    shown: OutputOptions,
 ) -> None:
-    """Run a ready graph or an ONNX model on every SYCL device of this machine (or on those chosen), and check it.
+    """Run a ready graph or an ONNX model on every SYCL device of this machine (or on chosen ones), and check results.
 
     [bold]syclsched run cholesky --n 2048 --tile 256 --gantt run.png --trace run.json[/bold]
 
     [bold]syclsched run stencil --debug[/bold] checks what every task writes.
 
-    [bold]syclsched run cholesky --repeat 50 --in-flight 3[/bold] does it 50 times, 3 of them at once.
+    [bold]syclsched run cholesky --repeat 50 --in-flight 3[/bold] makes 50 runs, 3 of them in flight at once.
 
-    [bold]syclsched run cholesky --dynamic dmdas[/bold] decides where each task goes as it becomes ready;
-    [bold]--dynamic hybrid[/bold] follows a plan for as long as it is right.
+    [bold]syclsched run cholesky --dynamic dmdas[/bold] chooses the device of each task when it becomes ready;
+    [bold]--dynamic hybrid[/bold] follows a plan while task times agree with it.
 
     [bold]syclsched run resnet50.onnx --input photo.npy --top 5 --devices cpu --compare onnxruntime[/bold]
 
-    [bold]syclsched run cholesky --platform xeon-8480,max1550 --dry-run[/bold] tells how it would go on other hardware.
+    [bold]syclsched run cholesky --platform xeon-8480,max1550 --dry-run[/bold] predicts the run on other hardware.
     """
     from rich.console import Console
     from rich.markup import escape
 
-    from syclsched.execution import Safeguards
-    from syclsched.model.units import check_seconds
-
-    console = Console(stderr=json_output, highlight=False)
-    check_seconds(watchdog, "--watchdog")
-    check_seconds(deadline, "--deadline")
-    safeguards = Safeguards(debug, nan_guard, watchdog, deadline)
-    check_outputs(trace_file, record_file, save_plan, output_file, pictures=[gantt_file])
-    check_rival(compare, dry_run=dry_run, is_model=is_model(graph))
+    console = Console(stderr=shown.json_output, highlight=False)
+    safeguards = watched.safeguards()
+    check_outputs(shown.trace_file, shown.record_file, shown.save_plan, shown.output_file, pictures=[shown.gantt_file])
+    check_rival(shown.compare, dry_run=dry_run, is_model=is_model(graph))
     check_without(without, is_model=is_model(graph))
-    ready = {
-        "n": n, "tile": tile, "steps": steps, "batch": batch, "chunks": chunks, "sizes": sizes, "softmax": softmax,
-        "weights": weights, "input": input_file, "shape": shape, "dtype": dtype, "seed": seed,
-    }  # fmt: skip
+    said = ready.given(seed)
     with console.status(f"reading {escape(graph)} ...") if is_model(graph) else nullcontext():
-        model = load_graph(graph, ready=ready).model if is_model(graph) else None
-    labels = check_shown(model, output_file, top, labels_file)
-    workload = opt.build_workload(graph, **ready) if model is None else model.workload()
-    if platform is not None and not dry_run:
+        model = load_graph(graph, said, opt.FileOptions()).model if is_model(graph) else None
+    labels = check_shown(model, shown.output_file, shown.top, shown.labels_file)
+    workload = opt.build_workload(graph, **said) if model is None else model.workload()
+    if where.platform is not None and not dry_run:
         raise ArgumentError(
             "a described platform cannot run anything",
             where="--platform",
@@ -228,19 +226,23 @@ def run_command(
     if in_flight is not None:
         check_in_flight(dynamic, dry_run, repeat)
     if dynamic is not None:
-        policy, rewrite = _check_dynamic(dynamic, policy, rewrite, plan_file, safeguards, dry_run)
+        how = _check_dynamic(dynamic, how, plan_file, safeguards, dry_run)
     given = None if plan_file is None else _read_plan(plan_file)
-    rival = Rival(model) if model is not None and compare is not None else None
+    rival = Rival(model) if model is not None and shown.compare is not None else None
     versus = None
     with plan_for(
-        workload.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
-        one_core_lanes=one_core_lanes, described=platform, given=given, calibrate=calibrate, needs_devices=not dry_run,
-        console=console, minimize=minimize, subject_to=subject_to or (), rewrite=rewrite, budget_s=budget,
-        memory_limit=memory_limit, model=model,
+        workload.graph,
+        how,
+        where,
+        console,
+        calibrate=calibrate,
+        needs_devices=not dry_run,
+        given=given,
+        model=model,
         without=without or (),
-    ) as planned:  # fmt: skip
-        if save_plan is not None and dynamic is None:
-            _write_plan(save_plan, planned.plan, console)
+    ) as planned:
+        if shown.save_plan is not None and dynamic is None:
+            _write_plan(shown.save_plan, planned.plan, console)
         if dry_run:
             outcome = _simulated(planned.plan)
         elif in_flight is not None:
@@ -249,35 +251,35 @@ def run_command(
             outcome = _Outcome(streamed.trace, planned.plan, streamed.check, makespans_s, streamed.statistics)
         else:
             with warnings_shown(console):
-                start = _starter(planned, workload, safeguards, dynamic, recover=recover)
+                start = _starter(planned, workload, safeguards, dynamic, recover=watched.recover)
                 outcome = _measured(planned, workload, repeat, console, start, dynamic=dynamic is not None)
         if model is not None and rival is not None:
             versus = in_turns(planned, model, rival, repeat)
-    if save_plan is not None and dynamic is not None:
-        _write_plan(save_plan, outcome.plan, console)
-    _show(outcome, outcome.plan, json_output, console, None if versus is None else versus.ratio)
-    if model is not None and not json_output:
+    if shown.save_plan is not None and dynamic is not None:
+        _write_plan(shown.save_plan, outcome.plan, console)
+    _show(outcome, outcome.plan, shown.json_output, console, None if versus is None else versus.ratio)
+    if model is not None and not shown.json_output:
         show_operators(model, outcome.plan, outcome.trace, console)
-        show_outputs(model.found, top, labels, console)
-    if versus is not None and not json_output:
+        show_outputs(model.found, shown.top, labels, console)
+    if versus is not None and not shown.json_output:
         show_versus(versus, console)
-    if model is not None and output_file is not None:
-        write_outputs(output_file, model.found)
-        console.print(f"outputs written to {output_file}")
+    if model is not None and shown.output_file is not None:
+        write_outputs(shown.output_file, model.found)
+        console.print(f"outputs written to {shown.output_file}")
     predicted = None if dry_run or in_flight is not None else _prediction(planned.plan)
-    write_pictures(outcome.trace, predicted, trace_file, gantt_file, console, plan=outcome.plan)
-    if record_file is not None:
+    write_pictures(outcome.trace, predicted, shown.trace_file, shown.gantt_file, console, plan=outcome.plan)
+    if shown.record_file is not None:
         from syclsched.model.serial import to_json
 
-        write_text(record_file, to_json(outcome.trace))
-        console.print(f"run written to {record_file}")
+        write_text(shown.record_file, to_json(outcome.trace))
+        console.print(f"run written to {shown.record_file}")
     if outcome.check is not None and not outcome.check.ok:
         raise typer.Exit(1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What came out: the run whose makespan is the median, its plan and check, and what broke in all runs."""
+    """Outcome of all runs: trace and plan of the run with the median makespan, the check, and all recoveries."""
 
     trace: Trace
     plan: Plan
@@ -310,31 +312,31 @@ def _simulated(plan: Plan) -> _Outcome:
 
 
 def _check_dynamic(
-    dynamic: str, policy: str, rewrite: str, plan_file: Path | None, safeguards: Safeguards, dry_run: bool
-) -> tuple[str, str]:
-    """Return policy and rewrite for the plan that a dynamic run is compared with, or follows."""
+    dynamic: str, how: opt.PlanOptions, plan_file: Path | None, safeguards: Safeguards, dry_run: bool
+) -> opt.PlanOptions:
+    """Return the plan options for a dynamic run, whose plan serves for comparison or, with hybrid, is followed."""
     from syclsched.execution.live import check_name
 
     check_name(dynamic)
     if dry_run or safeguards.stepped:
         other = "--dry-run" if dry_run else "--debug and --nan-guard"
-        simulated = f"`syclsched simulate --policy dynamic:{dynamic}` tells how it would go"
-        hint = simulated if dry_run else "Leave --dynamic out, or do without them"
-        raise ArgumentError(f"{other} cannot be had with --dynamic", where="--dynamic", hint=hint)
+        simulated = f"`syclsched simulate --policy dynamic:{dynamic}` predicts it"
+        hint = simulated if dry_run else "Leave --dynamic out, or leave them out"
+        raise ArgumentError(f"{other} cannot be combined with --dynamic", where="--dynamic", hint=hint)
     if dynamic == "hybrid":
-        return policy, rewrite
-    if plan_file is not None or policy != "auto":
+        return how
+    if plan_file is not None or how.policy != "auto":
         raise ArgumentError(
             f"{dynamic!r} follows no plan", where="--dynamic", hint="Leave --plan and --policy out, or use hybrid"
         )
-    return f"dynamic:{dynamic}", "none"
+    return replace(how, policy=f"dynamic:{dynamic}", rewrite="none")
 
 
 @contextmanager
 def _starter(
     planned: Planned, workload: Workload, safeguards: Safeguards, dynamic: str | None, *, recover: bool
 ) -> Iterator[Callable[[], Run]]:
-    """Yield what starts a run, again and again: of the plan, or under a dynamic policy."""
+    """Yield a function that starts a run of the plan, or under a dynamic policy."""
     from syclsched.execution import bind
 
     if dynamic is None:
@@ -365,7 +367,7 @@ def _measured(
     *,
     dynamic: bool,
 ) -> _Outcome:
-    """Run, fetch and check; of several runs keep the one in the middle."""
+    """Run repeatedly, fetch and check results; keep the trace and plan of the run with the median makespan."""
     traces: list[Trace] = []
     plans: list[Plan] = []
     checks = Checks(workload)
@@ -382,11 +384,11 @@ def _measured(
                 plans.append(run.plan)
             checks.add(results)
     middle = statistics.median_low([t.makespan_s for t in traces])
-    at = next(number for number, trace in enumerate(traces) if trace.makespan_s == middle)
-    chosen, plan = traces[at], planned.plan
-    if dynamic:  # what happened is the plan of its trace, and what was planned says how long that was to take
+    index = next(number for number, trace in enumerate(traces) if trace.makespan_s == middle)
+    chosen, plan = traces[index], planned.plan
+    if dynamic:  # the plan is the recorded execution; predictions come from the plan made before
         known = {name: getattr(plan, name) for name in ("makespan_s", "lower_bound_s", "candidates")}
-        chosen, plan = replace(chosen, predicted_makespan_s=plan.makespan_s), replace(plans[at], **known)
+        chosen, plan = replace(chosen, predicted_makespan_s=plan.makespan_s), replace(plans[index], **known)
     recoveries = tuple(recovery for t in traces for recovery in t.recoveries)
     return _Outcome(chosen, plan, checks.verdict, tuple(t.makespan_s for t in traces), recoveries=recoveries)
 

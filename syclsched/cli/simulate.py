@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``syclsched simulate``: run a plan on the virtual clock, or a graph on several described platforms."""
+"""``syclsched simulate``: run a plan on a virtual clock, or compare a graph on several described platforms."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from syclsched.cli.simulated import Shown, Tried, show_all, simulate_plan
 from syclsched.errors import ArgumentError
 from syclsched.model.units import plural
 
-_SHOWN = "What is shown and written"
+_SHOWN = "Output"
 
-#: The options that mean something for a plan.
+#: Options that apply to a plan.
 _OF_A_PLAN = {
     "graph", "noise", "wrong", "slow", "fail", "contention", "seed", "runs", "trace_file", "gantt_file", "chart_file",
     "json_output", "platform",
@@ -37,34 +37,17 @@ def simulate_command(
             help="A plan, as written by `syclsched plan --out`; or, with --platform, a ready graph or a graph file.",
         ),
     ],
-    n: opt.N = None,
-    tile: opt.Tile = None,
-    steps: opt.Steps = None,
-    batch: opt.Batch = None,
-    chunks: opt.Chunks = None,
-    sizes: opt.Sizes = None,
-    softmax: opt.Softmax = None,
-    weights: opt.Weights = None,
-    input_file: opt.Input = None,
-    shape: opt.Shape = None,
-    dtype: opt.Dtype = None,
-    format: opt.Format = None,
-    max_tasks: opt.MaxTasks = None,
-    max_edges: opt.MaxEdges = None,
-    max_file_mib: opt.MaxFileMib = None,
-    time_unit: opt.TimeUnit = None,
-    communication_unit: opt.CommunicationUnit = None,
-    same_speed: opt.SameSpeed = False,
-    task_cost: opt.TaskCost = None,
-    edge_cost: opt.EdgeCost = None,
+    *,
+    ready: opt.ReadyOptions,
+    file: opt.FileOptions,
     platform: Annotated[
         list[str] | None,
         typer.Option(
             "--platform",
             metavar="NAMES",
-            help="What if: shipped profiles or profile files. 'cpu,max1550,a770' compares each of the three alone and "
-            "all together; given more than once, each time is one platform.",
-            rich_help_panel="Where it runs",
+            help="Platforms to compare: shipped profiles or profile files. 'cpu,max1550,a770' compares each of the "
+            "three alone and all together; if repeated, each occurrence is one platform.",
+            rich_help_panel="Platform and planning",
         ),
     ] = None,
     lanes: opt.Lanes = None,
@@ -75,10 +58,10 @@ def simulate_command(
             "--policies",
             "--policy",
             metavar="NAMES",
-            help="heft,cpop,...; 'all' for every one there is. eager, priority, dmdas, stealing and hybrid decide "
-            "while tasks run, by what has happened; hybrid follows a plan (of heft, or as hybrid:peft) until that is "
-            "too wrong. heft,auto if none is named; may be repeated.",
-            rich_help_panel="Where it runs",
+            help="heft,cpop,...; 'all' for all policies. eager, priority, dmdas, stealing and hybrid are dynamic: they "
+            "schedule during the simulated run; hybrid follows a plan (of heft, or as hybrid:peft) until times "
+            "deviate too much. By default heft,auto; may be repeated.",
+            rich_help_panel="Platform and planning",
         ),
     ] = None,
     minimize: opt.Minimize = "makespan",
@@ -114,13 +97,13 @@ def simulate_command(
         typer.Option("--chart", metavar="FILE", help="Draw the makespans (.png, .svg, .pdf).", rich_help_panel=_SHOWN),
     ] = None,
 ) -> None:
-    """Verify a plan and run it on a virtual clock; or ask what a graph would take on other hardware. Needs no device.
+    """Verify a plan and run it on a virtual clock; or predict a graph's execution on other hardware. Needs no device.
 
     [bold]syclsched simulate plan.json --gantt plan.png[/bold]
 
     [bold]syclsched simulate cholesky --n 4096 --platform xeon-8480,max1550,a770 --chart what-if.png[/bold]
 
-    What if costs are off, a device slows down or fails? Which policy bears it best?
+    Compare policies under wrong costs, device slow-downs or failures:
 
     [bold]syclsched simulate cholesky --platform max1550 --policies heft,dmdas,hybrid --noise 0.3 --runs 20[/bold]
 
@@ -131,41 +114,33 @@ def simulate_command(
     console = Console(stderr=json_output, highlight=False)
     check_outputs(trace_file, pictures=(gantt_file, chart_file))
     disturbance = mis.disturbance_of(noise, wrong, slow, fail)
-    what = Tried(disturbance, mis.seeds_of(disturbance, noise, seed, runs), contention, noise)
+    scenario = Tried(disturbance, mis.seeds_of(disturbance, noise, seed, runs), contention, noise)
     shown = Shown(json_output, chart_file, trace_file, gantt_file, console)
     if not platform:
         _refuse_options(context, graph)
-        simulate_plan(graph, what, shown)
+        simulate_plan(graph, scenario, shown)
         return
-    given = load_graph(
-        graph,
-        ready={
-            "n": n, "tile": tile, "steps": steps, "batch": batch, "chunks": chunks, "sizes": sizes, "softmax": softmax,
-            "weights": weights, "input": input_file, "shape": shape, "dtype": dtype,
-        },
-        format=format, max_tasks=max_tasks, max_edges=max_edges, max_file_mib=max_file_mib, time_unit=time_unit,
-        communication_unit=communication_unit, same_speed=same_speed, task_cost=task_cost, edge_cost=edge_cost,
-    )  # fmt: skip
+    given = load_graph(graph, ready.given(), file)
     _what_if(
-        given, platforms_of(platform), lanes, memory_limit, policies or ["heft,auto"], what, shown,
+        given, platforms_of(platform), lanes, memory_limit, policies or ["heft,auto"], scenario, shown,
         minimize=minimize, subject_to=subject_to or (), rewrite=rewrite,
     )  # fmt: skip
 
 
 def _refuse_options(context: typer.Context, plan: str) -> None:
-    """Refuse options that mean nothing for a plan: it has its graph, platform and policy."""
+    """Raise `ArgumentError` for options that do not apply to a plan, which has a fixed graph, platform and policy."""
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if source is not None and source.name == "COMMANDLINE" and parameter.name not in _OF_A_PLAN:
             raise ArgumentError(
                 f"{parameter.opts[0]} does not belong to a plan, which has its graph, hardware and policy",
                 where=plan,
-                hint="For a graph, say for what hardware: --platform cpu,max1550,a770",
+                hint="For a graph, name the hardware: --platform cpu,max1550,a770",
             )
 
 
 def platforms_of(given: list[str]) -> tuple[str, ...]:
-    """Return the platforms to compare, as lists of profiles joined by commas."""
+    """Return the platforms to compare, each as profile names joined by commas."""
     if len(given) > 1:
         return tuple(dict.fromkeys(given))
     names = [name.strip() for name in given[0].split(",") if name.strip()]
@@ -185,7 +160,7 @@ def _what_if(
     subject_to: Sequence[str],
     rewrite: str,
 ) -> None:
-    """Plan on every platform with every policy, and show what becomes of it."""
+    """Plan on every platform with every policy, simulate the plans and show the results."""
     from rich.text import Text
 
     from syclsched.cli.comparing import compare, policy_names
@@ -205,7 +180,7 @@ def _what_if(
     mis.check_names(what.disturbance, {task.family for task in graph.tasks}, platforms)
     found, without = [], []
     if rewrite != asked:
-        without.append("planned with --rewrite none, so that all plans are compared on the same luck")
+        without.append("planned with --rewrite none, so that all plans are compared under equal random factors")
     with HistoryStore() as history, shown.console.status("planning ...") as status, patience(shown.console):
 
         def tell(platform: str, policy: str) -> None:
@@ -218,7 +193,7 @@ def _what_if(
 
                 graph = on_devices(given.graph, platform)
             here, elsewhere = mis.on_platform(what.disturbance, platform)
-            without += [f"{name}: has no {device}, nothing happens to it there" for device in
+            without += [f"{name}: has no {device}, so its events are ignored there" for device in
                         dict.fromkeys(event.device for event in elsewhere)]  # fmt: skip
             found += compare(
                 graph, platform, chosen, label=name, history=history, minimize=minimize, subject_to=subject_to,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Showing what was simulated: the table, JSON, chart and pictures, of a plan or of what several policies made."""
+"""Output of simulations: table, JSON, chart, trace and Gantt chart."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What is tried."""
+    """The simulated scenario."""
 
-    disturbance: Disturbance | None  # what goes differently than planned
-    seeds: range  # of the disturbed runs
-    contention: str | None  # how copies share links, where it is not as the platform says
-    sigma: float | None = None  # of the noise, if it was given: 0 too
+    disturbance: Disturbance | None
+    seeds: range  # seeds of the disturbed runs
+    contention: str | None  # contention model of links; None for the platform's
+    sigma: float | None = None  # standard deviation of the noise if given, even if 0
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How it is shown: as JSON or as a table, and what is written where."""
+    """Output options: JSON or table, and the files to write."""
 
-    json_output: bool  # whether JSON is printed instead of the table
-    #: Where to; None if not asked for.
+    json_output: bool  # print JSON instead of the table
+    #: Files to write; None if not requested.
     chart_file: Path | None
     trace_file: Path | None
     gantt_file: Path | None
-    console: Console  # for all that is not JSON
+    console: Console  # for all output but JSON
 
 
 def simulate_plan(path: str, what: Tried, shown: Shown) -> None:
-    """Verify and simulate a plan, and show what becomes of it."""
+    """Verify and simulate a plan from a file, and show the results."""
     from syclsched.cli.comparing import row_of
     from syclsched.planning import verify
     from syclsched.simulation import predict, repeat
@@ -82,7 +82,7 @@ def show_all(
     *,
     platforms: bool = True,
 ) -> None:
-    """Show rows, and draw what was asked for of the best."""
+    """Show the rows, and write the requested chart, and trace and Gantt chart of the best row."""
     from rich.text import Text
 
     from syclsched.cli.comparing import document, show
@@ -102,7 +102,7 @@ def show_all(
 
 
 def _draw_best(found: Sequence[tuple[Row, Plan | None]], what: Tried, shown: Shown) -> None:
-    """Write trace and Gantt chart of the best: disturbed as in its first run, if it was planned before it ran."""
+    """Write trace and Gantt chart of the best plan: of its first disturbed run, or undisturbed for dynamic policies."""
     from rich.text import Text
 
     from syclsched.planner.trials import decides_in_the_loop
@@ -113,19 +113,19 @@ def _draw_best(found: Sequence[tuple[Row, Plan | None]], what: Tried, shown: Sho
     )
     row, plan = ranked[0]
     if what.disturbance is not None and decides_in_the_loop(row.policy):
-        shown.console.print(Text(f"drawn is what {row.policy} does when nothing goes differently"), soft_wrap=True)
+        shown.console.print(Text(f"the chart shows {row.policy} without disturbances"), soft_wrap=True)
         what = replace(what, disturbance=None)
     _write(plan, what, shown)
 
 
 def _write(plan: Plan, what: Tried, shown: Shown) -> None:
-    """Write trace and Gantt chart of the first run."""
+    """Write the requested trace and Gantt chart of the first run."""
     here, _ = mis.on_platform(what.disturbance, plan.platform)
     write_pictures(_trace(plan, what), None, shown.trace_file, shown.gantt_file, shown.console, mis.describe(here))
 
 
 def _trace(plan: Plan, what: Tried) -> Trace:
-    """Return the first run."""
+    """Simulate the first run and return its trace."""
     from syclsched.simulation import simulate
 
     here, _ = mis.on_platform(what.disturbance, plan.platform)
@@ -135,7 +135,7 @@ def _trace(plan: Plan, what: Tried) -> Trace:
 
 
 def _described(what: Tried) -> dict[str, Any]:
-    """Return what was tried as JSON data; nothing if everything went as planned."""
+    """Return the scenario as JSON data; empty without disturbances and changed contention."""
     said: dict[str, Any] = {} if what.contention is None else {"contention": what.contention}
     if what.disturbance is None:
         return said
@@ -162,7 +162,7 @@ def _read(path: str) -> Plan:
 
     if path in workloads.names() or path.endswith(".onnx"):
         raise ArgumentError(
-            "it is a graph and no plan", where=path, hint="Say for what hardware: --platform cpu,max1550,a770"
+            "it is a graph, not a plan", where=path, hint="Name the hardware: --platform cpu,max1550,a770"
         )
     try:
         return Plan.from_json(read_text(Path(path)), where=path)
@@ -170,5 +170,5 @@ def _read(path: str) -> Plan:
         raise FormatError(
             error.what,
             where=error.where,
-            hint=f"{error.hint}; for a graph, say for what hardware: --platform cpu,max1550,a770",
+            hint=f"{error.hint}; for a graph, name the hardware: --platform cpu,max1550,a770",
         ) from None

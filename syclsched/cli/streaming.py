@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``syclsched run --in-flight``: a ready graph run over and over as a stream, and what came out of that."""
+"""``syclsched run --in-flight``: repeated runs of a graph as a stream, and its statistics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """A stream's trace, of its last generations; the check of a result; and how it went."""
+    """Trace of a stream's last runs, the result check, and the stream's statistics."""
 
     trace: Trace
     check: CheckResult | None
@@ -30,18 +30,18 @@ class Streamed:
 
 
 def check_in_flight(dynamic: str | None, dry_run: bool, repeat: int) -> None:
-    """Raise if runs cannot be a stream."""
+    """Raise `ArgumentError` if the options do not allow a stream."""
     if repeat < 2:
-        raise ArgumentError("one run is no stream", where="--in-flight", hint="Say how many runs: --repeat 50")
+        raise ArgumentError("a stream needs two runs or more", where="--in-flight", hint="Add --repeat 50, say")
     if dynamic is not None or dry_run:
         other = "--dynamic" if dynamic is not None else "--dry-run"
-        raise ArgumentError(f"{other} cannot be had with --in-flight", where="--in-flight")
+        raise ArgumentError(f"{other} cannot be combined with --in-flight", where="--in-flight")
 
 
 def stream_workload(
     planned: Planned, workload: Workload, repeat: int, in_flight: int, safeguards: Safeguards, console: Console
 ) -> Streamed:
-    """Run a workload as a stream of the same inputs, and check every result."""
+    """Run a workload as a stream with the same inputs, and check every result."""
     from syclsched.execution import bind
 
     assert planned.live is not None
@@ -59,7 +59,7 @@ def stream_workload(
 
 
 def show_statistics(statistics: StreamStatistics, console: Console) -> None:
-    """Print how often results came, beside how often they should have."""
+    """Print the interval between results, with the predicted one, and the waiting times."""
     every = "-" if statistics.interval_s is None else format_seconds(statistics.interval_s)
     foreseen = statistics.predicted_interval_s
     predicted = "" if foreseen is None else f", {format_seconds(foreseen)} predicted"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``syclsched trace``: look at a run that was recorded before."""
+"""``syclsched trace``: analyse a recorded run."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def trace_command(
     record: Annotated[Path, typer.Argument(metavar="RECORD", help="A run, as written by `syclsched run --record`.")],
     story: Annotated[
         str | None,
-        typer.Option("--story", metavar="TASK", help="Tell everything that happened to one task, and nothing else."),
+        typer.Option("--story", metavar="TASK", help="Show only the history of one task."),
     ] = None,
     plan_file: Annotated[
         Path | None,
         typer.Option(
             "--plan",
             metavar="FILE",
-            help="The plan that ran (`syclsched run --save-plan`): names links, tells waits for memory from waits for "
-            "data, and what more lanes would have done.",
+            help="The executed plan (`syclsched run --save-plan`): adds the names of links, distinguishes waits for "
+            "memory from waits for data, and estimates the effect of more lanes.",
         ),
     ] = None,
     trace_file: Annotated[
@@ -38,16 +38,16 @@ def trace_command(
         Path | None, typer.Option("--gantt", metavar="FILE", help="Draw a Gantt chart (.png, .svg, .pdf).")
     ] = None,
 ) -> None:
-    """Show where time went in a recorded run, why lanes were idle, and what would have shortened it; and draw it.
+    """Analyse a recorded run: time by activity, reasons for idle lanes, and changes that would shorten it; draw it.
 
-    It names the critical path as it really was (through dependencies, lanes, copies and the host's submissions), and
-    tells how much copying was hidden under kernels.
+    The report includes the actual critical path (through dependencies, lanes, copies and the host's submissions) and
+    the share of copying that was overlapped by kernels.
 
     [bold]syclsched run cholesky --record run-record.json --save-plan plan.json[/bold]
 
     [bold]syclsched trace run-record.json --plan plan.json --gantt run.png[/bold]
 
-    [bold]syclsched trace run-record.json --story gemm_3_2[/bold] tells what one task waited for, and what it held up.
+    [bold]syclsched trace run-record.json --story gemm_3_2[/bold] shows what one task waited for and delayed.
     """
     from rich.console import Console
 
@@ -64,7 +64,7 @@ def trace_command(
         raise ArgumentError(f"the run is of {trace.name!r}, the plan of {plan.name!r}", where=str(plan_file))
     if plan is not None and not _ran(plan, trace):
         raise ArgumentError(
-            "the run did other things than the plan says",
+            "the recorded run does not match the plan",
             where=str(plan_file),
             hint="Take the plan that was saved with the record: `syclsched run --record FILE --save-plan FILE`",
         )
@@ -76,9 +76,9 @@ def trace_command(
 
 
 def _ran(plan: Plan, trace: Trace) -> bool:
-    """Return whether a plan is the one that ran: its tasks in its lanes; after recoveries that cannot be told."""
+    """Return whether a trace matches a plan by lanes and tasks; True after recoveries, when it cannot be decided."""
     if trace.recoveries:
         return True
     planned = {i.id: (lane.name, i.kind, i.task) for lane, i in plan.instructions()}
-    step = 1 + max(planned, default=0)  # each generation of a stream has numbers of its own
+    step = 1 + max(planned, default=0)  # offset between the instruction numbers of a stream's runs
     return all(planned.get(s.instruction % step) == (s.lane, s.kind, s.task) for s in trace.spans)

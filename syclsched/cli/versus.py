@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``syclsched run MODEL --compare onnxruntime``: the same model, inputs and machine, in turns with another runtime."""
+"""``syclsched run MODEL --compare onnxruntime``: alternating runs with another runtime, with equal inputs."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _TRIES, _LEAST_TURNS = 6, 5
 
 @dataclass(frozen=True, slots=True)
 class Versus:
-    """What two runtimes took in turns."""
+    """Times of alternating calls of two runtimes."""
 
-    #: Seconds of each call, arrays in and arrays out.
+    #: Seconds of each call, from input arrays to output arrays.
     ours_s: tuple[float, ...]
     theirs_s: tuple[float, ...]
-    threads: int  # of the other, with which it was fastest
+    threads: int  # the other runtime's fastest number of threads
 
     @property
     def ratio(self) -> float:
-        """Our median over theirs."""
+        """Our median time divided by the other runtime's."""
         return statistics.median(self.ours_s) / statistics.median(self.theirs_s)
 
 
 class Rival:
-    """ONNX Runtime's CPU provider with a model, at the best number of threads."""
+    """A model in ONNX Runtime's CPU provider, with the fastest number of threads."""
 
     def __init__(self, given: GivenModel) -> None:
         try:
@@ -53,12 +53,12 @@ class Rival:
         for threads in range(1, (os.cpu_count() or 1) + 1):
             options = onnxruntime.SessionOptions()
             options.intra_op_num_threads = threads
-            # Threads that spin after a run would take cores from ours.
+            # Threads that spin after a run would take cores from our runs.
             options.add_session_config_entry("session.force_spinning_stop", "1")
             try:
                 session = onnxruntime.InferenceSession(given.path, options, providers=["CPUExecutionProvider"])
                 found = session.run(None, self._inputs)
-            except Exception as error:  # its own errors share no other base
+            except Exception as error:  # its errors have no common base class
                 said = str(error).splitlines()[0]
                 raise ArgumentError(f"ONNX Runtime refuses the model: {said}", where="--compare") from error
             names = [output.name for output in session.get_outputs()]
@@ -75,7 +75,7 @@ class Rival:
 
 
 def in_turns(planned: Planned, given: GivenModel, rival: Rival, repeat: int) -> Versus:
-    """Time both, one call each in turns."""
+    """Measure both runtimes with alternating calls."""
     from syclsched.execution import bind
 
     specialised = given.specialised
@@ -92,10 +92,10 @@ def in_turns(planned: Planned, given: GivenModel, rival: Rival, repeat: int) -> 
 
 
 def show_versus(versus: Versus, console: Console) -> None:
-    """Print who was faster, and by how much."""
+    """Print the times of both runtimes and their ratio."""
     ours, theirs = statistics.median(versus.ours_s), statistics.median(versus.theirs_s)
     console.print(
-        f"in {len(versus.ours_s)} turns with ONNX Runtime (CPU, {plural(versus.threads, 'thread')}), "
+        f"{len(versus.ours_s)} runs alternating with ONNX Runtime (CPU, {plural(versus.threads, 'thread')}), "
         f"arrays in to arrays out: "
         f"{format_seconds(ours)} (least {format_seconds(min(versus.ours_s))}) to "
         f"{format_seconds(theirs)} (least {format_seconds(min(versus.theirs_s))}), ratio {versus.ratio:.2f}",
@@ -104,11 +104,11 @@ def show_versus(versus: Versus, console: Console) -> None:
 
 
 def check_rival(name: str | None, *, dry_run: bool, is_model: bool) -> None:
-    """Refuse a rival that there is not, or cannot be compared with."""
+    """Raise `ArgumentError` for an unknown runtime, and if the run cannot be compared with one."""
     if name is None:
         return
     if name not in RIVALS:
-        raise ArgumentError(f"there is no rival {name!r}", where="--compare", hint=", ".join(RIVALS))
+        raise ArgumentError(f"unknown runtime {name!r}", where="--compare", hint=", ".join(RIVALS))
     if dry_run or not is_model:
         raise ArgumentError("only runs of ONNX models can be compared", where="--compare")
 

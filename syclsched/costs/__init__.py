@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tasks and copies cost: capability, roofline, measured history, and the model that joins them."""
+"""Cost model of tasks and copies: device capabilities, roofline and measured history."""
 
 from syclsched.costs.capability import unsupported
 from syclsched.costs.estimate import Estimate

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a device can run an implementation of a task, and if not, what it lacks."""
+"""Device capability checks: the reasons why a device cannot run a task's implementation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from syclsched.model.task import Task
 #: The SYCL aspect a dtype needs. SYCL 2020 makes every other type NumPy shares with it mandatory.
 _DTYPE_ASPECTS = {"float64": "fp64", "complex128": "fp64", "float16": "fp16"}
 
-#: What a device computes in for a complex array.
+#: The real dtype that a device computes with for a complex array.
 _REAL_PARTS = {"complex64": "float32", "complex128": "float64"}
 
 
@@ -81,23 +81,23 @@ def _missing_for_dtypes(
                 yield from _missing_for_dtype(parameter.dtype, f"scalar {parameter.name!r}", device)
 
 
-def _missing_for_dtype(dtype: str, what: str, device: Device) -> Iterator[str]:
+def _missing_for_dtype(dtype: str, subject: str, device: Device) -> Iterator[str]:
     aspect = _DTYPE_ASPECTS.get(dtype)
     if aspect is not None and aspect not in device.aspects:
-        yield f"no aspect {aspect} ({what} is {dtype})"
+        yield f"no aspect {aspect} ({subject} is {dtype})"
     real = _REAL_PARTS.get(dtype, dtype)
     # Profiles and devices need not list the integers, which every SYCL device has.
     if real.startswith("float") and device.dtypes and real not in device.dtypes:
-        yield f"no dtype {real} ({what} is {dtype})"
+        yield f"no dtype {real} ({subject} is {dtype})"
 
 
 @cache
 def installed(package: str) -> bool:
-    """Return whether a Python package can be imported, without importing it, or is a distribution of libraries only."""
+    """Return whether a package can be imported, or is a distribution of libraries only; without importing it."""
     try:
         if importlib.util.find_spec(package) is not None:
             return True
         importlib.metadata.distribution(package)
-    except (ModuleNotFoundError, importlib.metadata.PackageNotFoundError):  # the former of a package above it
+    except (ModuleNotFoundError, importlib.metadata.PackageNotFoundError):  # the first: a parent package is missing
         return False
     return True

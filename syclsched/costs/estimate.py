@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predicted seconds of a task, and how those of a sequence follow from those of its steps."""
+"""Predicted seconds of a task, and of a sequence of tasks from those of its steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from syclsched.costs.rates import Rates
 from syclsched.model.platform import Device
 
-#: From the surest to the least sure; a sum is as sure as its least sure part.
+#: From the most to the least reliable. A sum has the origin of its least reliable term.
 _ORIGINS = ("measured", "modelled", "spec-sheet", "stated", "scaled", "assumed")
 
 
@@ -17,21 +17,20 @@ _ORIGINS = ("measured", "modelled", "spec-sheet", "stated", "scaled", "assumed")
 class Estimate:
     """Predicted seconds of a task."""
 
-    seconds: float  # alone on the machine
+    seconds: float  # without other tasks on the machine
     #: ``measured`` (history), ``modelled`` (roofline of a measured profile), ``spec-sheet`` (roofline of a published
-    #: one), ``stated`` (given with a task that has costs instead of code), ``scaled`` (given for a reference core) or
-    #: ``assumed`` (the device has no profile).
+    #: profile), ``stated`` (given with a cost-only task), ``scaled`` (given for a reference core) or ``assumed`` (the
+    #: device has no profile).
     origin: str
-    spread_s: float | None = None  # median absolute deviation of what was measured; None if it was not
+    spread_s: float | None = None  # median absolute deviation of the measurements; None without measurements
 
 
 def sequence_estimate(steps: Sequence[Estimate], rates: Rates, device: Device) -> Estimate:
-    """Return what a sequence of steps on one lane takes.
+    """Return the estimate of a sequence of steps on one lane.
 
-    On a device each step is still a submission of its own, and its time has the gap between two kernels of one queue
-    in it already, so that the steps add up; but the last cannot start before all are submitted. What is saved is the
-    engine's work per task, which is not part of a task's time. The host launches nothing: of the launches that the
-    roofline adds to every function, only the first remains.
+    On a device every step is a submission, and its time already includes the gap to the next kernel of the queue, so
+    the times add up; but the last step cannot start before all are submitted. The host has no launches: of the launch
+    times that the roofline adds to every function, only the first remains.
     """
     seconds = sum(e.seconds for e in steps)
     if device.is_host:

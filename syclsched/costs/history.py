@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measured durations: how they are keyed and where the cost model asks for them."""
+"""Measured durations: their keys, and the interface through which the cost model reads them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from syclsched.model.profile import Quantity
 
 @dataclass(frozen=True, slots=True)
 class HistoryKey:
-    """What a measured duration is of."""
+    """Key of a measured duration."""
 
     device_key: str  # `Device.key`
-    #: Names.
+    #: Names of the operation and of the implementation.
     operation: str
     implementation: str
-    revision: str  # `Implementation.revision`: measurements of older code do not count
+    revision: str  # `Implementation.revision`: measurements of older code are ignored
     signature: str  # `signature_text`
 
 
 class History(Protocol):
-    """Something that knows measured durations."""
+    """Source of measured durations."""
 
     def lookup(self, key: HistoryKey) -> Quantity | None:
         """Return the seconds measured for ``key``, or None if there are none."""
@@ -31,7 +31,7 @@ class History(Protocol):
 
 
 class MemoryHistory(dict[HistoryKey, Quantity]):
-    """A history that lives in memory: a dict from key to seconds."""
+    """History in memory: a dict from key to seconds."""
 
     def lookup(self, key: HistoryKey) -> Quantity | None:
         """Return the seconds measured for ``key``, or None if there are none."""
@@ -56,8 +56,8 @@ def history_key(
 
 
 def in_a_run(key: HistoryKey) -> HistoryKey:
-    """Return the key of what the same takes between the other tasks of a run.
+    """Return the key of the same measurement taken between other tasks of a run.
 
-    Alone it takes less or more: weights are in caches, or a thread is asleep.
+    A task timed alone takes less or more: its weights are in caches, or a thread is asleep.
     """
     return replace(key, implementation=key.implementation + ", in a run")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost model: seconds of tasks and copies, measured where they were measured, else from the roofline."""
+"""Cost model: seconds of tasks and copies, from measurements where they exist, else from the roofline."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Choice = tuple[Implementation, Estimate]
 
 @dataclass(slots=True)
 class _CostClass:
-    """Tasks that cost the same: one operation with one signature."""
+    """Tasks of equal cost: one operation with one signature."""
 
     task: Task  # one of them
     best: dict[str, Choice | None] = field(default_factory=dict)  # by device key
 
 
 class CostModel:
-    """What tasks and copies cost on a platform.
+    """Predicted costs of tasks and copies on a platform.
 
-    Graphs have thousands of tasks and few distinct signatures: every answer is worked out once for each operation,
-    signature and device, and remembered.
+    Graphs have thousands of tasks and few distinct signatures: every cost is computed once for each operation,
+    signature and device, and cached.
     """
 
     def __init__(self, platform: Platform, history: History | None = None) -> None:
@@ -60,11 +60,11 @@ class CostModel:
         return self._best(self._class_of(task), device)
 
     def between_s(self, implementation: Implementation, device: Device) -> float:
-        """Return the seconds between a task and the next one of a lane that are no part of what is measured of it."""
+        """Return the seconds between a task and its successor on a lane that measurements of the task leave out."""
         return self._rates_of(device).launch_s if implementation.is_kernel and device.profile is not None else 0.0
 
     def choices(self, task: Task, devices: Sequence[Device]) -> tuple[Choice | None, ...]:
-        """Return `best` for each of some devices, in their order."""
+        """Return the `best` choice for each device."""
         shared = self._class_of(task)
         return tuple([self._best(shared, device) for device in devices])
 
@@ -78,7 +78,7 @@ class CostModel:
         lacking = [
             f"{device.name}: " + ", ".join(f"{i.name}: {unsupported(task, i, device)}" for i in implementations)
             for device in devices
-            if (implementations := _worth_naming(task.operation, device))
+            if (implementations := _relevant_implementations(task.operation, device))
         ]
         raise CapabilityError(
             f"no device can run {task.operation.name!r}: " + "; ".join(lacking),
@@ -87,7 +87,7 @@ class CostModel:
         )
 
     def copy_line(self, source_space: str, destination_space: str) -> tuple[float, float]:
-        """Return what a copy between two spaces costs, as latency and seconds per byte."""
+        """Return latency and seconds per byte of a copy between two spaces."""
         route = self.platform.route(source_space, destination_space)
         return sum(link.latency_s for link in route), sum(1.0 / link.bandwidth_bytes_per_s for link in route)
 
@@ -141,9 +141,9 @@ class CostModel:
         if self._history is None:
             return None
         key = history_key(device.key, operation, implementation, signature)
-        # What there is no choice of is not timed alone, only in runs of models.
+        # Implementations without an alternative are timed in runs of models only, never alone.
         quantity = self._history.lookup(key) or self._history.lookup(in_a_run(key))
-        # A history is a file of the user's: a number that cannot be a duration is no measurement.
+        # A history is a file of the user's: ignore numbers that cannot be durations.
         if quantity is None or not 0.0 <= quantity.value < math.inf:
             return None
         return Estimate(quantity.value + self.between_s(implementation, device), "measured", quantity.mad)
@@ -159,17 +159,17 @@ def _class_key(task: Task) -> object:
     signature = task.signature
     if signature is None:
         return None
-    # By identity: hashing an operation takes longer than all the rest, and the cost class keeps it alive.
+    # By identity: hashing an operation is the slowest part, and the cost class keeps the operation alive.
     arrays = _items(signature.shapes), _items(signature.dtypes), signature.constants
     return id(task.operation), *arrays, _items(signature.scalars)
 
 
 def _items(mapping: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
-    # 1 and 1.0 are equal as keys, but not the same scalar to an operation.
+    # 1 and 1.0 are equal as keys, but are different scalars to an operation.
     return tuple([(k, (v, type(v)) if isinstance(v, (int, float)) else v) for k, v in mapping.items()])
 
 
-def _worth_naming(operation: Operation, device: Device) -> tuple[Implementation, ...]:
-    """Leave out what is plain: that the host runs no kernels, and that devices run no host functions."""
-    telling = tuple(i for i in operation.implementations if device.is_host == (i.kind == "host"))
-    return telling or operation.implementations
+def _relevant_implementations(operation: Operation, device: Device) -> tuple[Implementation, ...]:
+    """Leave out the obvious refusals: the host runs no kernels, and devices run no host functions."""
+    relevant = tuple(i for i in operation.implementations if device.is_host == (i.kind == "host"))
+    return relevant or operation.implementations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast a device is: from its profile, or assumed, and then it says so."""
+"""Device speed for the roofline model: from the device's profile, or assumed and marked as such."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ RateOrigin = Literal["modelled", "spec-sheet", "assumed"]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What the roofline needs to know of a device."""
+    """Peak rates of a device, for the roofline model."""
 
     origin: RateOrigin  # ``modelled`` (from a measured profile), ``spec-sheet`` or ``assumed``
-    launch_s: float  # what a launch adds to the time of a stream of kernels
+    launch_s: float  # time that a launch adds to a stream of kernels
     peak_flops: Mapping[str, float]  # operations a second by dtype
-    bandwidth_bytes_per_s: float  # of its memory, for working sets that do not fit the caches
+    bandwidth_bytes_per_s: float  # of its memory, for working sets larger than the caches
     bandwidth_curve: tuple[tuple[int, float], ...]  # (working set in bytes, bytes/s), by rising working set
-    compute_units: int  # how many work-items at least keep it busy
+    compute_units: int  # least number of work-items that keeps the device busy
 
     def peak(self, dtype: str) -> float:
-        """Return the peak for a dtype, in operations a second."""
-        for name in (dtype, _STAND_INS.get(dtype, "int32")):
+        """Return the peak for a dtype, in operations per second."""
+        for name in (dtype, _FALLBACK_DTYPES.get(dtype, "int32")):
             if name in self.peak_flops:
                 return self.peak_flops[name]
         return min(self.peak_flops.values())
 
     def bandwidth(self, working_set_bytes: float) -> float:
-        """Return the bandwidth for a working set, in bytes a second."""
+        """Return the bandwidth for a working set, in bytes per second."""
         curve = self.bandwidth_curve
         if not curve:
             return self.bandwidth_bytes_per_s
@@ -50,18 +50,18 @@ class Rates:
         return low + share * (high - low)
 
 
-#: The dtype whose peak stands in where a profile does not have the dtype's own; others are taken as int32.
-_STAND_INS = {"complex64": "float32", "complex128": "float64", "float16": "float32"}
+#: The dtype whose peak is used where a profile lacks the dtype's own; all other dtypes fall back to int32.
+_FALLBACK_DTYPES = {"complex64": "float32", "complex128": "float64", "float16": "float32"}
 
-#: What is assumed of a device nobody has profiled. Round numbers of the order of one core of a current processor, for
-#: want of better ones; estimates made from them say ``assumed``, and `syclsched profile` replaces them.
+#: Assumed rates of a device without a profile: round numbers of the order of one core of a current processor.
+#: Estimates made from them have the origin ``assumed``; `syclsched profile` replaces them.
 ASSUMED_FLOPS_PER_UNIT = 1e10
 ASSUMED_BANDWIDTH_BYTES_PER_S = 1e10
 ASSUMED_LAUNCH_S = 1e-5
 
 
 def rates_of(device: Device, platform: Platform) -> Rates:
-    """Return how fast a device is."""
+    """Return the peak rates of a device."""
     if device.profile is not None:
         return _profiled(device.profile, "modelled" if device.profile.origin == "measured" else "spec-sheet")
     if device.is_host:
@@ -82,7 +82,7 @@ def _profiled(profile: DeviceProfile, origin: RateOrigin) -> Rates:
     launch = profile.launch
     return Rates(
         origin=origin,
-        # In a stream of kernels most of the latency hides behind the kernel before; a chain shows what is left.
+        # In a stream of kernels most of the latency is hidden behind the preceding kernel; a chain shows the rest.
         launch_s=(launch.chain_task_s or launch.latency_s).value,
         peak_flops={dtype: q.value for dtype, q in profile.peak_flops.items() if q.value > 0.0}
         or {"float64": ASSUMED_FLOPS_PER_UNIT * profile.identity.compute_units},

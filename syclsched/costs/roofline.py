@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The roofline model: what a task takes on a device, before anyone has measured it."""
+"""Roofline model: predicted seconds of a task that has not been measured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syclsched.model.sizes import signature_bytes
 def roofline_seconds(work: Work, working_set_bytes: float, efficiency: float, rates: Rates) -> float:
     """Return the seconds of one task, by the roofline model of Williams, Waterman and Patterson (2009)."""
     if not work.flops and not work.bytes:
-        return rates.launch_s  # such as on an array without elements, whose parallelism may be 0
+        return rates.launch_s  # for example an array without elements, whose parallelism may be 0
     share = min(1.0, work.parallelism / rates.compute_units)
     computing_s = work.flops / (rates.peak(work.dtype) * share)
     moving_s = work.bytes / (rates.bandwidth(working_set_bytes) * share)
@@ -22,7 +22,7 @@ def roofline_seconds(work: Work, working_set_bytes: float, efficiency: float, ra
 
 
 def checked_work(operation: Operation, signature: Signature, where: str) -> Work:
-    """Return the work of a task as its operation states it."""
+    """Return the work that an operation states for a task."""
     work = operation.work(signature)
     parallel = work.parallelism > 0.0 or (work.parallelism == work.flops == work.bytes == 0.0)
     if not (0.0 <= work.flops < math.inf and 0.0 <= work.bytes < math.inf and parallel):
@@ -36,12 +36,12 @@ def checked_work(operation: Operation, signature: Signature, where: str) -> Work
 
 
 def working_set(signature: Signature, work: Work) -> float:
-    """Return the bytes a task works on: its arrays, or what it moves if it has none."""
+    """Return the bytes of a task's arrays, or the bytes that it moves if it has none."""
     return float(signature_bytes(signature)) or work.bytes
 
 
 def checked_efficiency(implementation: Implementation, where: str) -> float:
-    """Return an implementation's efficiency."""
+    """Return the efficiency that an implementation states."""
     if not 0.0 < implementation.efficiency < math.inf:
         raise ArgumentError(
             f"implementation {implementation.name!r} states an impossible efficiency: {implementation.efficiency!r}",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task with stated costs takes on a device: as stated for it, or scaled from the reference core."""
+"""Seconds of cost-only tasks on a device: as stated, or scaled from the reference core."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from syclsched.model.costonly import ANY_DEVICE, REFERENCE_CORE_FLOPS, StatedCos
 from syclsched.model.operation import Signature
 from syclsched.model.platform import Device
 
-#: The dtype whose peak says how fast a core is.
+#: The dtype whose peak measures the speed of a core.
 _DTYPE = "float64"
 
 
@@ -38,7 +38,7 @@ def stated_seconds(signature: Signature, device: Device, rates: Rates) -> tuple[
 
 
 def _named(cost: StatedCost, device: Device) -> float | None:
-    """Return what is stated for a device: by name, by the name before it was numbered, by kind, or for any."""
+    """Return the seconds stated for a device: by name, by name without its number, by kind, or for any device."""
     names = [device.name]
     if device.partition is None and "." in device.name:
         names.append(device.name.rpartition(".")[0])

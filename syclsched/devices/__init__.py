@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SYCL devices: discovery, selection, trust, live queues, compilation and memory; imported without the SYCL runtime."""
+"""SYCL devices: discovery, selection, trust, queues, compilation, memory; importable without the SYCL runtime."""
 
 from __future__ import annotations
 

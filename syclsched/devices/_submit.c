@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The submission loop: many kernels and copies handed to queues in one call, without Python in between.
+ * The submission loop: submits many kernels, copies and library calls to queues in one call.
  *
- * Its caller holds no GIL meanwhile. Everything a command points to belongs to the caller and must live until the
- * command's event has completed, except for scalars and lists, which are read during the call.
+ * It is called without the GIL. Everything a command points to belongs to the caller and must live until the command's
+ * event has completed, except for scalars and lists, which are read during the call.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ int64_t syclsched_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Other threads look at events meanwhile: one is there only when the rest of its entry is. */
+/* Other threads read the events concurrently: the event is stored last, after the rest of its entry. */
 static void keep(struct event *slot, const struct event *made)
 {
     slot->lane = made->lane;
@@ -54,7 +54,7 @@ int64_t syclsched_processor_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* The OpenCL CPU runtime has who waits for a kernel do some of its work. */
+/* The OpenCL CPU runtime executes parts of a kernel on the thread that waits for it. */
 static _Thread_local int64_t helped_ns;
 
 int64_t syclsched_helped_ns(void)
@@ -62,9 +62,8 @@ int64_t syclsched_helped_ns(void)
     return helped_ns;
 }
 
-/* Wait for what was submitted last to a lane, if what comes next is done by others: threads of SYCL's on one side, which
- * know nothing of what the native queue has, and the native queue on the other. SYCL itself would take ten times as long
- * to hand over from one to the other. */
+/* Wait for the last submission to a split lane if the next one goes to its other queue: SYCL's threads know nothing of
+ * the native queue's commands. SYCL itself would take ten times as long to synchronise the two. */
 static void change_over(struct lane *lane, int to_call, int to_copy)
 {
     if (!lane->apart || !lane->last || (lane->last_is_call == to_call && !to_copy))
@@ -78,7 +77,7 @@ static void change_over(struct lane *lane, int to_call, int to_copy)
     lane->last = NULL;
 }
 
-/* Flush the lanes that something was submitted to: each costs some 20 us with nothing of the runtime in the caches. */
+/* Flush only the lanes that were submitted to: each flush costs some 20 us with a cold cache. */
 static void flush(const struct lane *lanes, int64_t lanes_count, const struct event *made, int64_t made_count)
 {
     for (int64_t i = 0; i < lanes_count; ++i) {
@@ -90,16 +89,16 @@ static void flush(const struct lane *lanes, int64_t lanes_count, const struct ev
     }
 }
 
-/* So many calls are submitted before one that was submitted as many before is waited for. With 2,000 unfinished ones in
- * SYCL's queue the next takes it a millisecond and more. */
+/* After every CALLS library calls the loop waits for the one submitted CALLS before. With 2,000 unfinished calls in
+ * SYCL's queue the next one takes more than a millisecond. */
 enum { CALLS = 128 };
 
-/* After so many calls SYCL's queue is waited for, as it keeps some 500 bytes of each until then. */
+/* After so many calls the loop waits for SYCL's queue, which keeps some 500 bytes of each call until then. */
 enum { REMEMBERED = 4096 };
 
 /* Submit `count` commands in order. Returns how many were submitted: fewer if one was refused or `stop` was set.
  *
- * events: by slot; null for what has completed or has no event. Written at each command's slot.
+ * events: by slot; null if there is none. Written at each command's slot.
  * submit_ns: by position, the monotonic clock just before each submission.
  * made: every event in the order of submission, fences included: up to twice `count`. *made_count is set.
  */
@@ -114,7 +113,7 @@ int64_t syclsched_submit(struct lane *lanes, int64_t lanes_count, const struct c
         const struct command *command = commands[done];
         struct lane *whole = &lanes[command->lane];
         int is_kernel = command->kind == RANGE || command->kind == ND_RANGE, is_call = command->kind == CALL;
-        int is_copy = command->kind == COPY && whole->apart != NULL; /* done here and now, by that way */
+        int is_copy = command->kind == COPY && whole->apart != NULL; /* made synchronously, by the backend `apart` */
         const struct lane *lane = (is_call && whole->apart) || is_copy ? whole->apart : whole;
         ref usual[USUAL_WAITS];
         ref *depends = usual;
@@ -147,7 +146,7 @@ int64_t syclsched_submit(struct lane *lanes, int64_t lanes_count, const struct c
             break;
         made[made_here++] = (struct event){event, lane, command->slot};
         keep(&events[command->slot], &made[made_here - 1]);
-        if (whole->apart) { /* others' lanes may be submitted to by several at once, and are left as they are */
+        if (whole->apart) { /* other lanes may have several submitting threads and are not written */
             whole->last = is_copy ? NULL : event;
             whole->last_is_call = is_call;
             if (is_call && ++whole->remembered == REMEMBERED) {
@@ -167,16 +166,16 @@ int64_t syclsched_submit(struct lane *lanes, int64_t lanes_count, const struct c
     return done;
 }
 
-/* Return 1 if an event has completed, 0 if not yet, a negative number if what it stands for failed. */
+/* Return 1 if an event has completed, 0 if not yet, a negative number if its command failed. */
 int32_t syclsched_status(const struct event *event)
 {
     return event->lane->way->status(event->lane, event->event);
 }
 
-/* Wait for events one after another. To wait for whole queues (clFinish) is cheaper, and does not always come back.
+/* Wait for events one after another. Waiting for whole queues (clFinish) is cheaper, but does not always return.
  *
- * Where libraries are called the last comes first, and what has completed by then is not waited for: each wait for one of
- * their events costs some 80 us in which nothing goes on. */
+ * Events of lanes with library calls are waited for from the last, so that most have completed: each wait for one of
+ * them blocks progress for some 80 us. */
 void syclsched_wait(const struct event *events, int64_t count)
 {
     for (int64_t i = count - 1; i >= 0; --i)
@@ -187,12 +186,12 @@ void syclsched_wait(const struct event *events, int64_t count)
             events[i].lane->way->wait(events[i].lane, events[i].event);
 }
 
-/* Find what has completed of what was given to lanes; in order, so that nothing behind what has not is looked at.
+/* Find the completed commands of each lane, in order, up to the first that has not completed.
  *
- * flight: by lane and place there, slots; a row has `room` places. Those without events are the host's and end a row.
- * done, given: by lane, from where and to where to look.
- * counts: set, by lane, to how many have completed. Returns their sum.
- * start_ns, end_ns: set by slot. *failed is set to the code of one that has failed, which is not counted.
+ * flight: slots by lane and position; a row has `room` positions. A slot without an event is the host's and ends a row.
+ * done, given: by lane, first position and end of the commands in flight.
+ * counts: set, by lane, to the number of completed commands. Returns their sum.
+ * start_ns, end_ns: set by slot. *failed is set to the status of a failed command, which is not counted.
  */
 int64_t syclsched_completed(const struct event *events, const int64_t *flight, int64_t room, const int64_t *done,
                             const int64_t *given, int64_t lanes, int64_t *counts, int64_t *start_ns, int64_t *end_ns,
@@ -238,20 +237,20 @@ void syclsched_times(const struct event *const *events, int64_t count, int64_t *
     }
 }
 
-/* Give events back. */
+/* Release events. */
 void syclsched_delete(const struct event *events, int64_t count)
 {
     for (int64_t i = 0; i < count; ++i)
         events[i].lane->way->delete(events[i].lane, events[i].event);
 }
 
-/* An event's callback, called by the runtime's thread: adds one to an eventfd, so that whoever reads from it wakes. */
+/* Event callback, called by a thread of the runtime: increments an eventfd, which wakes its reader. */
 void syclsched_wake(ref event, int32_t status, void *descriptor)
 {
     const uint64_t one = 1;
     ssize_t written = write((int)(intptr_t)descriptor, &one, sizeof one);
-    (void)event, (void)status, (void)written; /* a full counter wakes as well */
+    (void)event, (void)status, (void)written; /* a full counter wakes the reader, too */
 }
 
-/* Raised whenever a structure or function here changes, so that an older build is never called. */
+/* Increased whenever a structure or function here changes, so that an older build is never called. */
 const int64_t syclsched_submit_version = 15;

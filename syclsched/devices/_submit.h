@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the submission loop and its ways to a queue share: dpctl's C interface for any SYCL queue, OpenCL for the native
- * queue behind one, and threads of our own for lanes that are cores of the host. None needs a header or a library to build: functions are found in the running process and
- * passed in tables.
+ * Shared declarations of the submission loop and its backends (`struct way`): dpctl's C interface for any SYCL queue,
+ * OpenCL for the native queue behind one, and lane threads for lanes that are cores of the host. Building needs no other
+ * header or library: functions are found in the running process and passed in tables.
  */
 #ifndef SYCLSCHED_SUBMIT_H
 #define SYCLSCHED_SUBMIT_H
@@ -21,10 +21,10 @@ enum { CALL_WORDS = 6 };
 struct command {
     int64_t kind;
     int64_t lane;
-    int64_t slot;            /* where its event goes */
+    int64_t slot;            /* index of its event */
     const int64_t *waits;    /* slots of the events it waits for */
     size_t waits_count;
-    ref kernel;              /* as its lane's way takes it */
+    ref kernel;              /* the handle that the lane's backend takes */
     void **arguments;
     const int32_t *types;    /* DPCTLKernelArgType */
     size_t arguments_count;
@@ -34,15 +34,15 @@ struct command {
     void *to;
     const void *from;
     size_t nbytes;
-    ref function;            /* of a call: int32_t (*)(words), 0 if all went well */
+    ref function;            /* of a call: int32_t (*)(words), 0 on success */
     const uint64_t *words;   /* CALL_WORDS of them */
-    int64_t event_word;      /* the one that takes the address of a SYCL event for it to assign; -1 if none does */
-    int32_t *returned;       /* what it returned last */
+    int64_t event_word;      /* index of the word for the address of a SYCL event to assign; -1: none */
+    int32_t *returned;       /* its last return value */
 };
 
 struct lane;
 
-/* One way to a queue. `submit` returns the event, or null if it was refused. */
+/* A backend: functions of one kind of queue. `submit` returns the event, or null if the command was refused. */
 struct way {
     ref (*submit)(const struct lane *lane, const struct command *command, const ref *depends, size_t count);
     ref (*fence)(const struct lane *lane, const ref *depends, size_t count);
@@ -52,72 +52,71 @@ struct way {
     void (*delete)(const struct lane *lane, ref event);
     uint64_t (*start_ns)(const struct lane *lane, ref event);
     uint64_t (*end_ns)(const struct lane *lane, ref event);
-    int32_t (*perform)(const struct lane *lane, const struct command *command); /* here and now; 0 if that went well */
+    int32_t (*perform)(const struct lane *lane, const struct command *command); /* synchronously; 0 on success */
 };
 
 /* An in-order queue. */
 struct lane {
     const struct way *way;
-    const void *functions;    /* the way's own table */
+    const void *functions;    /* the backend's own data */
     ref queue;
     void *scratch_to;         /* two bytes of device memory for fences */
     const void *scratch_from;
-    int64_t longest_list;     /* a kernel with more unfinished events than this goes behind a fence */
-    int64_t calls;            /* whether functions of libraries submit to it */
-    const struct lane *apart; /* the same queue by SYCL's way, if that does what functions submit by threads of its own */
-    ref last;                 /* with such a one: the event of what was submitted last */
+    int64_t longest_list;     /* a kernel with more unfinished dependencies goes behind a fence */
+    int64_t calls;            /* whether library functions submit to it */
+    const struct lane *apart; /* of a split lane: its SYCL queue for library calls; else null */
+    ref last;                 /* of a split lane: the event of the last submission */
     int64_t last_is_call;
-    int64_t timed;            /* of that one: whether each call is waited for, so that it is known when it ended */
-    int64_t remembered;       /* calls of which SYCL's queue still knows, though they may have ended */
+    int64_t timed;            /* of `apart`: whether to wait for each call, to learn when it ended */
+    int64_t remembered;       /* calls that SYCL's queue still stores, though they may have ended */
 };
 
-/* An event, and where it comes from. */
+/* An event, its lane and its slot. */
 struct event {
     ref event;
     const struct lane *lane;
-    int64_t slot; /* of the command it was made for */
+    int64_t slot; /* of its command */
 };
 
-/* An array that runs are given, as it must be, and what reads it. */
+/* An input array of a run: its expected form, and the command that reads it. */
 struct given {
-    const void *type, *dtype; /* addresses of what Python has for them */
+    const void *type, *dtype; /* addresses of the Python objects */
     int64_t dimensions;
     const int64_t *shape;
-    void *data;           /* where the last one lay */
-    struct command *copy; /* reads it; or null */
-    ref move;             /* or this says so: int32_t (*)(moved, data), 0 if all went well */
+    void *data;           /* data address of the last array */
+    struct command *copy; /* the command that copies it, or null */
+    ref move;             /* or a function that sets a library's pointer: int32_t (*)(moved, data), 0 on success */
     ref moved;
     const void *moved_to;
 };
 
-/* Finds where arrays lie, and has them read; see _submit_arrays.c. */
+/* Read the addresses of input arrays, and set them in commands; see _submit_arrays.c. */
 int32_t syclsched_look(struct given *given, int64_t count, const void *tuple);
 int32_t syclsched_take(struct given *given, int64_t count);
 
-/* Calls a function, which submits to the queue behind a lane. Returns 0 if that went well, and whether it has assigned the
- * SYCL event it was given, if it was given one. */
+/* Call a library function that submits to a lane's queue. Returns 0 on success; *assigned tells whether the function
+ * has assigned the SYCL event, if there is one. */
 int32_t syclsched_call(const struct command *command, ref event, int *assigned);
 
-/* Waits for all of a queue of SYCL's, which forgets what it was given only then. */
+/* Wait for a SYCL queue, which frees its records of completed commands only then. */
 void syclsched_forget(const struct lane *lane);
 
-/* The monotonic clock. */
+/* Return the monotonic clock. */
 int64_t syclsched_now_ns(void);
 
-/* The processor time of the calling thread, and how much of that it computed for kernels between two submissions. */
+/* Return the processor time of the calling thread, and how much of it went to kernels while waiting in a submission. */
 int64_t syclsched_processor_ns(void);
 int64_t syclsched_helped_ns(void);
 
-/* Let a while pass, by how often was looked before: first a turn of the processor, then what else there is to run. */
+/* Polling back-off by number of polls so far: pause instruction, then yield, then sleep. */
 void syclsched_pause(int64_t look);
 
-/* Begin the n-th thread on a core that nobody of us has, which is not the one called `here` (-1 for none): lanes that wait
- * for each other look like one load to the system, which may leave them on one core for as long as a run takes. The
- * function is to allow all cores again. Returns 0 if there can be none. */
+/* Start the n-th thread on a core of its own, other than core `here` (-1 for none): the system may leave lanes that
+ * wait for each other on one core for a whole run. The function must allow all cores again. Returns 0 on failure. */
 int syclsched_begin_on(pthread_t *id, const cpu_set_t *allowed, int64_t number, int here, void *(*function)(void *),
                        void *argument);
 
-/* The core of a caller that is about to sleep, for a thread that shares another; see _submit_spread.c. */
+/* Move a computing thread to the core of a caller that is about to sleep; see _submit_spread.c. */
 struct spread;
 struct spread *syclsched_spread_new(void);
 void syclsched_spread_delete(struct spread *spread);
@@ -125,7 +124,7 @@ int32_t syclsched_spread(struct spread *spread, int32_t except);
 void syclsched_spread_end(struct spread *spread);
 int32_t syclsched_thread_id(void);
 
-/* The submission loop and what goes with it; see _submit.c. */
+/* The submission loop; see _submit.c. */
 int64_t syclsched_submit(struct lane *lanes, int64_t lanes_count, const struct command *const *commands, int64_t count,
                          struct event *events, int64_t *submit_ns, struct event *made, int64_t *made_count,
                          const volatile int32_t *stop);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The way of calls whose work is done by threads of the SYCL runtime's (host tasks), on a lane of which everything else
- * goes to the native queue. Such events have no times of their own: start and end are both when they were submitted. So
- * these are taken here, where they are asked for, by waiting for each call.
+ * The backend of library calls on a split lane: their work runs in host tasks on threads of the SYCL runtime, while the
+ * lane's kernels go to the native queue. SYCL's events of host tasks have no useful times: start and end are both the
+ * time of submission. If times are wanted, they are taken here by waiting for each call.
  *
- * Copies on such a lane are done here and now: all of its work is on the host's own cores, the native queue's worker
- * threads would stay with it for a millisecond after any copy, and those of the other side would do without them.
+ * Copies on such a lane are made synchronously by the calling thread: all of its work is on the host's cores, and after
+ * a copy the native queue's worker threads would keep cores busy for a millisecond that the library's threads need.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +13,11 @@
 
 #include "_submit.h"
 
-/* What stands for an event of this way; SYCL's comes first. */
+/* An event of this backend; SYCL's event must be the first member. */
 struct call {
-    ref event;        /* null if it has ended */
-    int64_t start_ns; /* on the monotonic clock, which is the CPU devices' */
-    int64_t end_ns;   /* the same if it was not waited for */
+    ref event;        /* null if completed */
+    int64_t start_ns; /* monotonic clock, which CPU devices use, too */
+    int64_t end_ns;   /* equal to start_ns if the call was not waited for */
 };
 
 static int64_t now_ns(void)
@@ -39,7 +39,7 @@ static ref submit(const struct lane *lane, const struct command *command, const 
         return NULL;
     made->start_ns = now_ns();
     made->end_ns = made->start_ns;
-    if (command->kind == COPY) { /* what was before has ended */
+    if (command->kind == COPY) { /* all predecessors have completed */
         memcpy(command->to, command->from, command->nbytes);
         made->event = NULL;
         made->end_ns = now_ns();
@@ -65,7 +65,7 @@ static ref fence(const struct lane *lane, const ref *depends, size_t count)
 
 static void flush(const struct lane *lane)
 {
-    (void)lane; /* the runtime does it */
+    (void)lane; /* the runtime flushes by itself */
 }
 
 static int32_t status(const struct lane *lane, ref event)

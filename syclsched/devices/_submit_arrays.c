@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arrays that a run is given, looked at where NumPy has them: with nothing of Python in the caches each look from there
- * costs microseconds. The structures are those that CPython's and NumPy's headers promise to extensions; who calls this
- * compares their sizes first (syclsched/devices/arrays.py).
+ * Input arrays of a run, read from NumPy's structures: with cold caches each access from Python costs microseconds. The
+ * structures are those that the headers of CPython and NumPy guarantee to extensions; the caller compares their sizes
+ * first (syclsched/devices/arrays.py).
  */
 #include "_submit.h"
 
@@ -41,7 +41,7 @@ static int is_as(const struct array *array, const struct given *wanted)
     return 1;
 }
 
-/* Find where the data of all items of a tuple lie. Returns 0 if one is no array as it is wanted. */
+/* Read the data addresses of all arrays in a tuple. Returns 0 if one is not an array of the expected form. */
 int32_t syclsched_look(struct given *given, int64_t count, const void *tuple)
 {
     const struct tuple *all = tuple;
@@ -55,8 +55,8 @@ int32_t syclsched_look(struct given *given, int64_t count, const void *tuple)
     return 1;
 }
 
-/* Have commands read what was found. Returns 0 if a library refuses, which is not left halfway: what reads elsewhere is
- * told before each run. */
+/* Make commands read the arrays found. Returns 0 if a library refuses its pointer; commands need no roll-back, because
+ * all pointers are set again before each run. */
 int32_t syclsched_take(struct given *given, int64_t count)
 {
     typedef int32_t function(ref, void *);

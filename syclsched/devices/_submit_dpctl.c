@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The way to a queue that every SYCL backend has: the C interface of dpctl, libDPCTLSyclInterface.
+ * The backend for queues of any SYCL device: the C interface of dpctl, libDPCTLSyclInterface.
  */
 #include "_submit.h"
 
@@ -32,7 +32,7 @@ static ref fence(const struct lane *lane, const ref *depends, size_t count)
     return of(lane)->memcpy(lane->queue, lane->scratch_to, lane->scratch_from, 1, depends, count);
 }
 
-/* Behind a function that gives no event, a fence stands for it. */
+/* If the library function returns no event, the event of a fence behind it is used. */
 static ref call(const struct lane *lane, const struct command *command)
 {
     ref event = command->event_word >= 0 ? of(lane)->new_event() : NULL;
@@ -73,7 +73,7 @@ static ref submit(const struct lane *lane, const struct command *command, const 
 
 static void flush(const struct lane *lane)
 {
-    (void)lane; /* the runtime does it */
+    (void)lane; /* the runtime flushes by itself */
 }
 
 static int32_t status(const struct lane *lane, ref event)
@@ -81,7 +81,7 @@ static int32_t status(const struct lane *lane, ref event)
     return of(lane)->status(event) == COMPLETE;
 }
 
-/* Whether a command may stand behind a host task that needs the GIL; see host_tasks.py. */
+/* Whether a command may be queued behind a host task that needs the GIL; see host_tasks.py. */
 int32_t syclsched_look_first;
 
 static void wait(const struct lane *lane, ref event)

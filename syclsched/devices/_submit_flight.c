@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run from its first submission to the copies of its results, in one call: after some milliseconds of a model's work the
- * processor's caches hold nothing of Python any more, and each of its steps takes ten times as long as in a loop.
+ * A run made by one call, from its first submission to the copies of its results: after some milliseconds of a model's
+ * work the interpreter's data has left the processor's caches, and Python code takes ten times as long as in a loop.
  *
- * The caller submits what blocks nowhere, makes room for the results while the first of that is done, and calls again; a
- * thread does the rest and waits for the end. The caller waits for that thread, not for the runtime, so that it can turn
- * away from a run that hangs.
+ * The caller submits the commands that do not block, allocates the results while the first of them run, and calls
+ * again; a thread submits the rest and waits for the end. The caller waits for that thread, not for the runtime, so
+ * that it can time out if a run hangs.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -22,35 +22,37 @@ struct result {
     size_t nbytes;
 };
 
-/* What is done; the caller's, and constant while it is. */
+/* The inputs and outputs of a run; owned by the caller, which must not change them while the run is in progress. */
 struct job {
     struct lane *lanes;
     int64_t lanes_count;
     const struct command *const *commands;
     int64_t count;
-    int64_t ahead;             /* so many of the first are submitted by the caller */
+    int64_t ahead;             /* number of first commands that the caller submits */
     struct event *events;
     int64_t events_count;
     int64_t *submit_ns;
-    struct event *made;        /* room for twice `count` */
+    struct event *made;        /* space for 2 * `count` */
     const volatile int32_t *stop;
     const struct result *results;
     int64_t results_count;
-    int64_t done[2];           /* of those ahead, and of the others */
-    int64_t made_count[2];     /* from made[0] and from made[2 * ahead] */
-    int64_t handed_ns;         /* the caller's processor time when it had submitted, and what the thread took for the rest;
-                                  without what it computed for kernels */
+    int64_t done[2];           /* submissions by the caller, and by the thread */
+    int64_t made_count[2];     /* events from made[0] and from made[2 * ahead] */
+    int64_t handed_ns;         /* processor time of submission: the caller's clock after its last submission, plus the thread's
+                                  time for the rest; without the time spent computing kernels */
     const struct command *const *listed; /* the commands of `begin` */
-    const struct command *const *own;    /* those of `begin_with`: as many, which read what that is given; or null */
+    const struct command *const *own;    /* those of `begin_with`, which read its arrays in place; or null */
     struct given *given;
     int64_t given_count;
-    int64_t short_ns;          /* a run that takes no longer is waited for by the caller, who looks for its end */
-    int64_t handed_at_ns;      /* when the caller had submitted what it does */
-    int64_t took_ns;           /* from then on until all had ended, the last time */
-    int64_t spreads;           /* whether threads that compute may be taken to the caller's core when it waits */
+    int64_t short_ns;          /* the caller polls for the end of a run that takes no longer */
+    int64_t handed_at_ns;      /* when the caller had made its submissions */
+    int64_t took_ns;           /* duration of the last run from then on */
+    int64_t spreads;           /* whether computing threads may be moved to the caller's core when it waits */
 };
 
-/* BEGUN: what comes ahead is submitted. FOLLOWED: somebody looks at its events meanwhile, and gives them back. */
+/* BEGUN: the caller's part is submitted. FLYING: the thread works. FOLLOWED: the same, but the caller uses the events
+ * meanwhile and releases them. LANDED: completed, events to be released by the thread. ENDED: ended, events left to the
+ * caller. */
 enum state { IDLE, BEGUN, FLYING, FOLLOWED, LANDED, ENDED };
 enum { NOT_YET = 0, WELL = 1, OTHERWISE = -1 };
 
@@ -65,7 +67,7 @@ struct flight {
     int32_t id;            /* of the thread */
 };
 
-/* What the thread takes by itself. */
+/* Processor time of the calling thread, without its share of kernels. */
 static int64_t processor_ns(void)
 {
     return syclsched_processor_ns() - syclsched_helped_ns();
@@ -85,11 +87,11 @@ static void submit(struct job *job, int part)
         job->handed_at_ns = syclsched_now_ns();
 }
 
-/* Returns whether all was done, and well. */
+/* Wait for all events. Returns whether all commands were submitted and none failed. */
 static int end(struct job *job)
 {
     int well = job->done[0] + job->done[1] == job->count;
-    for (int part = 1; part >= 0; --part) { /* the last first, see syclsched_wait */
+    for (int part = 1; part >= 0; --part) { /* last part first, see syclsched_wait */
         struct event *made = job->made + (part ? 2 * job->ahead : 0);
         syclsched_wait(made, job->made_count[part]);
         well = well && syclsched_next_failed(made, 0, job->made_count[part]) < 0;
@@ -135,11 +137,11 @@ static void *fly(void *argument)
             submit(job, 1);
         int well = end(job);
         pthread_mutex_lock(&flight->mutex);
-        well = well && flight->state == FLYING; /* of what is followed there may be no room for results any more */
+        well = well && flight->state == FLYING; /* the result buffers of a followed run may be gone */
         if (well)
             copy_results(job);
         change(flight, well ? LANDED : ENDED);
-        if (well) { /* behind the caller's back: it takes as long as the rest of the end */
+        if (well) { /* after waking the caller: it takes as long as the rest of the end */
             pthread_mutex_unlock(&flight->mutex);
             clean(job);
             pthread_mutex_lock(&flight->mutex);
@@ -150,7 +152,7 @@ static void *fly(void *argument)
     return NULL;
 }
 
-/* Return a flight for a job, or null if there is no room for a thread. */
+/* Return a flight for a job, or null if no thread can be created. */
 struct flight *syclsched_flight_new(struct job *job)
 {
     struct flight *flight = calloc(1, sizeof *flight);
@@ -159,14 +161,14 @@ struct flight *syclsched_flight_new(struct job *job)
     pthread_condattr_t monotonic;
     sigset_t all, before;
     flight->job = job;
-    flight->spread = syclsched_spread_new(); /* without one it is done without */
+    flight->spread = syclsched_spread_new(); /* optional: may be null */
     pthread_mutex_init(&flight->mutex, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&flight->begun, NULL);
     pthread_cond_init(&flight->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    sigfillset(&all); /* signals are the caller's */
+    sigfillset(&all); /* signals are handled by other threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int refused = pthread_create(&flight->thread, NULL, fly, flight);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -177,7 +179,7 @@ struct flight *syclsched_flight_new(struct job *job)
     return NULL;
 }
 
-/* Wait, with the mutex held, until a flight has left a state, or a clock's time has come. */
+/* Wait, with the mutex held, until a flight has left a state, or until a deadline. */
 static void wait_while(struct flight *flight, enum state state, const struct timespec *until)
 {
     int late = 0;
@@ -197,14 +199,14 @@ static void begin(struct flight *flight, const struct command *const *commands)
     submit(flight->job, 0);
 }
 
-/* Submit what comes ahead, once what the last job left is cleaned away; then the job must be flown, or followed. */
+/* Submit the caller's part, once the events of the last run are released; then call fly or follow. */
 void syclsched_flight_begin(struct flight *flight)
 {
     begin(flight, flight->job->listed);
 }
 
-/* The same with a tuple of arrays, which must live until it has ended. Returns 0, and nothing is done, if they are no such
- * arrays as are wanted. */
+/* The same with a tuple of input arrays, which must live until the run has ended. Returns 0, and submits nothing, if
+ * they have not the expected form. */
 int32_t syclsched_flight_begin_with(struct flight *flight, const void *tuple)
 {
     struct job *job = flight->job;
@@ -214,8 +216,8 @@ int32_t syclsched_flight_begin_with(struct flight *flight, const void *tuple)
     return 1;
 }
 
-/* Look for the end of what was begun, if it is all and the last time took so little that a change of threads there and back
- * would take as long. Returns whether it has ended well, and nothing of it is left. */
+/* Poll for the end of the run, if it is submitted completely and the last run was so short that two thread switches
+ * would take as long. Returns whether it has completed and its events are released. */
 static int end_here(struct flight *flight, double seconds)
 {
     struct job *job = flight->job;
@@ -233,7 +235,7 @@ static int end_here(struct flight *flight, double seconds)
     if (!end(job))
         return 0;
     pthread_mutex_lock(&flight->mutex);
-    int well = flight->state == BEGUN; /* else somebody follows it */
+    int well = flight->state == BEGUN; /* otherwise it is followed */
     if (well) {
         copy_results(job);
         clean(job);
@@ -243,8 +245,8 @@ static int end_here(struct flight *flight, double seconds)
     return well;
 }
 
-/* Do the rest of what was begun. Returns WELL, NOT_YET after so many seconds, or OTHERWISE if it has ended and not all was
- * done: events are left for whoever finds out why, and calls syclsched_flight_land. */
+/* Complete the run that was begun. Returns WELL, NOT_YET after so many seconds, or OTHERWISE if it has ended but not
+ * completed: the events are left to find the reason, until syclsched_flight_land. */
 int32_t syclsched_flight_fly(struct flight *flight, double seconds)
 {
     struct timespec until;
@@ -271,7 +273,8 @@ int32_t syclsched_flight_fly(struct flight *flight, double seconds)
     return found;
 }
 
-/* Keep the events of what is under way, from now on; what was only begun goes on. Returns WELL if it has ended well before, and so has none. */
+/* Keep the events of the run in progress; a run that was only begun continues. Returns WELL if it has completed already
+ * and so has no events. */
 int32_t syclsched_flight_follow(struct flight *flight)
 {
     pthread_mutex_lock(&flight->mutex);
@@ -284,7 +287,7 @@ int32_t syclsched_flight_follow(struct flight *flight)
     return found;
 }
 
-/* Wait for the end of what was followed, or has ended otherwise; its events are the caller's then. */
+/* Wait for the end of a run that was followed or has not completed; its events then belong to the caller. */
 void syclsched_flight_land(struct flight *flight)
 {
     pthread_mutex_lock(&flight->mutex);
@@ -293,7 +296,7 @@ void syclsched_flight_land(struct flight *flight)
     pthread_mutex_unlock(&flight->mutex);
 }
 
-/* Wait until nothing is under way that nobody follows, and nothing of it is left. */
+/* Wait until a run that is not followed has ended and its events are released. */
 void syclsched_flight_settle(struct flight *flight)
 {
     pthread_mutex_lock(&flight->mutex);
@@ -302,7 +305,7 @@ void syclsched_flight_settle(struct flight *flight)
     pthread_mutex_unlock(&flight->mutex);
 }
 
-/* Give it back; nothing must be under way that is followed. */
+/* Delete the flight; no followed run may be in progress. */
 void syclsched_flight_delete(struct flight *flight)
 {
     syclsched_flight_settle(flight);

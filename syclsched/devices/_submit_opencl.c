@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The way to the native queue behind a SYCL queue of an OpenCL device: a submission takes a quarter to a third of the
- * time it takes through SYCL, and a kernel's event list holds it back where SYCL's does not (syclsched/devices/fences.py),
- * so that it needs no fence.
+ * The backend for the native queue behind a SYCL queue of an OpenCL device: a submission takes a quarter to a third of
+ * the time it takes through SYCL, and a kernel's event list is honoured where SYCL's is not
+ * (syclsched/devices/fences.py), so that no fence is needed.
  *
- * Kernels here are OpenCL kernels that nobody else sets arguments of. Constants and signatures are those of the OpenCL
+ * Kernels here are OpenCL kernels whose arguments are set here only. Constants and signatures are those of the OpenCL
  * specification and of cl_intel_unified_shared_memory.
  */
 #include "_submit.h"
@@ -95,8 +95,8 @@ static ref fence(const struct lane *lane, const ref *depends, size_t count)
     return copy(lane, lane->scratch_to, lane->scratch_from, 1, depends, count);
 }
 
-/* The function submits to the SYCL queue, and so to the native one behind it, which is in order. Behind a function that
- * gives no event, a fence stands for it. */
+/* The function submits to the SYCL queue, and so to the native in-order queue behind it. If it returns no event, the
+ * event of a fence behind it is used. */
 static ref call(const struct lane *lane, const struct command *command)
 {
     ref event = command->event_word >= 0 ? of(lane)->new_sycl_event() : NULL, native = NULL;
@@ -143,7 +143,7 @@ static int32_t status(const struct lane *lane, ref event)
 
 static void wait(const struct lane *lane, ref event)
 {
-    of(lane)->wait(1, &event); /* whether it failed says its status */
+    of(lane)->wait(1, &event); /* a failure shows in the event's status */
 }
 
 static void delete(const struct lane *lane, ref event)
@@ -168,7 +168,7 @@ static uint64_t end_ns(const struct lane *lane, ref event)
     return profiled(lane, event, CL_PROFILING_COMMAND_END);
 }
 
-/* Do a command on the calling thread: the lane's queue is one of cl_intel_exec_by_local_thread. */
+/* Execute a command on the calling thread: the lane's queue is one of cl_intel_exec_by_local_thread. */
 static int32_t perform(const struct lane *lane, const struct command *command)
 {
     if (command->kind == COPY)

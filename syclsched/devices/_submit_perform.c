@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Commands done by the host's own threads, one for each lane, instead of being submitted: where a lane is one core of the
- * host, its queue need not hand work to a thread of the runtime's. Lanes wait for each other here, by flags.
+ * Commands executed by one thread for each lane instead of being submitted: where a lane is one core of the host, its
+ * commands need not pass to a thread of the runtime. Lanes synchronise by flags.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -10,7 +10,7 @@
 
 #include "_submit.h"
 
-/* One thread does the commands of a lane, in order. */
+/* The commands of one lane, which one thread executes in order. */
 struct performer {
     const struct lane *lane;
     const struct command *const *commands;
@@ -22,10 +22,10 @@ struct performer {
 struct performance {
     const struct performer *performers;
     int64_t count;
-    int32_t *done;         /* by slot: the turn in which it was done last */
+    int32_t *done;         /* by slot: the last turn (run) in which it was done */
     int32_t turn;
     const volatile int32_t *stop;
-    int32_t failed;        /* set once one has failed: nothing more is begun */
+    int32_t failed;        /* set once a command has failed: no more are started */
 };
 
 struct thread {
@@ -36,8 +36,8 @@ struct thread {
     int begun;
 };
 
-/* Looks before who waits for a lane lets others have its core, and before it sleeps. Few: it may sit on the same core as
- * the lane it waits for. */
+/* Polls before a waiting thread yields its core, and before it sleeps. Few: it may occupy the core of the lane that it
+ * waits for. */
 enum { SPINS = 100, YIELDS = 2000 };
 
 void syclsched_pause(int64_t look)
@@ -63,7 +63,7 @@ static int is_done(const struct performance *whole, int64_t slot)
     return __atomic_load_n(&whole->done[slot], __ATOMIC_ACQUIRE) == whole->turn;
 }
 
-/* Returns 0 if the end came first. */
+/* Returns 0 if the batch was stopped or has failed. */
 static int wait_for(const struct performance *whole, int64_t slot)
 {
     for (int64_t look = 0; !is_done(whole, slot); ++look) {
@@ -92,7 +92,7 @@ static void *perform(void *argument)
             return NULL;
         }
         mine->end_ns[i] = syclsched_now_ns();
-        /* All parts of a sequence but the first share its slot: it is done with the last of them. */
+        /* All parts of a sequence but the first share its slot, which is done after the last of them. */
         if (i + 1 == mine->count || mine->commands[i + 1]->slot != command->slot)
             __atomic_store_n(&whole->done[command->slot], whole->turn, __ATOMIC_RELEASE);
     }
@@ -126,8 +126,8 @@ int syclsched_begin_on(pthread_t *id, const cpu_set_t *allowed, int64_t number, 
     return begun;
 }
 
-/* Do everything: the first lane's commands on the calling thread, the others' each on one of its own. Returns when no
- * command is under way any more: 1 if all was done, 0 if `stop` was set or a command was refused. */
+/* Execute all commands: the first lane's on the calling thread, each other lane's on a thread of its own. Returns when
+ * no command is running: 1 if all were executed, 0 if `stop` was set or a command was refused. */
 int32_t syclsched_perform(const struct performer *performers, int64_t count, int32_t *done, int32_t turn,
                           const volatile int32_t *stop)
 {
@@ -139,7 +139,7 @@ int32_t syclsched_perform(const struct performer *performers, int64_t count, int
         threads[i] = (struct thread){&whole, &performers[i], &allowed, 0, 0};
     for (int64_t i = 1; i < count && all; ++i)
         all = threads[i].begun = syclsched_begin_on(&threads[i].id, &allowed, i - 1, here, perform_there, &threads[i]);
-    if (!all) /* too few threads: nothing is lost, the caller submits instead */
+    if (!all) /* too few threads: the caller submits to the queues instead */
         __atomic_store_n(&whole.failed, 1, __ATOMIC_RELAXED);
     if (count > 0)
         perform(&threads[0]);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The core of a caller that is about to sleep, given to a thread that shares one with another.
+ * Thread placement: moves a computing thread that shares its core to the core of a caller that is about to sleep.
  *
- * Threads that compute are woken while the caller still submits: no core is idle, and two come to share one. Once the
- * caller sleeps its core is idle, but Linux may leave it so: it pulls threads when a core becomes idle only if that took
- * little time lately, or else at some tick, of 4 ms. A small model has ended before, on one core of two.
+ * Computing threads are woken while the caller still submits: no core is idle, and two threads may share one. Once the
+ * caller sleeps its core is idle, but Linux may leave it idle: it pulls threads to a newly idle core only if that was
+ * quick lately, or else at a later tick of 4 ms. A small model has ended before that, on one core of two.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -18,26 +18,26 @@
 
 #include "_submit.h"
 
-/* TURN: looks from one list of threads to the next. REST: runs between two looks, which take some 70 us, unless a run
- * got less than LESS percent of the processor time a second that others got. USED_NS: what a thread that computes takes
- * in a run, at least. COMPUTING: with more than that to look at nothing is gained. */
+/* TURN: checks between two listings of the threads. REST: runs between two checks, which take some 70 us each, unless a
+ * run got less than LESS percent of the processor time per second of others. USED_NS: least processor time of a
+ * computing thread in a run. COMPUTING: with more computing threads the check does not pay. */
 enum { TURN = 32, REST = 7, LESS = 85, THREADS = 256, COMPUTING = 16, USED_NS = 100000 };
 
 struct seen {
     pid_t id;
-    int64_t used_ns; /* of the processor, when it was seen */
+    int64_t used_ns; /* processor time when it was listed */
 };
 
 struct spread {
     int64_t looks, rest, count;
-    int64_t begun_ns, begun_used_ns; /* of the run: on the clock, and of the processor */
-    double most;                     /* processor time a second that runs get; what was long ago is forgotten */
+    int64_t begun_ns, begun_used_ns; /* start of the run: time, and processor time of the process */
+    double most;                     /* highest processor time per second of recent runs */
     struct seen threads[THREADS];
 };
 
 int32_t syclsched_thread_id(void)
 {
-    return (int32_t)syscall(SYS_gettid); /* older C libraries have no name for it */
+    return (int32_t)syscall(SYS_gettid); /* older C libraries have no gettid() */
 }
 
 static int64_t clock_ns(clockid_t clock)
@@ -48,10 +48,10 @@ static int64_t clock_ns(clockid_t clock)
 
 static int64_t used_ns(pid_t id)
 {
-    return clock_ns((clockid_t)(~(unsigned)id << 3 | 6)); /* as the kernel numbers the clocks of threads */
+    return clock_ns((clockid_t)(~(unsigned)id << 3 | 6)); /* the kernel's encoding of a thread's clock */
 }
 
-/* Return the core a thread runs on, or waits for; -1 if it sleeps, or is no more. */
+/* Return the core a thread runs on or is queued for; -1 if it sleeps or has ended. */
 static int core_of(pid_t id)
 {
     char path[64], text[1024];
@@ -63,7 +63,7 @@ static int core_of(pid_t id)
     if (length <= 0)
         return -1;
     text[length] = 0;
-    char *at = strrchr(text, ')'); /* of its name, which may be anything */
+    char *at = strrchr(text, ')'); /* end of the thread's name, which may contain any character */
     if (!at || strncmp(at, ") R ", 4) != 0)
         return -1;
     for (int field = 2; at && field < 39; ++field)
@@ -93,7 +93,7 @@ static void keep_computing(struct spread *spread)
     spread->count = kept <= COMPUTING ? kept : 0;
 }
 
-/* Move a thread, which may then go where it might before. */
+/* Move a thread to a core, then restore its affinity. */
 static int move(pid_t id, int core)
 {
     cpu_set_t allowed, only;
@@ -106,7 +106,7 @@ static int move(pid_t id, int core)
     return 1;
 }
 
-/* Where two threads that compute share a core, and none shares the caller's, take one of them there. */
+/* If two computing threads share a core, and none is on the caller's, move one of them to the caller's core. */
 static int32_t look(struct spread *spread, int32_t except)
 {
     int here = sched_getcpu();
@@ -127,8 +127,8 @@ static int32_t look(struct spread *spread, int32_t except)
     return here >= 0 && second && move(second, here);
 }
 
-/* Called once a run by who is about to wait for it. The thread `except` does not count. Returns 1 if a thread was moved, 0
- * if none had to be, and -1 if it was not looked. */
+/* Called once in a run by the thread that is about to wait for it. The thread `except` is ignored. Returns 1 if a
+ * thread was moved, 0 if not, and -1 if nothing was checked. */
 int32_t syclsched_spread(struct spread *spread, int32_t except)
 {
     int32_t found = -1;
@@ -158,7 +158,7 @@ void syclsched_spread_end(struct spread *spread)
     spread->most = used > 0.99 * spread->most ? used : 0.99 * spread->most;
 }
 
-/* Return what is to be known from run to run, or null if there is no memory for it. */
+/* Return the state that is kept from run to run, or null if out of memory. */
 struct spread *syclsched_spread_new(void)
 {
     return calloc(1, sizeof(struct spread));

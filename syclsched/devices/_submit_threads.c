@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The way to a lane that is one core of the host: a thread of ours, which does what it is handed, in order, while more is
- * handed to it. Its events are entries of its list.
+ * The backend for a lane that is one core of the host: a lane thread, which executes commands in order while more are
+ * appended to its list. Its events are the entries of that list.
  *
  * Commands belong to the caller and must live until their events have completed, with all that they point to.
  */
@@ -17,43 +17,43 @@
 
 enum { WAITING = 0, DONE = 1 };
 
-/* Looks before an idle thread sleeps: it is woken through the system, which takes longer than most empty kernels. */
+/* Polls before an idle thread sleeps: waking it by a system call takes longer than most empty kernels. */
 enum { LOOKS = 2000 };
 
-/* Told by an eventfd that an entry has ended. */
+/* An eventfd to increment when an entry has ended. */
 struct waker {
     struct waker *next;
     int descriptor;
 };
 
-/* In the place of those of an entry that has ended. */
+/* Marks the list of wakers of an entry that has ended. */
 static struct waker too_late;
 
 struct entry {
     const struct command *command; /* null for a fence */
     struct entry *next;
     struct waker *wakers;
-    int32_t state; /* as a way's `status` has it */
+    int32_t state; /* as the backend's `status` returns it */
     uint64_t start_ns, end_ns;
     size_t waits_count;
     struct entry *waits[];
 };
 
-/* Rung whenever an entry of any lane of a run has ended, for the one who waits. */
+/* A wake-up counter: signalled whenever an entry of any lane of a run has ended; one thread waits for it. */
 struct bell {
     pthread_mutex_t lock;
     pthread_cond_t rung;
     int64_t rings;
-    int32_t heeded; /* whether somebody sleeps */
+    int32_t heeded; /* whether a thread waits */
 };
 
 struct thread {
     struct bell *bell; /* or null */
-    struct lane queue; /* of cl_intel_exec_by_local_thread: done by who submits */
+    struct lane queue; /* of cl_intel_exec_by_local_thread: executes on the submitting thread */
     pthread_t id;
     cpu_set_t allowed;
-    int stays; /* on the core it begins on */
-    pthread_mutex_t lock; /* for all below */
+    int stays; /* whether it stays on the core it starts on */
+    pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t more;
     struct entry *first;
     struct entry **end;
@@ -65,7 +65,7 @@ static int32_t state_of(const struct entry *entry)
     return __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
 }
 
-/* Return the next entry, taken out of the list; null once there will be no more. */
+/* Remove and return the next entry; null once the list is closed and empty. */
 static struct entry *next_of(struct thread *thread)
 {
     for (int64_t look = 0; look < LOOKS && !__atomic_load_n(&thread->first, __ATOMIC_ACQUIRE); ++look)
@@ -96,7 +96,7 @@ void syclsched_bell_ring(struct bell *bell)
     }
 }
 
-/* Wait until a bell has rung more often than it had, or for some nanoseconds; return how often it has. */
+/* Wait until the counter differs from `rings`, or for some nanoseconds; return the counter. */
 int64_t syclsched_bell_wait(struct bell *bell, int64_t rings, int64_t longest_ns)
 {
     struct timespec until;
@@ -114,7 +114,7 @@ int64_t syclsched_bell_wait(struct bell *bell, int64_t rings, int64_t longest_ns
     return __atomic_load_n(&bell->rings, __ATOMIC_SEQ_CST);
 }
 
-/* Return a bell; null if there is no memory for one. */
+/* Return a wake-up counter; null if out of memory. */
 struct bell *syclsched_bell_new(void)
 {
     struct bell *bell = calloc(1, sizeof *bell);
@@ -129,7 +129,7 @@ struct bell *syclsched_bell_new(void)
     return bell;
 }
 
-/* Give a bell back that nobody will ring or wait for any more. */
+/* Delete a wake-up counter that no thread will signal or wait for any more. */
 void syclsched_bell_delete(struct bell *bell)
 {
     pthread_cond_destroy(&bell->rung);
@@ -141,10 +141,10 @@ static void wake(int descriptor)
 {
     const uint64_t one = 1;
     ssize_t written = write(descriptor, &one, sizeof one);
-    (void)written; /* a full counter wakes as well */
+    (void)written; /* a full counter wakes the reader, too */
 }
 
-/* Say that an entry has ended. Whoever sees that may give it back at once: it is not looked at after that. */
+/* Mark an entry as ended. Its owner may free it at once, so it is not accessed after that. */
 static void end(struct entry *entry, int32_t state)
 {
     struct waker *wakers = __atomic_exchange_n(&entry->wakers, &too_late, __ATOMIC_ACQ_REL);
@@ -157,8 +157,8 @@ static void end(struct entry *entry, int32_t state)
     }
 }
 
-/* Have an eventfd added to once an event of such a lane has completed or failed, or now if it has. Returns 0 if there is no
- * memory for that. The event must not be given back meanwhile, nor the descriptor closed. */
+/* Increment an eventfd once an event of such a lane has completed or failed, or now if it has. Returns 0 if out of
+ * memory. Until then the event must not be freed, nor the descriptor closed. */
 int32_t syclsched_thread_wake_at(ref event, int64_t descriptor)
 {
     struct entry *entry = event;
@@ -170,7 +170,7 @@ int32_t syclsched_thread_wake_at(ref event, int64_t descriptor)
         if (__atomic_compare_exchange_n(&entry->wakers, &waker->next, waker, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
             return 1;
     free(waker);
-    for (int64_t look = 0; state_of(entry) == WAITING; ++look) /* about to be said */
+    for (int64_t look = 0; state_of(entry) == WAITING; ++look) /* `end` is about to set it */
         syclsched_pause(look);
     wake((int)descriptor);
     return 1;
@@ -183,7 +183,7 @@ static void *work(void *argument)
     if (!thread->stays)
         pthread_setaffinity_np(pthread_self(), sizeof thread->allowed, &thread->allowed);
     while ((entry = next_of(thread))) {
-        for (size_t w = 0; w < entry->waits_count; ++w) /* what comes after one that failed is done all the same */
+        for (size_t w = 0; w < entry->waits_count; ++w) /* successors of a failed entry are executed all the same */
             for (int64_t look = 0; state_of(entry->waits[w]) == WAITING; ++look)
                 syclsched_pause(look);
         entry->start_ns = (uint64_t)syclsched_now_ns();
@@ -196,11 +196,10 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Begin the thread of a lane, the n-th of some, given a local queue for it, and a bell or null. Returns null if there can be
- * none.
+/* Start the n-th lane thread, with a local queue for it, and a wake-up counter or null. Returns null on failure.
  *
- * Where there are as many lanes as cores each stays on its own: some systems gather threads that sleep now and then on few
- * cores, and leave two on one for milliseconds while another has nothing to do. */
+ * If there are as many lanes as cores each thread stays on its own core: some systems gather threads that sleep now and
+ * then on few cores, and leave two on one for milliseconds while another core is idle. */
 struct thread *syclsched_thread_begin(const struct lane *queue, int64_t number, int64_t lanes, struct bell *bell)
 {
     struct thread *thread = calloc(1, sizeof *thread);
@@ -220,7 +219,7 @@ struct thread *syclsched_thread_begin(const struct lane *queue, int64_t number, 
     return thread;
 }
 
-/* Let a thread end after what it was handed, wait for it, and give it back. Events of its lane stay. */
+/* Make a thread end after its last command, wait for it, and delete it. Events of its lane stay valid. */
 void syclsched_thread_end(struct thread *thread)
 {
     pthread_mutex_lock(&thread->lock);
@@ -233,7 +232,7 @@ void syclsched_thread_end(struct thread *thread)
     free(thread);
 }
 
-/* --- the way: a lane's `functions` are its thread ------------------------------------------------------------------- */
+/* --- the backend: a lane's `functions` is its thread -------------------------------------------------------------- */
 
 static ref hand_over(const struct lane *lane, const struct command *command, const ref *depends, size_t count)
 {
@@ -253,7 +252,7 @@ static ref hand_over(const struct lane *lane, const struct command *command, con
 
 static ref submit(const struct lane *lane, const struct command *command, const ref *depends, size_t count)
 {
-    if (command->kind == CALL) /* it would submit to another queue */
+    if (command->kind == CALL) /* a library would submit to another queue */
         return NULL;
     return hand_over(lane, command, depends, count);
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel arguments: how arrays and scalars are flattened into what a SYCL queue submits."""
+"""Kernel arguments: arrays and scalars flattened to the argument list of a SYCL queue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syclsched.model.operation import Parameter, Scalar, Signature
 
 _CTYPES: dict[str, Any] = {
     "bool": ctypes.c_uint8,
-    "int8": ctypes.c_uint8,  # dpctl takes no signed bytes; the bits are the same
+    "int8": ctypes.c_uint8,  # dpctl accepts no signed bytes; the bits are the same
     "uint8": ctypes.c_uint8,
     "int16": ctypes.c_int16,
     "uint16": ctypes.c_uint16,
@@ -29,17 +29,17 @@ _COMPLEX_PARTS = {"complex64": ctypes.c_float, "complex128": ctypes.c_double}
 
 
 def scalar_dtype(parameter: Parameter, signature: Signature) -> str:
-    """Return the NumPy dtype name a scalar parameter is passed in."""
+    """Return the NumPy dtype name that a scalar parameter is passed as."""
     return signature.dtypes[parameter.like] if parameter.like is not None else np.dtype(parameter.dtype).name
 
 
 def flatten_scalar(name: str, value: Scalar, dtype: str, *, complex_as_parts: bool) -> list[Any]:
-    """Return a scalar as kernel arguments."""
+    """Return a scalar as kernel arguments: one, or real and imaginary part."""
     if dtype in _COMPLEX_PARTS and complex_as_parts:
         part = _COMPLEX_PARTS[dtype]
         number = complex(value)
         return [part(number.real), part(number.imag)]
-    if dtype == "float16":  # neither ctypes nor dpctl has it: its bits, in as many bytes
+    if dtype == "float16":  # ctypes and dpctl have no half type: pass its bits as uint16
         return [ctypes.c_uint16(int(np.float16(value).view(np.uint16)))]
     if dtype not in _CTYPES:
         raise ArgumentError(
@@ -58,7 +58,7 @@ def flatten_scalar(name: str, value: Scalar, dtype: str, *, complex_as_parts: bo
 
 @lru_cache(maxsize=4096)
 def _array_metadata(shape: tuple[int, ...], itemsize_bytes: int) -> tuple[list[Any], list[Any]]:
-    """Return what goes before and after the pointer of a C-contiguous array."""
+    """Return the arguments before and after the pointer of a C-contiguous array."""
     strides: list[int] = []
     count = 1
     for extent in reversed(shape):
@@ -78,7 +78,7 @@ def flatten_array(array: Any) -> list[Any]:
 
 
 class BoundArray:
-    """An array with what a kernel is passed of it, worked out once for many launches."""
+    """An array with its flattened kernel arguments, computed once for many launches."""
 
     __slots__ = ("array", "flat", "pointer")
 
@@ -89,5 +89,5 @@ class BoundArray:
 
 
 def pointer(array: Any) -> Any:
-    """Return the USM memory object of an array, beginning at its first element."""
+    """Return the USM memory object of an array, whose pointer is that of the first element."""
     return array.usm_data

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that C looks at where NumPy has them (``_submit_arrays.c``)."""
+"""Input arrays of a run, as C reads them from NumPy's structures (``_submit_arrays.c``)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-#: Sizes of objects, tuples without items, and arrays at least, in a build of Python whose structures C knows.
+#: Bytes of an object and of an empty tuple, and the least of an array, in the CPython layout that the C code assumes.
 _OBJECT, _TUPLE, _ARRAY = 16, 24, 80
 
 
 class Given(ctypes.Structure):
-    """``struct given`` of ``_submit.h``."""
+    """``struct given`` of ``_submit.h``: the expected form of one input array, and where C found its data."""
 
     _fields_ = [
         ("type", ctypes.c_void_p),
@@ -31,12 +31,12 @@ class Given(ctypes.Structure):
 
 
 class GivenArrays:
-    """What C has to know of arrays that runs are given."""
+    """The expected types and shapes of a run's input arrays, for C to check and read them."""
 
     def __init__(self, wanted: Sequence[tuple[np.dtype[Any], tuple[int, ...]]]) -> None:
         self._shapes = [(ctypes.c_int64 * len(shape))(*shape) for _, shape in wanted]
         self._dtypes = [dtype for dtype, _ in wanted]
-        #: One for each.
+        #: One structure for each input array.
         self.structures = (Given * len(wanted))(
             *[
                 Given(id(np.ndarray), id(dtype), len(shape), ctypes.addressof(held))
@@ -45,20 +45,20 @@ class GivenArrays:
         )
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of arrays."""
         return len(self._dtypes)
 
     @property
     def address(self) -> int:
-        """Where C finds the structures."""
+        """Address of the first structure."""
         return ctypes.addressof(self.structures)
 
     def are_seen_in(self, library: Any) -> bool:
-        """Return whether C sees such arrays as NumPy does, found out by some."""
+        """Return whether C reads the same data addresses as NumPy reports, tried on newly made arrays."""
         sizes = object.__basicsize__, tuple.__basicsize__
         if sys.implementation.name != "cpython" or sizes != (_OBJECT, _TUPLE) or np.ndarray.__basicsize__ < _ARRAY:
             return False
-        tried = tuple(np.empty(tuple(shape), dtype) for shape, dtype in zip(self._shapes, self._dtypes, strict=True))
-        if not library.look(self.address, len(self), tried):
+        samples = tuple(np.empty(tuple(shape), dtype) for shape, dtype in zip(self._shapes, self._dtypes, strict=True))
+        if not library.look(self.address, len(self), samples):
             return False
-        return all(each.ctypes.data == given.data for each, given in zip(tried, self.structures, strict=True))
+        return all(each.ctypes.data == given.data for each, given in zip(samples, self.structures, strict=True))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What wakes a thread that waits in C, without the GIL, for something of many that may happen."""
+"""A wake-up counter: any thread signals it, and one thread waits for it in C without the GIL."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from syclsched.devices.submission_library import Library
 
 
 class Bell:
-    """Rung from any thread, heard by one."""
+    """A wake-up counter in C: signalled from any thread, waited for by one."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        found = library.bell_new()
-        if found is None:
-            raise OSError("no memory for a bell")
-        #: Where it is; until `close`.
-        self.address: int = found
+        handle = library.bell_new()
+        if handle is None:
+            raise OSError("no memory for a wake-up counter")
+        #: Address of the C structure; valid until `close`.
+        self.address: int = handle
         self._rings = 0
 
     def ring(self) -> None:
-        """Let `wait` return."""
+        """Wake the waiting thread: let `wait` return."""
         self._library.bell_ring(self.address)
 
     def wait(self, longest_s: float) -> None:
-        """Wait until it has been rung since `wait` was called last, or for a while."""
+        """Wait until `ring` is called, at most ``longest_s`` seconds; return at once if it was since the last wait."""
         self._rings = self._library.bell_wait(self.address, self._rings, int(longest_s * 1e9))
 
     def close(self) -> None:
-        """Give it back; nobody rings it or waits for it any more."""
+        """Free the counter; no thread may signal it or wait for it any more."""
         self._library.bell_delete(self.address)

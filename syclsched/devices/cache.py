@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bounded table of what is expensive to make."""
+"""A bounded, thread-safe LRU cache."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 class Cache:
-    """A bounded table that makes each entry once, whichever thread asks first; oldest use goes first."""
+    """A bounded LRU cache that makes each entry once, whichever thread asks first."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._entries: OrderedDict[Hashable, Any] = OrderedDict()
-        #: Held while an entry is made; whoever holds it is alone.
+        #: Held while an entry is made, so that only one thread makes entries.
         self.lock = threading.RLock()
 
     def __contains__(self, key: Hashable) -> bool:
@@ -25,7 +25,7 @@ class Cache:
             return key in self._entries
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the entry of a key, made now if there is none; what ``make`` raises is not remembered."""
+        """Return the entry of a key, made now if there is none; an exception of ``make`` is not cached."""
         with self.lock:
             if key in self._entries:
                 self._entries.move_to_end(key)

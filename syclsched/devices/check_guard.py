@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notice that a device's check has killed a process, so that it does not kill the next one as well.
+"""Marker files that show that a device's check has killed an earlier process.
 
-Wrong code may crash instead of giving wrong values, and takes its process along. A mark is left while a check runs; a
-mark whose process is gone tells the next process to let another one run the check.
+Wrong code may crash instead of giving wrong values. A marker exists while a check runs; a marker whose process has
+ended tells the next process to run the check in a subprocess.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ..writing import write_whole
 
 @contextlib.contextmanager
 def mark(path: Path) -> Iterator[None]:
-    """Keep a mark while the body runs; it stays behind only if the process dies.
+    """Keep a marker file while the body runs; it is left only if the process dies.
 
-    In a cache that cannot be written there is no mark, and the body runs all the same.
+    If the cache folder cannot be written, there is no marker and the body runs all the same.
     """
     with contextlib.suppress(OSError):
         write_whole(path, f"{os.getpid()} {_started(os.getpid())}".encode(), folders=True)
@@ -30,13 +30,13 @@ def mark(path: Path) -> Iterator[None]:
 
 
 def remove(path: Path) -> None:
-    """Take a mark away, if there is one and it can be."""
+    """Delete a marker file, if it exists and can be deleted."""
     with contextlib.suppress(OSError):
         path.unlink()
 
 
 def left_behind(path: Path) -> bool:
-    """Tell whether there is a mark of a process that is no more."""
+    """Return whether there is a marker of a process that has ended."""
     try:
         pid, started = path.read_text(encoding="ascii").split()
         return _started(int(pid)) != started
@@ -45,7 +45,7 @@ def left_behind(path: Path) -> bool:
 
 
 def _started(pid: int) -> str | None:
-    """Return when a process was started, in clock ticks since the system was: numbers of processes come again."""
+    """Return the start time of a process in clock ticks since boot: process ids are reused."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several OpenCL C programs as one: what each declares gets a name of its own. Pure."""
+"""Several OpenCL C programs combined into one, with every declared name made unique. Pure."""
 
 from __future__ import annotations
 
@@ -20,46 +20,45 @@ _DIRECTIVE = re.compile(r"^[^\S\n]*#[^\S\n]*(\w*)[^\S\n]*([^\n]*)$", re.MULTILIN
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _SUFFIX = "_of_part_"
-#: Words before parentheses that are not a function's name.
+#: Words before parentheses that are not function names.
 _NO_FUNCTIONS = frozenset({"__attribute__", "__attribute", "_Static_assert", "typeof", "__typeof__", "asm", "__asm__"})
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A program that can be one of several."""
+    """A program that can be combined with others."""
 
     code: OpenCLSource  # the program
-    names: tuple[str, ...]  # what it declares outside of its functions: functions and kernels, types, variables
-    macros: tuple[str, ...]  # what it defines for the preprocessor
-    #: What only programs that are alike in it may have in common: build options, and pragmas that hold until the end.
+    names: tuple[str, ...]  # names declared at file scope: functions and kernels, types, variables
+    macros: tuple[str, ...]  # names of its preprocessor macros
+    #: Only programs equal in this can be combined: build options, and pragmas that hold until the end of the source.
     setting: tuple[str, ...]
 
     def numbered(self, number: int) -> str:
-        """Return its text with what it declares renamed, nothing of which is seen by what follows."""
+        """Return the source with its declared names suffixed by the number, and all its macros undefined at the end."""
         own = [f"#define {name} {name}{suffix(number)}\n" for name in self.names]
-        forget = [f"#undef {name}\n" for name in (*self.names, *self.macros)]
-        return f"{''.join(own)}{self.code.source}\n{''.join(forget)}"
+        undefined = [f"#undef {name}\n" for name in (*self.names, *self.macros)]
+        return f"{''.join(own)}{self.code.source}\n{''.join(undefined)}"
 
 
 def suffix(number: int) -> str:
-    """Return what the names of a part end with."""
+    """Return the suffix of the names declared by a part."""
     return f"{_SUFFIX}{number}"
 
 
 def combined_source(parts: Sequence[Part]) -> str:
-    """Return one program that has the kernels of several.
+    """Return one program with the kernels of all parts, each kernel's name suffixed with its part's number.
 
-    What a part declares, kernels included, is renamed by macros around it: `suffix` of its place is added. Its text
-    stays.
+    The names a part declares are renamed by macros around its text, which is not changed.
     """
     return "".join(part.numbered(number) for number, part in enumerate(parts))
 
 
 def part_of(code: OpenCLSource) -> Part | None:
-    """Return a program as a part of a larger one, or None if it must stay alone.
+    """Return a program as a part of a combined one, or None if it must be built alone.
 
-    It stays alone if what it declares cannot be told from its text, or if it could tell that it is not alone:
-    it has conditions or includes, or a pragma after its beginning that holds until the end.
+    It must be built alone if its declarations cannot be told from its text, or if the combination would change its
+    meaning: it has conditions or includes, or a pragma after its beginning that holds until the end.
     """
     directives = _directives(code.source)
     if directives is None or _SUFFIX in code.source or "??" in code.source:
@@ -72,7 +71,7 @@ def part_of(code: OpenCLSource) -> Part | None:
 
 
 def _directives(source: str) -> tuple[tuple[str, ...], tuple[str, ...], str] | None:
-    """Return the macros and the pragmas of a program, and its text without directives and comments."""
+    """Return the macros and pragmas of a program, and its text without directives and comments; None if unsupported."""
     source = _COMMENT.sub(" ", source.replace("\\\n", " "))
     macros: list[str] = []
     pragmas: list[str] = []
@@ -90,7 +89,7 @@ def _directives(source: str) -> tuple[tuple[str, ...], tuple[str, ...], str] | N
 
 
 def _declared(text: str) -> tuple[str, ...] | None:
-    """Return the names that are declared outside of functions; None if that is not plain."""
+    """Return the names declared at file scope; None if the text is too complex to tell."""
     names: dict[str, None] = {}
     for declaration in _declarations(text):
         found = None if declaration is None else _names_of(declaration)
@@ -101,7 +100,7 @@ def _declared(text: str) -> tuple[str, ...] | None:
 
 
 def _declarations(text: str) -> Iterator[list[str] | None]:
-    """Yield the words and signs of each declaration, of groups the signs that open them; None for what has no end."""
+    """Yield the tokens of each declaration, a group as its opening sign only; None for an unfinished one."""
     declaration: list[str] = []
     closing: list[str] = []
     for found in _TOKEN.finditer(text):
@@ -130,12 +129,12 @@ def _declarations(text: str) -> Iterator[list[str] | None]:
 
 
 def _is_function(declaration: Sequence[str]) -> bool:
-    """Return whether the body that ends here is a function's; groups are told by how they open."""
+    """Return whether the body that ends here is a function's."""
     return "(" in declaration and "=" not in declaration and not {"struct", "union", "typedef"} & {*declaration}
 
 
 def _names_of(declaration: Sequence[str]) -> list[str] | None:
-    """Return the names of one declaration, whose groups are told by how they open; None if that is not plain."""
+    """Return the names of one declaration from `_declarations`; None if it is too complex to tell."""
     if not declaration:
         return []
     if "enum" in declaration or "," in declaration or "extern" in declaration:
@@ -157,7 +156,7 @@ def _names_of(declaration: Sequence[str]) -> list[str] | None:
         return None
     if called:
         return called
-    # The last word, of a type or a variable, before extents and attributes.
+    # The last word before extents and attributes names the type or variable.
     while before_value and before_value[-1] in ("[", "(", "__attribute__", "__attribute"):
         before_value.pop()
     if not before_value or not _is_name(before_value[-1]):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that are handed to the submission loop again and again, hundreds in one call."""
+"""A list of commands that is submitted repeatedly, hundreds of commands in one call of C."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from syclsched.devices.commands import CallCommand, Command
 from syclsched.devices.submission_loop import SubmissionLoop
 
 Times = np.ndarray[Any, np.dtype[np.int64]]
-#: What was submitted in one call: the room its events are in, where they begin there, and how many they are.
+#: The events of one submission call: their array, the index of the first, and their number.
 Portion = tuple[Any, int, int]
 
-#: Commands a call hands on. Lanes start, and the stop flag and finished events are looked at, in between.
+#: Commands submitted by one call. Between calls lanes are flushed and finished events are checked.
 PORTION = 128
-#: Submitted commands that are not known to have completed, at most: each holds memory of the runtime's.
+#: Most submitted commands that are not known to have completed: each holds memory of the runtime.
 MOST_IN_FLIGHT = 64 * PORTION
-#: The same where functions of libraries are called, of all lists together that are submitted to the same queues: each
-#: unfinished one in SYCL's queue makes each of the next take longer, and with 2,000 it takes a millisecond and more.
+#: The same limit where library functions are called, for all lists on the same queues together: every unfinished call
+#: in SYCL's queue makes the next one slower; with 2,000 of them a call takes more than a millisecond.
 CALLS_IN_FLIGHT = 2 * PORTION
-#: Each of them may have so many on their way all the same, or lanes would have nothing to do now and then.
+#: Each list may have at least so many in flight, or lanes would run empty now and then.
 LEAST_CALLS_IN_FLIGHT = 16
 
 
 class CommandList:
-    """All the commands of a run that is done more than once."""
+    """All commands of a run that is repeated."""
 
     def __init__(
         self, loop: SubmissionLoop, commands: Sequence[Command], predicted_s: Mapping[int, float] | None = None
@@ -49,18 +49,18 @@ class CommandList:
         self._portions: list[Portion] = []
         #: The slots of all commands, in order.
         self.slots = [slot for command in self.commands for slot in command.slots]
-        #: For each of them: the position of its submission, and which of how many that are done by it it is.
+        #: For each slot: the position of its submission, its index among that submission's slots, their number.
         counts = np.array([len(c.slots) for c in self.commands], np.int64)
         self._first_parts = np.repeat(np.array(list(self._first_part.values()), np.int64), counts)
         self._commands_of = np.repeat(np.arange(len(self.commands)), counts)
         self.slot_numbers: Times = np.array(self.slots, np.int64)
         shared = [(i, len(c.slots)) for c in self.commands for i in range(len(c.slots))]
         self._shared = np.array(shared, np.int64).reshape(-1, 2)
-        #: Slot and position of what is several submissions; its start is that of the first.
+        #: Slot and position of commands made of several submissions; the start time is that of the first.
         several = {c.slot for c in self.commands if len(c.parts) > 1}
         self._sequences = [(slot, i) for i, slot in enumerate(self.slots) if slot in several]
         self._events: tuple[Any, Any] | None = None
-        #: Positions of commands that are calls, by lane; all positions of such lanes.
+        #: Positions of commands that are library calls, and by lane all positions of the lanes that have some.
         self._calls = {n for n, c in enumerate(self.commands) if isinstance(c.parts[-1], CallCommand)}
         lanes = {self.commands[n].parts[-1].lane for n in self._calls}
         self._on_lane = {
@@ -73,7 +73,7 @@ class CommandList:
         self.fences = self.done = 0
 
     def __len__(self) -> int:
-        """How many submissions there are, without fences."""
+        """Return the number of submissions, without fences."""
         return len(self._parts)
 
     @property
@@ -83,44 +83,44 @@ class CommandList:
 
     @property
     def address(self) -> int:
-        """Where C finds the addresses of all submissions; they change with `replace`."""
+        """Address of the array of the addresses of all submissions; `replace` changes its contents."""
         return ctypes.addressof(self._pointers)
 
     def share(self, lists: int) -> None:
-        """Have no more on its way than its part, of so many lists that are submitted to the same queues at once."""
+        """Set the limit of commands in flight, given how many lists are submitted to the same queues at once."""
         most = max(LEAST_CALLS_IN_FLIGHT, CALLS_IN_FLIGHT // lists) if self._calls else MOST_IN_FLIGHT
         self._most_in_flight, self._portion = most, max(1, min(PORTION, most // 2))
 
     def adopt(self, done: int, portions: Sequence[Portion]) -> None:
-        """Go on from what was submitted by others: so many of the first, with these events."""
+        """Continue after another submitter: the first ``done`` commands were submitted, with these events."""
         self.begin()
         self._portions.extend(portions)
         self.done, self.fences = done, sum(count for _, _, count in portions) - done
-        for room, begin, count in portions:
-            self._loop.keep(room, begin, ctypes.c_int64(count))
+        for events, begin, count in portions:
+            self._loop.keep(events, begin, ctypes.c_int64(count))
 
     def replace(self, command: Command) -> None:
-        """Put a command in the place of the one with its slot, which was one submission, too."""
+        """Replace the command with the same slot; both must be one submission."""
         position = self._first_part[command.slot]
         self._parts[position] = command
         self._pointers[position] = command.address
         self.commands[self._position[command.slot]] = command
 
     def first_part(self, command: Command) -> int:
-        """Return the number of the first submission of a command."""
+        """Return the position of a command's first submission."""
         return self._first_part[command.slot]
 
     def submissions_of(self, count: int) -> int:
-        """Return how many submissions the first so many commands are."""
+        """Return how many submissions the first ``count`` commands have together."""
         return self._starts[count]
 
     def from_submission(self, number: int, end: int | None = None) -> list[Command]:
-        """Return the commands that begin with the submission with this number or behind it, and before an end."""
+        """Return the commands whose first submission is at or after a position, and before an end."""
         end = len(self._parts) if end is None else end
         return [command for command in self.commands if number <= self._first_part[command.slot] < end]
 
     def begun_at(self, number: int) -> Command | None:
-        """Return the command of which this submission is one of those after the first; None if it is a first one."""
+        """Return the command that a submission belongs to, unless it is the command's first; then None."""
         for command in self.commands:
             first = self._first_part[command.slot]
             if first < number < first + len(command.parts):
@@ -128,19 +128,19 @@ class CommandList:
         return None
 
     def take_new_room(self) -> None:
-        """Leave the room that events are in to whoever still waits for them, or gives them back later."""
+        """Use a new event array from now on; the old one is left to its waiters."""
         self._made = self._loop.room_for_events(2 * len(self._parts))
 
     def begin(self) -> None:
-        """Be ready to submit from the start."""
+        """Reset the progress, to submit from the start."""
         self._portions.clear()
         self.fences = self.done = self._waited = self._waited_parts = 0
 
     def submit(self, end: int | None = None) -> int:
-        """Go on submitting, without the GIL.
+        """Submit further commands, up to ``end``, without the GIL; return how many are submitted in all.
 
-        Nobody waits meanwhile for what was submitted first: on devices that compute on the host's cores the waiting
-        thread would take the core of the one that submits.
+        No thread waits for the first commands meanwhile: on devices that compute on the host's cores a waiting thread
+        would take the core of the submitting one.
         """
         count = len(self._parts) if end is None else min(end, len(self._parts))
         while self.done < count:
@@ -151,20 +151,20 @@ class CommandList:
                 following = self._waited < len(self._portions)
                 self._waited_parts = self._portions[self._waited][1] // 2 if following else self.done
             at = 2 * self.done
-            here, events = self._loop.submit_listed(self._pointers, self._submit_ns, self._made, self.done, portion)
+            sent, events = self._loop.submit_listed(self._pointers, self._submit_ns, self._made, self.done, portion)
             self._portions.append((self._made, at, events))
-            self.fences += events - here
-            self.done += here
-            if here < portion:
+            self.fences += events - sent
+            self.done += sent
+            if sent < portion:
                 break
         return self.done
 
     def portions(self, begin: int = 0) -> list[Portion]:
-        """Return what stands for what was submitted in each call from some call on, for `wait`."""
+        """Return the event ranges of all submission calls from a given one on, for `wait`."""
         return self._portions[begin:]
 
     def wait(self, portions: Sequence[Portion] | None = None) -> None:
-        """Wait for everything that was submitted, or for these portions of it, one after another, without the GIL."""
+        """Wait for all submissions, or for these event ranges in order, without the GIL."""
         if portions is None:
             self._loop.wait_for_all()
         for portion in portions or ():
@@ -172,16 +172,15 @@ class CommandList:
         self._waited_ns = time.monotonic_ns()
 
     def submit_ns(self) -> Times:
-        """Return the host's clock at the submission for each of `slots`, all of which were submitted."""
+        """Return the host's clock at the submission of each of `slots`; all must have been submitted."""
         times: Times = np.asarray(self._submit_ns, np.int64)[self._first_parts]
         return times
 
     def times(self) -> tuple[Times, Times]:
         """Return start and end for each of `slots`, on its device's clock; all of them must have completed.
 
-        What is done by one submission is taken to share its time equally, one after another. So are calls of libraries
-        of which it is not known when each has ended: they share the time until something on their lane is known, as
-        they were predicted to.
+        Slots that share a submission are taken to share its time equally, one after another. Library calls whose end is
+        not known share the time until the next known event on their lane, in proportion to their predicted durations.
         """
         if self._events is None:
             begun = [slot for slot, first in self._sequences]
@@ -199,18 +198,18 @@ class CommandList:
         return start_ns, np.where(position + 1 < count, start_ns + share_ns, end_ns)
 
     def _share_out(self, start_ns: Times, end_ns: Times) -> None:
-        """Fill in the times of calls of which only the beginning is known, by command."""
+        """Fill in the times of calls of which only the start is known, by command."""
         for positions in self._on_lane.values():
-            before_ns, waiting = 0, list[int]()
+            before_ns, unknown = 0, list[int]()
             for n in [*positions, -1]:
                 if n in self._calls and start_ns[n] == end_ns[n]:
-                    waiting.append(n)
+                    unknown.append(n)
                     continue
-                if waiting:
-                    first_ns = max(before_ns, int(start_ns[waiting[0]]))
+                if unknown:
+                    first_ns = max(before_ns, int(start_ns[unknown[0]]))
                     last_ns = max(first_ns, self._waited_ns if n < 0 else int(start_ns[n]))
-                    shares = np.array([self._predicted_s.get(self.commands[w].slot, 0.0) for w in waiting]) + 1e-9
+                    shares = np.array([self._predicted_s.get(self.commands[w].slot, 0.0) for w in unknown]) + 1e-9
                     ends = first_ns + (np.cumsum(shares) / shares.sum() * (last_ns - first_ns)).astype(np.int64)
-                    start_ns[waiting], end_ns[waiting] = [first_ns, *ends[:-1]], ends
-                    waiting.clear()
+                    start_ns[unknown], end_ns[unknown] = [first_ns, *ends[:-1]], ends
+                    unknown.clear()
                 before_ns = int(end_ns[n])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of the compiled submission loop, and the lanes they are for, as C has them."""
+"""Commands and lanes of the compiled submission loop, built as C structures."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from syclsched.devices.submission_library import Library
 from syclsched.errors import ExecutionError
 from syclsched.model.operation import NativeCall
 
-#: Machine words that a library's function is called with.
+#: Machine words passed to a library function.
 _CALL_WORDS = 6
 
-#: With more unfinished events than this, a kernel goes behind a fence instead of taking a long list.
+#: A kernel with more unfinished dependencies than this is submitted behind a fence instead of with a long event list.
 LONGEST_LIST = 8
 
-#: Where a kernel can wait for any number of events.
+#: For queues where a kernel may wait for any number of events.
 NO_LIMIT = 1 << 62
 
 # DPCTLKernelArgType of dpctl 0.17.
@@ -76,7 +76,7 @@ class Event(ctypes.Structure):
 
 
 class CommandMaker:
-    """Makes commands for the lanes and instructions of one run; `SubmissionLoop` submits them."""
+    """Builds the commands of one run, for its lanes and instructions; `SubmissionLoop` submits them."""
 
     def __init__(
         self, library: Library, queues: dict[int, Any], slots: int, devices: Mapping[int, str] | None = None
@@ -85,7 +85,7 @@ class CommandMaker:
         self._queues = queues
         self._devices = devices or {}
         self._injected: set[int] = set()
-        # The second half is for lanes as SYCL has them, where work goes to their native queues otherwise.
+        # The second half has the SYCL queues of split lanes, whose other work goes to the native queue; see `_split`.
         self._lanes_count = max(queues, default=-1) + 1
         self._lanes = (Lane * (2 * self._lanes_count))()
         for index, queue in queues.items():
@@ -98,29 +98,29 @@ class CommandMaker:
                 source._pointer,
                 0 if must_fence(queue) else LONGEST_LIST,
             )
-        #: What commands are handed to: the lanes above, or others in their place.
+        #: The lanes that commands are submitted to: those above, or a replacement.
         self._handed_to: Any = self._lanes
-        # The second half is for the first events of sequences, with which they begin.
+        # The second half has the first event of each sequence, which gives its start time.
         self._slots = slots
         self._events = (Event * (2 * slots))()
         self._stop = ctypes.c_int32(0)
-        #: Address and number of events that were made together, and what holds them.
+        #: Address and number of the events of one call, and the objects that keep them and their commands alive.
         self._made: list[tuple[int, ctypes.c_int64, Any]] = []
         self._native: NativeOpenCL | None = None
         self._native_queues: dict[int, int] = {}
-        #: By the lane whose own it is, None for those of all, and SYCL's kernel.
+        #: By owning lane (None: shared by all lanes) and SYCL kernel.
         self._native_kernels: dict[tuple[int | None, int], int] = {}
         self._adopted: list[int] = []
-        self._own_kernels = self._has_adopted = self._timed = self._parted = False
+        self._own_kernels = self._has_adopted = self._timed = self._has_split_lanes = False
         self._own: WeakValueDictionary[Hashable, _OwnKernel] = WeakValueDictionary()
-        #: Of slots that have no events of their own: the slot whose event stands for theirs, too.
+        #: For slots without an event of their own: the slot whose event is theirs, too.
         self._stands_for: dict[int, int] = {}
 
     def go_native(self, *, own_kernels: bool = False) -> None:
-        """Submit to the native queues behind SYCL's where they are OpenCL's, from now on.
+        """Submit directly to the native queues of OpenCL devices from now on.
 
-        To be called before any command is made, and only if nothing but the loop's own commands will be submitted to
-        these queues: SYCL does not know of what is.
+        To be called before any command is made, and only if nothing else is submitted to these queues: SYCL does not
+        know of these submissions.
         """
         native = load_native()
         if native is None:
@@ -139,7 +139,7 @@ class CommandMaker:
                 lane.longest_list = NO_LIMIT
 
     def stop(self) -> None:
-        """Let the loop end before its next submission; for other threads."""
+        """Make the loop end before its next submission; may be called from any thread."""
         self._stop.value = 1
 
     @property
@@ -148,45 +148,45 @@ class CommandMaker:
         return bool(self._stop.value)
 
     def lanes_with(self, queues: Mapping[int, int]) -> Any:
-        """Return the lanes as C has them, with other native queues in the place of theirs."""
+        """Return a copy of the lanes' C structures with other native queues."""
         lanes = type(self._lanes).from_buffer_copy(self._lanes)
         for index, handle in queues.items():
             lanes[index].queue = handle
         return lanes
 
     def hand_to(self, lanes: Any | None) -> None:
-        """Hand commands to other lanes from now on, or to its own again; none of its commands must be on its way."""
+        """Submit commands to other lanes from now on, or to the own ones again; no command may be in flight."""
         self._handed_to = self._lanes if lanes is None else lanes
 
     @property
     def is_on_threads(self) -> bool:
-        """Whether commands are handed to threads of our own."""
+        """Whether commands are executed by the package's own lane threads."""
         return self._handed_to is not self._lanes
 
     @property
     def stop_flag(self) -> ctypes.c_int32:
-        """What `stop` sets."""
+        """The flag that `stop` sets."""
         return self._stop
 
     @property
     def event_slots(self) -> int:
-        """How many slots there are, with those of the first events of sequences."""
+        """The number of event slots, those of the first events of sequences included."""
         return len(self._events)
 
     def share(self, slots: Sequence[int]) -> None:
-        """Let the event of the first of some slots stand for all: for what waits for them, and for questions.
+        """Let the event of the first slot serve for all of these slots, for waits and for queries.
 
         To be called before the commands that wait for them are made.
         """
         self._stands_for.update(dict.fromkeys(slots[1:], slots[0]))
 
     def share_nothing(self) -> None:
-        """Take back all that `share` said."""
+        """Undo all calls of `share`."""
         self._stands_for.clear()
 
     @property
     def native(self) -> bool:
-        """Whether some lanes' native queues are submitted to."""
+        """Whether some lanes submit to native queues."""
         return bool(self._native_queues)
 
     def kernel(self, slot: int, lane: int, waits: Sequence[int], submission: KernelSubmission) -> Command:
@@ -218,10 +218,10 @@ class CommandMaker:
         return Command(structure, (submission, values, types, listed, own))
 
     def call(self, slot: int, lane: int, waits: Sequence[int], call: NativeCall) -> Command:
-        """Return the command of a function of a library's that submits to the lane's queue."""
+        """Return the command of a library function that submits to the lane's queue."""
         if len(call.arguments) > _CALL_WORDS or not -1 <= (-1 if call.event is None else call.event) < _CALL_WORDS:
             raise ExecutionError(f"a native call takes at most {_CALL_WORDS} words", where=f"instruction {slot}")
-        if call.event is None:  # a fence before says when it may start, the one behind it when it has ended
+        if call.event is None:  # the fence before gives its start, the fence behind it its end
             return CommandSequence(
                 slot, (self.fence(self._slots + slot, lane, waits), self._call(slot, lane, (), call))
             )
@@ -231,7 +231,7 @@ class CommandMaker:
         listed, returned = self._waits(waits), ctypes.c_int32()
         self._lanes[lane].calls = 1
         if self._native is not None and lane in self._native_queues and not call.on_queue:
-            self._part(lane)
+            self._split(lane)
         words = (ctypes.c_uint64 * _CALL_WORDS)(*[word % (1 << 64) for word in call.arguments])
         structure = CommandStructure(CALL, lane, slot, ctypes.addressof(listed), len(listed))
         structure.function, structure.words = call.function, ctypes.addressof(words)
@@ -239,47 +239,48 @@ class CommandMaker:
         structure.returned = ctypes.addressof(returned)
         return CallCommand(structure, (call, listed, words), returned, call.explain)
 
-    def _part(self, lane: int) -> None:
-        """Have calls on a lane go to the SYCL queue and all else to the native one, with waits between them."""
+    def _split(self, lane: int) -> None:
+        """Split a lane: library calls go to the SYCL queue, all else to the native one, with waits in between."""
         device = self._queues[lane].sycl_device
-        for index, queue in self._queues.items():  # copies of all lanes of the device are done in place, too
+        for index, queue in self._queues.items():  # the device's copies are made by the calling thread, too
             if index in self._native_queues and queue.sycl_device == device:
-                whole, apart = self._lanes[index], self._lanes[self._lanes_count + index]
-                apart.way, apart.functions = self._library.apart_way, self._library.dpctl_functions
-                apart.queue, apart.calls = queue.addressof_ref(), 1
-                apart.scratch_to, apart.scratch_from = whole.scratch_to, whole.scratch_from
-                whole.apart = ctypes.addressof(apart)
-                self._parted = True
+                main, split = self._lanes[index], self._lanes[self._lanes_count + index]
+                split.way, split.functions = self._library.apart_way, self._library.dpctl_functions
+                split.queue, split.calls = queue.addressof_ref(), 1
+                split.scratch_to, split.scratch_from = main.scratch_to, main.scratch_from
+                main.apart = ctypes.addressof(split)
+                self._has_split_lanes = True
         self._time_calls()
 
     def time_calls(self, timed: bool) -> None:
-        """Have it noted from now on when calls end whose work is done elsewhere, or not: each is then waited for.
+        """Set whether each library call on a split lane is waited for, to learn when it ends.
 
-        Not where several devices or lanes compute: while one is waited for, nothing would be submitted to the others.
+        It is not done where several devices or lanes compute: while the loop waits for one it would submit nothing to
+        the others.
         """
         if timed != self._timed:
             self._timed = timed
             self._time_calls()
 
     def _time_calls(self) -> None:
-        parted = sum(1 for lane in self._lanes if lane.apart and lane.calls)
-        alone = len({queue.sycl_device for queue in self._queues.values()}) == 1 and parted == 1
+        split_calls = sum(1 for lane in self._lanes if lane.apart and lane.calls)
+        alone = len({queue.sycl_device for queue in self._queues.values()}) == 1 and split_calls == 1
         for lane in self._lanes:
             lane.timed = self._timed and alone
 
     def is_apart(self, lane: int) -> bool:
-        """Return whether a lane's calls and copies are done on the host's cores, apart from its native queue."""
+        """Return whether a lane's library calls and copies run on the host's cores, outside its native queue."""
         return bool(self._lanes[lane].apart)
 
     @property
     def tables(self) -> tuple[int, int, int, int]:
-        """Where C finds all lanes and events: two addresses, each with a count."""
+        """Addresses and lengths of the arrays of lanes and of events."""
         return ctypes.addressof(self._lanes), len(self._lanes), ctypes.addressof(self._events), len(self._events)
 
     @property
     def blocks(self) -> bool:
-        """Whether to submit is to wait in between, because libraries' work is done elsewhere than the rest."""
-        return self._parted
+        """Whether submitting may block, because library calls and kernels use different queues."""
+        return self._has_split_lanes
 
     def sequence(
         self,
@@ -288,19 +289,19 @@ class CommandMaker:
         waits: Sequence[int],
         steps: Sequence[KernelSubmission | CopySubmission | NativeCall],
     ) -> Command:
-        """Return the command of several kernels, copies and calls, at least one, of which only the first waits."""
+        """Return the command of several kernels, copies and calls, at least one; only the first waits for others."""
         parts: list[Command] = []
         for number, step in enumerate(steps):
             first = number == 0 and len(steps) > 1
-            at, behind = self._slots + slot if first else slot, () if number else waits
+            at, depends = self._slots + slot if first else slot, () if number else waits
             if isinstance(step, KernelSubmission):
-                parts.append(self.kernel(at, lane, behind, step))
+                parts.append(self.kernel(at, lane, depends, step))
             elif isinstance(step, CopySubmission):
-                parts.append(self.copy(at, lane, behind, step.to, step.source, step.nbytes))
+                parts.append(self.copy(at, lane, depends, step.to, step.source, step.nbytes))
             elif first and step.event is None:
-                parts += (self.fence(at, lane, behind), self._call(slot, lane, (), step))
+                parts += (self.fence(at, lane, depends), self._call(slot, lane, (), step))
             else:
-                parts.append(self._call(at, lane, behind, step))
+                parts.append(self._call(at, lane, depends, step))
         return CommandSequence(slot, tuple(parts))
 
     def copy(self, slot: int, lane: int, waits: Sequence[int], to: Any, source: Any, nbytes: int) -> Command:
@@ -311,18 +312,18 @@ class CommandMaker:
         return Command(structure, (to, source, listed))
 
     def fence(self, slot: int, lane: int, waits: Sequence[int]) -> Command:
-        """Return the command of something that does nothing, after what it waits for."""
+        """Return the command of an empty operation that waits for the given slots."""
         listed = self._waits(waits)
         return Command(CommandStructure(FENCE, lane, slot, ctypes.addressof(listed), len(listed)), (listed,))
 
     def _kernel_on(self, lane: int, kernel: Any) -> int:
-        """Return what the way of a lane takes for a kernel."""
+        """Return the kernel handle that a lane's backend takes."""
         if self._native is None or lane not in self._native_queues:
             return int(kernel.addressof_ref())
         return self._native_kernel(None, lane, kernel)
 
     def kernel_of_lane(self, lane: int, kernel: Any) -> int:
-        """Return a native kernel that is one lane's own: threads that submit to several lanes may set its arguments."""
+        """Return a native kernel for one lane alone: threads of several lanes may set arguments at the same time."""
         return self._native_kernel(lane, lane, kernel)
 
     def _native_kernel(self, owner: int | None, lane: int, kernel: Any) -> int:
@@ -336,14 +337,14 @@ class CommandMaker:
         return self._native_kernels[key]
 
     def _own_kernel(self, lane: int, submission: KernelSubmission, values: Any) -> _OwnKernel | None:
-        """Return a kernel that has its arguments, one for equal ones; None if it refuses them, or SYCL's is used."""
+        """Return a native kernel with these arguments set; None if it refuses them or the lane is not native."""
         if self._native is None or lane not in self._native_queues:
             return None
         passed = tuple(
             (type(a), a.value) if type(a) in _TYPES else value
             for a, value in zip(submission.arguments, values, strict=True)
         )
-        # Fewer kernels stay in the processor's caches.
+        # Share kernels between commands with equal arguments: fewer objects stay in the processor's caches.
         key = (int(submission.kernel.addressof_ref()), passed)
         own = self._own.get(key)
         if own is None:
@@ -359,13 +360,13 @@ class CommandMaker:
         return own
 
     def _waits(self, slots: Sequence[int]) -> Any:
-        """Return slots to wait for, those that share an event once."""
+        """Return slots to wait for as a C array, slots that share an event once."""
         if self._stands_for:
             slots = list(dict.fromkeys(self._stands_for.get(slot, slot) for slot in slots))
         return (ctypes.c_int64 * len(slots))(*slots)
 
     def _held_at(self, slot: int) -> int:
-        """Return the slot whose event stands for a slot's: its own, if it has one after all."""
+        """Return the slot whose event is a slot's: its own if it has one, else the one it shares."""
         return slot if slot not in self._stands_for or self._events[slot].event else self._stands_for[slot]
 
     def _address(self, slot: int) -> int:
@@ -376,7 +377,7 @@ class CommandMaker:
 
 
 class _OwnKernel:
-    """A native kernel that is given back with the command that it is for."""
+    """A native kernel that is released together with the commands that use it."""
 
     __slots__ = ("__weakref__", "_release", "handle")
 

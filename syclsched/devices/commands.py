@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of the compiled submission loop as C has them, and what becomes of those that are submitted together."""
+"""Commands of the compiled submission loop as C structures, and the result of submitting a batch of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CommandStructure(ctypes.Structure):
 
 
 class Command:
-    """One submission, ready for the loop; holds what it points to."""
+    """One submission, ready for the loop; keeps all memory alive that it points to."""
 
     __slots__ = ("_kept", "_structure", "address", "slot")
 
@@ -52,47 +52,47 @@ class Command:
 
     @property
     def lane(self) -> int:
-        """Index of its lane."""
+        """The index of its lane."""
         return int(self._structure.lane)
 
     @property
     def is_copy(self) -> bool:
-        """Whether it copies."""
+        """Whether it is a copy."""
         return int(self._structure.kind) == COPY
 
     def copy_of(self, nbytes: int) -> tuple[Command, int]:
-        """Return another copy, of the first so many bytes, and where C finds it: it may be told what to copy."""
+        """Return a copy command of the first ``nbytes`` bytes, and its structure's address, to change its pointers."""
         structure = CommandStructure.from_buffer_copy(self._structure)
         structure.nbytes = nbytes
         return Command(structure, self._kept), ctypes.addressof(structure)
 
     @property
     def copied(self) -> tuple[int, int]:
-        """Of one that copies: where to, and how many bytes."""
+        """Destination address and number of bytes of a copy command."""
         return int(self._structure.to), int(self._structure.nbytes)
 
     @property
     def parts(self) -> tuple[Command, ...]:
-        """What is submitted: itself."""
+        """The submissions it is made of: itself."""
         return (self,)
 
     @property
     def slots(self) -> tuple[int, ...]:
-        """The slots its event stands for."""
+        """The slots that its event completes."""
         return (self.slot,)
 
     def apart(self) -> Sequence[Command]:
-        """Return what does the same in as many commands as there are slots."""
+        """Return equivalent commands, one for each slot."""
         return (self,)
 
     @property
     def refusal(self) -> str | None:
-        """What a library said when it refused its part of the work last; None if it did not."""
+        """The error message of the library's last call if it failed, else None."""
         return None
 
 
 class CallCommand(Command):
-    """The call of a library's function."""
+    """The call of a library function."""
 
     __slots__ = ("_explain", "_returned")
 
@@ -109,13 +109,13 @@ class CallCommand(Command):
 
     @property
     def call(self) -> NativeCall:
-        """What it was made of."""
+        """The call it was made from."""
         found: NativeCall = self._kept[0]
         return found
 
     @property
     def refusal(self) -> str | None:
-        """What went wrong when it was called last; None if nothing did."""
+        """The error message and status of the last call if it failed, else None."""
         status = int(self._returned.value)
         if status == 0:
             return None
@@ -133,12 +133,12 @@ class CommandSequence(Command):
 
     @property
     def parts(self) -> tuple[Command, ...]:
-        """What is submitted, in order."""
+        """The submissions, in order."""
         return self._parts
 
     @property
     def refusal(self) -> str | None:
-        """What a library said when it refused one of the parts."""
+        """The error message of the first part whose library call failed, else None."""
         return next((said for part in self._parts if (said := part.refusal) is not None), None)
 
 
@@ -154,16 +154,16 @@ class JointCommand(Command):
 
     @property
     def slots(self) -> tuple[int, ...]:
-        """The slots its event stands for."""
+        """The slots that its event completes."""
         return self._slots
 
     def apart(self) -> Sequence[Command]:
-        """Return a command for each slot; the first slot's comes last, as others wait for its event instead of all."""
+        """Return a command for each slot; the first slot's comes last, as others wait for its event only."""
         return [self._apart(slot) for slot in reversed(self._slots)]
 
 
 class Batch:
-    """What became of commands that were given to the loop."""
+    """The result of one submission call: how many commands were submitted, when, and their events."""
 
     __slots__ = ("done", "fences", "further", "made", "made_count", "submit_ns")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a task's implementation to something that can be submitted to a queue, compiled once and remembered.
+"""Compilation of task implementations to executables, each compiled once and cached.
 
-numba-dpex compiles and does not submit: its own launcher costs ten times what a bare submission costs. It makes SPIR-V,
-which dpctl turns into a kernel; OpenCL C and ready SPIR-V take the same road from there.
+numba-dpex compiles and does not submit: its own launcher costs ten times a bare submission. It produces SPIR-V, which
+dpctl turns into a kernel. OpenCL C and ready SPIR-V are built the same way.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["Executable", "Piece", "Submission", "build_ahead", "compile_task", "
 
 MAX_DIMENSIONS = 3
 
-# Bounded, as a kernel keeps its program.
+# Bounded, because a kernel keeps its program alive.
 _EXECUTABLES = Cache(4096)
 
 
@@ -50,15 +50,14 @@ def compile_task(
     queue: Any,
     limits: DeviceLimits | None,
 ) -> Executable:
-    """Return an implementation compiled for one signature and the device of a queue; remembered, thread-safe."""
+    """Return an implementation compiled for one signature and the device of a queue; cached, thread-safe."""
     return _compiled(Piece(operation, implementation, signature, queue, limits), {})
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What `compile_task` takes."""
+    """The arguments of `compile_task`."""
 
-    #: As there.
     operation: Operation
     implementation: Implementation
     signature: Signature
@@ -67,7 +66,7 @@ class Piece:
 
     @property
     def key(self) -> Hashable:
-        """Equal for what is the same once compiled."""
+        """Equal for pieces that compile to the same executable."""
         return (
             self.operation,
             self.implementation,
@@ -79,13 +78,13 @@ class Piece:
 
     @property
     def where(self) -> str:
-        """What it is, for errors."""
+        """Operation, implementation and device, for error messages."""
         device = "host" if self.queue is None else self.queue.sycl_device.name.strip()
         return f"operation {self.operation.name!r}, implementation {self.implementation.name!r}, device {device!r}"
 
 
 def compile_tasks(pieces: Sequence[Piece]) -> list[Executable]:
-    """Return several as `compile_task` does, with the OpenCL C of those for one device built as few programs."""
+    """Compile several pieces like `compile_task`, building the OpenCL C of one device as few programs."""
     loaded: dict[Hashable, Any] = {}
     sources: dict[Hashable, tuple[Any, list[OpenCLSource]]] = {}
     for piece in pieces:
@@ -96,7 +95,7 @@ def compile_tasks(pieces: Sequence[Piece]) -> list[Executable]:
 
 
 def build_ahead(pieces: Iterable[Piece]) -> None:
-    """Build the OpenCL C of several as few programs, for `compile_task` to find it; what fails is left to that."""
+    """Build the OpenCL C of several pieces as few programs, for `compile_task` to find; errors are left to it."""
     sources: dict[Hashable, tuple[Any, list[OpenCLSource]]] = {}
     for piece in pieces:
         with suppress(SyclschedError):
@@ -108,7 +107,7 @@ def build_ahead(pieces: Iterable[Piece]) -> None:
 def _load_ahead(
     piece: Piece, loaded: dict[Hashable, Any], sources: dict[Hashable, tuple[Any, list[OpenCLSource]]]
 ) -> None:
-    """Load what is OpenCL C, or has steps that may be, and has not been compiled yet."""
+    """Load the OpenCL C of a piece or of its steps, if it has not been compiled yet."""
     if piece.queue is None or piece.implementation.kind not in ("opencl-c", "sequence"):
         return
     key = piece.key
@@ -124,7 +123,7 @@ def _load_ahead(
 
 
 def _steps(parts: Sequence[Part], whole: Piece) -> list[Piece]:
-    """Return the steps of a sequence that do something."""
+    """Return the steps of a sequence, without those that write nothing."""
     return [
         Piece(p.operation, p.implementation, p.signature, whole.queue, whole.limits)
         for p in parts
@@ -133,7 +132,7 @@ def _steps(parts: Sequence[Part], whole: Piece) -> list[Piece]:
 
 
 def _compiled(piece: Piece, loaded: dict[Hashable, Any]) -> Executable:
-    """Return something compiled, given by its key what has been loaded already."""
+    """Return a compiled piece; ``loaded`` has the sources that were loaded before, by key."""
     if piece.implementation.kind == "host":
         return HostExecutable(_load(piece), piece.where)
     if piece.queue is None or piece.limits is None:
@@ -141,14 +140,14 @@ def _compiled(piece: Piece, loaded: dict[Hashable, Any]) -> Executable:
     key = piece.key
 
     def make() -> Executable:
-        given = loaded[key] if key in loaded else _load(piece)
-        return _make(piece, given, loaded)
+        source = loaded[key] if key in loaded else _load(piece)
+        return _make(piece, source, loaded)
 
     return _EXECUTABLES.get(key, make)
 
 
 def signature_key(signature: Signature) -> Hashable:
-    """Return a signature as something hashable: equal for equal signatures."""
+    """Return a hashable key of a signature: equal for equal signatures."""
     return (
         tuple(signature.shapes.items()),
         tuple(signature.dtypes.items()),
@@ -164,9 +163,12 @@ def _make(piece: Piece, given: Any, loaded: dict[Hashable, Any]) -> Executable:
     if implementation.kind == "library":
         return LibraryExecutable(given, signature.scalars, where)
     if implementation.kind == "sequence":
-        done = [p for p in given if not p.writes_nothing]
+        parts = [p for p in given if not p.writes_nothing]
         return SequenceExecutable(
-            [(_compiled(step, loaded), _array_arguments(p)) for p, step in zip(done, _steps(given, piece), strict=True)]
+            [
+                (_compiled(step, loaded), _array_arguments(p))
+                for p, step in zip(parts, _steps(given, piece), strict=True)
+            ]
         )
     launch = _index_space(implementation, signature, limits, where)
     if implementation.kind == "numba-dpex":
@@ -188,7 +190,7 @@ def _make(piece: Piece, given: Any, loaded: dict[Hashable, Any]) -> Executable:
 
 
 def _array_arguments(part: Part) -> tuple[tuple[str, str], ...]:
-    """Return which array of the sequence each array parameter of a step takes; its scalars are compiled in."""
+    """Return pairs of a step's array parameter and the sequence's array; its scalars are compiled in."""
     arrays = {p.name for p in part.operation.arrays}
     return tuple((own, whole) for own, whole in part.arguments if own in arrays)
 
@@ -215,14 +217,14 @@ def _index_space(implementation: Implementation, signature: Signature, limits: D
         raise
     except Exception as error:
         raise ExecutionError(f"launch() failed: {type(error).__name__}: {error}", where=where) from error
-    wrong = _wrong_launch(launch, limits)
+    wrong = _launch_error(launch, limits)
     if wrong is not None:
         raise CapabilityError(wrong, where=where)
     return launch
 
 
-def _wrong_launch(launch: Launch, limits: DeviceLimits) -> str | None:
-    """Return what is wrong with an index space, or None."""
+def _launch_error(launch: Launch, limits: DeviceLimits) -> str | None:
+    """Return the error in an index space, or None."""
     size, group = launch.global_range, launch.local_range
     if not 1 <= len(size) <= MAX_DIMENSIONS or any(n < 0 for n in size):
         return f"global range {size} must be 1 to {MAX_DIMENSIONS} non-negative extents"

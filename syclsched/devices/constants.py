@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants in device memory: uploaded once, in the form an implementation wants, and shared by all that use it.
+"""Constants in device memory: uploaded once in an implementation's form, and shared by all tasks that use it.
 
-A form of some constants is kept for as long as something that was compiled with it is there; and besides, on a context
-that outlives the open devices, for as long as the constants are: so that the next run of the same weights finds it.
+An uploaded form lives as long as an executable compiled with it. On a context that outlives the open devices it also
+lives as long as the first of its constants, so that the next run with the same weights finds it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from syclsched.model.usm import UsmKind
 
 
 class Upload:
-    """A form of some constants in the memory of a space."""
+    """Constants in one form in the memory of one space."""
 
     __slots__ = ("__weakref__", "arrays", "nbytes", "space")
 
@@ -38,15 +38,15 @@ class Upload:
 
 _AS_IT_IS: Final = "as it is"
 
-#: By what they are: of which constants, in what form, in which context, for which device.
+#: By constants, form, context, device and memory space.
 _found: WeakValueDictionary[Hashable, Upload] = WeakValueDictionary()
-#: Those kept for as long as the first of their constants is there.
+#: Uploads kept as long as the first of their constants.
 _kept: WeakKeyDictionary[Constant, dict[Hashable, Upload]] = WeakKeyDictionary()
 _lock = threading.RLock()
 
 
 def release_unused(constants: Iterable[Constant] | None = None) -> int:
-    """Give back forms of constants that nothing uses at the moment; return how many bytes that was."""
+    """Free uploaded constants that are not in use; return how many bytes were freed."""
     with _lock:
         before = sum(upload.nbytes for upload in _found.values())
         if constants is None:
@@ -61,7 +61,7 @@ def release_unused(constants: Iterable[Constant] | None = None) -> int:
 
 
 def uploaded_bytes(executables: Iterable[Executable | None]) -> dict[str, int]:
-    """Return the bytes of constants that compiled work uses, by name of the memory space; each form counts once."""
+    """Return the bytes of constants used by executables, by memory space; each upload counts once."""
     uploads = {id(upload): upload for executable in executables for upload in _uploads(executable)}
     found: dict[str, int] = {}
     for upload in uploads.values():
@@ -78,7 +78,7 @@ def _uploads(executable: Executable | None) -> Iterator[Upload]:
 
 
 class Uploads:
-    """Puts constants where the devices of a platform can read them."""
+    """Uploads constants to memory that the devices of a platform can read."""
 
     def __init__(self, allocator_queue: Callable[[str], Any], kind: Callable[[str], str]) -> None:
         self._allocator_queue = allocator_queue
@@ -94,7 +94,7 @@ class Uploads:
         queue: Any,
         space: str,
     ) -> Executable:
-        """Return compiled work with its constants, which need not be among its arguments any more."""
+        """Return an executable with its constants bound; they need not be among its arguments any more."""
         if not constants:
             return executable
         if queue is None:
@@ -182,16 +182,16 @@ class Uploads:
     ) -> Upload:
         key = (tuple(each.number for each in constants), form, queue.sycl_context, queue.sycl_device, space)
         with _lock:
-            found = _found.get(key)
-            if found is None:
-                found = Upload(self._made(make), space)
-                _found[key] = found
+            upload = _found.get(key)
+            if upload is None:
+                upload = Upload(self._make(make), space)
+                _found[key] = upload
             if queue.sycl_context == queue.sycl_device.sycl_platform.default_context:
-                _kept.setdefault(constants[0], {})[key] = found
-            return found
+                _kept.setdefault(constants[0], {})[key] = upload
+            return upload
 
     @staticmethod
-    def _made(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def _make(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         try:
             return make()
         except (MemoryLimitError, MemoryError):
@@ -200,7 +200,7 @@ class Uploads:
             return make()
 
     def _uploaded(self, value: np.ndarray[Any, Any], queue: Any, space: str, where: str) -> Any:
-        """Return a NumPy array as `usm_ndarray` in a space."""
+        """Return a NumPy array as a `usm_ndarray` in a space."""
         kind: UsmKind = "device" if self._kind(space) == "device" else "shared"
         try:
             made = memory.allocate(queue, value.nbytes, kind)
@@ -208,7 +208,7 @@ class Uploads:
             raise MemoryLimitError(
                 f"there is no memory for its {value.nbytes} bytes",
                 where=f"{where}, memory space {space!r}",
-                hint="Give memory back, plan with a memory limit, or leave the device out",
+                hint="Free memory, plan with a memory limit, or leave the device out",
             ) from error
         if math.prod(value.shape):
             queue.memcpy_async(made, memory.as_bytes(value), value.nbytes, []).wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The doctor: look at the machine, the packages and the devices, and say what is missing and how to mend it."""
+"""Diagnosis of the machine: packages, libraries and devices, what is missing and how to fix it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .probe import probe
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All findings, and whether at least one device may be given work."""
+    """All findings, and whether at least one device may be used."""
 
     findings: tuple[Finding, ...]
     usable: bool
 
 
 def examine() -> Diagnosis:
-    """Examine this machine and this Python; works where the SYCL packages are missing or broken."""
+    """Diagnose this machine and this Python; works where the SYCL packages are missing or broken."""
     facts = gather(probe())
     return Diagnosis(findings.judge(facts), findings.usable(facts))
 
 
 def diagnose() -> tuple[Finding, ...]:
-    """Return what was found, in the order in which one thing needs another."""
+    """Return the findings in the order of their dependencies."""
     return examine().findings

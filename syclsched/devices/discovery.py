@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the machine to a platform: find the devices, select, drop duplicates, split, and check that they can be trusted.
+"""Device discovery: find devices, select, drop duplicates, split, check trust, and describe them as a platform.
 
-`discover` asks the runtime; `choose` decides, on plain facts, so that every machine can be tried without having it.
+`discover` queries the runtime; `choose` decides on plain data, so that it can be tested for machines that are not here.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from syclsched.devices.topology import Candidate, build_platform
 from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, SelectionError, UntrustedDeviceError
 from syclsched.model.platform import Device, Platform
 
-#: What ``cpu.0`` in a selector means where no partition is asked for: the hardware's own parts, else halves.
+#: Partitions tried for ``cpu.0`` in a selector without an explicit partition: the hardware's own, else halves.
 DEFAULT_PARTS = (SubDevices("affinity", "next_partitionable"), SubDevices("count", "2"))
 
 _SELECTOR_VARIABLE = "ONEAPI_DEVICE_SELECTOR"
 _DOCTOR = "`python -m syclsched doctor` tells what is missing"
 
-#: Says why a root device must not be trusted; None if it may.
+#: Returns why a root device is not trusted; None if it is.
 Judge = Callable[[DeviceFacts], str | None]
 
 
 class Splitter(Protocol):
-    """Cuts a root device; raises SelectionError if it cannot be cut so."""
+    """Splits a root device into sub-devices; raises SelectionError if it cannot be split so."""
 
     def __call__(self, root: DeviceFacts, how: SubDevices) -> tuple[DeviceFacts, ...]:
         """Return the sub-devices' facts, in order."""
@@ -39,7 +39,7 @@ class Splitter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Root:
-    """A piece of hardware: its name, the driver chosen for it, what is wanted of it, and whether it is trusted."""
+    """A physical device: its name, the chosen driver, the selection made of it, and why it is not trusted, if so."""
 
     name: str
     facts: DeviceFacts
@@ -56,8 +56,8 @@ def discover(
 ) -> Platform:
     """Describe this machine's SYCL devices, of all backends and kinds, as a platform.
 
-    A device that shows up under several backends is listed once, under the one to prefer. Every root device passes a
-    known-answer test first; its sub-devices are trusted as it is.
+    A device shown by several backends is listed once, under the preferred backend. Every root device must pass a
+    known-answer test; its sub-devices inherit the result.
     """
     from syclsched import oneapi
 
@@ -90,7 +90,7 @@ def discover(
 
 
 def distrust(device: FoundDevice) -> str | None:
-    """Return why a root device must not be given work; None if it passed its known-answer test."""
+    """Return why a root device must not be used; None if it passed its known-answer test."""
     missing = missing_memory(device.facts)
     if missing is not None:
         return missing
@@ -106,7 +106,7 @@ def distrust(device: FoundDevice) -> str | None:
 
 
 def missing_memory(facts: DeviceFacts) -> str | None:
-    """Say what a device lacks of the memory kinds that plans allocate; None if nothing."""
+    """Return which USM kinds a device lacks of those that plans allocate; None if it has all."""
     needed = ["usm_device_allocations", "usm_host_allocations"]
     if facts.host_accessible:
         needed.append("usm_shared_allocations")
@@ -123,14 +123,14 @@ def choose(
     splitter: Splitter,
     include_untrusted: bool = False,
 ) -> tuple[Candidate, ...]:
-    """Decide which devices and sub-devices are on the platform, and what they are called.
+    """Choose the devices and sub-devices of the platform, and their names.
 
-    Names are given before anything is selected, so a device has the same name whatever else is chosen.
+    Names are given before the selection, so a device has the same name whatever else is selected.
     """
     groups = group_physical(devices)
     named = tuple(zip(device_names(group[0].kind for group in groups), groups, strict=True))
     if wanted.strict:
-        _check_all_there(wanted, named)
+        _check_terms_match(wanted, named)
     roots = [root for name, group in named if (root := _pick(name, group, wanted, judge)) is not None]
     if not roots:
         raise EmptyPlatformError(
@@ -143,7 +143,7 @@ def choose(
     return _parts(roots, how, splitter)
 
 
-def _check_all_there(wanted: Selector, named: Sequence[tuple[str, tuple[DeviceFacts, ...]]]) -> None:
+def _check_terms_match(wanted: Selector, named: Sequence[tuple[str, tuple[DeviceFacts, ...]]]) -> None:
     missing = wanted.unmatched((name, facts) for name, group in named for facts in group)
     if missing:
         raise DeviceNotFoundError(
@@ -154,7 +154,7 @@ def _check_all_there(wanted: Selector, named: Sequence[tuple[str, tuple[DeviceFa
 
 
 def _pick(name: str, group: Sequence[DeviceFacts], wanted: Selector, judge: Judge) -> _Root | None:
-    """Choose one of the drivers of a piece of hardware: the first that is selected and trusted, else the first."""
+    """Choose one driver of a physical device: the first that is selected and trusted, else the first selected."""
     first: _Root | None = None
     for facts in group:
         wish = wanted.wish(name, facts)
@@ -183,7 +183,7 @@ def _trusted(roots: Sequence[_Root], wanted: Selector) -> list[_Root]:
 
 
 def _parts(roots: Sequence[_Root], how: SubDevices | None, splitter: Splitter) -> tuple[Candidate, ...]:
-    """Cut what is to be cut; the others of a general request stay whole, but not all of them may."""
+    """Split the devices to be split. A device that cannot be split stays whole, unless that holds for all."""
     candidates: list[Candidate] = []
     refusals: list[SelectionError] = []
     for root in roots:
@@ -223,7 +223,7 @@ def _default_split(root: _Root, splitter: Splitter) -> tuple[DeviceFacts, ...]:
         try:
             return splitter(root.facts, how)
         except SelectionError:
-            continue  # Not the hardware's way; the last attempt's error is the one to show.
+            continue  # the error of the last attempt is the one to show
     return splitter(root.facts, last)
 
 

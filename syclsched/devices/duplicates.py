@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tell which of the runtime's devices are the same piece of hardware, seen through several backends or drivers."""
+"""Duplicate detection: devices of the runtime that are one physical device seen through several drivers."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Sequence
 
 from syclsched.devices.facts import DeviceFacts
 
-#: Best first: a vendor's own backend has more features and less overhead than OpenCL on the same hardware.
+#: Preferred backends first: a vendor's own has more features and less overhead than OpenCL on the same hardware.
 _PREFERENCE = ("level_zero", "cuda", "hip", "opencl")
 
-#: OpenCL drivers report memory less a share they keep for themselves.
+#: OpenCL drivers report the memory without the share that they reserve.
 _MEMORY_TOLERANCE = 0.15
 
 _NOISE = re.compile(r"\((?:r|tm|c)\)|\[0x[0-9a-f]+\]|[^a-z0-9]+")
 
 
 def group_physical(devices: Sequence[DeviceFacts]) -> tuple[tuple[DeviceFacts, ...], ...]:
-    """Put the devices that are one piece of hardware into one group.
+    """Group the devices that are one physical device.
 
-    Every device goes to the first group that has the same hardware but nothing yet from its own driver: so two
-    identical cards, each seen through two backends, make two groups of two.
+    Every device joins the first group of the same hardware that has no device of its own driver yet: two identical
+    cards, each seen through two backends, make two groups of two.
     """
     groups: list[list[DeviceFacts]] = []
     for device in devices:
@@ -41,9 +41,9 @@ def _same_hardware(first: DeviceFacts, second: DeviceFacts) -> bool:
     if first.kind != second.kind or _driver(first) == _driver(second):
         return False
     if first.kind == "cpu":
-        return True  # SYCL's CPU devices are all the host's processor, whatever their drivers call it.
+        return True  # all SYCL CPU devices are the host's processor
     if first.kind == "accelerator" or first.backend == second.backend:
-        return False  # Two OpenCL drivers for one GPU are not a thing; two emulators or boards are two devices.
+        return False  # two emulators or boards are two devices
     if first.pci_device is not None and second.pci_device is not None:
         return first.pci_device == second.pci_device and _similar_memory(first, second)
     return _normal(first.name) == _normal(second.name) and _similar_memory(first, second)

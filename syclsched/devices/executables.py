@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task's implementation becomes for one device: bound to arrays, then submitted to a queue."""
+"""Executables: task implementations compiled for one device, bound to arrays and submitted to a queue."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from syclsched.devices.host_tasks import expect_host_tasks
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.model.operation import Copies, NativeCall, OpenCLSource, Operation, Scalar, Signature, SpirvModule
 
-#: What is bound: a ``dpctl.tensor.usm_ndarray``, or a `BoundArray` of one.
+#: A ``dpctl.tensor.usm_ndarray``, or a `BoundArray` of one.
 Argument = Any
 
 
 class Submission(Protocol):
-    """Work with its arguments, ready to be submitted any number of times."""
+    """Work with its arguments, which can be submitted any number of times."""
 
     def submit(self, queue: Any, depends: list[Any]) -> Any:
         """Submit asynchronously and return the event."""
@@ -32,11 +32,11 @@ class Executable(Protocol):
 
     @property
     def function(self) -> Callable[..., Any] | None:
-        """The Python function of a host implementation; None for what is submitted."""
+        """The Python function of a host implementation; None for work that is submitted to a queue."""
         ...
 
     def with_constants(self, arrays: Mapping[str, Any], uploads: tuple[Any, ...]) -> Executable:
-        """Return the same with some arguments given for good."""
+        """Return a copy with some arguments bound permanently."""
         ...
 
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
@@ -60,7 +60,7 @@ class KernelSubmission:
 
 @dataclass(frozen=True, slots=True)
 class EmptySubmission:
-    """A kernel over no work-items: nothing but the order it stands for."""
+    """A kernel over an empty index space: submitted as a fence, which keeps the order."""
 
     def submit(self, queue: Any, depends: list[Any]) -> Any:
         """Submit a fence; see `Submission.submit`."""
@@ -90,11 +90,11 @@ class LibrarySubmission:
 
     @property
     def is_native(self) -> bool:
-        """Whether the compiled loop can call the library."""
+        """Whether the compiled loop can call the library without Python."""
         return hasattr(self.call, "native")
 
     def native(self, queue: Any) -> NativeCall:
-        """Return what the compiled loop calls instead; only if `is_native`."""
+        """Return the native call for the compiled loop; only if `is_native`."""
         try:
             made = self.call.native(queue, self.arguments)  # type: ignore[attr-defined]
         except SyclschedError:
@@ -106,12 +106,12 @@ class LibrarySubmission:
         return made
 
     def submit(self, queue: Any, depends: list[Any]) -> Any:
-        """Let the library submit; see `Submission.submit`."""
+        """Make the library submit its work; see `Submission.submit`."""
         if not self.is_native:
             expect_host_tasks()
         event = self.call(queue, self.arguments, depends)
-        # Asked of the type: reading the property itself would wait for the event with the GIL held, and the host
-        # task a library keeps its arguments alive with needs the GIL.
+        # Checked on the type: reading the property would wait for the event while holding the GIL, which the library's
+        # host task that keeps the arguments alive needs.
         if not hasattr(type(event), "profiling_info_end"):
             raise ExecutionError(
                 f"the implementation's submit() returned {type(event).__name__}, not a dpctl.SyclEvent",
@@ -122,18 +122,18 @@ class LibrarySubmission:
 
 @dataclass(frozen=True, slots=True)
 class SequenceSubmission:
-    """Several submissions, at least one, to be made one after another on one in-order queue."""
+    """Several submissions, at least one, made one after another on one in-order queue."""
 
     steps: list[Submission]
 
     def submissions(self, queue: Any, depends: list[Any]) -> Iterator[Any]:
-        """Submit one step after another to an in-order queue; yield the event of each."""
+        """Submit the steps one by one to an in-order queue; yield the event of each."""
         for step in self.steps:
             yield step.submit(queue, depends)
             depends = []
 
     def submit(self, queue: Any, depends: list[Any]) -> Any:
-        """Submit all to an in-order queue and return the last event; see `Submission.submit`."""
+        """Submit all steps to an in-order queue and return the last event; see `Submission.submit`."""
         *_, event = self.submissions(queue, depends)
         return event
 
@@ -166,7 +166,6 @@ class KernelExecutable:
         descriptors: bool,
         code: OpenCLSource | SpirvModule | None = None,
     ) -> None:
-        #: None: it is submitted.
         self.function = None
         self.code = code
         self.global_range = global_range
@@ -175,16 +174,16 @@ class KernelExecutable:
         self._descriptors = descriptors
         self._scalars = {p.name: scalar_dtype(p, signature) for p in operation.parameters if not p.is_array}
         self._array_count = len(operation.arrays)
-        #: What keeps the constants among its arguments.
+        #: Keep the bound constants alive.
         self.uploads: tuple[Any, ...] = ()
-        # In order: the name of an array, or a scalar ready to be passed.
+        # In order of the parameters: an array's name, or a flattened scalar.
         self._parts: list[str | list[Any]] = [
             p.name if p.is_array else self._flat_scalar(p.name, signature.scalars[p.name]) for p in operation.parameters
         ]
         self._names = [p.name for p in operation.parameters]
 
     def with_constants(self, arrays: Mapping[str, Any], uploads: tuple[Any, ...]) -> KernelExecutable:
-        """Return the same with some arguments given for good; see `Executable.with_constants`."""
+        """Return a copy with some arguments bound permanently; see `Executable.with_constants`."""
         made = copy.copy(self)
         made.uploads = (*self.uploads, *uploads)
         made._array_count -= len(arrays)
@@ -195,7 +194,7 @@ class KernelExecutable:
 
     @property
     def arguments_count(self) -> int:
-        """How many arguments the kernel takes, if arrays are passed as bare pointers."""
+        """The number of kernel arguments, if arrays are passed as bare pointers."""
         return sum(1 if isinstance(part, str) else len(part) for part in self._parts)
 
     def _flat_array(self, array: Argument) -> list[Any]:
@@ -206,7 +205,7 @@ class KernelExecutable:
         return flatten_scalar(name, value, self._scalars[name], complex_as_parts=self._descriptors)
 
     def _parts_with(self, arguments: Mapping[str, Argument]) -> list[str | list[Any]]:
-        """Return the parts with the scalars among the arguments in place of the signature's."""
+        """Return the parts with scalars from the arguments instead of the signature."""
         return [
             self._flat_scalar(name, arguments[name]) if name in self._scalars and name in arguments else part
             for name, part in zip(self._names, self._parts, strict=True)
@@ -228,7 +227,7 @@ class KernelExecutable:
 
 @dataclass(frozen=True, slots=True)
 class LibraryExecutable:
-    """A library's own asynchronous call."""
+    """A library's asynchronous call."""
 
     call: Callable[[Any, Mapping[str, Argument], list[Any]], Any]
     scalars: Mapping[str, Scalar]
@@ -238,11 +237,11 @@ class LibraryExecutable:
 
     @property
     def function(self) -> None:
-        """None: it is submitted."""
+        """None: it is submitted to a queue."""
         return None
 
     def with_constants(self, arrays: Mapping[str, Any], uploads: tuple[Any, ...]) -> LibraryExecutable:
-        """Return the same with some arguments given for good; see `Executable.with_constants`."""
+        """Return a copy with some arguments bound permanently; see `Executable.with_constants`."""
         return replace(self, constants={**self.constants, **arrays}, uploads=(*self.uploads, *uploads))
 
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
@@ -257,7 +256,7 @@ class LibraryExecutable:
 
 @dataclass(frozen=True, slots=True)
 class SequenceExecutable:
-    """Compiled steps, and which argument of the sequence each array parameter of a step takes.
+    """Compiled steps, each with pairs of its array parameter and the sequence's argument.
 
     Steps that write nothing are left out: libraries and drivers lose the order of empty work.
     """
@@ -266,16 +265,16 @@ class SequenceExecutable:
 
     @property
     def function(self) -> None:
-        """None: it is submitted."""
+        """None: it is submitted to a queue."""
         return None
 
     def with_constants(self, arrays: Mapping[str, Any], uploads: tuple[Any, ...]) -> SequenceExecutable:
-        """Return the same with some arguments given for good to every step; see `Executable.with_constants`."""
+        """Return a copy with some arguments of its steps bound permanently; see `Executable.with_constants`."""
         made = []
         for step, wiring in self.steps:
-            own = {mine: arrays[whole] for mine, whole in wiring if whole in arrays}
-            left = tuple((mine, whole) for mine, whole in wiring if whole not in arrays)
-            made.append((step.with_constants(own, uploads) if own else step, left))
+            bound = {own: arrays[whole] for own, whole in wiring if whole in arrays}
+            left = tuple((own, whole) for own, whole in wiring if whole not in arrays)
+            made.append((step.with_constants(bound, uploads) if bound else step, left))
         return SequenceExecutable(made)
 
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
@@ -295,23 +294,23 @@ class HostExecutable:
     where: str
 
     def with_constants(self, arrays: Mapping[str, Any], uploads: tuple[Any, ...]) -> HostExecutable:
-        """Return the same with some arguments given for good; see `Executable.with_constants`."""
+        """Return a copy with some arguments bound permanently; see `Executable.with_constants`."""
         return HostExecutable(partial(self.function, **arrays), self.where)
 
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
-        """Refuse: a host function is called, not submitted."""
+        """Raise an error: a host function is called, not submitted."""
         raise ExecutionError("a host implementation cannot be submitted to a queue", where=self.where)
 
 
 def submits_itself(executable: Executable) -> bool:
-    """Return whether an executable, or a part of it, calls a library that submits its own work to the queue."""
+    """Return whether an executable or one of its steps calls a library that submits its own work to the queue."""
     if isinstance(executable, SequenceExecutable):
         return any(submits_itself(step) for step, _ in executable.steps)
     return isinstance(executable, LibraryExecutable) and not isinstance(executable.call, Copies)
 
 
 def needs_python(executable: Executable) -> bool:
-    """Return whether an executable, or a part of it, calls a library that only Python can call."""
+    """Return whether an executable or one of its steps calls a library that only Python can call."""
     if isinstance(executable, SequenceExecutable):
         return any(needs_python(step) for step, _ in executable.steps)
     if not isinstance(executable, LibraryExecutable) or isinstance(executable.call, Copies):

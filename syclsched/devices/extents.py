@@ -1,34 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Free stretches of some regions of memory: the smallest that fits is taken, neighbours grow together again. Pure.
+"""Free list of memory regions: best fit with immediate coalescing. Pure.
 
-Best fit with immediate coalescing by boundary tags (Knuth, The Art of Computer Programming 1, 2.5).
+Boundary tags as in Knuth, The Art of Computer Programming 1, 2.5.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-#: Region and offset in it.
+#: Number of a region and byte offset in it.
 Place = tuple[int, int]
 
 
 class Extents:
-    """Free stretches of numbered regions."""
+    """The free extents of numbered memory regions."""
 
     def __init__(self) -> None:
         self._size: dict[Place, int] = {}
         self._start: dict[Place, int] = {}
         self._by_size: list[tuple[int, int, int]] = []
-        #: Bytes of all of them.
+        #: Total size of all free extents.
         self.free_bytes = 0
 
     def add_region(self, region: int, nbytes: int) -> None:
-        """Have a whole region free; its number must be new."""
+        """Add a whole region as free; its number must be new."""
         self._put(region, 0, nbytes)
         self.free_bytes += nbytes
 
     def remove_region(self, region: int, nbytes: int) -> bool:
-        """Take a whole region away; return False, and do nothing, if some of it is in use."""
+        """Remove a whole region; return False and change nothing if a part of it is in use."""
         if self._size.get((region, 0)) != nbytes:
             return False
         self._drop(region, 0)
@@ -36,7 +36,7 @@ class Extents:
         return True
 
     def take(self, nbytes: int) -> Place | None:
-        """Take the beginning of the smallest stretch that is large enough; None if there is none."""
+        """Allocate the beginning of the smallest extent that is large enough; None if there is none."""
         at = bisect_left(self._by_size, (nbytes, -1, -1))
         if at == len(self._by_size):
             return None
@@ -48,7 +48,7 @@ class Extents:
         return region, start
 
     def give(self, place: Place, nbytes: int) -> None:
-        """Give a stretch back that was taken."""
+        """Free an allocated extent."""
         region, start = place
         end = start + nbytes
         self.free_bytes += nbytes
@@ -63,7 +63,7 @@ class Extents:
         self._put(region, start, end - start)
 
     def __len__(self) -> int:
-        """How many stretches there are."""
+        """Return the number of free extents."""
         return len(self._size)
 
     def _put(self, region: int, start: int, nbytes: int) -> None:

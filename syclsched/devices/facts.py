@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the SYCL runtime says of a device, as plain data: everything above works on it and needs no device."""
+"""Device and host properties as reported by the SYCL runtime and the system, as plain data."""
 
 from __future__ import annotations
 
@@ -26,36 +26,32 @@ _log = logging.getLogger(__name__)
 class DeviceFacts:
     """A root device or sub-device as the runtime describes it."""
 
-    #: As SYCL gives them.
     backend: SyclBackend
     kind: SyclKind
-    #: As SYCL gives them; ``name`` is the product's.
-    name: str
+    name: str  # product name
     vendor: str
     driver_version: str
     filter_string: str  # dpctl's filter string of the device; for a sub-device, of its root device
     backend_index: int  # position among the root devices of its backend, as ONEAPI_DEVICE_SELECTOR counts
-    platform: str  # name and version of the SYCL platform, which is what devices must have in common to share a context
-    #: As SYCL gives them.
+    platform: str  # name and version of the SYCL platform; only devices of one platform can share a context
     compute_units: int
     max_work_group_size: int
-    #: As SYCL gives them.
     global_memory_bytes: int
     local_memory_bytes: int
     aspects: tuple[str, ...]  # SYCL aspects, sorted
-    pci_device: int | None = None  # PCI device identifier, where the runtime tells
-    integrated: bool = False  # for a GPU: whether it uses the host's memory
-    partition: Partition | None = None  # for a sub-device
-    sub_group_sizes: tuple[int, ...] = ()  # as SYCL gives them, ascending; empty where it gives none
+    pci_device: int | None = None  # PCI device identifier, if known
+    integrated: bool = False  # whether it is a GPU that uses the host's memory
+    partition: Partition | None = None  # None for a root device
+    sub_group_sizes: tuple[int, ...] = ()  # ascending; empty if unknown
 
     @property
     def host_accessible(self) -> bool:
-        """Whether the host can address what the device's kernels compute on, without copies."""
+        """Whether the host can address the memory of the device's kernels without copies."""
         return self.on_host_processor or self.integrated
 
     @property
     def on_host_processor(self) -> bool:
-        """Whether kernels run on the host's own cores; accelerators without hardware are emulated there."""
+        """Whether kernels run on the host's cores, as those of CPU devices and emulated accelerators do."""
         return self.kind == "cpu" or (self.kind == "accelerator" and "emulation" in self.name.lower())
 
 
@@ -71,14 +67,14 @@ class HostFacts:
 
 @dataclass(frozen=True, slots=True)
 class FoundDevice:
-    """A root device of this machine: facts, and the ``dpctl.SyclDevice`` they are of."""
+    """A root device of this machine: its properties and its ``dpctl.SyclDevice``."""
 
     facts: DeviceFacts
     sycl_device: Any
 
 
 def find_devices() -> tuple[FoundDevice, ...]:
-    """Return every root device the runtime shows, of every backend, in the runtime's order."""
+    """Return every root device of every backend, in the runtime's order."""
     from syclsched import oneapi
 
     oneapi.load()
@@ -98,7 +94,7 @@ def find_devices() -> tuple[FoundDevice, ...]:
 
 
 def read_facts(device: Any, filter_string: str, backend_index: int, partition: Partition | None = None) -> DeviceFacts:
-    """Read the facts of a ``dpctl.SyclDevice``."""
+    """Read the properties of a ``dpctl.SyclDevice``."""
     platform = device.sycl_platform
     kind = cast(SyclKind, device.device_type.name)
     pci_device = _pci_device(device) if kind == "gpu" else None
@@ -136,9 +132,9 @@ def _pci_device(device: Any) -> int | None:
 
 
 def is_integrated(pci_device: int, folder: Path = _PCI_DEVICES) -> bool:
-    """Tell whether an Intel GPU is part of the processor's package and so uses the host's memory.
+    """Return whether an Intel GPU is part of the processor's package and so uses the host's memory.
 
-    Intel's integrated GPUs sit on PCI bus 0 (they are 0000:00:02.0); cards are behind a bridge.
+    Intel's integrated GPUs are on PCI bus 0 (0000:00:02.0); cards are behind a bridge.
     """
     buses = {
         entry.name.split(":")[1]
@@ -152,12 +148,12 @@ def _is_pci(entry: Path, vendor: int, device: int) -> bool:
     try:
         values = [int((entry / name).read_text(encoding="ascii"), 16) for name in ("vendor", "device")]
     except (OSError, ValueError):
-        return False  # Not readable as a PCI device, so not the one that is looked for.
+        return False  # not readable as a PCI device: not the one searched for
     return values == [vendor, device]
 
 
 def read_host(boot_environment: dict[str, str]) -> HostFacts:
-    """Return the facts of the host this process runs on."""
+    """Return the properties of the host this process runs on."""
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return HostFacts(
         processor=processor_model(),
@@ -168,8 +164,8 @@ def read_host(boot_environment: dict[str, str]) -> HostFacts:
 
 
 def cgroup_limit(default: int, path: Path = _CGROUP_LIMIT) -> int:
-    """Return the memory limit of the process's control group, bytes; ``default`` where there is none."""
+    """Return the memory limit of the process's control group in bytes; ``default`` if there is none."""
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
-        return default  # No control group, or "max".
+        return default  # no control group, or "max"

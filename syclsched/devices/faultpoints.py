@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where faults can be injected into real queues: the points that submission, memory and host calls pass.
+"""Fault injection points of submission, memory allocation and host calls on real queues.
 
-While nothing is injected, a point costs one look at a variable. What injects is in `syclsched.testing.faults`.
+While no faults are injected, a point costs one read of a variable. The injector is in `syclsched.testing.faults`.
 """
 
 from __future__ import annotations
@@ -11,49 +11,49 @@ from typing import Any, Literal, Protocol
 
 from syclsched.devices.commands import CommandStructure
 
-#: What becomes of a submission: it goes its way; it is refused; nothing is done in its stead, and it counts as failed;
-#: it is done, and counts as failed all the same.
+#: Decision about a submission: submit it; refuse it; submit a fence instead and count it as failed; submit it and count
+#: it as failed.
 Verdict = Literal["pass", "refuse", "skip", "spoil"]
 SubmissionKind = Literal["kernel", "copy", "fence"]
 
-#: As of kinds of the compiled loop: fence, range, nd-range, copy.
+#: By kind of command of the compiled loop: fence, range, nd-range, copy, call.
 _KINDS: tuple[SubmissionKind, ...] = ("fence", "kernel", "kernel", "copy", "kernel")
 _FENCE = 0
 
 
 class Target(Protocol):
-    """Where submissions are known by number, and one can be said to have failed."""
+    """A submitter whose submissions have numbers and can be marked as failed."""
 
     def fail(self, number: int) -> None:
-        """Count what was submitted under a number as failed on its device."""
+        """Count the submission with this number as failed on its device."""
 
     def is_pending(self, number: int) -> bool:
-        """Return whether what was submitted under a number has neither completed nor failed."""
+        """Return whether the submission with this number has neither completed nor failed."""
 
 
 class Faults(Protocol):
-    """Decides what goes wrong; called from any thread."""
+    """Decides which faults happen; called from any thread."""
 
     def submits(self, device: str, queue: Any, kind: SubmissionKind, target: Target, number: int) -> Verdict:
-        """Decide about a submission that is about to be made."""
+        """Decide about a submission before it is made."""
 
     def submitted(self, device: str, target: Target, number: int) -> None:
-        """Be told that a submission was made."""
+        """Note that a submission was made."""
 
     def allocates(self, queue: Any, nbytes: int) -> None:
         """Raise if an allocation of USM memory is to fail."""
 
     def calls(self, task: str | None, kind: str) -> None:
-        """Raise if the host function, copy or barrier of a host lane is to fail; may take its time."""
+        """Raise if a host function, copy or barrier of a host lane is to fail; may take its time."""
 
     def uses(self, queue: Any) -> None:
-        """Raise if a queue's device is lost: asked where something is submitted that is no instruction of a plan."""
+        """Raise if a queue's device is lost; called before submissions that are no instructions of a plan."""
 
     def forget(self, target: Target) -> None:
-        """Be told that everything of a target has completed, and its events are given back."""
+        """Note that all submissions of a target have completed and their events are released."""
 
 
-#: What injects faults now, if anything does.
+#: The active fault injector, if any.
 active: Faults | None = None
 
 
@@ -70,7 +70,7 @@ def submit_with_faults(
     made_count: Any,
     kept: list[Any],
 ) -> int:
-    """Do what the loop in C does, one command at a time, and let some go wrong."""
+    """Submit like the loop in C, one command at a time, with injected faults."""
     done = total = 0
     event_bytes = 3 * ctypes.sizeof(ctypes.c_void_p)
     for at in range(count):
@@ -82,13 +82,13 @@ def submit_with_faults(
             break
         if verdict == "skip":
             command = CommandStructure(_FENCE, command.lane, command.slot, command.waits, command.waits_count)
-            kept.append(command)  # threads of our own look at it when its turn comes
-        here = ctypes.c_int64()
+            kept.append(command)  # lane threads read it later
+        added = ctypes.c_int64()
         pointer = ctypes.c_void_p(ctypes.addressof(command))
-        one = submit(ctypes.byref(pointer), submit_ns + 8 * at, made + event_bytes * total, ctypes.byref(here))
-        total += here.value
-        made_count.value = total  # now: what decides may raise
-        if not one:
+        sent = submit(ctypes.byref(pointer), submit_ns + 8 * at, made + event_bytes * total, ctypes.byref(added))
+        total += added.value
+        made_count.value = total  # set before `fail` and `submitted`, which may raise
+        if not sent:
             break
         done += 1
         if verdict != "pass":

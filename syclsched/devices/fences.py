@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Order between queues that can be trusted.
+"""Fences: reliable dependencies between queues, made with copies of one byte.
 
-Two things that should do are not to be trusted on the OpenCL CPU runtime and the FPGA emulator of oneAPI 2024.2, where
-both let work run before what it waits for (in most of several hundred tries):
+The OpenCL CPU runtime and the FPGA emulator of oneAPI 2024.2 violate two kinds of dependencies, and start work before
+its predecessors have completed (in most of several hundred tries):
 
 - a kernel with an event list on an *in-order* queue, if the events are of another queue of the same context;
-- ``submit_barrier`` with an event list: its event completes at once, and what is submitted after it is not held back.
+- ``submit_barrier`` with an event list: its event completes at once, and later submissions do not wait.
 
-A *copy* with an event list does wait, and what is submitted after it on an in-order queue waits for the copy: right in
-every one of thousands of tries. So a copy of one byte, the *fence*, stands for a barrier, and a kernel that waits for
-other queues is submitted behind one. Out-of-order queues chained by events are right, too; in-order queues are
-faster, by a third for a chain of half-millisecond kernels on the CPU device.
+A *copy* with an event list does wait, and later submissions to its in-order queue wait for the copy: correct in every
+one of thousands of tries. So a copy of one byte, the *fence*, replaces a barrier, and a kernel that depends on other
+queues is submitted behind one. Out-of-order queues chained by events are correct, too; in-order queues are faster, by a
+third for a chain of half-millisecond kernels on the CPU device.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import threading
 from typing import Any
 
 _lock = threading.Lock()
-# One scratch allocation per context and device, kept for good: whoever drops a fence need not think of it.
+# One scratch allocation per context and device, never freed: a fence may still use it when its owner is gone.
 _scratch: dict[tuple[Any, Any], tuple[Any, Any]] = {}
 
 
@@ -36,7 +36,7 @@ def must_fence(queue: Any) -> bool:
 
 
 def submit_fence(queue: Any, depends: list[Any]) -> Any:
-    """Submit something that does nothing, after other things."""
+    """Submit an empty operation that waits for events; return its event."""
     destination, source = scratch_for(queue)
     return queue.memcpy_async(destination, source, 1, depends)
 

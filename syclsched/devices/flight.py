@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that are done by C from the first submission to the copies of their results (``_submit_flight.c``).
+"""Runs made by one blocking call of C, from first submission to copied results (``_submit_flight.c``).
 
-After some milliseconds of a large model's work nothing of Python is in the processor's caches: what takes 60 us in a
-loop takes half a millisecond at the end of such a run. In a flight one call lies between the inputs and the results.
+After some milliseconds of a large model's work the interpreter's data has left the processor's caches: Python code that
+takes 60 us in a loop takes half a millisecond at the end of such a run. Here no Python runs between the inputs and the
+results.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from syclsched.devices.submission_library import Library
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.oneapi.forked import is_forked
 
-#: What `Flight.fly` returns: not yet, all was done, or it has ended otherwise.
+#: Results of `Flight.fly`: still running, completed, or ended without completing.
 NOT_YET, WELL, OTHERWISE = 0, 1, -1
 
-#: If it is 0, threads that compute are never taken to the core of a caller that waits (``_submit_spread.c``).
+#: Variable; ``0`` means that computing threads are never moved to the core of a waiting caller (``_submit_spread.c``).
 SPREADING = "SYCLSCHED_SPREADING"
 
 
-#: A run that took no longer, once it was submitted, is waited for by looking for its end again and again: to hand the
-#: wait to a thread, and to be woken by it, takes some 60 us.
+#: The caller polls for the end of a run whose last instance took no longer than this after its submission: waiting in
+#: another thread, and the wake-up, cost some 60 us.
 SHORT_NS = 150_000
 _UNKNOWN = (1 << 63) - 1
 
@@ -70,7 +71,7 @@ class _Job(ctypes.Structure):
 
 
 class OwnCommands:
-    """Commands that do what those of a list do, and read what a run is given where C finds it."""
+    """Variants of a list's commands that read the input arrays in place."""
 
     def __init__(
         self,
@@ -83,18 +84,18 @@ class OwnCommands:
         self.given = given
         self.names = names
         self._omitted = omitted
-        #: Their addresses.
+        #: The addresses of the commands.
         self.pointers = (ctypes.c_void_p * len(commands))(*[each.address for each in commands])
 
     def make_up(self, done: int) -> None:
-        """Make what copies commands of the list will read that go on behind so many submissions."""
+        """Make the omitted input copies that commands of the original list after ``done`` submissions will read."""
         for copy, reader, number, to, nbytes in self._omitted:
-            if copy < done <= reader:  # else that memory may be another array's still, or by now
+            if copy < done <= reader:  # otherwise the memory may belong to another array
                 ctypes.memmove(to, self.given.structures[number].data, nbytes)
 
 
 class Flight:
-    """Does all commands of a run, waits for their end and copies results; made by `flight_of`."""
+    """A run by one C call: submits all commands, waits for their end and copies results; made by `flight_of`."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class Flight:
         self._arrays: tuple[Any, ...] | None = None
         keep = loop, commands, self._job, self._results, self._made, submit_ns
         handle = library.flight_new(ctypes.byref(self._job))
-        #: Whether there is a thread for it.
+        #: Whether its thread exists.
         self.is_ready = handle is not None
         self._handle = ctypes.c_void_p(handle)
         if self.is_ready:
@@ -131,33 +132,33 @@ class Flight:
             self._finalizer.atexit = False
 
     def begin(self) -> None:
-        """Submit what can be submitted without waiting; afterwards it must be flown, or followed and landed."""
+        """Submit the commands that need no waiting; then call `fly`, or `follow` and `land`."""
         self._arrays = None
         self._library.flight_begin(self._handle)
 
     def own(self, commands: OwnCommands) -> None:
-        """Have `begin_with` submit these; nothing must be under way."""
+        """Set the commands that `begin_with` submits; no run may be in progress."""
         self._own = commands
         self._job.own, self._job.given = ctypes.addressof(commands.pointers), commands.given.address
         self._job.given_count = len(commands.given)
 
     def begin_with(self, arrays: tuple[Any, ...]) -> bool:
-        """As `begin`, with commands of its own and what these read; return False if it is not such as they read."""
-        self._arrays = arrays  # they must stay until all has ended
+        """Begin with input arrays read in place; return False if they have not the expected form."""
+        self._arrays = arrays  # they must live until all commands have completed
         return bool(self._library.flight_begin_with(self._handle, arrays))
 
     def fly(self, targets: Sequence[int], seconds: float) -> int:
-        """Do the rest of what was begun, without the GIL."""
+        """Complete the run that was begun, for at most this many seconds, without the GIL."""
         for result, target in zip(self._results, targets, strict=True):
             result.to = target
         return int(self._library.fly(self._handle, seconds))
 
     def follow(self) -> bool:
-        """Have its events kept until it is landed; return False if it has ended well, and has none."""
+        """Keep the run's events until `land`; return False if it has completed already and has none."""
         return bool(self._library.flight_follow(self._handle) != WELL)
 
     def land(self) -> list[Portion]:
-        """Wait for the end of what is followed; return the portions of events there are, for `CommandList.adopt`."""
+        """Wait for the end of a followed run; return its event ranges, for `CommandList.adopt`."""
         self._library.flight_land(self._handle)
         if self._own is not None and self._arrays is not None:
             self._own.make_up(self.done)
@@ -166,28 +167,28 @@ class Flight:
 
     @property
     def read(self) -> dict[str, Any] | None:
-        """What `begin_with` was given last, by name; None after `begin`."""
+        """The arrays of the last `begin_with`, by name; None after `begin`."""
         if self._own is None or self._arrays is None:
             return None
         return {name: each for name, each in zip(self._own.names, self._arrays, strict=True) if name is not None}
 
     @property
     def handed_ns(self) -> int:
-        """See `syclsched.execution.bound.Runner.handed_over_ns`; of the last flight."""
+        """Host time of the last run, as `syclsched.execution.bound.Runner.handed_over_ns`."""
         return int(self._job.handed_ns)
 
     @property
     def done(self) -> int:
-        """How many submissions were made, once it has landed."""
+        """The number of submissions made, after `land`."""
         return int(sum(self._job.done))
 
     def settle(self) -> None:
-        """Wait until nothing of it is under way that nobody follows, and what it leaves is cleaned away."""
+        """Wait until the run and its cleaning up have ended, unless it is followed."""
         if self.is_ready:
             self._library.flight_settle(self._handle)
 
     def close(self) -> None:
-        """End its thread; nothing must be under way."""
+        """End the thread; no run may be in progress."""
         if self.is_ready:
             self.is_ready = False
             self._finalizer()
@@ -196,12 +197,12 @@ class Flight:
 def flight_of(
     library: Library, loop: SubmissionLoop, commands: CommandList, results: Sequence[tuple[int, int]]
 ) -> Flight | None:
-    """Return a flight, or None where the host does not reach all memory, or libraries' work is not done on its cores."""
+    """Return a flight for a command list; None if a lane is not split or there are too many commands."""
     parts = commands.parts
     lanes = {part.lane for part in parts}
     if not 0 < len(parts) <= MOST_IN_FLIGHT or not all(loop.is_apart(lane) for lane in lanes):
         return None
-    # Calls wait for nothing but what comes before them on their lane, and the first copies for nothing at all.
+    # The first copies depend on nothing, and the calls behind them only on predecessors on their lane.
     copies = sum(1 for _ in takewhile(lambda part: part.is_copy, parts))
     calls = sum(1 for _ in takewhile(lambda part: isinstance(part, CallCommand), parts[copies:]))
     ahead = copies + min(calls, CALLS_IN_FLIGHT)
@@ -213,7 +214,7 @@ _flights: Final[weakref.WeakSet[Flight]] = weakref.WeakSet()
 
 
 def _delete(library: Library, handle: int, keep: Any) -> None:
-    if not is_forked():  # its thread did not come along
+    if not is_forked():  # the thread does not exist in a forked process
         library.flight_delete(handle)
 
 

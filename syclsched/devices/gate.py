@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A gate in an OpenCL queue: what is submitted after it does not start before it is opened.
+"""A gate in an OpenCL queue: later submissions do not start before the gate is opened.
 
-It is a copy of one byte that waits for a user event (OpenCL 1.2, 5.9), in the queue behind the SYCL queue, which is in
-order. No thread and no core waits meanwhile.
+It is a copy of one byte that waits for a user event (OpenCL 1.2, 5.9), in the native in-order queue of the SYCL queue.
+It occupies no thread and no core.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MEMCPY = 1  # position of clEnqueueMemcpyINTEL in the table of functions
 
 
 class Gate:
-    """A closed gate, at the end of a queue."""
+    """A gate at the end of a queue, closed until `open`."""
 
     def __init__(self, queue: Any) -> None:
         functions = _functions()
@@ -35,7 +35,7 @@ class Gate:
         self._event: int | None = functions.close(queue)
 
     def open(self) -> None:
-        """Let what is behind it go; opening twice does nothing."""
+        """Let the work behind the gate start; opening twice does nothing."""
         with self._lock:
             event, self._event = self._event, None
         if event is not None:
@@ -43,7 +43,7 @@ class Gate:
 
 
 class _Functions:
-    """What `Gate` calls."""
+    """The OpenCL functions that `Gate` calls."""
 
     def __init__(self, native: NativeOpenCL) -> None:
         opencl, pointer, number = ctypes.CDLL("libOpenCL.so.1", mode=os.RTLD_NOLOAD), ctypes.c_void_p, ctypes.c_int32
@@ -59,7 +59,7 @@ class _Functions:
         )
 
     def close(self, queue: Any) -> int:
-        """Hold a queue back, and return the user event it waits for."""
+        """Block a queue, and return the user event it waits for."""
         native, functions = self._native.queue(queue)
         try:
             context, error = ctypes.c_void_p(), ctypes.c_int32()
@@ -76,7 +76,7 @@ class _Functions:
             self._native.release_queue(native)
 
     def open(self, event: int) -> None:
-        """Complete a user event, and give it back."""
+        """Complete a user event and release it."""
         self._set(event, _COMPLETE)
         self._native.release_event(event)
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits for commands that may stand behind a host task which needs the GIL.
+"""Waiting for commands that may be queued behind host tasks which need the GIL.
 
-What dpctl's and dpnp's extension modules are given they keep by a host task that needs the GIL to let go of it. SYCL
-(2024.2) waits for a command behind one with the lock of its graph held; a thread that submits something with the GIL
-held wants that lock for itself alone, and while it waits, the host task cannot end: the three wait for ever. So where
-a library has been called that only Python can call, nobody waits in SYCL for what does not run yet: it is looked at.
+dpctl and dpnp keep kernel arguments alive with a host task that needs the GIL when it ends. Waiting in SYCL (2024.2)
+for a command behind such a host task can deadlock: the waiter holds SYCL's graph lock, a second thread that submits
+holds the GIL and wants that lock exclusively, and the host task waits for the GIL. Therefore, once a library that only
+Python can call has been called, events are polled until they run, and only then waited for in SYCL.
 
-Once such a library has been called it holds for the whole process, as queues and events outlive those who made them.
-Whatever was submitted before stands behind no such host task.
+This holds for the rest of the process, as queues and events outlive their makers. Earlier submissions are behind no
+such host task.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from syclsched.devices.fences import submit_fence
 from syclsched.devices.submission_library import load_library
 from syclsched.naps import nap_s
 
-#: Between two looks, at least and at most: what takes long is looked at less often.
+#: Shortest and longest time between two polls; it grows with the time waited.
 _NAPS_S = 20e-6, 1e-3
 
 _expected = False
 
 
 def expect_host_tasks() -> None:
-    """Say, before it is called, that a library may submit host tasks that need the GIL."""
+    """Enable polling, before the call of a library that may submit host tasks which need the GIL."""
     global _expected
     if _expected:
         return
@@ -38,22 +38,22 @@ def expect_host_tasks() -> None:
 
 
 def wait_for(event: Any) -> None:
-    """Wait for an event of a lane's; lets other threads run."""
+    """Wait for an event of a lane; lets other threads run."""
     if _expected:
-        _look_at(event)
+        _poll_until_running(event)
     event.wait()
 
 
 def wait_for_queue(queue: Any) -> None:
-    """Wait for all that was submitted to a lane's queue; lets other threads run."""
+    """Wait for all work of a lane's queue; lets other threads run."""
     if _expected:
-        with suppress(Exception):  # a queue that takes nothing more has nothing more to come
+        with suppress(Exception):  # a queue that refuses submissions has no work to come
             wait_for(submit_fence(queue, []))
     queue.wait()
 
 
-def _look_at(event: Any) -> None:
-    """Return once what a SYCL event is of runs, has completed or failed; at once for others."""
+def _poll_until_running(event: Any) -> None:
+    """Poll a SYCL event until its command runs, has completed or failed; return at once for other events."""
     from dpctl import SyclEvent, event_status_type
 
     if not isinstance(event, SyclEvent):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who a device is: its stable key over processes, its short name on a platform, and the host's processor model."""
+"""Device identity: the key of profiles and history, the short name on a platform, the host's processor model."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _CPUINFO = Path("/proc/cpuinfo")
 _LONGEST_SLUG = 40
 _TRADEMARKS = re.compile(r"\((?:r|tm|c)\)", re.IGNORECASE)
 
-#: Parts of the boot environment that choose which devices there are, not how one of them runs: the driver version
-#: tells drivers apart, and a profile must not be lost because another device was hidden.
+#: Boot variables that choose the visible devices but not how they run. They are not part of a device's key: the driver
+#: version tells drivers apart, and hiding one device must not invalidate the profile of another.
 _CHOOSING_VARIABLES = frozenset(
     (
         "ONEAPI_DEVICE_SELECTOR",
@@ -31,7 +31,7 @@ _CHOOSING_VARIABLES = frozenset(
 
 
 def slug(name: str) -> str:
-    """Return a product name as lower-case letters, digits and hyphens, fit for a file's name."""
+    """Return a product name as lower-case letters, digits and hyphens, fit for a file name."""
     text = re.sub(r"[^a-z0-9]+", "-", _TRADEMARKS.sub("", name).lower()).strip("-")
     return text[:_LONGEST_SLUG].rstrip("-") or "device"
 
@@ -47,7 +47,7 @@ def device_key(
     partition: Partition | None = None,
     ordinal: int = 0,
 ) -> str:
-    """Return the identity of a device that its profile and measured history are kept under."""
+    """Return the key of a device under which its profile and measured history are stored."""
     environment = {k: v for k, v in boot_environment.items() if k not in _CHOOSING_VARIABLES}
     cut = None if partition is None else [partition.method, partition.argument, partition.index]
     identity: list[object] = [name, driver_version, cut, processor, sorted(environment.items())]
@@ -58,7 +58,7 @@ def device_key(
 
 
 def device_names(kinds: Iterable[str]) -> tuple[str, ...]:
-    """Return a short name for each device: the kind, with a number from the second of a kind on."""
+    """Return a short name for each device: its kind, numbered from the second of a kind on."""
     seen: dict[str, int] = {}
     names: list[str] = []
     for kind in kinds:
@@ -69,7 +69,7 @@ def device_names(kinds: Iterable[str]) -> tuple[str, ...]:
 
 
 def processor_model(path: Path = _CPUINFO) -> str:
-    """Return the model of the host's processor, with family, model and stepping where Linux gives them."""
+    """Return the model of the host's processor, with family, model and stepping where Linux reports them."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several launches of one kernel as a single submission."""
+"""Joined launches: several launches of one OpenCL C kernel made by a single submission."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from syclsched.devices.programs import compile_code
 from syclsched.errors import SyclschedError
 from syclsched.model.operation import OpenCLSource
 
-#: Bytes of arguments that every full-profile OpenCL device takes (CL_DEVICE_MAX_PARAMETER_SIZE).
+#: Bytes of arguments that every full-profile OpenCL device accepts (CL_DEVICE_MAX_PARAMETER_SIZE).
 _ARGUMENT_BYTES = 1024
 _LARGEST_ARGUMENT_BYTES = 8
-#: Work-items a group has at most where the runtime was to choose: now it would choose for all launches together.
+#: Largest work-group where the original launches leave the choice to the runtime, which could mix launches in a group.
 _GROUP = 256
 _SMALL_GROUP = 16
 
 
 def join_key(executable: Executable, queue: Any) -> tuple[Hashable, int] | None:
-    """Return what launches must have in common to become one, and how many may at most; None if it is none of them.
+    """Return a key equal for launches that can be joined, and the most per submission; None if not joinable.
 
-    Nothing is compiled for that; whether the device compiles it is for `can_join` to say.
+    Nothing is compiled here; `can_join` tells whether the device compiles the joined kernel.
     """
     if not isinstance(executable, KernelExecutable) or not isinstance(executable.code, OpenCLSource):
         return None
@@ -37,9 +37,9 @@ def join_key(executable: Executable, queue: Any) -> tuple[Hashable, int] | None:
 
 
 def can_join(executable: Executable, count: int, queue: Any) -> bool:
-    """Return whether a device compiles a kernel for so many launches.
+    """Return whether a device compiles the kernel joined from ``count`` launches.
 
-    It is built for that, which takes a tenth of a second and 2 MB for good: to be asked of what is worth it.
+    This builds the joined kernel, which takes a tenth of a second and 2 MB for good: ask only for launches worth it.
     """
     assert isinstance(executable, KernelExecutable)
     assert isinstance(executable.code, OpenCLSource)
@@ -47,7 +47,7 @@ def can_join(executable: Executable, count: int, queue: Any) -> bool:
 
 
 def join(executable: Executable, submissions: Sequence[Submission], queue: Any) -> KernelSubmission:
-    """Return one submission that does what several do, at the same time."""
+    """Return one submission that does the work of several launches concurrently."""
     assert isinstance(executable, KernelExecutable)
     assert isinstance(executable.code, OpenCLSource)
     joined = joined_source(executable.code, len(submissions))
@@ -63,7 +63,7 @@ def join(executable: Executable, submissions: Sequence[Submission], queue: Any) 
 
 @lru_cache(maxsize=512)
 def _can_join(code: OpenCLSource, count: int, context: Any, device: Any) -> bool:
-    """Return whether a kernel's device compiles it for several launches."""
+    """Return whether the device compiles the joined kernel."""
     import dpctl
 
     joined = joined_source(code, count)
@@ -77,7 +77,7 @@ def _can_join(code: OpenCLSource, count: int, context: Any, device: Any) -> bool
 
 
 def _groups(extents: Sequence[int]) -> list[int] | None:
-    """Return the size of work-groups of an index space, as large as divides it; None if that would be very small."""
+    """Return the largest work-group that divides an index space; None if it would be very small."""
     fastest = extents[-1]
     size = next(size for size in range(min(fastest, _GROUP), 0, -1) if fastest % size == 0)
     return None if size < min(fastest, _SMALL_GROUP) else [1] * (len(extents) - 1) + [size]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One OpenCL C kernel that does what several launches of another do at once. Pure."""
+"""OpenCL C source of a kernel that does the work of several launches of another kernel. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 
 from syclsched.model.operation import OpenCLSource
 
-#: What a kernel may not use: it would see that it is launched in three dimensions, needs local memory of its own, which
-#: only a kernel that is launched itself has for certain (OpenCL C 3.0, 6.7.1), or its work-items wait for each other: a
-#: group that the runtime chooses could hold those of two launches.
+#: Features a kernel to be joined may not use: queries that show the added dimension, local memory (guaranteed only in a
+#: kernel that is launched itself: OpenCL C 3.0, 6.7.1), synchronisation of work-items (a group chosen by the runtime
+#: could contain work-items of two launches).
 _NOT_JOINED = re.compile(
     r"\b(?:__local|local|reqd_work_group_size|work_group_size_hint|vec_type_hint|get_work_dim|get_global_linear_id"
     r"|get_global_offset|barrier|work_group_\w+|sub_group_\w+|printf|image[123]d\w*|sampler_t|pipe)\b"
@@ -20,10 +20,10 @@ _LAST_NAME = re.compile(r"([A-Za-z_]\w*)\s*$")
 
 
 def joined_source(code: OpenCLSource, count: int) -> OpenCLSource | None:
-    """Return a program with a kernel that stands for several launches of one kernel, or None if there can be none.
+    """Return a program with a kernel that does the work of several launches of one kernel; None if impossible.
 
     The kernel takes the arguments of all launches, one after another, and is launched over one more dimension, the
-    slowest: its index says whose work a work-item does. Within the first two dimensions nothing changes.
+    slowest: its index selects the launch. The first two dimensions are unchanged.
     """
     plain = _COMMENT.sub(" ", code.source)
     parameters = _parameters(plain, code.kernel_name)
@@ -49,7 +49,7 @@ def joined_source(code: OpenCLSource, count: int) -> OpenCLSource | None:
 
 
 def _parameters(source: str, kernel: str) -> list[tuple[str, str]] | None:
-    """Return of each parameter of a kernel what stands before its name, and its name; None if that is not plain."""
+    """Return declaration and name of each kernel parameter; None if the text is too complex."""
     found = re.findall(rf"\b(?:__)?kernel\s+void\s+{re.escape(kernel)}\s*\(([^()]*)\)\s*\{{", source)
     if len(found) != 1:
         return None

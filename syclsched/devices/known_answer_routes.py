@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the known-answer computations on a queue along each road that work can take to a device.
+"""Routes of the known-answer computations to a device: numba-dpex, OpenCL C and dpnp.
 
-The roads differ in compiler: numba-dpex makes SPIR-V itself (submitted directly, as the executor does), OpenCL C is
-compiled by the driver from source, dpnp brings SPIR-V that its maker's compiler has optimised.
+The routes differ in compiler: numba-dpex makes SPIR-V itself (submitted directly, as the executor does), OpenCL C is
+compiled from source by the driver, dpnp ships SPIR-V optimised by its vendor's compiler.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ DPEX = "numba-dpex"
 OPENCL_C = "OpenCL C"
 DPNP = "dpnp"
 
-#: The dtype and lengths whose sums are taken through dpnp: it has another kernel for short arrays, and compiling each
-#: costs a driver as much as the rest of dpnp's check for a dtype.
+#: The dtype and lengths of the sums checked through dpnp. It has another kernel for short arrays, and compiling each
+#: takes a driver as long as the rest of dpnp's check for a dtype.
 _DPNP_SUM, _DPNP_SUM_LENGTHS = "float32", (1000, 1023)
 
-#: The numba-dpex kernels as SPIR-V, made by ``tools/known_answer_kernels.py``: compiling them takes seconds.
+#: The numba-dpex kernels as SPIR-V, made by ``tools/known_answer_kernels.py``, because compiling them takes seconds.
 SHIPPED = Path(__file__).with_name("known_answer_kernels.json")
 
-#: What all the kernels look like to the compiler.
+#: The operation that all the kernels implement, for the compiler.
 _OPERATION = Operation(
     name="known answer",
     parameters=(Parameter("out", AccessMode.UPDATE), Parameter("given", AccessMode.READ)),
@@ -54,7 +54,7 @@ _OPERATION = Operation(
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one computation gave on a device, and what is right."""
+    """The result of one computation on a device, and the correct result."""
 
     dtype: Dtype
     kind: str
@@ -64,7 +64,7 @@ class Answer:
 
 
 class RouteUnavailable(Exception):
-    """Work cannot take this road on this device or machine; the message says why. It is no sign of wrong results."""
+    """A route cannot be used on this device or machine, for the reason in the message; not a wrong result."""
 
 
 Route = Callable[[Any, tuple[Dtype, ...]], Iterator[Answer]]
@@ -94,7 +94,7 @@ def _dpex_kernel(queue: Any, function: Callable[..., None], dtype: Dtype) -> Any
 
 
 def dpex_spirv(queue: Any, function: Callable[..., None], dtype: Dtype) -> tuple[str, bytes]:
-    """Return kernel name and SPIR-V: as shipped, or from the user's cache, or compiled."""
+    """Return kernel name and SPIR-V: shipped, from the user's cache, or compiled."""
     key = dpex_key(queue.sycl_device, function, dtype)
     shipped = _shipped().get(key)
     if shipped is not None:
@@ -108,12 +108,12 @@ def dpex_spirv(queue: Any, function: Callable[..., None], dtype: Dtype) -> tuple
     try:
         write_whole(path, hashlib.sha256(content).digest() + content, folders=True)
     except OSError:
-        return name, spirv  # A read-only or full cache costs the next process the compilation, nothing else.
+        return name, spirv  # with a read-only or full cache the next process compiles again
     return name, spirv
 
 
 def dpex_key(device: Any, function: Callable[..., None], dtype: Dtype) -> str:
-    """Return a key that changes with everything that goes into a kernel's SPIR-V."""
+    """Return a key that changes with all inputs of a kernel's SPIR-V."""
     versions = oneapi.load().versions
     for name in ("numba-dpex", "numba"):
         if name not in versions:
@@ -129,7 +129,7 @@ def dpex_key(device: Any, function: Callable[..., None], dtype: Dtype) -> str:
 
 @lru_cache(maxsize=1)
 def _shipped() -> dict[str, tuple[str, bytes]]:
-    """Return name and SPIR-V of the kernels that come with the package, by key; none where the file is not in order."""
+    """Return name and SPIR-V of the kernels shipped with the package, by key; none if the file is invalid."""
     try:
         kernels = json.loads(SHIPPED.read_text(encoding="utf-8"))["kernels"]
         return {key: (each["name"], base64.b64decode(each["spirv"], validate=True)) for key, each in kernels.items()}
@@ -138,7 +138,7 @@ def _shipped() -> dict[str, tuple[str, bytes]]:
 
 
 def _read_spirv(path: Path) -> tuple[str, bytes] | None:
-    """Read a stored kernel; None for one that is missing or damaged (damaged SPIR-V can crash a driver)."""
+    """Read a stored kernel; None if it is missing or damaged (damaged SPIR-V can crash a driver)."""
     try:
         stored = path.read_bytes()
     except OSError:
@@ -151,7 +151,7 @@ def _read_spirv(path: Path) -> tuple[str, bytes] | None:
 
 
 def dpex_compile(queue: Any, function: Callable[..., None], dtype: Dtype) -> tuple[str, bytes]:
-    """Return kernel name and SPIR-V, made with what compiles tasks: the check shall take the road that work takes."""
+    """Return kernel name and SPIR-V, made by the same compiler as tasks."""
     try:
         import numba_dpex
     except ImportError as error:
@@ -166,7 +166,7 @@ def dpex_compile(queue: Any, function: Callable[..., None], dtype: Dtype) -> tup
 
 
 def run_opencl(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[Answer]:
-    """Run the OpenCL C kernels: one program, compiled by the driver, or made SPIR-V first for Level Zero."""
+    """Run the OpenCL C kernels as one program: compiled by the driver, or first to SPIR-V for Level Zero."""
     try:
         compiled = source_program(OpenCLSource(ka.opencl_source(dtypes), ""), queue)
     except CapabilityError as error:
@@ -194,7 +194,7 @@ def _all_kinds(
     arguments_of: Callable[[Any], list[Any]],
     extra: tuple[Any, ...] = (),
 ) -> Iterator[Answer]:
-    """Run a kernel that leaves the answers of all kinds one after another."""
+    """Run a kernel that writes the results of all kinds one after another."""
     given = np.concatenate([ka.inputs(kind, dtype, length) for kind in (ka.FORMULA, ka.REDUCTION)])
     right = [ka.expected(kind, dtype, length) for kind in ka.KINDS]
     out = np.zeros(sum(each.size for each in right), dtype=dtype.name)
@@ -218,7 +218,7 @@ def _submit(
     group_items: int | None = None,
     extra: tuple[Any, ...] = (),
 ) -> Array:
-    """Copy in, run one kernel, copy out; returns what the device left in `out`."""
+    """Copy the inputs, run one kernel, and return its output."""
     from dpctl import tensor
 
     device_out, device_in = tensor.asarray(out, sycl_queue=queue), tensor.asarray(given, sycl_queue=queue)
@@ -233,7 +233,7 @@ def _submit(
 
 
 def run_dpnp(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[Answer]:
-    """Run dpnp's own arange, sum, addition and sine."""
+    """Run dpnp's arange, sum, addition and sine."""
     try:
         import dpnp
     except ImportError as error:
@@ -251,6 +251,6 @@ def run_dpnp(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[Answer]:
                 yield Answer(dtype, ka.FORMULA, length, computed, np.sin(2.0 * numbers.astype(np.float64)))
 
 
-#: In the order of trying: OpenCL C first, whose kernels stay within bounds even where a runtime makes other work-groups
-#: than it was asked for.
+#: In the order of the checks: OpenCL C first, whose kernels stay within bounds even if a runtime makes work-groups
+#: other than requested.
 ROUTES: dict[str, Route] = {OPENCL_C: run_opencl, DPEX: run_dpex, DPNP: run_dpnp}

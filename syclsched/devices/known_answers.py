@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small computations whose answers are known, to find out whether a device computes right.
+"""Computations with known answers, to test whether a device computes correctly.
 
-Each exists as a numba-dpex kernel and as OpenCL C, for every dtype, and is run at lengths that no vector width divides:
-wrong vector code shows in single lanes and in the remainder. The shapes are those that broke on processors the OpenCL
-CPU runtime did not know: a ramp made of indices, an element-wise formula with transcendental functions, a reduction.
-All inputs are chosen so that every order of evaluation gives the same rounding, except in transcendental functions.
+Each exists as a numba-dpex kernel and as OpenCL C, for every dtype, and runs at lengths that no vector width divides:
+wrong vector code shows in single lanes and in the remainder. The computations are those that failed on processors
+unknown to the OpenCL CPU runtime: a ramp of indices, an element-wise formula with transcendental functions, a
+reduction. All inputs are chosen so that every order of evaluation gives the same rounding, except in transcendental
+functions.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FORMULA = "element-wise"
 REDUCTION = "reduction"
 KINDS = (RAMP, FORMULA, REDUCTION)
 
-#: Neither is a multiple of a vector width; the last is one short of one.
+#: No length is a multiple of a vector width; the last is one less than a multiple.
 LENGTHS = (17, 1000, 1023)
 #: Work-items of the numba-dpex reduction (fewer than the smallest length) and of the OpenCL one, in groups.
 REDUCTION_ITEMS = 16
@@ -33,7 +34,7 @@ OPENCL_GROUP_ITEMS = 16
 
 @dataclass(frozen=True, slots=True)
 class Dtype:
-    """One element type: its names in NumPy and OpenCL C, and how far a result may be off, relative to 1."""
+    """An element type: its names in NumPy and OpenCL C, and the tolerance of results relative to 1."""
 
     name: str
     opencl: str
@@ -41,7 +42,7 @@ class Dtype:
 
     @property
     def is_float(self) -> bool:
-        """Tell floating point from integer."""
+        """Whether it is a floating-point type."""
         return self.name.startswith("float")
 
 
@@ -54,22 +55,22 @@ DTYPES = (
 )
 
 
-# --- what goes in, and what must come out -----------------------------------------------------------
+# --- inputs and expected results -------------------------------------------------------------------
 
 
 def inputs(kind: str, dtype: Dtype, length: int) -> Array:
-    """Return the input of a computation; the ramp takes its start and step from the first two."""
+    """Return the input of a computation; the ramp takes its start and step from the first two values."""
     index = np.arange(length, dtype=np.int64)
     if kind == REDUCTION:
         return ((index * 31) % 97 - 48).astype(dtype.name)
     if dtype.is_float:
         return ((index - length // 2) / 128.0).astype(dtype.name)
-    scale = 1_048_577 if dtype.name == "int64" else 3  # Squares beyond 32 bits where the type has more.
+    scale = 1_048_577 if dtype.name == "int64" else 3  # squares exceed 32 bits where the type is wider
     return ((index - length // 2) * scale).astype(dtype.name)
 
 
 def expected(kind: str, dtype: Dtype, length: int) -> Array:
-    """Return the right answer; of reductions, the partial sum of each numba-dpex work-item."""
+    """Return the correct result; of a reduction, the partial sum of each numba-dpex work-item."""
     given: Array = inputs(kind, dtype, length)
     answer: Array
     if kind == RAMP:
@@ -85,15 +86,15 @@ def expected(kind: str, dtype: Dtype, length: int) -> Array:
 
 
 def strided_totals(values: Array, items: int) -> Array:
-    """Return for each of `items` the sum of every `items`-th value, beginning with its own."""
+    """Return for each of ``items`` work-items the sum of every ``items``-th value from its own on."""
     return np.array([values[item::items].sum() for item in range(items)], dtype=values.dtype)
 
 
 def opencl_group_totals(values: Array) -> Array:
     """Return the partial sum of each work-group of the OpenCL reduction, then zeros.
 
-    There is a place for every work-item, so that a runtime that makes other groups than asked for writes wrong values
-    and not past the end.
+    There is one element for every work-item, so that a runtime that makes other groups than requested writes wrong
+    values instead of past the end.
     """
     per_item = strided_totals(values, OPENCL_REDUCTION_ITEMS)
     totals = np.zeros(OPENCL_REDUCTION_ITEMS, dtype=values.dtype)
@@ -103,7 +104,7 @@ def opencl_group_totals(values: Array) -> Array:
 
 
 def mismatch(result: Array, answer: Array, tolerance: float) -> str | None:
-    """Describe how a result differs from the answer; None where it does not."""
+    """Describe how a result differs from the correct one; None if it does not."""
     got, right = np.asarray(result), np.asarray(answer)
     if got.shape != right.shape:
         return f"shape {got.shape} instead of {right.shape}"
@@ -111,7 +112,7 @@ def mismatch(result: Array, answer: Array, tolerance: float) -> str | None:
         wrong = got != right
     else:
         error = np.abs(got.astype(np.float64) - right)
-        wrong = ~(error <= tolerance * np.maximum(1.0, np.abs(right)))  # Inverted, so that NaN is wrong.
+        wrong = ~(error <= tolerance * np.maximum(1.0, np.abs(right)))  # inverted, so that NaN is wrong
     places = np.flatnonzero(wrong)
     if places.size == 0:
         return None
@@ -119,7 +120,8 @@ def mismatch(result: Array, answer: Array, tolerance: float) -> str | None:
     return f"{places.size} of {right.size} values are wrong (at {first}: {got[first]} instead of {right[first]})"
 
 
-# --- the computations as numba-dpex kernels (decorated where they are compiled) ---------------------
+# --- the computations as numba-dpex kernels (decorated by the compiling function). The keys of the shipped SPIR-V
+# contain the source text of the two kernels, docstrings included: do not change it without making them anew.
 
 
 def float_kernel(item: Any, out: Any, given: Any) -> None:
@@ -153,11 +155,11 @@ def integer_kernel(item: Any, out: Any, given: Any) -> None:
 
 
 def dpex_kernel(dtype: Dtype) -> Any:
-    """Return the numba-dpex kernel of a dtype; it leaves the answers of `KINDS` one after another.
+    """Return the numba-dpex kernel of a dtype; it writes the results of `KINDS` one after another.
 
-    They share a kernel, because making a program costs a driver more than running it. ``given`` holds the input of the
-    formula, whose first two values are the ramp's, and then that of the reduction, equally long; ``out`` comes in as
-    zeros.
+    They share a kernel because building a program takes a driver longer than running it. ``given`` has the input of the
+    formula, whose first two values are the ramp's, followed by that of the reduction, equally long; ``out`` is passed
+    as zeros.
     """
     return float_kernel if dtype.is_float else integer_kernel
 
@@ -199,18 +201,18 @@ __kernel void groups(__global {type} *out, __global const {type} *given, long le
 }}
 """
 
-#: The dtype that is summed through local memory, by groups: a barrier costs a compiler much, in whatever dtype.
+#: The only dtype that is summed through local memory: compiling a barrier is slow, whatever the dtype.
 OPENCL_GROUPS_DTYPE = DTYPES[0]
 OPENCL_GROUPS = "groups"
 
 
 def opencl_kernel(dtype: Dtype) -> str:
-    """Return the name of the OpenCL C kernel of a dtype, which does what the one of `dpex_kernel` does."""
+    """Return the name of the OpenCL C kernel of a dtype; it computes the same as `dpex_kernel`."""
     return f"all_{dtype.name}"
 
 
 def opencl_source(dtypes: tuple[Dtype, ...]) -> str:
-    """Return one OpenCL C program with the kernels of all the dtypes, and the sum by groups."""
+    """Return one OpenCL C program with the kernels of all the dtypes, and the reduction by work-groups."""
     kernels = [
         _OPENCL_TEMPLATE.format(
             name=dtype.name,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads of our own, one for each lane that is a core of the host, which are handed commands while they work.
+"""Lane threads: one thread for each one-core lane, which executes commands as they are submitted.
 
-What `syclsched.devices.performance` is for commands that are all known beforehand. Handed to the OpenCL CPU runtime,
-the kernels of two one-core lanes take turns most of the time: it has one thread less than there are cores, and lets a
-thread that waits help only with what it waits for.
+`syclsched.devices.performance` is the counterpart for commands that are all known beforehand. Submitted to the OpenCL
+CPU runtime, the kernels of two one-core lanes mostly run one after the other: it has one thread less than there are
+cores, and a waiting thread helps only with the command it waits for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from syclsched.devices.submission_loop import SubmissionLoop
 
 
 class LaneThreads:
-    """The threads of a run's lanes; begun at once, to be closed once all that they were handed has completed."""
+    """The threads of a run's lanes; started at once, to be closed after all their commands have completed."""
 
     def __init__(self, library: Library, loop: SubmissionLoop, queues: LocalQueues, bell: Bell | None = None) -> None:
         self._library, self._queues = library, queues
@@ -28,8 +28,8 @@ class LaneThreads:
         self._threads: list[int] = []
         for number, index in enumerate(queues.handles):
             lane = self.lanes[index]
-            rung = None if bell is None else bell.address
-            thread = library.thread_begin(ctypes.addressof(lane), number, len(queues.handles), rung)
+            bell_address = None if bell is None else bell.address
+            thread = library.thread_begin(ctypes.addressof(lane), number, len(queues.handles), bell_address)
             if thread is None:
                 self.close()
                 raise OSError("a thread cannot be begun")
@@ -39,7 +39,7 @@ class LaneThreads:
             )
 
     def close(self) -> None:
-        """Let the threads end; they have done all they were handed, or this waits for it."""
+        """End the threads, after all submitted commands."""
         for thread in self._threads:
             self._library.thread_end(thread)
         self._threads = []
@@ -47,20 +47,20 @@ class LaneThreads:
 
 
 class SharedThreads:
-    """Threads of the lanes of a plan, for all its generations; they begin when they are first needed."""
+    """The lane threads of a plan, shared by all its instances; started when first needed."""
 
     def __init__(self, library: Library, queues: Mapping[int, Any]) -> None:
         self._library, self._queues = library, dict(queues)
         self._threads: LaneThreads | None = None
-        #: Why there are none.
+        #: The reason if threads cannot be used.
         self.why_not: str | None = None
 
     def lanes(self, loop: SubmissionLoop) -> Any | None:
-        """Return the lanes to be submitted to in place of a loop's own, which are the same for all; None if not."""
+        """Return the lanes to submit to instead of a loop's own, the same for all loops; None if unavailable."""
         if self._threads is None and self.why_not is None:
             local = local_queues(self._queues) if loop.native else None
             if local is None:
-                self.why_not = "the runtime offers no queues whose commands the submitting thread does"
+                self.why_not = "the runtime has no queues that execute commands on the submitting thread"
                 return None
             try:
                 self._threads = LaneThreads(self._library, loop, local)
@@ -70,7 +70,7 @@ class SharedThreads:
         return None if self._threads is None else self._threads.lanes
 
     def close(self) -> None:
-        """Let them end; nothing must be on its way. They begin again when they are needed."""
+        """End the threads; no command may be in flight. They are started again when needed."""
         if self._threads is not None:
             self._threads.close()
             self._threads = None

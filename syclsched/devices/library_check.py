@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A known answer from oneDNN: that it is installed does not say that it loads, or computes what it should."""
+"""A known-answer test of oneDNN: an installed library may still fail to load, or compute wrong results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syclsched.errors import SyclschedError
 def onednn_error() -> str | None:
     """Return why oneDNN does not compute on the CPU device of this process, or None if it does.
 
-    A product of two matrices of small whole numbers, which is exact in any order.
+    It multiplies two matrices of small integers, which is exact in any order.
     """
     oneapi.load()
     import dpctl

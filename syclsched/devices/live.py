@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The devices of a platform, live: found again on this machine, with contexts and queues made once and kept.
+"""Open devices: the SYCL devices of a platform found on this machine, with their contexts and queues.
 
-A platform is data and may come from a file; nothing of it is believed. Every device is found again by its filter string
-and compared by product and driver, and must be trusted now.
+A platform is data, may come from a file, and is not trusted: every device is looked up by its filter string, compared
+by product and driver, and must pass the known-answer test of this machine.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from syclsched.oneapi.forked import check_not_forked, is_forked
 
 LaneKind = Literal["compute", "copy"]
 
-#: In-order lanes are cheaper than event lists, and every instruction's times are wanted.
+#: In-order lanes are cheaper than event lists, and traces need every instruction's times.
 _LANE_PROPERTIES = ["in_order", "enable_profiling"]
 
 
 def find_root(device: Device, found: Iterable[DeviceFacts]) -> DeviceFacts:
-    """Find the root device that a described device is, or is a part of."""
+    """Return the root device of this machine that a described device is, or is a part of."""
     roots = tuple(found)
     same = [facts for facts in roots if _describes(device, facts)]
     if device.filter_string is not None and same:
@@ -45,7 +45,7 @@ def find_root(device: Device, found: Iterable[DeviceFacts]) -> DeviceFacts:
 
 
 def match_roots(devices: Iterable[Device], found: Sequence[DeviceFacts]) -> dict[str, DeviceFacts]:
-    """Find the root devices of all devices of a platform, by name; two that were two pieces of hardware still are."""
+    """Return the root devices of all described devices, by name; different hardware stays different."""
     owners: dict[DeviceFacts, str | None] = {}
     matched: dict[str, DeviceFacts] = {}
     for device in devices:
@@ -63,10 +63,10 @@ def _describes(device: Device, facts: DeviceFacts) -> bool:
 
 
 class LiveDevices:
-    """Contexts and queues of a platform's devices; made by `open_devices`.
+    """The contexts and queues of a platform's devices; made by `open_devices`.
 
-    One SYCL context holds all devices of a memory space. It is the SYCL platform's default context where that holds
-    them, so that arrays made elsewhere on default queues (dpnp's, say) are in it.
+    One SYCL context holds all devices of a memory space. It is the SYCL platform's default context where that contains
+    them, so that arrays made elsewhere on default queues (dpnp's, say) belong to it.
     """
 
     def __init__(self, platform: Platform, sycl_devices: dict[str, Any], roots: dict[str, Any]) -> None:
@@ -78,9 +78,9 @@ class LiveDevices:
         self._queues: dict[tuple[str, str, int], Any] = {}
         self._allocators: dict[str, Any] = {}
         self._closed = self._left_behind = False
-        #: Where memory comes from.
+        #: The memory pools of all memory spaces.
         self.pools = Pools(platform, self.allocator_queue)
-        #: What puts constants there.
+        #: Uploads constants to these memory spaces.
         self.uploads = Uploads(self.allocator_queue, self.pools.kind)
 
     def sycl_device(self, name: str) -> Any:
@@ -93,7 +93,7 @@ class LiveDevices:
             return self._devices[name]
 
     def context(self, name: str) -> Any:
-        """Return the ``dpctl.SyclContext`` of a device, which is that of its memory space."""
+        """Return the ``dpctl.SyclContext`` of a device's memory space."""
         with self._lock:
             self.sycl_device(name)
             space = self.platform.device(name).space
@@ -113,10 +113,10 @@ class LiveDevices:
             return self._queues[lane]
 
     def allocator_queue(self, space: str) -> Any:
-        """Return the queue that USM memory of a space is to be allocated on.
+        """Return the queue on which USM memory of a space is allocated.
 
-        For the host's own space it is one of the first device: memory of kind ``host`` allocated there is the host's,
-        and that device reaches it.
+        For the host's own space it is a queue of the first device: memory of kind ``host`` allocated there is the
+        host's, and that device can access it.
         """
         with self._lock:
             self._check_open()
@@ -128,13 +128,13 @@ class LiveDevices:
             return self._allocators[space]
 
     def memory(self) -> dict[str, MemoryInfo]:
-        """Return what is held of each memory space that was used: in use, reserved for later, and peaks."""
+        """Return the memory use of each space in use: in use, reserved for later, and peaks."""
         return self.pools.info()
 
     def trim_memory(self) -> int:
-        """Give memory that nobody uses back to the runtime, and return how many bytes that was.
+        """Free pooled memory that is not in use, and return how many bytes were freed.
 
-        It is kept otherwise, for runs to come, until the devices are closed.
+        Otherwise it is kept for later runs until the devices are closed.
         """
         return self.pools.trim()
 
@@ -149,11 +149,11 @@ class LiveDevices:
             wait_for_queue(queue)
 
     def leave_behind(self) -> None:
-        """Be told that something hangs: `close` neither waits nor gives back what may still be written to."""
+        """Note that a command hangs: `close` then neither waits nor frees memory that may still be written to."""
         self._left_behind = True
 
     def close(self) -> None:
-        """Wait for all queues and let go of them; closing twice does nothing."""
+        """Wait for all queues and release them; closing twice does nothing."""
         if self._left_behind or is_forked():
             return
         try:
@@ -162,8 +162,8 @@ class LiveDevices:
             self.pools.close()
             with self._lock:
                 self._closed = True
-                for kept in (self._queues, self._allocators, self._contexts, self._devices, self._roots):
-                    kept.clear()
+                for table in (self._queues, self._allocators, self._contexts, self._devices, self._roots):
+                    table.clear()
 
     def __enter__(self) -> LiveDevices:
         return self
@@ -186,7 +186,7 @@ class LiveDevices:
         return tuple(d for d in self.platform.compute_devices if d.space == space)
 
     def _owner(self, members: Sequence[Device]) -> Any:
-        """Return the device whose memory all members reach: the root, but for accelerators, whose parts do not."""
+        """Return the device whose memory all members reach: the root, except for accelerators."""
         first = members[0]
         return (self._devices if first.kind == "accelerator" else self._roots)[first.name]
 
@@ -197,7 +197,7 @@ class LiveDevices:
         devices: list[Any] = [self._owner(members)]
         for member in members:
             for each in (self._devices[member.name], self._roots[member.name]):
-                # An accelerator's parts share nothing with the whole, so it has no business in their context.
+                # an accelerator's sub-devices share no memory with their root, which stays out of their context
                 if each not in devices and (each.parent_device is not None or member.kind != "accelerator"):
                     devices.append(each)
         default = devices[0].sycl_platform.default_context
@@ -213,7 +213,7 @@ class LiveDevices:
 
 
 def open_devices(platform: Platform) -> LiveDevices:
-    """Find a platform's devices on this machine and make them ready for work."""
+    """Find a platform's devices on this machine, check that they are trusted, and open them."""
     for device in platform.compute_devices:
         if device.distrust is not None:
             raise _untrusted(device, device.distrust)
@@ -226,18 +226,20 @@ def open_devices(platform: Platform) -> LiveDevices:
             raise _untrusted(device, reason)
     roots = {name: found[facts] for name, facts in matched.items()}
     return LiveDevices(
-        platform, _live(platform.compute_devices, roots), {name: root.sycl_device for name, root in roots.items()}
+        platform,
+        _sycl_devices_of(platform.compute_devices, roots),
+        {name: root.sycl_device for name, root in roots.items()},
     )
 
 
-def _live(devices: Iterable[Device], roots: dict[str, FoundDevice]) -> dict[str, Any]:
-    """Return the SYCL devices by name; the parts of one partition are made in one go, as they were discovered."""
+def _sycl_devices_of(devices: Iterable[Device], roots: dict[str, FoundDevice]) -> dict[str, Any]:
+    """Return the SYCL devices by name; the parts of one partition come from one split, as in discovery."""
     cuts: dict[tuple[DeviceFacts, str, str], Sequence[Any]] = {}
-    live: dict[str, Any] = {}
+    opened: dict[str, Any] = {}
     for device in devices:
         root, partition = roots[device.name], device.partition
         if partition is None:
-            live[device.name] = root.sycl_device
+            opened[device.name] = root.sycl_device
             continue
         key = (root.facts, partition.method, partition.argument)
         if key not in cuts:
@@ -246,8 +248,8 @@ def _live(devices: Iterable[Device], roots: dict[str, FoundDevice]) -> dict[str,
             raise DeviceNotFoundError(
                 f"no part {partition.index}: there are {len(cuts[key])}", where=f"device {device.name!r}"
             )
-        live[device.name] = cuts[key][partition.index]
-    return live
+        opened[device.name] = cuts[key][partition.index]
+    return opened
 
 
 def _cut(device: Device, root: FoundDevice, partition: Partition) -> Sequence[Any]:

@@ -13,14 +13,14 @@ from syclsched.devices.pool import ALIGNMENT_BYTES, Block
 from syclsched.errors import MemoryLimitError
 from syclsched.model.usm import UsmKind
 
-#: SYCL has no allocation of size zero, and an empty `usm_ndarray` wants room for one element (complex128).
+#: SYCL has no allocation of size zero, and an empty `usm_ndarray` needs space for one element (complex128).
 SMALLEST_ALLOCATION_BYTES = 16
 
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def allocate(queue: Any, nbytes: int, kind: UsmKind) -> Any:
-    """Allocate USM memory; it is given back when the last reference to it goes."""
+    """Allocate USM memory; it is freed with the last reference to it."""
     from dpctl import memory
 
     try:
@@ -29,15 +29,15 @@ def allocate(queue: Any, nbytes: int, kind: UsmKind) -> Any:
         raise MemoryLimitError(
             f"{nbytes} bytes of USM {kind} memory could not be allocated",
             where=f"device {queue.sycl_device.name.strip()!r}",
-            hint="Give memory back, or split the work into smaller arrays",
+            hint="Free memory, or split the work into smaller arrays",
         ) from error
 
 
 class _OnQueue:
-    """Names memory, or a part of it, and a queue of the same context in the USM array interface."""
+    """USM array interface of memory, or of a part of it, with a queue of the same context."""
 
     def __init__(self, memory: Any, queue: Any, start: int = 0, nbytes: int | None = None) -> None:
-        self.memory = memory  # kept alive by whoever holds the view made from this
+        self.memory = memory  # kept alive by the view made from this object
         self.__sycl_usm_array_interface__ = {
             "data": (memory._pointer + start, False),
             "shape": (memory.nbytes if nbytes is None else nbytes,),
@@ -50,7 +50,7 @@ class _OnQueue:
 
 
 class _OfBlock:
-    """Names a block of a pool in the USM array interface, and keeps it."""
+    """USM array interface of a block of a pool, which it keeps alive."""
 
     def __init__(self, block: Block, queue: Any) -> None:
         self.block = block
@@ -66,7 +66,7 @@ class _OfBlock:
 
 
 class _OfArray:
-    """Names the memory of a NumPy array in the USM array interface, and keeps it."""
+    """USM array interface of the memory of a NumPy array, which it keeps alive."""
 
     def __init__(self, array: NumpyArray, queue: Any) -> None:
         self.array = array
@@ -82,14 +82,14 @@ class _OfArray:
 
 
 def under(array: NumpyArray, queue: Any) -> Any:
-    """Return the USM memory that a NumPy array is a view of, without a copy."""
+    """Return the USM memory that a NumPy array is a view of, without a copy; None if it is not USM memory."""
     from dpctl import memory
 
     if not array.nbytes or array.__array_interface__["data"][0] % ALIGNMENT_BYTES:
         return None
     try:
         return memory.as_usm_memory(_OfArray(array, queue))
-    except ValueError:  # the runtime knows no such memory in that context
+    except ValueError:  # not USM memory of that context
         return None
 
 
@@ -99,7 +99,7 @@ def of_block(block: Block, queue: Any) -> Any:
 
 
 def part(memory: Any, start: int, nbytes: int) -> Any:
-    """Return a part of USM memory, without a copy."""
+    """Return a slice of USM memory, without a copy."""
     return type(memory)(_OnQueue(memory, memory.sycl_queue, start, nbytes)) if nbytes else memory
 
 
@@ -114,7 +114,7 @@ def as_usm_array(memory: Any, shape: tuple[int, ...], dtype: str, queue: Any) ->
 def as_numpy(memory: Any, shape: tuple[int, ...], dtype: str) -> NumpyArray:
     """Return a NumPy array on shared or host memory, without a copy.
 
-    The host must not touch it while a kernel may: nothing here waits.
+    This does not wait: the host must not access the array while a kernel may.
     """
     kind = np.dtype(dtype)
     nbytes = math.prod(shape) * kind.itemsize
@@ -123,5 +123,5 @@ def as_numpy(memory: Any, shape: tuple[int, ...], dtype: str) -> NumpyArray:
 
 
 def as_bytes(array: NumpyArray) -> NumpyArray:
-    """Return a C-contiguous NumPy array as its bytes, as `SyclQueue.memcpy_async` takes host memory."""
+    """Return a C-contiguous NumPy array as bytes, as `SyclQueue.memcpy_async` takes host memory."""
     return array.reshape(-1).view(np.uint8)

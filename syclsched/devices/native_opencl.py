@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OpenCL objects behind SYCL ones: queues, kernels and events of OpenCL devices.
+"""Native OpenCL objects of SYCL queues, kernels and events.
 
-SYCL gives them out by ``get_native`` and takes them back by ``make_event`` (SYCL 2020, 4.5.1, and the OpenCL backend's
-specification). dpctl has no binding of these, so the functions of the runtime's library are called as its own headers
-call them. Where the library does not have them under these names, there is no native access, and everything goes
-through SYCL.
+SYCL returns them by ``get_native`` and accepts them by ``make_event`` (SYCL 2020, 4.5.1, and the OpenCL backend's
+specification). dpctl has no binding of these, so the functions of the runtime's library are called as its headers do.
+If the library lacks these symbols, there is no native access, and everything goes through SYCL.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from syclsched.devices.submission_library import SWITCH, table
 
 _OPENCL = "libOpenCL.so.1"
 _INTERFACE = "libDPCTLSyclInterface.so.0"
-#: The major versions whose binary interface has these functions.
+#: Major versions whose binary interface has these symbols.
 _SYCL = ("libsycl.so.7", "libsycl.so.8")
 _QUEUE_NATIVE = "_ZNK4sycl3_V15queue9getNativeERi"
 _KERNEL_NATIVE = "_ZNK4sycl3_V16kernel9getNativeEv"
@@ -38,8 +37,8 @@ _KERNEL_FUNCTION_NAME = 0x1190
 _KERNEL_PROGRAM = 0x1194
 _COMPLETE = 0
 
-#: In the order of ``struct functions`` of ``_submit_opencl.c``; those of an extension are found for each platform.
-#: Three of SYCL's follow.
+#: In the order of ``struct functions`` of ``_submit_opencl.c``; extension functions are looked up for each platform.
+#: Three functions of SYCL follow.
 _FUNCTIONS = (
     "clEnqueueNDRangeKernel",
     "clEnqueueMemcpyINTEL",
@@ -55,7 +54,7 @@ _SET_POINTER, _SET_VALUE = _FUNCTIONS.index("clSetKernelArgMemPointerINTEL"), _F
 
 
 class NativeOpenCL:
-    """Functions of the OpenCL library and of the SYCL runtime's that are loaded in this process."""
+    """Functions of the OpenCL library and of the SYCL runtime that are loaded in this process."""
 
     def __init__(self) -> None:
         opencl, sycl = _loaded(_OPENCL), _loaded(*_SYCL)
@@ -78,7 +77,7 @@ class NativeOpenCL:
         self._create_queue = _function(
             opencl, "clCreateCommandQueueWithProperties", pointer, pointer, pointer, pointer, pointer
         )
-        #: The last functions of the tables, which no platform has.
+        #: The last functions of each table, which are SYCL's.
         self._of_sycl = (
             *table(_loaded(_INTERFACE), ("DPCTLEvent_Create", "DPCTLEvent_Delete")),
             *table(sycl, (_EVENT_NATIVE,)),
@@ -91,7 +90,7 @@ class NativeOpenCL:
         self._set_by_table: dict[int, tuple[Any, Any]] = {}
 
     def queue(self, queue: Any) -> tuple[int, int]:
-        """Return the handle of the native queue of a SYCL queue, to be given to `release_queue`, and the functions."""
+        """Return the native queue of a SYCL queue, to be released with `release_queue`, and the function table."""
         native = self._queue_native(queue.addressof_ref(), ctypes.byref(ctypes.c_int32()))
         device, platform = ctypes.c_void_p(), ctypes.c_void_p()
         self._queue_info(native, _QUEUE_DEVICE, ctypes.sizeof(device), ctypes.byref(device), None)
@@ -106,10 +105,10 @@ class NativeOpenCL:
         return native, ctypes.addressof(self._tables[key])
 
     def local_queue(self, queue: Any) -> int | None:
-        """Return a queue whose commands are done by the thread that submits them, before the submission returns.
+        """Return a queue whose commands run on the submitting thread, before the submission returns.
 
-        It is of the same context and device (cl_intel_exec_by_local_thread), and to be given to `release_queue`. None
-        if the device has no such queues.
+        It has the same context and device (cl_intel_exec_by_local_thread), and must be released with `release_queue`.
+        None if the device has no such queues.
         """
         native = self._queue_native(queue.addressof_ref(), ctypes.byref(ctypes.c_int32()))
         try:
@@ -127,9 +126,9 @@ class NativeOpenCL:
             self.release_queue(native)
 
     def kernel(self, kernel: Any) -> int:
-        """Return a native kernel made of the program of a SYCL kernel, to be given to `release_kernel`.
+        """Return a new native kernel of the program of a SYCL kernel, to be released with `release_kernel`.
 
-        It is another than SYCL's: whoever sets arguments must be alone.
+        It is not SYCL's own kernel object; only one thread at a time may set its arguments.
         """
         native = self._kernel_native(kernel.addressof_ref())
         program, length, error = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_int32()
@@ -141,12 +140,13 @@ class NativeOpenCL:
         self._release_kernel(native)
         if not made:
             raise OSError(f"clCreateKernel returns {error.value} for {name.value.decode(errors='replace')!r}")
-        # SYCL lets kernels find pointers behind their pointers (CL_KERNEL_EXEC_INFO_INDIRECT_*_ACCESS_INTEL), for which
-        # the runtime looks at every allocation at every submission: 6 us with 2,000 of them. A task names its arrays.
+        # SYCL allows kernels indirect access (CL_KERNEL_EXEC_INFO_INDIRECT_*_ACCESS_INTEL), for which the runtime
+        # visits every allocation at every submission: 6 us with 2,000 of them. Tasks name their arrays and do not need
+        # it.
         return int(made)
 
     def set_arguments(self, kernel: int, functions: int, values: Sequence[tuple[int, int]]) -> bool:
-        """Give a native kernel its arguments, which it keeps; return False if one is refused."""
+        """Set the arguments of a native kernel, which it keeps; return False if one is refused."""
         set_pointer, set_value = self._setters(functions)
         return not any(
             set_value(kernel, index, size, address) if size else set_pointer(kernel, index, address)
@@ -154,11 +154,11 @@ class NativeOpenCL:
         )
 
     def event(self, event: Any) -> int:
-        """Return the native event of a SYCL event, to be given to `release_event`."""
+        """Return the native event of a SYCL event, to be released with `release_event`."""
         return int(self._event_native(event.addressof_ref()))
 
     def sycl_event(self, native: int, queue: Any) -> Any:
-        """Return a SYCL event of a native one, which stays the caller's."""
+        """Return a SYCL event of a native one, which still belongs to the caller."""
         made = self._new(_SIZEOF_EVENT)
         self._make_event(made, native, queue.sycl_context.addressof_ref(), _BACKEND_OPENCL)
         try:
@@ -167,23 +167,23 @@ class NativeOpenCL:
             self._delete_event(made)
 
     def call_back(self, native: int, function: int, argument: int) -> bool:
-        """Have a C function called once an event's command has completed or failed; return whether it will be."""
+        """Register a C function to be called when an event has completed or failed; return whether it worked."""
         return bool(self._set_callback(native, _COMPLETE, function, argument) == 0)
 
     def release_queue(self, native: int) -> None:
-        """Give a queue back."""
+        """Release a native queue."""
         self._release_queue(native)
 
     def release_kernel(self, native: int) -> None:
-        """Give a kernel back."""
+        """Release a native kernel."""
         self._release_kernel(native)
 
     def release_event(self, native: int) -> None:
-        """Give an event back."""
+        """Release a native event."""
         self._release_event(native)
 
     def _setters(self, functions: int) -> tuple[Any, Any]:
-        """Return what sets a pointer and what sets a value, out of a platform's table."""
+        """Return the functions that set pointer and value arguments, from a platform's table."""
         if functions not in self._set_by_table:
             pointer, number = ctypes.c_void_p, ctypes.c_uint32
             addresses = (ctypes.c_size_t * len(_FUNCTIONS)).from_address(functions)
@@ -209,7 +209,7 @@ class NativeOpenCL:
 
 @lru_cache(maxsize=1)
 def load_native() -> NativeOpenCL | None:
-    """Return native access to OpenCL, or None where there is none or it is switched off."""
+    """Return native access to OpenCL, or None if it is unavailable or switched off."""
     if os.environ.get(SWITCH, "1") != "1":
         return None
     try:
@@ -233,7 +233,7 @@ _capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
 def _loaded(*names: str) -> Any:
-    """Return the first of these libraries that is loaded already."""
+    """Return the first of these libraries that is already loaded."""
     for name in names:
         try:
             return ctypes.CDLL(name, mode=os.RTLD_NOLOAD)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenCL C to SPIR-V, for devices that take no source: those of Level Zero.
+"""Compilation of OpenCL C to SPIR-V, for Level Zero devices, which accept no source.
 
-The OpenCL CPU runtime, which the SYCL runtime's packages bring along, has its compiler in a library of its own, the one
-that Intel's GPU drivers have, too. Its ``Compile`` is called as declared in opencl-clang's ``common_clang.h``
+The OpenCL CPU runtime, which comes with the SYCL runtime's packages, has its compiler in a separate library, the one
+that Intel's GPU drivers use, too. Its ``Compile`` is called as declared in opencl-clang's ``common_clang.h``
 (https://github.com/intel/opencl-clang).
 """
 
@@ -18,18 +18,18 @@ from syclsched.errors import CapabilityError
 from syclsched.model.operation import OpenCLSource, SpirvModule
 
 _LIBRARY = "libcommon_clang.so*"
-#: What a device has of this, the device's own compiler finds out.
+#: The device's own compiler checks which of these the device has.
 _EXTENSIONS = ("cl_khr_fp64", "cl_khr_fp16", "cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics")
 _OPTIONS = "-cl-std=CL1.2"
 _MORE = f"-emit-spirv -D__OPENCL_C_VERSION__=120 -cl-ext={','.join(f'+{name}' for name in _EXTENSIONS)}"
 _VERSION = b"120"
-#: Methods of a result by their place in its table: the first members of ``IOCLFEBinaryResult``.
+#: Indices of a result's methods in its virtual table: the first members of ``IOCLFEBinaryResult``.
 _SIZE, _CODE, _LOG, _RELEASE = 0, 1, 4, 5
 _LOCK = threading.Lock()
 
 
 def spirv_of(code: OpenCLSource) -> SpirvModule:
-    """Compile OpenCL C; thread-safe."""
+    """Compile OpenCL C to SPIR-V; thread-safe."""
     compile_ = _compiler()
     found = ctypes.c_void_p()
     options = f"{_OPTIONS} {code.options}".encode()
@@ -70,6 +70,6 @@ def _compiler() -> Any:
 
 
 def _call(result: ctypes.c_void_p, place: int, kind: Any) -> Any:
-    """Call a method, without parameters, of an object of C++."""
+    """Call a method without parameters of a C++ object."""
     table = ctypes.cast(result, ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p))).contents
     return ctypes.CFUNCTYPE(kind, ctypes.c_void_p)(table[place])(result)

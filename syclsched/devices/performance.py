@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands done by threads of our own, one for each lane, where every lane is one core of the host.
+"""Batches of commands executed by lane threads, where every lane is one core of the host.
 
-The OpenCL CPU runtime hands what is submitted to its own threads: a few microseconds a command, more where lanes wait
-for each other, and the thread that submits needs a core, too. A queue of cl_intel_exec_by_local_thread has its commands
-done by the thread that submits them: a lane is then a thread that does its commands, and waits for other lanes by
-looking at flags (``_submit_perform.c``).
+The OpenCL CPU runtime passes submitted commands to its own threads: a few microseconds a command, more where lanes wait
+for each other, and the submitting thread needs a core, too. A queue of cl_intel_exec_by_local_thread executes commands
+on the submitting thread: a lane is then one thread that executes its commands and polls flags to wait for other lanes
+(``_submit_perform.c``).
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _WORKERS = "CL_CONFIG_CPU_TBB_NUM_WORKERS"
 
 
 class LocalQueues:
-    """Queues of one-core lanes whose commands the submitting thread does; `close` gives them back."""
+    """Queues of one-core lanes that execute commands on the submitting thread."""
 
     def __init__(self, native: NativeOpenCL, handles: dict[int, int]) -> None:
         self._native = native
         self.handles = handles
 
     def close(self) -> None:
-        """Give them back."""
+        """Release the queues."""
         for handle in self.handles.values():
             self._native.release_queue(handle)
         self.handles = {}
 
 
 def why_not_local(queues: Mapping[int, Any]) -> str | None:
-    """Return why lanes are not each one core of the host, whose work threads of our own could do; None if they are."""
+    """Return why lanes are not each one core of the host, executable by one thread each; None if they are."""
     if os.environ.get(_WORKERS) != "1":
         return f"its lanes are not one core of the host each: {_WORKERS} is not 1"
     if len(queues) > len(os.sched_getaffinity(0)) + 1:
@@ -55,7 +55,7 @@ def why_not_local(queues: Mapping[int, Any]) -> str | None:
 
 
 def local_queues(queues: Mapping[int, Any]) -> LocalQueues | None:
-    """Return such queues for lanes, or None if not every lane is one core of the host."""
+    """Return local queues for lanes, or None if not every lane is one core of the host."""
     native = load_native()
     if native is None or why_not_local(queues) is not None:
         return None
@@ -80,7 +80,7 @@ class _Performer(ctypes.Structure):
 
 
 class Performance:
-    """Commands of some lanes, done as often as wanted."""
+    """The commands of some lanes, executed on lane threads any number of times."""
 
     def __init__(
         self, library: Library, loop: SubmissionLoop, queues: LocalQueues, commands: Sequence[Command]
@@ -119,51 +119,51 @@ class Performance:
         self._turn = 0
 
     def replaced(self, command: Command) -> None:
-        """Do this command in the place of the one with its slot, which was one submission, too."""
+        """Replace the command with the same slot; both must be one submission."""
         position = self._position[command.slot]
         lane, place = self._first[position]
         self._commands[position] = command
         self._pointers[lane][place] = command.address
 
     def begin(self) -> None:
-        """Forget what was done before."""
+        """Mark all commands as not executed."""
         self._turn += 1
         for start_ns, end_ns in self._times:
             start_ns.fill(0)
             end_ns.fill(0)
 
     def perform(self) -> bool:
-        """Do everything, without the GIL; return whether all was done: nothing was refused, the loop not stopped."""
-        performed = self._library.perform(
+        """Execute all commands without the GIL; return whether all were done, none refused and the loop not stopped."""
+        completed = self._library.perform(
             self._performers,
             len(self._performers),
             self._done.ctypes.data,
             self._turn,
             ctypes.byref(self._loop.stop_flag),
         )
-        return bool(performed) or bool((self._done[self._slots] == self._turn).all())
+        return bool(completed) or bool((self._done[self._slots] == self._turn).all())
 
     def is_begun(self, slot: int) -> bool:
-        """Return whether the command of a slot has been begun since `begin`; for any thread."""
+        """Return whether the command of a slot has been started since `begin`; for any thread."""
         lane, place = self._first[self._position[slot]]
         return bool(self._times[lane][0][place])
 
     def is_done(self, slot: int) -> bool:
-        """Return whether the command of a slot has been done since `begin`; for any thread."""
+        """Return whether the command of a slot has been executed since `begin`; for any thread."""
         return bool(self._done[slot] == self._turn)
 
     def left_of(self, command: Command) -> list[Command]:
-        """Return the parts of a command that have not been done since `begin`, after `perform`."""
+        """Return the parts of a command that have not been executed since `begin`, after `perform`."""
         lane, place = self._first[self._position[command.slot]]
         ends_ns = self._times[lane][1][place : place + len(command.parts)].tolist()
         return [part for part, end_ns in zip(command.parts, ends_ns, strict=True) if not end_ns]
 
     def times(self) -> tuple[Any, Any]:
-        """Return when each command was begun and done, on the host's clock, in the order of the commands."""
+        """Return start and end of each command, on the host's clock, in the order of the commands."""
         starts = np.empty(len(self._commands), np.int64)
         ends = np.empty(len(self._commands), np.int64)
         for number, (start_ns, end_ns) in enumerate(self._times):
-            here = self._first[:, 0] == number
-            starts[here] = start_ns[self._first[here, 1]]
-            ends[here] = end_ns[self._last[here, 1]]
+            on_lane = self._first[:, 0] == number
+            starts[on_lane] = start_ns[self._first[on_lane, 1]]
+            ends[on_lane] = end_ns[self._last[on_lane, 1]]
         return starts, ends

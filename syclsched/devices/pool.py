@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools of memory, so that getting some costs neither a call of the runtime nor page faults.
+"""A memory pool: allocations without calls of the runtime and without page faults.
 
-Small blocks are cut from slabs; large ones are allocations of their own. Both are kept when they are given back, for
-the next who asks. The first write to fresh pages takes longer than getting them (on the CPU device 350 us for a MiB),
-so that memory is touched once, when it is got.
+Small blocks are cut from slabs; large ones are allocations of their own. Freed memory of both kinds is kept for reuse.
+The first write to fresh pages takes longer than their allocation (on the CPU device 350 us for a MiB), so memory is
+touched once, when it is allocated.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ from typing import Any, Final
 from syclsched.devices.extents import Extents, Place
 from syclsched.errors import ExecutionError, MemoryLimitError
 
-#: Where blocks begin: OpenCL's widest vector (sixteen of 8 bytes), which the runtime's own allocations are good for;
-#: two cache lines.
+#: Alignment of blocks: OpenCL's widest vector (16 elements of 8 bytes), as for the runtime's own allocations; two cache
+#: lines.
 ALIGNMENT_BYTES: Final = 128
 #: Small blocks are cut from allocations of this size.
 SLAB_BYTES: Final = 1 << 21
-#: A slab is worth it for blocks up to this part of it.
+#: Blocks up to this fraction of a slab are cut from slabs.
 _SLAB_PARTS: Final = 8
-#: Under a limit a slab is no more than this part of it, and there is none if it would be tiny: what of a slab is not in
-#: use is still held.
+#: Under a memory limit a slab is at most this fraction of it, and there are no slabs if they would be tiny, because the
+#: unused part of a slab is reserved, too.
 _LIMIT_PARTS: Final = 64
 _LEAST_SLAB_BYTES: Final = 1 << 16
-#: Memory that is kept though nobody uses it, besides as much as was in use at most.
+#: Unused memory that is kept in any case; a pool keeps up to its peak use if that is more.
 KEPT_BYTES: Final = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryInfo:
-    """What a pool holds."""
+    """The memory of a pool, in bytes."""
 
-    in_use_bytes: int = 0  # as it was asked for
-    blocks: int = 0  # how many blocks that is
-    padding_bytes: int = 0  # besides, so that blocks begin at multiples of the alignment
-    #: All that was got of the runtime and not given back to it: in use, padding, and what is kept for later.
+    in_use_bytes: int = 0  # as requested
+    blocks: int = 0  # number of blocks in use
+    padding_bytes: int = 0  # added to blocks for their alignment
+    #: Allocated from the runtime and not freed: in use, padding, and unused.
     reserved_bytes: int = 0
-    #: The most there was of either, since the beginning.
+    #: Peaks since the start.
     peak_in_use_bytes: int = 0
     peak_reserved_bytes: int = 0
-    limit_bytes: int = 0  # capacity of the space; 0 if it is not known
-    allocations: int = 0  # how many times the runtime was asked for memory
+    limit_bytes: int = 0  # capacity of the space; 0 if unknown
+    allocations: int = 0  # number of allocations from the runtime
 
     def __add__(self, other: MemoryInfo) -> MemoryInfo:
-        """Return both together."""
+        """Return the sum of both."""
         return MemoryInfo(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 def padded(nbytes: int, alignment_bytes: int = ALIGNMENT_BYTES) -> int:
-    """Return the bytes a block takes; SYCL has no allocation of size zero."""
+    """Return the bytes a block occupies, at least one alignment unit: SYCL has no allocation of size zero."""
     return max(-(-nbytes // alignment_bytes), 1) * alignment_bytes
 
 
 class Block:
-    """A piece of a pool's memory; it goes back when `give_back` is called, or when nothing refers to it any more."""
+    """A block of a pool's memory; it is freed by `give_back` or with the last reference to it."""
 
     __slots__ = ("__weakref__", "_returned", "nbytes", "owner", "place", "pointer")
 
@@ -70,18 +70,18 @@ class Block:
         self._returned: deque[tuple[Place, int]] | None = returned
 
     def give_back(self) -> None:
-        """Give it back at once, whoever may still refer to it; doing so twice does nothing."""
+        """Free the block at once, even if it is still referenced; doing so twice does nothing."""
         returned, self._returned = self._returned, None
-        self.owner = None  # the pool's now: whoever refers to this still must not keep the memory from the runtime
+        self.owner = None  # references to a freed block must not keep the runtime's memory alive
         if returned is not None:
             returned.append((self.place, self.nbytes))
 
-    # A lock would not do here: this runs wherever a reference goes, also within the pool.
+    # This takes no lock: it runs wherever the last reference is dropped, also inside the pool.
     __del__ = give_back
 
 
 class Together:
-    """The pools of one memory space: of one kind each, they share its capacity and one lock."""
+    """Shared accounting of the pools of one memory space, one for each kind: limit, lock and peaks."""
 
     def __init__(self, limit_bytes: int = 0) -> None:
         self.limit = limit_bytes
@@ -90,17 +90,17 @@ class Together:
         self.in_use = self.reserved = self.peak_in_use = self.peak_reserved = 0
 
     def use(self, nbytes: int) -> None:
-        """Note that so many bytes more are in use."""
+        """Count further bytes as in use."""
         self.in_use += nbytes
         self.peak_in_use = max(self.peak_in_use, self.in_use)
 
     def reserve(self, nbytes: int) -> None:
-        """Note that so many bytes more were got of the runtime."""
+        """Count further bytes as allocated from the runtime."""
         self.reserved += nbytes
         self.peak_reserved = max(self.peak_reserved, self.reserved)
 
     def info(self) -> MemoryInfo:
-        """Return what the space holds: peaks are those of all its pools at once."""
+        """Return the memory of the space: peaks are those of all its pools together."""
         found = sum((pool.info() for pool in tuple(self.pools)), MemoryInfo())
         with self.lock:
             return replace(
@@ -112,7 +112,7 @@ class Together:
 
 
 class MemoryPool:
-    """Memory of one kind in one space; used from any thread."""
+    """A pool of memory of one kind in one space; thread-safe."""
 
     def __init__(
         self,
@@ -134,11 +134,11 @@ class MemoryPool:
         self._slab = slab // alignment_bytes * alignment_bytes if slab >= _LEAST_SLAB_BYTES else 0
         self._lock = self._together.lock
         self._returned: deque[tuple[Place, int]] = deque()
-        #: Regions by number: what keeps the memory, its address, its size.
+        #: Regions by number: owner of the memory, address, size.
         self._regions: dict[int, tuple[Any, int, int]] = {}
         self._slabs: set[int] = set()
         self._extents = Extents()
-        #: Idle large regions by size, those given back last at the end.
+        #: Unused large regions by size, those freed last at the end.
         self._idle: OrderedDict[int, list[int]] = OrderedDict()
         self._idle_bytes = 0
         self._next = 0
@@ -147,7 +147,7 @@ class MemoryPool:
         self._closed = False
 
     def take(self, nbytes: int, *, touch: Callable[[Any], None] | None = None) -> Block:
-        """Return a block."""
+        """Allocate a block."""
         size = padded(nbytes, self._alignment)
         with self._lock:
             if self._closed:
@@ -164,7 +164,7 @@ class MemoryPool:
             return Block(place, nbytes, owner, address + place[1], self._returned)
 
     def info(self) -> MemoryInfo:
-        """Return what there is."""
+        """Return the memory of the pool."""
         with self._lock:
             self._collect()
             return MemoryInfo(
@@ -179,13 +179,13 @@ class MemoryPool:
             )
 
     def trim(self) -> int:
-        """Give back to the runtime what nobody uses; return how many bytes that was."""
+        """Return unused memory to the runtime; return how many bytes that was."""
         with self._lock:
             self._collect()
             return self._release(self._reserved)
 
     def close(self) -> None:
-        """Give everything back: what is in use, when it is used no more."""
+        """Return all memory to the runtime; blocks in use follow when they are freed."""
         with self._lock:
             self._closed = True
             self._collect()
@@ -193,10 +193,10 @@ class MemoryPool:
             self._regions.clear()  # each block keeps its own
             self._slabs.clear()
 
-    # --- inside, with the lock --------------------------------------------------------------------
+    # --- private methods, called with the lock held -----------------------------------------------
 
     def _collect(self) -> None:
-        """Take in what was given back."""
+        """Take freed blocks back into the pool."""
         while self._returned:
             place, nbytes = self._returned.popleft()
             region, size = place[0], padded(nbytes, self._alignment)
@@ -215,10 +215,10 @@ class MemoryPool:
 
     def _place(self, size: int, touch: Callable[[Any], None] | None) -> Place:
         if size > self._slab // _SLAB_PARTS:
-            waiting = self._idle.get(size)
-            if waiting:
-                region = waiting.pop()
-                if not waiting:
+            idle = self._idle.get(size)
+            if idle:
+                region = idle.pop()
+                if not idle:
                     del self._idle[size]
                 self._idle_bytes -= size
                 return region, 0
@@ -256,31 +256,31 @@ class MemoryPool:
         return region
 
     def _release_any(self, wanted: int) -> int:
-        """Give back what is idle here, and then of the space's other pools, until so many bytes are."""
-        done = self._release(wanted)
+        """Return unused memory to the runtime, this pool's first, up to ``wanted`` bytes; return the bytes freed."""
+        freed = self._release(wanted)
         for pool in self._together.pools:
-            if done < wanted and pool is not self:
-                done += pool._release(wanted - done)
-        return done
+            if freed < wanted and pool is not self:
+                freed += pool._release(wanted - freed)
+        return freed
 
     def _release(self, wanted: int) -> int:
-        """Give back to the runtime what is idle, longest first, until so many bytes are; return how many were."""
-        done = 0
-        while done < wanted and self._idle:
+        """Return unused memory to the runtime, unused longest first, up to ``wanted`` bytes; return the bytes freed."""
+        freed = 0
+        while freed < wanted and self._idle:
             size, regions = next(iter(self._idle.items()))
             del self._regions[regions.pop(0)]
             if not regions:
                 del self._idle[size]
             self._idle_bytes -= size
             self._unreserve(size)
-            done += size
-        if done < wanted:
+            freed += size
+        if freed < wanted:
             for region in [r for r in self._slabs if self._extents.remove_region(r, self._slab)]:
                 self._slabs.discard(region)
                 del self._regions[region]
                 self._unreserve(self._slab)
-                done += self._slab
-        return done
+                freed += self._slab
+        return freed
 
     def _unreserve(self, nbytes: int) -> None:
         self._reserved -= nbytes

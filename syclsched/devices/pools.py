@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pools of a platform's memory spaces, one for each kind of memory in them, and memory cut from them."""
+"""The memory pools of a platform, one for each memory space and kind of memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAGE_BYTES: Final = 4096
 
 
 class Pools:
-    """Pools by memory space and kind, made when they are first used."""
+    """Memory pools by memory space and kind, made when first used."""
 
     def __init__(self, platform: Platform, allocator_queue: Callable[[str], Any]) -> None:
         self._platform = platform
@@ -34,7 +34,7 @@ class Pools:
         _all.add(self)
 
     def take(self, where: str | PoolKey, nbytes: int, *, touch: bool = False) -> tuple[Block, Any]:
-        """Return memory of a space."""
+        """Allocate a block of memory in a space; return the block and the memory."""
         key = self._usual[where] if isinstance(where, str) else where
         pool = self._pools.get(key) or self._make(key)
         if key.kind == "plain":
@@ -45,23 +45,23 @@ class Pools:
         return block, memory.of_block(block, self._queues[key])
 
     def kind(self, space: str) -> MemoryKind:
-        """Return the kind of memory that is usual in a space; see `syclsched.model.usm.usual_kind`."""
+        """Return the usual kind of memory of a space; see `syclsched.model.usm.usual_kind`."""
         return self._usual[space].kind
 
     def info(self) -> dict[str, MemoryInfo]:
-        """Return what the pools hold, by space, for those that were used."""
+        """Return the memory of the pools by space, for spaces that were used."""
         with self._lock:
             used = {key.space for key in self._pools}
         return {space: together.info() for space, together in self._spaces.items() if space in used}
 
     def trim(self) -> int:
-        """Give back to the runtime what nobody uses; return how many bytes that was."""
+        """Return unused memory to the runtime; return how many bytes that was."""
         with self._lock:
             pools = list(self._pools.values())
         return sum(pool.trim() for pool in pools)
 
     def close(self) -> None:
-        """Give everything back: what is in use, when it is used no more."""
+        """Return all memory to the runtime; blocks in use follow when they are freed."""
         with self._lock:
             for pool in self._pools.values():
                 pool.close()
@@ -77,13 +77,13 @@ class Pools:
             return found
 
     def _toucher(self, key: PoolKey) -> Callable[[Any], None] | None:
-        """Return what writes to all pages of fresh memory: not of that which is no part of the host's."""
+        """Return a function that writes to all pages of fresh memory; None if it is not the host's memory."""
         if key.kind != "device":
             return _touch
-        return _set if self._platform.space(key.space).host_accessible else None
+        return _write_all if self._platform.space(key.space).host_accessible else None
 
     def _may_fail(self, key: PoolKey, nbytes: int) -> None:
-        """Fail where that is injected: whether a pool has to ask the runtime is chance."""
+        """Raise where an allocation failure is injected, whether or not the pool would call the runtime."""
         try:
             if faultpoints.active is not None:
                 faultpoints.active.allocates(self._queues[key], nbytes)
@@ -103,17 +103,15 @@ class Pools:
         return allocate
 
 
-#: All there are, for `memory_info`.
+#: All instances, for `memory_info`.
 _all: weakref.WeakSet[Pools] = weakref.WeakSet()
 
 
 def memory_info() -> dict[str, MemoryInfo]:
-    """Return what syclsched holds of every memory space in this process, in all open devices together.
+    """Return syclsched's use of every memory space in this process, over all open devices.
 
-    Returns
-    -------
-    dict of str to MemoryInfo
-        By name of the space; peaks and limits are those of the open devices added up.
+    Returns ------- dict of str to MemoryInfo
+        By name of the space; peaks and limits are the sums over the open devices.
     """
     found: dict[str, MemoryInfo] = {}
     for pools in list(_all):
@@ -123,7 +121,7 @@ def memory_info() -> dict[str, MemoryInfo]:
 
 
 class _HostBytes:
-    """A block of the host's plain memory, as NumPy takes memory of others; kept by the array made of it."""
+    """NumPy array interface of a block of plain host memory, which it keeps alive."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -137,7 +135,7 @@ class _HostBytes:
 
 def _host_bytes(nbytes: int) -> tuple[Any, int]:
     try:
-        # Where plain memory begins is the C library's business.
+        # NumPy does not guarantee the alignment of plain memory.
         made = np.empty(nbytes + ALIGNMENT_BYTES, np.uint8)
     except MemoryError as error:
         raise MemoryLimitError(f"{nbytes} bytes of the host's memory could not be allocated") from error
@@ -145,11 +143,11 @@ def _host_bytes(nbytes: int) -> tuple[Any, int]:
 
 
 def _touch(owner: Any) -> None:
-    """Write to every page of memory the host can address."""
+    """Write to every page of memory that the host can address."""
     view = owner if isinstance(owner, np.ndarray) else np.asarray(owner)
     view[::_PAGE_BYTES] = 0
 
 
-def _set(owner: Any) -> None:
-    """Write to all of memory that the runtime does not let the host address, though it is the host's."""
+def _write_all(owner: Any) -> None:
+    """Write to all pages of host memory that the runtime does not let the host address."""
     owner.memset(0)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of devices: SPIR-V and OpenCL C built once and remembered, several kernels' OpenCL C at once.
+"""Device programs: SPIR-V and OpenCL C built once and cached, several kernels in one program.
 
-Level Zero takes no OpenCL C: for its devices it is made SPIR-V first.
+Level Zero accepts no OpenCL C: for its devices it is compiled to SPIR-V first.
 
-The OpenCL CPU runtime keeps 2 MB for each program it has built and never gives them back, and takes longer for the
-beginning of a program than for a kernel: what is wanted together is built together.
+The OpenCL CPU runtime keeps 2 MB for each program it has built and never frees them, and the fixed cost of a program is
+larger than that of a kernel: kernels needed together are built together.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from syclsched.model.operation import OpenCLSource, SpirvModule
 
 __all__ = ["build_together", "compile_code"]
 
-# Bounded, as a program keeps its context, and those of closed devices must not pile up; but far from tight: one that
-# was dropped and is built again costs its memory twice.
+# Bounded, because programs keep the contexts of closed devices alive; but large, because a program that was dropped and
+# is built again costs its memory twice.
 _PROGRAMS = Cache(4096)
-#: Programs that are made one: beyond that little is gained, and more is lost when one of them is refused.
+#: Most programs combined into one: more gain little, and lose more when one of them is refused.
 _MOST_TOGETHER = 64
 
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """A program, and what the names of the kernels asked for end with in it."""
+    """A built program, and the suffix of its kernels' names."""
 
     program: Any
     suffix: str = ""
 
 
 def compile_code(loaded: Any, queue: Any, where: str) -> Any:
-    """Return the kernel of SPIR-V or OpenCL C source; remembered, thread-safe."""
+    """Return the kernel of SPIR-V or OpenCL C source; cached, thread-safe."""
     if not isinstance(loaded, (SpirvModule, OpenCLSource)):
         raise ExecutionError(
             f"load() returned {type(loaded).__name__}, not an OpenCLSource or SpirvModule", where=where
@@ -52,27 +52,27 @@ def compile_code(loaded: Any, queue: Any, where: str) -> Any:
 
 
 def build_together(codes: Iterable[OpenCLSource], queue: Any) -> None:
-    """Build what has not been built for a device yet, as few programs, for `compile_code` to find it; thread-safe.
+    """Build programs that are not cached for a device yet, combined into few, for `compile_code`; thread-safe.
 
-    What cannot be built together, or is refused, is left for `compile_code`, which can say what is wrong with it.
+    Programs that cannot be combined, or are refused, are left to `compile_code`, which reports their errors.
     """
     from dpctl import program
 
     with _PROGRAMS.lock:
         missing = {key: code for code in codes if (key := _key(code, queue)) not in _PROGRAMS}
-        for some in _alike(missing):
+        for group in _compatible_groups(missing):
             try:
-                made = source_program(
-                    OpenCLSource(combined_source([part for _, part in some]), "", some[0][1].code.options), queue
+                program_of_all = source_program(
+                    OpenCLSource(combined_source([part for _, part in group]), "", group[0][1].code.options), queue
                 )
             except (program.SyclProgramCompilationError, ValueError, CapabilityError):
                 continue
-            for number, (key, _) in enumerate(some):
-                _PROGRAMS.get(key, partial(_Built, made, suffix(number)))
+            for number, (key, _) in enumerate(group):
+                _PROGRAMS.get(key, partial(_Built, program_of_all, suffix(number)))
 
 
-def _alike(codes: Mapping[Hashable, OpenCLSource]) -> list[list[tuple[Hashable, Part]]]:
-    """Return which programs become one, at least two each, in the order they have."""
+def _compatible_groups(codes: Mapping[Hashable, OpenCLSource]) -> list[list[tuple[Hashable, Part]]]:
+    """Return groups of at least two programs that can be combined, in their order."""
     alike: dict[tuple[str, ...], list[tuple[Hashable, Part]]] = {}
     for key, code in codes.items() if len(codes) > 1 else ():
         part = part_of(code)
@@ -83,7 +83,7 @@ def _alike(codes: Mapping[Hashable, OpenCLSource]) -> list[list[tuple[Hashable, 
         for parts in alike.values()
         for first in range(0, len(parts), _MOST_TOGETHER)
     )
-    return [some for some in pieces if len(some) > 1]
+    return [group for group in pieces if len(group) > 1]
 
 
 def _key(loaded: SpirvModule | OpenCLSource, queue: Any) -> Hashable:
@@ -96,7 +96,7 @@ def _key(loaded: SpirvModule | OpenCLSource, queue: Any) -> Hashable:
 
 
 def source_program(code: OpenCLSource, queue: Any) -> Any:
-    """Return a program of OpenCL C."""
+    """Return a program built from OpenCL C."""
     from dpctl import program
 
     if takes_source(queue):
@@ -105,7 +105,7 @@ def source_program(code: OpenCLSource, queue: Any) -> Any:
 
 
 def takes_source(queue: Any) -> bool:
-    """Return whether a queue's device takes OpenCL C; else it must take SPIR-V."""
+    """Return whether a queue's device accepts OpenCL C; otherwise it must accept SPIR-V."""
     name: str = queue.backend.name
     if name not in ("opencl", "level_zero"):
         raise CapabilityError(f"a {name} device takes no OpenCL C, and no SPIR-V")

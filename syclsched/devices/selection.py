@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device selectors: the syntax of ONEAPI_DEVICE_SELECTOR, and a plain short form of device names and kinds.
+"""Device selectors: the syntax of ONEAPI_DEVICE_SELECTOR, and a short form of device names and kinds.
 
-The long form is the one of oneAPI DPC++ (its page "Environment Variables"): ``level_zero:0,1;opencl:cpu``,
+The long form is that of oneAPI DPC++ (its page "Environment Variables"): ``level_zero:0,1;opencl:cpu``,
 ``*:gpu;!cuda:*``, ``opencl:0.*``; numbers count the devices of a backend. A selector of discards alone starts from all
 devices. The short form has no colon: ``cpu,accelerator``, ``gpu1``, ``cpu.0``, ``!accelerator``; a kind means all
-devices of that kind, and every term must match something.
+devices of that kind, and every term must match a device.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from syclsched.devices.facts import DeviceFacts
 from syclsched.errors import SelectionError
 
-#: Wildcard for a backend, a device or a part.
+#: Wildcard for a backend, a device or a sub-device.
 ANY = "*"
 
 _BACKENDS = ("opencl", "level_zero", "cuda", "hip", ANY)
-#: Backends of the runtime's syntax whose devices a platform cannot describe: valid, and never matched.
+#: Backends of the runtime's syntax that are not supported here: valid, but never matched.
 _FOREIGN_BACKENDS = ("native_cpu", "esimd_emulator")
 _KINDS = {"cpu": "cpu", "gpu": "gpu", "accelerator": "accelerator", "fpga": "accelerator", "acc": "accelerator"}
 _DEVICE = re.compile(r"(?P<device>\*|[a-z]+\d*|\d+)(?:\.(?P<part>\*|\d+))?")
@@ -35,14 +35,14 @@ _HINT = (
 class Term:
     """One device pattern of a selector."""
 
-    text: str  # as it was written
-    backend: str  # A backend, or ``*``
+    text: str  # as written
+    backend: str  # a backend, or ``*``
     device: str  # ``*``, a kind, a number within the backend (long form) or a device name (short form)
     part: str | None = None  # number of a sub-device, ``*`` for all of them, None for the whole device
-    discard: bool = False  # whether what matches is taken away
+    discard: bool = False  # whether matching devices are removed
 
     def matches(self, name: str, facts: DeviceFacts) -> bool:
-        """Tell whether a root device, of that name on its platform, fits the pattern."""
+        """Return whether a root device with this name on its platform matches."""
         if self.backend not in (ANY, facts.backend):
             return False
         if self.device.isdecimal():
@@ -52,22 +52,22 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is selected of one root device."""
+    """The selected parts of one root device."""
 
-    whole: bool = False  # the device itself
+    whole: bool = False  # whether the device itself is selected
     parts: frozenset[int] | None = frozenset()  # numbers of its sub-devices; None for all of them
-    without_parts: frozenset[int] = frozenset()  # sub-devices taken away again
+    without_parts: frozenset[int] = frozenset()  # numbers of removed sub-devices
 
     def __bool__(self) -> bool:
         return self.whole or self.parts is None or bool(self.parts - self.without_parts)
 
     @property
     def names_parts(self) -> bool:
-        """Whether sub-devices are selected by number, or all of them as such."""
+        """Whether sub-devices are selected explicitly."""
         return self.parts is None or bool(self.parts)
 
     def wants_part(self, index: int) -> bool:
-        """Tell whether a sub-device is selected by its number."""
+        """Return whether a sub-device is selected explicitly."""
         return (self.parts is None or index in self.parts) and index not in self.without_parts
 
 
@@ -75,12 +75,12 @@ class Wish:
 class Selector:
     """A parsed selector."""
 
-    text: str  # as it was written
-    terms: tuple[Term, ...]  # in order; discards win over accepts wherever they stand
-    strict: bool  # short form: a term that matches nothing is a mistake. The runtime's syntax lets it pass.
+    text: str  # as written
+    terms: tuple[Term, ...]  # in order; discards take precedence over accepts
+    strict: bool  # whether a term without a match is an error: in the short form only
 
     def wish(self, name: str, facts: DeviceFacts) -> Wish:
-        """Return what is selected of a root device that has this name on its platform."""
+        """Return the selected parts of a root device with this name on its platform."""
         fitting = [term for term in self.terms if term.matches(name, facts)]
         discards = [term.part for term in fitting if term.discard]
         accepts = [term.part for term in fitting if not term.discard]
@@ -95,7 +95,7 @@ class Selector:
         )
 
     def unmatched(self, devices: Iterable[tuple[str, DeviceFacts]]) -> tuple[Term, ...]:
-        """Return the accepting terms that fit none of the named root devices."""
+        """Return the accepting terms that match none of the named root devices."""
         named = tuple(devices)
         return tuple(t for t in self.terms if not t.discard and not any(t.matches(*device) for device in named))
 
@@ -104,7 +104,7 @@ EVERYTHING = Selector(text="*:*", terms=(Term("*:*", ANY, ANY),), strict=False)
 
 
 def parse_selector(text: str | None) -> Selector:
-    """Read a device selector."""
+    """Parse a device selector; None selects all devices."""
     if text is None:
         return EVERYTHING
     if len(text) > _LONGEST:
@@ -141,7 +141,7 @@ def _short_terms(part: str, text: str) -> list[Term]:
     if device.isdecimal() or (device != ANY and word not in _KINDS):
         raise _error(part, text, "is neither a kind (cpu, gpu, accelerator) nor a device's name")
     number = device[len(word) :]
-    # The first of a kind is called by the kind alone, which as a selector means all of them: "gpu0" is just the first.
+    # The first of a kind is named by the kind alone, which as a selector means all of them: "gpu0" selects the first.
     if number and int(number) == 0:
         return [Term(part, ANY, f"{_KINDS[word]}0", sub, discard)]
     return [Term(part, ANY, ANY if device == ANY else f"{_KINDS[word]}{number}", sub, discard)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""numba-dpex kernels to SPIR-V. All that is used of numba-dpex's inside is in this file."""
+"""Compilation of numba-dpex kernels to SPIR-V. All use of numba-dpex's internals is in this file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from syclsched.devices.arguments import scalar_dtype
 from syclsched.errors import CapabilityError
 from syclsched.model.operation import Operation, Signature, SpirvModule
 
-#: numba's compiler is not re-entrant over threads for what is done around it here (overload tables, first refresh).
+#: The code around numba's compiler here (overload tables, first refresh) is not thread-safe.
 _LOCK = threading.RLock()
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class KernelCompilationError(Exception):
-    """A kernel that numba-dpex cannot compile; the message is the gist of its explanation."""
+    """A kernel that numba-dpex cannot compile; the message summarises its explanation."""
 
 
 def kernel_spirv(
@@ -48,10 +48,10 @@ def _compile(kernel: Any, types: tuple[Any, ...]) -> SpirvModule:
 
 @lru_cache(maxsize=1)
 def prepare_compiler() -> None:
-    """Import numba-dpex, and have numba register its lowerings; once for a process.
+    """Import numba-dpex and make numba register its lowerings; once for a process.
 
-    Compiling a kernel before any host function, numba-dpex would know no ``range`` and the like: numba
-    registers them when the CPU target is first used.
+    Without this, a kernel compiled before any host function could not use ``range`` and the like: numba registers them
+    when the CPU target is first used.
     """
     try:
         import numba_dpex  # noqa: F401
@@ -67,11 +67,11 @@ def prepare_compiler() -> None:
 
 
 def _register_once(context: Any) -> None:
-    """Have numba-dpex (0.23) register its lowerings twice, not whenever numba looks for one.
+    """Make numba-dpex (0.23) register its lowerings twice, instead of at each of numba's look-ups.
 
-    It registers some 900 anew each time, thousands for a kernel: nothing ever forgets them, all are gone through
-    for each operation, and each kernel takes longer to compile than the one before. The second time they come behind
-    numba's own for the same types, and so before them; from then on only what is new is registered.
+    It registers some 900 lowerings at each look-up, thousands for a kernel. They are never removed and all are searched
+    for each operation, so each kernel takes longer to compile than the one before. The second registration comes behind
+    numba's own for the same types, and so takes precedence; later ones add new lowerings only.
     """
     from numba_dpex.dpnp_iface import dpnpimpl
     from numba_dpex.kernel_api_impl.spirv.math import mathimpl
@@ -104,7 +104,7 @@ def _argument_types(
         if parameter.is_array:
             dtype = from_dtype(np.dtype(signature.dtypes[parameter.name]))
             rank = len(signature.shapes[parameter.name])
-            # The USM kind changes nothing in the code that is made, so that all kinds share one overload.
+            # The USM kind does not change the generated code, so all kinds share one overload.
             types.append(USMNdArray(ndim=rank, layout="C", dtype=dtype, usm_type="device", queue=queue))
         else:
             types.append(from_dtype(np.dtype(scalar_dtype(parameter, signature))))
@@ -113,7 +113,7 @@ def _argument_types(
 
 @lru_cache(maxsize=64)
 def _typing_queue(device: Any) -> Any:
-    """Return numba-dpex's type of a queue on a device: one per device, so that overloads are found again."""
+    """Return numba-dpex's type of a queue: the same object for each device, so that overloads are found again."""
     import dpctl
     from numba_dpex.core.types.dpctl_types import DpctlSyclQueue
 
@@ -121,14 +121,14 @@ def _typing_queue(device: Any) -> Any:
 
 
 def _root(device: Any) -> Any:
-    """Return the device a sub-device is cut from: numba-dpex asks for a filter string, which only that has."""
+    """Return the root device of a sub-device: numba-dpex needs a filter string, which only root devices have."""
     while (parent := device.parent_device) is not None:
         device = parent
     return device
 
 
 def gist(error: BaseException) -> str:
-    """Return the line or two of a numba error that say what is wrong."""
+    """Return the first lines of a numba error that describe the problem, with the place."""
     lines = [line.strip() for line in _ANSI.sub("", str(error)).splitlines()]
     lines = [line for line in lines if line and not line.startswith("Failed in ")]
     said: list[str] = []

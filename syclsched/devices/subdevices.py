@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sub-devices: how a device is to be cut, read from text, checked, and done."""
+"""Sub-devices: partitions of a device, parsed from text, checked and made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syclsched.devices.facts import DeviceFacts, FoundDevice, read_facts
 from syclsched.errors import SelectionError
 from syclsched.model.platform import Partition
 
-#: Affinity domains by the names they may be written with, and as dpctl has them.
+#: Affinity domains: accepted name to dpctl's name.
 _DOMAINS = {
     "numa": "numa",
     "l4": "L4_cache",
@@ -26,12 +26,12 @@ _HINT = "Write 2 (parts), units:4 (compute units each), or one of numa, l4, l3, 
 
 @dataclass(frozen=True, slots=True)
 class SubDevices:
-    """How devices are to be split."""
+    """A way to split devices."""
 
-    #: ``count`` (so many parts, as equal as can be), ``equally`` (so many compute units each) or ``affinity`` (by NUMA
-    #: or cache domain).
+    #: ``count`` (a number of parts, as equal as possible), ``equally`` (a number of compute units each) or ``affinity``
+    #: (by NUMA or cache domain).
     method: Literal["count", "equally", "affinity"]
-    argument: str  # the number, or the affinity domain as dpctl names it
+    argument: str  # the number, or dpctl's name of the affinity domain
 
     def __post_init__(self) -> None:
         if self.method == "affinity":
@@ -48,7 +48,7 @@ class SubDevices:
 
 
 def parse_sub_devices(text: str | int) -> SubDevices:
-    """Read how devices are to be split: ``2``, ``units:4``, ``numa``, ``l3`` and the like."""
+    """Parse a way to split devices: ``2``, ``units:4``, ``numa``, ``l3`` and the like."""
     word = str(text).strip().lower().removesuffix("_cache")
     if word in _DOMAINS:
         return SubDevices("affinity", _DOMAINS[word])
@@ -63,13 +63,13 @@ def parse_sub_devices(text: str | int) -> SubDevices:
 
 
 def unit_counts(compute_units: int, parts: int) -> tuple[int, ...]:
-    """Share compute units out over parts, the larger ones first; none differs from another by more than one."""
+    """Distribute compute units over parts, the larger parts first; sizes differ by at most one."""
     share, rest = divmod(compute_units, parts)
     return tuple(share + (index < rest) for index in range(parts))
 
 
 def split(device: FoundDevice, how: SubDevices) -> tuple[FoundDevice, ...]:
-    """Cut a root device into sub-devices."""
+    """Split a root device into sub-devices."""
     root = device.facts
     parts = sycl_sub_devices(device.sycl_device, root, how)
     cuts = [Partition(how.method, how.argument, index) for index in range(len(parts))]
@@ -101,7 +101,7 @@ def sycl_sub_devices(sycl_device: Any, facts: DeviceFacts, how: SubDevices) -> S
 
 
 def why_not(facts: DeviceFacts, how: SubDevices) -> str | None:
-    """Say why a device with these facts cannot be split so; None if only its driver can tell."""
+    """Return why a device with these properties cannot be split so; None if only its driver can tell."""
     if how.method == "affinity":
         return None
     number, units = int(how.argument), facts.compute_units

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shared object of the compiled submission loop (``_submit*.c``), found and opened."""
+"""The shared library of the compiled submission loop (``_submit*.c``): search and function prototypes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 
 from syclsched.oneapi.built import find_submission_loop
 
-#: ``0``: submit from Python instead. ``sycl``: from C, but through SYCL for OpenCL devices, too. Results are the same.
+#: Variable. ``0``: submit from Python instead. ``sycl``: submit from C, but through SYCL even for OpenCL devices.
+#: Results are the same.
 SWITCH = "SYCLSCHED_NATIVE"
 
-#: Of the structures and functions, as the C sources have it.
+#: Version of structures and functions, as in the C sources.
 VERSION = 15
 
-#: As dpctl's own modules load it.
+#: dpctl's C interface, as its own modules load it.
 _INTERFACE = "libDPCTLSyclInterface.so.0"
 #: In the order of ``struct functions`` of ``_submit_dpctl.c``.
 _FUNCTIONS = (
@@ -34,7 +35,7 @@ _FUNCTIONS = (
 
 
 class Library:
-    """The shared object's functions, and the tables they are given."""
+    """The functions of the shared library, and the function tables passed to them."""
 
     def __init__(self, path: str, interface: Any) -> None:
         loaded = ctypes.CDLL(path)
@@ -45,7 +46,7 @@ class Library:
         self.apart_way = _address_in(loaded, "syclsched_way_apart")
         self.opencl_way = _address_in(loaded, "syclsched_way_opencl")
         self.threads_way = _address_in(loaded, "syclsched_way_threads")
-        #: Given to OpenCL as an event's callback, with an eventfd to add to.
+        #: OpenCL event callback that increments an eventfd.
         self.wake = _address_in(loaded, "syclsched_wake")
         pointer, count = ctypes.c_void_p, ctypes.c_int64
         self.submit = loaded.syclsched_submit
@@ -100,34 +101,34 @@ class Library:
         self.flight_begin_with.argtypes = [pointer, ctypes.py_object]
         self.look = loaded.syclsched_look
         self.look.restype, self.look.argtypes = ctypes.c_int32, [pointer, count, ctypes.py_object]
-        #: Addresses of functions that compiled code calls: the clock, and those of their names.
+        #: Addresses of functions for compiled callers.
         self.now_address = _address_in(loaded, "syclsched_now_ns")
         self.submit_address = _address_in(loaded, "syclsched_submit")
         self.completed_address = _address_in(loaded, "syclsched_completed")
         self.bell_wait_address = _address_in(loaded, "syclsched_bell_wait")
         self.wait_address = _address_in(loaded, "syclsched_wait")
         self._look_first = ctypes.c_int32.in_dll(loaded, "syclsched_look_first")
-        # Asked too often to give up the GIL for it.
+        # Called too often to release the GIL for it.
         self.status = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer)(_address_in(loaded, "syclsched_status"))
 
     def look_at_events(self) -> None:
-        """Have SYCL's events looked at, from now on, until what they are of runs, before they are waited for."""
+        """Make waits poll SYCL events until their commands run, from now on; see `syclsched.devices.host_tasks`."""
         self._look_first.value = 1
 
     @property
     def dpctl_functions(self) -> int:
-        """Address of dpctl's functions."""
+        """Address of the table of dpctl's functions."""
         return ctypes.addressof(self._dpctl)
 
 
 def table(library: Any, names: tuple[str, ...]) -> Any:
-    """Return the addresses of a library's functions, as C keeps them."""
+    """Return the addresses of a library's functions as a C array."""
     return (ctypes.c_void_p * len(names))(*[_address_in(library, name) for name in names])
 
 
 @lru_cache(maxsize=1)
 def load_library() -> Library | None:
-    """Return the loop's library, or None where there is none, it is switched off, or dpctl is not what it was made for."""
+    """Return the loop's library; None if it is missing, switched off, or made for another dpctl."""
     path = find_submission_loop()
     if path is None or os.environ.get(SWITCH, "1") == "0":
         return None

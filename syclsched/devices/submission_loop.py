@@ -17,12 +17,12 @@ from syclsched.devices.native_opencl import sycl_event_at
 from syclsched.devices.submission_library import Library
 from syclsched.errors import DeviceError, ExecutionError
 
-#: The status of what was said to have failed by `SubmissionLoop.fail`: OpenCL's CL_OUT_OF_RESOURCES.
+#: The status of submissions failed by `SubmissionLoop.fail`: OpenCL's CL_OUT_OF_RESOURCES.
 INJECTED = -5
 
 
 class SubmissionLoop(CommandMaker):
-    """The loop, for the lanes and instructions of one run; it makes its commands, too: see `CommandMaker`."""
+    """The submission loop for the lanes and instructions of one run; it also makes the commands: see `CommandMaker`."""
 
     def submit(self, commands: Sequence[Command]) -> Batch:
         """Submit commands in order, without the GIL."""
@@ -30,7 +30,8 @@ class SubmissionLoop(CommandMaker):
         count = len(parts)
         pointers = (ctypes.c_void_p * count)(*[part.address for part in parts])
         submit_ns, made, made_count = (ctypes.c_int64 * count)(), (Event * (2 * count))(), ctypes.c_int64()
-        # Before: Ctrl-C may come as soon as C has returned. Threads of our own look at commands when their turn comes.
+        # Before the call, because Ctrl-C may come as soon as C has returned. Lane threads read commands when they run
+        # them.
         self.keep(made, 0, made_count, (self._handed_to, parts))
         done = self._submit(pointers, 0, count, submit_ns, made, made_count)
         if count == len(commands):
@@ -38,15 +39,15 @@ class SubmissionLoop(CommandMaker):
         return self._batch_of_sequences(commands, parts, done, submit_ns, made, made_count.value)
 
     def room_for_events(self, count: int) -> Any:
-        """Return room for so many events, for `submit_listed`."""
+        """Return an array for ``count`` events, for `submit_listed`."""
         return (Event * count)()
 
     def keep(self, made: Any, begin: int, count: ctypes.c_int64, lanes: Any = None) -> None:
-        """Take events that are made for its commands, and what they point to: they are given back with all others."""
+        """Take ownership of new events, and of what they point to; they are released with all others."""
         self._made.append((ctypes.addressof(made) + begin * ctypes.sizeof(Event), count, (made, lanes)))
 
     def submit_listed(self, pointers: Any, submit_ns: Any, made: Any, begin: int, count: int) -> tuple[int, int]:
-        """Submit some of many commands, without the GIL; see `syclsched.devices.command_list`."""
+        """Submit a range of many commands, without the GIL; see `syclsched.devices.command_list`."""
         made_count = ctypes.c_int64()
         self.keep(made, 2 * begin, made_count, self._handed_to)  # before, as in `submit`
         done = self._submit(pointers, begin, count, submit_ns, made, made_count)
@@ -54,12 +55,12 @@ class SubmissionLoop(CommandMaker):
 
     @property
     def addresses(self) -> tuple[int, int, int, int]:
-        """Where the loop's lanes are and how many, its events by slot, and what `stop` sets."""
+        """Address of the lanes and their number, addresses of the events by slot and of the stop flag."""
         events, stop = ctypes.addressof(self._events), ctypes.addressof(self._stop)
         return ctypes.addressof(self._lanes), len(self._lanes), events, stop
 
     def _submit(self, pointers: Any, begin: int, count: int, submit_ns: Any, made: Any, made_count: Any) -> int:
-        """Call the loop in C for commands from ``begin`` on; their events go where twice as many commands end."""
+        """Call the loop in C for commands from ``begin`` on; their events go to ``made`` from ``2 * begin`` on."""
         times = ctypes.addressof(submit_ns) + begin * ctypes.sizeof(ctypes.c_int64)
         events = ctypes.addressof(made) + 2 * begin * ctypes.sizeof(Event)
 
@@ -90,15 +91,15 @@ class SubmissionLoop(CommandMaker):
         )
 
     def fail(self, number: int) -> None:
-        """Count what was submitted for a slot as failed on its device: what injects faults says so."""
+        """Count the submission for a slot as failed on its device; called by fault injection."""
         self._injected.add(number)
 
     def is_pending(self, number: int) -> bool:
-        """Return whether what was submitted for a slot has neither completed nor failed."""
+        """Return whether the submission for a slot has neither completed nor failed."""
         return self.has_event(number) and not self.is_complete(number)
 
     def wake_at(self, slot: int, descriptor: int) -> bool:
-        """Have an eventfd added to once what was submitted for a slot has completed or failed."""
+        """Increment an eventfd once the submission for a slot has completed or failed; False if impossible."""
         held = self._events[self._held_at(slot)]
         if not self._is_own(held):
             return bool(self._library.thread_wake_at(held.event, descriptor))
@@ -108,28 +109,28 @@ class SubmissionLoop(CommandMaker):
         return self._native.call_back(held.event, self._library.wake, descriptor)
 
     def wait_for(self, made: Any, begin: int, count: int) -> None:
-        """Wait for events that `submit_listed` made, one after another, without the GIL."""
+        """Wait for a range of events made by `submit_listed`, one after another, without the GIL."""
         self._library.wait(ctypes.byref(made, begin * ctypes.sizeof(Event)), count)
 
     def wait_for_all(self) -> None:
-        """Wait for everything that was submitted and not yet given back, in order, without the GIL."""
+        """Wait for all submissions whose events are not released, in order, without the GIL."""
         for address, count, _ in list(self._made):
             self._library.wait(address, count.value)
 
     def wait_for_slots(self, slots: Sequence[int]) -> None:
-        """Wait for what was submitted for some slots, without the GIL."""
+        """Wait for the submissions for some slots, without the GIL."""
         for slot in slots:
             if self.has_event(slot):
                 self._library.wait(self._address(slot), 1)
 
     def begin_again(self) -> None:
-        """Give back all events, which must have completed, and be ready for the same commands again."""
+        """Release all events, which must have completed, and reset for the same commands again."""
         self.let_go()()
 
     def let_go(self) -> Callable[[], None]:
-        """Be ready for the same commands again; return what gives the events back, which must have completed.
+        """Reset for the same commands again; return a function that releases the events, which must have completed.
 
-        Whoever may still wait for them calls it after that.
+        It must be called after the last wait for these events.
         """
         if faultpoints.active is not None:
             faultpoints.active.forget(self)
@@ -159,7 +160,7 @@ class SubmissionLoop(CommandMaker):
         made: Any,
         made_count: int,
     ) -> Batch:
-        """Return the batch of commands some of which were several submissions."""
+        """Return the batch of commands of which some were several submissions."""
         starts = list(accumulate((len(command.parts) for command in commands), initial=0))
         begun = sum(1 for start in starts[:-1] if start < done)
         times = [submit_ns[start] for start in starts[:begun]]
@@ -173,9 +174,10 @@ class SubmissionLoop(CommandMaker):
         return batch
 
     def stamp(self, lane: int) -> tuple[int, int]:
-        """Do nothing on a lane, wait for it, and return when it started and ended, on the clock that `times` has.
+        """Submit an empty command to a lane, wait for it, and return its start and end on the clock of `times`.
 
-        It is not that of SYCL's events everywhere: on the FPGA emulator theirs is the calendar. Any thread may ask.
+        SYCL's events may use another clock: on the FPGA emulator theirs is the wall-clock time. Callable from any
+        thread.
         """
         if faultpoints.active is not None:
             faultpoints.active.uses(self._queues[lane])
@@ -193,7 +195,7 @@ class SubmissionLoop(CommandMaker):
             ctypes.byref(ctypes.c_int32(0)),
         )
         if not done:
-            raise ExecutionError("the runtime refuses even to do nothing", where=f"lane {lane}")
+            raise ExecutionError("the runtime refuses an empty command", where=f"lane {lane}")
         self._library.wait(made, made_count.value)
         start_ns, end_ns = ctypes.c_int64(), ctypes.c_int64()
         self._library.times(
@@ -204,11 +206,11 @@ class SubmissionLoop(CommandMaker):
         return start_ns.value, end_ns.value
 
     def wait(self, batch: Batch) -> None:
-        """Wait for all of a batch, one after another, without the GIL."""
+        """Wait for all events of a batch, one after another, without the GIL."""
         self._library.wait(batch.made, batch.made_count)
 
     def adopt(self, slot: int, lane: int, event: Any) -> None:
-        """Let commands wait for an event of something that was submitted to a lane's queue elsewhere."""
+        """Make an event of a submission made elsewhere to a lane's queue usable as a dependency of commands."""
         handle = event.addressof_ref()
         if self._native is not None and lane in self._native_queues:
             handle = self._native.event(event)
@@ -217,21 +219,21 @@ class SubmissionLoop(CommandMaker):
         self._has_adopted = True
 
     def event(self, slot: int) -> Any:
-        """Return the event of a slot as ``dpctl.SyclEvent``; of lanes that are not the loop's own as `OwnEvent`."""
+        """Return the event of a slot as ``dpctl.SyclEvent``; for lanes on threads as `OwnEvent`."""
         held = self._events[self._held_at(slot)]
         if not self._is_own(held):
             return OwnEvent(self._library, Event(held.event, held.lane, slot))
         lane = (held.lane - ctypes.addressof(self._lanes)) // ctypes.sizeof(Lane)
         if self._native is not None and lane in self._native_queues:
             return self._native.sycl_event(held.event, self._queues[lane])
-        # On a lane apart SYCL's event is the first thing in what stands for it.
+        # An event of a split lane is a structure whose first member is SYCL's event.
         if lane < self._lanes_count:
             return sycl_event_at(held.event)
         made = ctypes.c_void_p.from_address(held.event).value
         return _completed() if made is None else sycl_event_at(made)
 
     def _is_own(self, held: Event) -> bool:
-        """Return whether an event is of one of the loop's own lanes."""
+        """Return whether an event belongs to one of the loop's own lanes."""
         return bool(0 <= held.lane - ctypes.addressof(self._lanes) < ctypes.sizeof(self._lanes))
 
     def has_event(self, slot: int) -> bool:
@@ -239,22 +241,22 @@ class SubmissionLoop(CommandMaker):
         return bool(self._events[self._held_at(slot)].event)
 
     def is_complete(self, slot: int) -> bool:
-        """Return whether what was submitted for a slot has completed, or failed."""
+        """Return whether the submission for a slot has completed or failed."""
         return bool(self._library.status(self._address(slot)) != 0)
 
     def status(self, slot: int) -> int:
-        """Return 1 if what was submitted for a slot has completed, 0 if not yet, a negative code if it failed."""
+        """Return 1 if the submission for a slot has completed, 0 if not yet, a negative code if it failed."""
         found = int(self._library.status(self._address(slot)))
         return INJECTED if self._injected and found == 1 and slot in self._injected else found
 
     def any_failed(self, slots: Sequence[int]) -> bool:
-        """Return whether something may have failed that was submitted for one of some slots, or before."""
+        """Return whether a submission for one of these slots, or an injected one, has failed."""
         return bool(self._injected) or any(self.has_event(slot) and self.status(slot) < 0 for slot in slots)
 
     def failed(self) -> dict[int, int]:
         """Return the runtime's error codes of those slots whose command failed on its device.
 
-        What waits for one that failed may run all the same.
+        Commands that depend on a failed one may run all the same.
         """
         found: dict[int, int] = dict.fromkeys(self._injected, INJECTED)
         adopted = [(ctypes.addressof(self._events), ctypes.c_int64(self._slots), None)] if self._has_adopted else []
@@ -282,21 +284,21 @@ class SubmissionLoop(CommandMaker):
         return list(start_ns), list(end_ns)
 
     def listed(self, slots: Sequence[int]) -> Any:
-        """Return where the events of some slots are, for `times_listed`, time after time."""
+        """Return an array of the events of some slots, for repeated calls of `times_listed`."""
         return (ctypes.c_void_p * len(slots))(*[self._address(slot) for slot in slots])
 
     def listed_first(self, slots: Sequence[int]) -> Any:
-        """Return the same of the first events of sequences."""
+        """Return an array of the first events of the sequences in some slots, for `times_listed`."""
         return self.listed([self._slots + slot for slot in slots])
 
     def times_listed(self, listed: Any) -> tuple[Any, Any]:
-        """Return start and end of finished commands, all submitted, as arrays: as `times`, in one call of C."""
+        """Return start and end of finished commands as arrays: as `times`, in one call of C."""
         start_ns, end_ns = np.empty(len(listed), np.int64), np.empty(len(listed), np.int64)
         self._library.times(listed, len(listed), start_ns.ctypes.data, end_ns.ctypes.data)
         return start_ns, end_ns
 
     def close(self) -> None:
-        """Give back all events; `event` and `times` must not be called any more."""
+        """Release all events; `event` and `times` must not be called any more."""
         self.begin_again()
         if self._native is not None:
             for release, handles in (
@@ -309,13 +311,13 @@ class SubmissionLoop(CommandMaker):
 
 
 class OwnEvent:
-    """An event that SYCL knows nothing of, as far as who waits for it needs to know one."""
+    """The event of a command on a lane thread, which SYCL does not know."""
 
     def __init__(self, library: Library, held: Event) -> None:
         self._library, self._held = library, held
 
     def wait(self) -> None:
-        """Wait for it, without the GIL."""
+        """Wait for the event, without the GIL."""
         self._library.wait(ctypes.byref(self._held), 1)
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From selected devices to a platform: memory spaces, who reaches what, links and interferences, as first assumed.
+"""Construction of a platform from selected devices: memory spaces, access, links and interferences.
 
-Spaces follow what was seen of the runtime: root CPU devices of one SYCL platform and their sub-devices share a context
-and all its memory; the FPGA emulator's sub-devices do not reach each other's memory though one context holds them; a
-GPU's sub-devices share the memory of the GPU. What is assumed here is replaced by measurements when a machine is
+Spaces follow observations of the runtime: root CPU devices of one SYCL platform and their sub-devices share a context
+and all its memory; the FPGA emulator's sub-devices cannot access each other's memory though one context holds them; a
+GPU's sub-devices share the memory of the GPU. The assumed values are replaced by measurements when a machine is
 profiled.
 """
 
@@ -18,7 +18,7 @@ from syclsched.devices.facts import DeviceFacts, HostFacts
 from syclsched.devices.identity import device_key
 from syclsched.model.platform import HOST, Device, Interference, Link, MemorySpace, Platform
 
-#: A copy's fixed cost before it is measured: of the order of a kernel's submission.
+#: A copy's fixed cost until it is measured: of the order of a kernel's submission.
 ASSUMED_COPY_LATENCY_S = 10e-6
 #: One DDR4-2400 channel moves 8 bytes 2.4e9 times a second (JEDEC JESD79-4); a copy reads and writes.
 ASSUMED_HOST_COPY_BYTES_PER_S = 8 * 2.4e9 / 2
@@ -31,12 +31,12 @@ _BASIC_DTYPES = ("bool", "complex64", "float32", *_INTEGERS)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A device or sub-device that is to be on the platform."""
+    """A device or sub-device selected for the platform."""
 
     name: str  # its name on the platform
-    root_name: str  # name of its root device: its own, unless it is a sub-device
-    facts: DeviceFacts  # what the runtime says of it
-    distrust: str | None = None  # why it must not be given work
+    root_name: str  # name of its root device; equal to ``name`` unless it is a sub-device
+    facts: DeviceFacts  # its properties as the runtime reports them
+    distrust: str | None = None  # why it is not trusted; None if it is
 
 
 def device_dtypes(aspects: Iterable[str]) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def build_platform(candidates: Sequence[Candidate], host: HostFacts, name: str) 
 
 
 def assign_spaces(candidates: Sequence[Candidate]) -> dict[str, str]:
-    """Return the memory space of every device, by name; a space is called after its first root device."""
+    """Return the memory space of every device, by name; a space is named after its first root device."""
     owners: dict[tuple[str, ...], str] = {}
     spaces: dict[str, str] = {}
     for candidate in candidates:
@@ -99,12 +99,12 @@ def _memory_spaces(
 
 
 def _copies(candidate: Candidate, spaces: Sequence[MemorySpace]) -> bool:
-    """Tell whether copies to or from a device's memory are to be expected: then a queue for them is of use."""
+    """Return whether copies to or from a device's memory are expected, so that it needs a copy queue."""
     return not candidate.facts.host_accessible or len(spaces) > 2
 
 
 def _keys(candidates: Sequence[Candidate], host: HostFacts) -> tuple[str, ...]:
-    """Return the devices' keys; two that are the same in everything are told apart by their order."""
+    """Return the devices' keys; identical devices are told apart by their order."""
     keys: list[str] = []
     seen: Counter[tuple[object, ...]] = Counter()
     for candidate in candidates:
@@ -176,7 +176,7 @@ def _host_device(host: HostFacts, reached: tuple[str, ...]) -> Device:
 
 
 def _contexts(candidates: Sequence[Candidate], space_of: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """Return the SYCL platform each space belongs to: GPUs of one platform copy to each other directly."""
+    """Return the SYCL platform of each space: GPUs of one platform copy to each other directly."""
     return {space_of[c.name]: (c.facts.backend, c.facts.platform) for c in candidates}
 
 
@@ -195,9 +195,9 @@ def _links(spaces: Sequence[MemorySpace], contexts: dict[str, tuple[str, str]]) 
 
 
 def _interferences(candidates: Sequence[Candidate]) -> tuple[Interference, ...]:
-    """Return the pairs that are one piece of silicon: whatever the names, they take turns on the same cores.
+    """Return the pairs of devices that run on the same cores and so slow each other down.
 
-    The host is among them: its functions (BLAS calls, most often) run on the cores a CPU device computes on.
+    The host is included: its functions (BLAS calls, most often) run on the cores that a CPU device computes on.
     """
     pairs = [(a.name, b.name) for a, b in combinations(candidates, 2) if _same_cores(a, b)]
     pairs += [(c.name, HOST) for c in candidates if c.facts.on_host_processor]

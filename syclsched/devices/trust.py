@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide whether a device may be given work: it must have given known answers first.
+"""Trust in devices: a device may be used only if it passes a known-answer test.
 
-An OpenCL CPU runtime on a processor it does not know computes silently wrong results, so a device's word is not enough.
-The verdict is remembered per device, driver, processor, boot environment and package versions: whatever could change
-the generated code makes the check run again.
+An OpenCL CPU runtime on a processor it does not know computes silently wrong results, so devices are tested. The
+verdict is cached by device, driver, processor, boot environment and package versions: any change that could affect the
+generated code repeats the test.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from ..writing import write_whole
 from . import check_guard, known_answer_routes, known_answers
 from .known_answer_routes import ROUTES, Route, RouteUnavailable
 from .known_answers import Dtype
+from .probe import probe
 
-#: A compiler's message can be pages long.
+#: Most characters of an error kept: a compiler's message can be pages long.
 _LONGEST_DETAIL = 300
 
 Status = Literal["passed", "failed", "skipped"]
@@ -32,9 +33,9 @@ Status = Literal["passed", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One route's outcome for one dtype and kind of computation, over all lengths.
+    """The outcome of one route for one dtype and kind of computation, over all lengths.
 
-    `dtype` and `kind` are ``"all"`` where a route as a whole was skipped or broke off. `detail` says what was wrong or
+    `dtype` and `kind` are ``"all"`` where a whole route was skipped or raised an error. `detail` says what was wrong or
     why it was skipped.
     """
 
@@ -47,9 +48,9 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a device may be given work, why not, and what was tried.
+    """Whether a device may be used, why not, and the outcomes of all checks.
 
-    `remembered` tells that the checks were made by an earlier process; `seconds` is what this call took.
+    `remembered` tells that the checks were made by an earlier process; `seconds` is the duration of this call.
     """
 
     trusted: bool
@@ -60,7 +61,7 @@ class Verdict:
 
     @property
     def passed_routes(self) -> frozenset[str]:
-        """Routes on which at least one computation ran and none was wrong."""
+        """Routes on which at least one computation ran and no result was wrong."""
         failed = {each.route for each in self.checks if each.status == "failed"}
         return frozenset(each.route for each in self.checks if each.status == "passed") - failed
 
@@ -68,7 +69,7 @@ class Verdict:
 def check(
     device: Any, *, refresh: bool = False, routes: Mapping[str, Route] | None = None, guarded: bool = True
 ) -> Verdict:
-    """Run the known-answer test on a device, or recall its verdict."""
+    """Run the known-answer test on a device, or return its cached verdict."""
     started_s = time.perf_counter()
     root = root_device(device)
     path = cache_root() / "trust" / f"{verdict_key(root)}.json"
@@ -85,11 +86,9 @@ def check(
 
 
 def _check_guarded(device: Any, path: Path) -> tuple[CheckResult, ...]:
-    """Run the checks here, or in another process where a process has died of them before."""
+    """Run the checks in this process, or in a subprocess if they have killed a process before."""
     guard = path.with_suffix(".running")
     if check_guard.left_behind(guard):
-        from .probe import probe
-
         seen = probe()
         check_guard.remove(guard)
         recalled = _recall(path)
@@ -102,14 +101,14 @@ def _check_guarded(device: Any, path: Path) -> tuple[CheckResult, ...]:
 
 
 def root_device(device: Any) -> Any:
-    """Return the device itself, or the root device a sub-device was made from."""
+    """Return the root device of a device, which may be the device itself."""
     while device.parent_device is not None:
         device = device.parent_device
     return device
 
 
 def judge(checks: tuple[CheckResult, ...]) -> tuple[bool, str | None]:
-    """Return whether the outcomes make a device trustworthy, and the reason where they do not."""
+    """Return whether the outcomes make a device trustworthy, and the reason if they do not."""
     failed = [each for each in checks if each.status == "failed"]
     if failed:
         first = failed[0]
@@ -123,9 +122,9 @@ def judge(checks: tuple[CheckResult, ...]) -> tuple[bool, str | None]:
 
 
 def run_checks(device: Any, routes: Mapping[str, Route]) -> tuple[CheckResult, ...]:
-    """Run every computation along every route, up to the first route with wrong results; nothing is remembered.
+    """Run every computation on every route, up to the first route with wrong results; nothing is cached.
 
-    Wrong code may write where it should not: what has given wrong results is not asked to do more.
+    Wrong code may write outside its arrays: a device that has given wrong results is not tested further.
     """
     import dpctl
 
@@ -157,7 +156,7 @@ def _run_route(name: str, route: Route, queue: Any, dtypes: tuple[Dtype, ...]) -
     except RouteUnavailable as error:
         return [*_outcomes(name, wrong), CheckResult(name, "all", "all", "skipped", str(error))]
     except Exception as error:
-        # Whatever a compiler or driver raises here, it is this device's failure and not the caller's.
+        # Any exception of a compiler or driver here is a failure of this device.
         return [*_outcomes(name, wrong), CheckResult(name, "all", "all", "failed", _describe(error))]
     return _outcomes(name, wrong)
 
@@ -173,7 +172,7 @@ def _describe(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_DETAIL]
 
 
-# --- remembering -------------------------------------------------------------------------------------
+# --- cache of verdicts -------------------------------------------------------------------------------
 
 
 def verdict_key(device: Any) -> str:
@@ -190,7 +189,7 @@ def verdict_key(device: Any) -> str:
 
 
 def _sources_digest() -> str:
-    """Digest of the check's own code: a better check must not be answered by an older one's verdict."""
+    """Return a digest of the check's own code: a changed check must not use cached verdicts."""
     digest = hashlib.sha256()
     for module in (known_answers, known_answer_routes):
         digest.update(Path(str(module.__file__)).read_bytes())
@@ -199,16 +198,16 @@ def _sources_digest() -> str:
 
 def _remember(path: Path, device: Any, checks: tuple[CheckResult, ...]) -> None:
     if any(each.kind == "all" and each.status == "failed" for each in checks):
-        return  # Something broke off, perhaps for want of memory: the next process looks again.
+        return  # an error, perhaps for lack of memory: the next process checks again
     content = {"device": device.name, "checks": [asdict(each) for each in checks]}
     try:
         write_whole(path, json.dumps(content, indent=1).encode(), folders=True)
     except OSError:
-        return  # A read-only or full cache: the check runs in every process, which costs time and nothing else.
+        return  # with a read-only or full cache every process runs the check
 
 
 def _recall(path: Path) -> tuple[CheckResult, ...] | None:
-    """Read a remembered verdict; None for one that is missing or not readable as such."""
+    """Read a cached verdict; None if it is missing or invalid."""
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))["checks"]
         return tuple(_entry(each) for each in entries) or None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs plans on live queues: one dispatcher thread per run, in-order lanes, no host wait until data is asked for.
+"""Execution of plans on SYCL queues: in-order lanes, and no host wait until data is requested.
 
-Names are imported when they are first used; nothing SYCL is imported before a run starts.
+Names are imported on first use; no SYCL module is imported before a run starts.
 """
 
 from __future__ import annotations

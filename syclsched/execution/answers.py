@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of a run: waited for no longer than for the tasks that write them, checked, and put together."""
+"""Access to the results of a run; waits only for the tasks that write them."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ def _not_kept(array: str) -> UnknownArrayError:
 
 
 class Answers(ABC):
-    """A run, as far as it is asked for values.
+    """Result access of a run; base class of `Run`.
 
     Parameters
     ----------
-    dispatcher, live, values, joined, recovering
+    engine, live, values, joined, recovering
         As for `syclsched.execution.Run`.
     resources : Resources
-        The run's.
+        Resources of the run.
     """
 
     def __init__(
         self,
-        dispatcher: Engine,
+        engine: Engine,
         live: Any,
         values: dict[str, NumpyArray],
         joined: Mapping[str, tuple[str, ...]] | None,
         recovering: Recovering | None,
         resources: Resources,
     ) -> None:
-        self._dispatcher = dispatcher
+        self._dispatcher = engine
         self._recovering = recovering
         self._live = live
         self._values = values
@@ -69,34 +69,34 @@ class Answers(ABC):
 
     @abstractmethod
     def _interrupted(self) -> None:
-        """Ctrl-C: end what runs and give the memory back before the exception goes on its way."""
+        """End the run and release its memory after Ctrl-C, before the exception propagates."""
 
     @property
     def plan(self) -> Plan:
-        """What is run; of a run that decides as it goes what has happened, once it is over."""
+        """The plan of the run; of a dynamic run the plan that was executed, once the run has ended."""
         return self._dispatcher.program.plan if self._recovering is None else self._recovering.plan
 
     @property
     def recoveries(self) -> tuple[Recovery, ...]:
-        """What broke so far and was recovered from, in order."""
+        """Recoveries from failures so far, in order."""
         return () if self._recovering is None else self._recovering.recoveries
 
     def done(self) -> bool:
-        """Return whether the run has ended, well or not."""
+        """Return whether the run has ended, with or without an error."""
         return self._resources.finished.is_set()
 
     def result(self, array: Any, like: Like = "numpy", timeout: float | None = None) -> Any:
-        """Return an array's last value; waits only for the tasks that write it.
+        """Return an array's final value; wait only for the tasks that write it.
 
         Parameters
         ----------
         array : LogicalArray, ArrayRows or str
-            An array of the graph, not a temporary one; or some rows of it, ``a[0:100]``.
+            A non-temporary array of the graph, or some of its rows: ``a[0:100]``.
         like : str, optional
-            ``numpy`` (a copy), ``dpnp`` or ``usm_ndarray`` (the run's own memory once the run has ended, which then
-            lives as long as the array; of inputs a copy).
+            ``numpy`` (a copy), ``dpnp`` or ``usm_ndarray`` (once the run has ended, the run's own memory, which then
+            lives as long as the returned array; a copy for inputs).
         timeout : float, optional
-            Seconds; no limit if not given.
+            Seconds; no limit by default.
 
         Returns
         -------
@@ -106,13 +106,13 @@ class Answers(ABC):
         Raises
         ------
         ArgumentError
-            If there are no such rows.
+            If the array does not have these rows.
         UnknownArrayError
-            If the graph has no such array, or its value is not kept.
+            If the graph has no such array, or does not keep its value.
         TaskFailedError, RunCancelledError
-            If the value was never made because a task failed, or the run was cancelled.
+            If the value was not computed because a task failed or the run was cancelled.
         WaitTimeoutError
-            If the time was up; the run goes on.
+            If the time limit was reached; the run continues.
         ExecutionError
             If the run is closed.
         """
@@ -125,46 +125,46 @@ class Answers(ABC):
         if self._closed:
             raise ExecutionError("the run is closed, its memory is given back", where=f"array {name!r}")
         if self._recovering is None:
-            return self._found(self._dispatcher, name, rows, like, timeout)
-        return self._recovering.ask(lambda engine, left_s: self._found(engine, name, rows, like, left_s), timeout)
+            return self._read_value(self._dispatcher, name, rows, like, timeout)
+        return self._recovering.ask(lambda engine, left_s: self._read_value(engine, name, rows, like, left_s), timeout)
 
-    def _found(self, engine: Engine, name: str, rows: RowRange | None, like: Like, timeout: float | None) -> Any:
-        """Return an array's last value, or that of some rows, from an engine that has it."""
+    def _read_value(self, engine: Engine, name: str, rows: RowRange | None, like: Like, timeout: float | None) -> Any:
+        """Return the final value of an array, or of some of its rows, from an engine."""
         if self._recovering is not None:
             self._recovering.check_not_lost(name, rows)
         if name in engine.program.segments:
-            live = self._rows(engine, name, rows, timeout)
+            live = self._wait_rows(engine, name, rows, timeout)
         elif rows is not None:
-            return self._found(engine, name, None, like, timeout)[rows[0] : rows[1]]
+            return self._read_value(engine, name, None, like, timeout)[rows[0] : rows[1]]
         elif name in self._joined:
-            return self._together(name, like, timeout)
+            return self._concatenated(name, like, timeout)
         elif name in engine.program.final_buffers:
-            live = self._value(engine, name, timeout)
+            live = self._wait_value(engine, name, timeout)
         else:
-            return self._untouched(name, like)
+            return self._unaccessed_value(name, like)
         if isinstance(live, np.ndarray):
-            return self._given_out(live, like)
+            return self._converted(live, like)
         return read(live, like, self._any_queue() if like != "numpy" else None, share=self.done() and engine.lasting)
 
     # --- inside -----------------------------------------------------------------------------------
 
     def _wait_instruction(self, engine: Engine, number: int, array: str, timeout: float | None) -> None:
-        """Wait until an instruction has completed, without holding up the dispatcher or any lane."""
+        """Wait until an instruction has completed, without blocking the dispatcher or a lane."""
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self.done():
             engine.counts.host_waits += 1
         while not engine.wait_submitted(number, SLICE_S):
             self._check_time(array, timeout, deadline)
-        # An event's own wait can neither be timed nor interrupted.
+        # Polled, because waiting for an event has no time limit and cannot be interrupted.
         begun = time.monotonic()
         while not engine.is_complete(number):
             self._check_time(array, timeout, deadline)
             time.sleep(nap_s(time.monotonic() - begun, 20e-6, 2e-3))
-        if engine.any_failed():  # what depends on it ran all the same, and is noted at the end
+        if engine.any_failed():  # its dependents ran, too; the engine marks them when it ends
             wait_flag(self._resources.finished if self._recovering is None else engine.finished, None)
 
     def _check_time(self, array: str, timeout: float | None, deadline: float | None) -> None:
-        """Raise if the time is up, or the run was given up."""
+        """Raise if the deadline has passed or the run was given up."""
         if deadline is not None and time.monotonic() >= deadline:
             raise WaitTimeoutError(f"not there {after(timeout)}: {self._what_is_left()}", where=f"array {array!r}")
         if self._resources.hung is not None:
@@ -173,33 +173,33 @@ class Answers(ABC):
     def _what_is_left(self) -> str:
         return self._dispatcher.what_is_left()
 
-    def _check_value(self, dispatcher: Engine, array: str, writer: int) -> None:
-        """Raise if an array's last value was never made, or was made from what a failed task left."""
-        buffer, _ = dispatcher.program.final_buffers[array]
-        if dispatcher.event(writer) is None and dispatcher.error is not None:
+    def _check_value(self, engine: Engine, array: str, writer: int) -> None:
+        """Raise if an array's final value was not computed, or depends on a failed task."""
+        buffer, _ = engine.program.final_buffers[array]
+        if engine.event(writer) is None and engine.error is not None:
             self._raise_failure()
-        never = not dispatcher.passed(writer)
-        if never or dispatcher.failures.is_lost(buffer):
+        missing = not engine.passed(writer)
+        if missing or engine.failures.is_lost(buffer):
             self._raise_failure()
             raise RunCancelledError("its value was never made", where=f"array {array!r}")
-        for piece in dispatcher.statuses_behind(array):
-            error = failed_status(piece, dispatcher.buffers)
+        for piece in engine.statuses_behind(array):
+            error = failed_status(piece, engine.buffers)
             if error is not None:
                 self._reported = True
                 raise error
 
     def _raise_failure(self) -> None:
-        dispatcher = self._dispatcher
-        error = dispatcher.error or dispatcher.failures.first or self._resources.hung
+        engine = self._dispatcher
+        error = engine.error or engine.failures.first or self._resources.hung
         if error is not None:
             self._reported = True
             raise error
-        if dispatcher.cancelled and not dispatcher.through:
+        if engine.cancelled and not engine.through:
             self._reported = True
             raise RunCancelledError("the run was cancelled", where=f"plan {self.plan.name!r}")
 
-    def _value(self, engine: Engine, name: str, timeout: float | None) -> LiveBuffer:
-        """Wait for the last value of an array or a segment, and return where it is."""
+    def _wait_value(self, engine: Engine, name: str, timeout: float | None) -> LiveBuffer:
+        """Wait for the final value of an array or a segment, and return its buffer."""
         finals = engine.program.final_buffers
         writer = finals[name][1]
         if writer is not None:
@@ -214,10 +214,12 @@ class Answers(ABC):
             raise ExecutionError("its memory is gone", where=f"array {name!r}")
         return live
 
-    def _rows(self, engine: Engine, name: str, rows: RowRange | None, timeout: float | None) -> LiveBuffer | NumpyArray:
-        """Wait for rows of an array that has segments; return the buffer they lie in, or put them together.
+    def _wait_rows(
+        self, engine: Engine, name: str, rows: RowRange | None, timeout: float | None
+    ) -> LiveBuffer | NumpyArray:
+        """Wait for rows of an array with segments; return their buffer, or assemble them from several buffers.
 
-        Rows that no task touches have the value that was given for them.
+        Rows that no task accesses have their input value.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         program = engine.program
@@ -231,25 +233,25 @@ class Answers(ABC):
             assert segment.rows is not None
             if segment.rows.start < stop and start < segment.rows.stop:
                 left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-                pieces.append((segment.rows, self._value(engine, segment.name, left_s)))
+                pieces.append((segment.rows, self._wait_value(engine, segment.name, left_s)))
                 spaces.add(program.final_buffers[segment.name][0][1])
         if len(spaces) == 1 and covers([each for each, _ in pieces], start, stop):
             live = engine.buffers[name, spaces.pop()]
             return live if rows is None else live.part(start, stop)
         return assemble(whole, (start, stop), pieces, self._values.get(name))
 
-    def _untouched(self, name: str, like: Like) -> Any:
-        """Return the value of an array that no task touches, or say why there is none."""
+    def _unaccessed_value(self, name: str, like: Like) -> Any:
+        """Return the value of an array that no task accesses; raise if there is none."""
         planned = next((a for a in self.plan.arrays if a.name == name), None)
-        # What is planned and touched by nothing that is left was rescued, if something broke.
+        # After a recovery, a planned array that no remaining task accesses is among the rescued values.
         if planned is not None and (planned.temporary or not self.recoveries or name not in self._values):
             raise _not_kept(name)
         if name not in self._values:
             raise UnknownArrayError("no task writes it, and no value was given for it", where=f"array {name!r}")
-        return self._given_out(self._values[name].copy(), like)
+        return self._converted(self._values[name].copy(), like)
 
-    def _together(self, name: str, like: Like, timeout: float | None) -> Any:
-        """Return the value of an array that is held in parts, one after another along axis 0."""
+    def _concatenated(self, name: str, like: Like, timeout: float | None) -> Any:
+        """Return the value of an array held in parts, concatenated along axis 0."""
         deadline = None if timeout is None else time.monotonic() + timeout
         if any(array.temporary for array in self.plan.arrays if array.name in self._joined[name]):
             raise _not_kept(name)
@@ -257,9 +259,9 @@ class Answers(ABC):
             self.result(part, timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
             for part in self._joined[name]
         ]
-        return self._given_out(np.concatenate(parts), like)
+        return self._converted(np.concatenate(parts), like)
 
-    def _given_out(self, value: NumpyArray, like: Like) -> Any:
+    def _converted(self, value: NumpyArray, like: Like) -> Any:
         if like == "numpy":
             return value
         from dpctl import tensor

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions gathered for the compiled submission loop, which hands several on in one call."""
+"""Batches of instructions that the compiled loop submits in one call."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from syclsched.execution.program import Buffer, Node, Program
 from syclsched.execution.work import Work
 from syclsched.model.operation import NativeCall
 
-#: A batch ends after so many instructions, or so much predicted work: lanes should start while the rest is gathered.
-#: The first is small, and each is twice the one before.
+#: First and largest size of a batch in instructions. The first batch is small, so that lanes start early; each further
+#: one is twice as large.
 FIRST_GATHERED, MOST_GATHERED = 4, 16
+#: Limit of a batch in predicted seconds of work.
 MOST_GATHERED_S = 0.05
 
 
 class Commands:
-    """The commands of a program's device instructions, made as early as their buffers allow."""
+    """Commands of a program's device instructions, created as soon as their buffers exist."""
 
     def __init__(
         self,
@@ -50,11 +51,11 @@ class Commands:
         self._buffers = buffers
         self._queues = queues
         self._made: dict[int, Command] = {}
-        # What a library's call points to is needed until its work has ended: kept until the same is made again.
-        self._late: dict[int, Command] = {}
+        # A library call's arguments must live until its work has completed: kept until the command is made again.
+        self._made_late: dict[int, Command] = {}
 
     def prepare(self) -> None:
-        """Make the commands of all instructions whose buffers stay where they are from beginning to end."""
+        """Create the commands of all instructions whose buffers are allocated only once."""
         allocations = Counter(
             (use.array, use.space)
             for node in self._program.nodes.values()
@@ -71,22 +72,22 @@ class Commands:
             ):
                 try:
                     command = self._make(node)
-                except Exception:  # tried again when it is to be submitted, where its error has a place to go
+                except Exception:  # tried again at submission, where the error is reported
                     command = None
                 if command is not None:
                     self._made[number] = command
 
     def get(self, node: Node) -> Command | None:
-        """Return the command of an instruction whose buffers are there; None if the loop is not for it."""
+        """Return the command of an instruction with allocated buffers; None if Python must submit it."""
         command = self._made.get(node.id)
         if command is None:
             command = self._make(node)
             if command is not None:
-                self._late[node.id] = command
+                self._made_late[node.id] = command
         return command
 
     def together(self, nodes: Sequence[Node]) -> Command:
-        """Return one command for launches that can be made as one; see `syclsched.execution.joining`."""
+        """Return one command for several fused launches; see `syclsched.execution.joining`."""
         first, slots = nodes[0], tuple(node.id for node in nodes)
         joined = join(self._executables[first.id], [self._bind(node) for node in nodes], self._queues[first.lane])
         waits = tuple(dict.fromkeys(number for node in nodes for number in node.events))
@@ -98,7 +99,7 @@ class Commands:
         return command
 
     def _bind(self, node: Node) -> Submission:
-        """Return what an instruction launches, with its arguments."""
+        """Bind an instruction's executable to its arguments."""
         queue, work = self._queues[node.lane], self._work[node.id]
         return self._executables[node.id].bind(work.bound(node.lane, queue, self._buffer))
 
@@ -132,9 +133,9 @@ class Commands:
 def command_of(
     loop: SubmissionLoop, slot: int, lane: int, waits: Sequence[int], submission: Submission, queue: Any
 ) -> Command | None:
-    """Return the command of bound work."""
-    # On a lane in order a step over no work-items is nothing at all.
-    steps = [step for step in _steps(submission) if not isinstance(step, EmptySubmission)]
+    """Return the command of a submission; None if Python must submit it."""
+    # On an in-order lane, a step without work-items can be dropped.
+    steps = [step for step in _flat_steps(submission) if not isinstance(step, EmptySubmission)]
     known: list[KernelSubmission | CopySubmission | NativeCall] = []
     for step in steps:
         if isinstance(step, LibrarySubmission) and step.is_native:
@@ -145,25 +146,25 @@ def command_of(
             return None
     if not known:
         return loop.fence(slot, lane, waits)
-    only = known[0]
+    single = known[0]
     if len(known) > 1:
         return loop.sequence(slot, lane, waits, known)
-    if isinstance(only, KernelSubmission):
-        return loop.kernel(slot, lane, waits, only)
-    if isinstance(only, CopySubmission):
-        return loop.copy(slot, lane, waits, only.to, only.source, only.nbytes)
-    return loop.call(slot, lane, waits, only)
+    if isinstance(single, KernelSubmission):
+        return loop.kernel(slot, lane, waits, single)
+    if isinstance(single, CopySubmission):
+        return loop.copy(slot, lane, waits, single.to, single.source, single.nbytes)
+    return loop.call(slot, lane, waits, single)
 
 
-def _steps(submission: Submission) -> list[Submission]:
-    """Return what is submitted for a submission, one after another."""
+def _flat_steps(submission: Submission) -> list[Submission]:
+    """Return the steps of a submission, flattened, in order."""
     if isinstance(submission, SequenceSubmission):
-        return [each for step in submission.steps for each in _steps(step)]
+        return [each for step in submission.steps for each in _flat_steps(step)]
     return [submission]
 
 
 class Gathered:
-    """Instructions that are to be handed on together; of one device."""
+    """Batch of instructions of one device, to be submitted in one call."""
 
     def __init__(self, most: int = FIRST_GATHERED) -> None:
         self.most = most
@@ -173,17 +174,17 @@ class Gathered:
         self._seconds = 0.0
 
     def add(self, node: Node, command: Command, device: str) -> None:
-        """Put an instruction behind the others."""
+        """Append an instruction."""
         self.nodes.append(node)
         self.commands.append(command)
         self.device = device
         self._seconds += node.instruction.duration_s
 
     def next(self) -> Gathered:
-        """Return the one that follows."""
+        """Return the next batch, empty, with twice the limit."""
         return Gathered(min(2 * self.most, MOST_GATHERED))
 
     @property
     def full(self) -> bool:
-        """Whether it is time to hand them on."""
+        """Whether the batch has reached its limit."""
         return len(self.nodes) >= self.most or self._seconds > MOST_GATHERED_S

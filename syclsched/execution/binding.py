@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bind`: from a plan to what runs it many times."""
+"""The function `bind`, which makes a plan ready for repeated runs."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def bind(
     safeguards: Safeguards = USUAL,
     recover: bool = False,
 ) -> Runner:
-    """Verify a plan and make it ready to be run many times with new data."""
+    """Verify a plan and prepare it for repeated runs with new data."""
     return Runner(plan, graph, live, trace=trace, owns_devices=owns_devices, safeguards=safeguards, recover=recover)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan bound to devices once and run many times with new data."""
+"""Plans bound to devices, for repeated runs with new data."""
 
 from __future__ import annotations
 
@@ -36,17 +36,18 @@ if TYPE_CHECKING:
     from syclsched.model.trace import Trace
 
 
-#: What `Runner.repeat` returns.
+#: Fast callable returned by `Runner.repeat`: takes the input arrays, returns the results or None if not eligible.
 Repeat = Callable[[tuple[Any, ...]], "dict[str, NumpyArray] | None"]
 
 
 class Runner:
-    """A plan that is ready to be run, again and again; made by `bind`. Use it in a ``with`` statement, or `close` it.
+    """A plan prepared for repeated runs; made by `bind`. Use it in a ``with`` statement, or `close` it.
 
-    The plan is verified and its kernels are compiled once. Where all its work can be submitted at once (`replayed`),
-    its memory is got once, too, and every run hands its submissions to the devices from C, hundreds in one call.
+    The plan is verified and its kernels are compiled once. If all its work can be submitted at once (`replayed`), its
+    memory is allocated once, too, and each run is submitted to the devices by compiled code, hundreds of instructions
+    in one call.
 
-    One run is on its way at a time: `run` waits for the one before. Results of a replayed run are in the runner's
+    One run is in flight at a time: `run` waits for the previous one. Results of a replayed run are in the runner's
     memory; they can be read until the next run begins.
 
     Parameters
@@ -79,13 +80,13 @@ class Runner:
         self._coroutines = CoroutineTurns()
         self._recover = recover and not safeguards.stepped
         self._health = Health(live)
-        #: Inputs that the user writes where kernels read them.
+        #: Input buffers that the user can write directly.
         self.filled = FilledInputs(live)
         self._no_plan_without: tuple[str, ...] = ()
         self._bind(self._first)
 
     def _bind(self, prepared: Prepared) -> None:
-        """Make a plan ready to be run."""
+        """Compile a plan, and prepare it for replay if it is eligible."""
         live, safeguards = self._live, self._safeguards
         self.plan, self._prepared = prepared.plan, prepared
         self._devices = frozenset(lane.device for lane in prepared.plan.lanes)
@@ -103,30 +104,32 @@ class Runner:
         if library is not None and self.why_not_replayed is None:
             self._ring = Ring(self._prepared, self._executables, library, queues, live)
             self._finalizer = weakref.finalize(self, self._ring.abandon)
-            self._finalizer.atexit = False  # runs are ended by their own
-        # What is looked at while it runs, or afterwards, needs a run.
+            self._finalizer.atexit = False  # each run has a finaliser of its own for that
+        # Tracing, safeguards and deadlines need a `Run`; a one-call run has none.
         watched = self._trace or safeguards != USUAL or bool(self._prepared.deadlines_s)
-        self._flies = not watched and all(piece.status is None for piece in self._prepared.work.values())
-        plain = self._flies and self._ring is not None and not (prepared.graph.data or prepared.graph.joined)
+        self._one_call_eligible = not watched and all(piece.status is None for piece in self._prepared.work.values())
+        plain = (
+            self._one_call_eligible and self._ring is not None and not (prepared.graph.data or prepared.graph.joined)
+        )
         self._inputs = frozenset(self._prepared.inputs) if plain else None
 
     @property
     def replayed(self) -> bool:
-        """Whether runs are handed to the devices from C; `why_not_replayed` says why not."""
+        """Whether runs are replayed by compiled code; `why_not_replayed` says why not."""
         return self._ring is not None
 
     @property
     def why_not_on_threads(self) -> str | None:
-        """Why the lanes' work is handed to their devices' queues; None if threads of our own do it, each on a core."""
+        """Why the lanes use their devices' queues; None if lane threads execute the work, each on a core."""
         return self.why_not_replayed if self._ring is None else self._ring.why_not_on_threads
 
     @property
     def constant_bytes(self) -> dict[str, int]:
-        """Bytes of constants in device memory by memory space, in the form in which implementations take them."""
+        """Bytes of constants in device memory, by memory space, in the implementations' own format."""
         return uploaded_bytes(self._executables.values())
 
     def buffer(self, name: str) -> NumpyArray:
-        """Return the memory in which kernels read an input, to be written to before a run instead of giving a value.
+        """Return the buffer in which kernels read an input, to be written before a run instead of passing a value.
 
         Parameters
         ----------
@@ -136,19 +139,19 @@ class Runner:
         Returns
         -------
         numpy.ndarray
-            Its value from now on, in runs that are not given another: not to be written to while one is on its way.
+            The input's value in all later runs that are passed no other. Do not write to it while a run is in flight.
 
         Raises
         ------
         UnknownArrayError, ArgumentError
-            If there is no such array, or the plan does not read it in place.
+            If the array does not exist, or the plan does not read it in place.
         """
         with self._lock:
-            self._check_free()
+            self._check_open()
             return self.filled.view(self._prepared, name)
 
     def run(self, inputs: Mapping[str, Any] | None = None) -> Run:
-        """Start a run with new data, and return at once.
+        """Start a run with new data; return at once.
 
         Parameters
         ----------
@@ -158,28 +161,28 @@ class Runner:
         Returns
         -------
         Run
-            On its way.
+            The run, in flight.
 
         Raises
         ------
         UnknownArrayError, ArgumentError
-            If inputs are missing, unknown, or of another shape or dtype.
+            If inputs are missing or unknown, or have another shape or dtype.
         ExecutionError
             If the runner is closed.
         """
         with self._lock:
-            return self._begin(self._ready(inputs))
+            return self._begin(self._checked_inputs(inputs))
 
-    def _ready(self, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
-        """Wait for the run before, and return checked values for the next."""
+    def _checked_inputs(self, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
+        """Wait for the previous run, and return checked inputs for the next."""
         check_not_forked(f"plan {self.plan.name!r}")
-        self._check_free()
+        self._check_open()
         values = self.filled.values(self._prepared, inputs)
         if self._last is not None:
             self._last.join()
         self._check_not_hung()
-        self._stream = None  # it is closed, and nothing of it goes on
-        self._leave_out()
+        self._stream = None  # it is closed and has no instance in flight
+        self._replan_if_outdated()
         return values
 
     def _begin(self, values: dict[str, NumpyArray]) -> Run:
@@ -194,66 +197,68 @@ class Runner:
         self._last.record_in(self._recorder)
         return self._last
 
-    def _fly(self, values: dict[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray] | Run | None:
-        """Run in one call of C: return the results, a run that goes on or has failed, or None if that cannot be."""
-        if self._ring is None or not self._flies:
+    def _run_in_one_call(
+        self, values: dict[str, NumpyArray], names: tuple[str, ...]
+    ) -> dict[str, NumpyArray] | Run | None:
+        """Run by one C call: return the results, a run still in progress or failed, or None if not eligible."""
+        if self._ring is None or not self._one_call_eligible:
             return None
         if self._last is not None:
             self._last.close()
             self._last = None
-        return self._begun_by(self._ring.generations[0].fly, values, names)
+        return self._run_by_call(self._ring.generations[0].fly, values, names)
 
-    def _begun_by(
-        self, fly: Callable[..., dict[str, NumpyArray] | None], *given: Any
+    def _run_by_call(
+        self, run_call: Callable[..., dict[str, NumpyArray] | None], *arguments: Any
     ) -> dict[str, NumpyArray] | Run | None:
-        """Let the first generation run in one call of C; see `_fly`."""
+        """Make a one-call run on the first instance; see `_run_in_one_call` for what it returns."""
         assert self._ring is not None
         generation = self._ring.generations[0]
         try:
-            results = fly(*given)
+            results = run_call(*arguments)
         except BaseException:  # Ctrl-C
-            left = generation.flown()
-            if left is not None:
-                self._last = self.start_replay(left, dict(generation.given))
+            unfinished = generation.flown()
+            if unfinished is not None:
+                self._last = self.start_replay(unfinished, dict(generation.given))
                 self._last.close()
             raise
         if results is not None:
             return results
-        flown = generation.flown()
-        if flown is None:
+        unfinished = generation.flown()
+        if unfinished is None:
             return None
-        self._last = self.start_replay(flown, dict(generation.given))
+        self._last = self.start_replay(unfinished, dict(generation.given))
         return self._last
 
     @property
     def handed_over_ns(self) -> int | None:
-        """The caller's `time.thread_time_ns` when the last call was submitted; None if it was not one call of C."""
+        """The caller's `time.thread_time_ns` when the last call was submitted; None if it was not a one-call run."""
         return None if self._ring is None or self._last is not None else self._ring.generations[0].flights.handed_ns
 
     def traces(self) -> tuple[Trace, ...]:
-        """Return what happened in the last runs that have ended, the oldest first.
+        """Return traces of the last completed runs, the oldest first.
 
         Returns
         -------
         tuple of Trace
-            Of 16 runs at most, or as many as ``trace`` said when the plan was bound; those before are forgotten.
+            Of at most 16 runs, or of as many as ``trace`` said in `bind`; older traces are dropped.
         """
         return tuple(recording.trace() for recording in self._recorder.recordings)
 
     @property
     def outdated(self) -> bool:
-        """Whether the plan uses devices that are not to be used any more, and there may be one that does not."""
+        """Whether the plan uses devices that have been excluded, and a plan without them may exist."""
         out = self._health.left_out
         return bool(out) and out != self._no_plan_without and not self._devices.isdisjoint(out)
 
-    def _leave_out(self) -> None:
-        """Plan anew for the runs to come, if devices that the plan uses are not to be used any more."""
+    def _replan_if_outdated(self) -> None:
+        """Replan for later runs if devices that the plan uses have been excluded."""
         if not self.outdated:
             return
         out = self._health.left_out
         try:
             prepared = without(self._first, self._live, out)
-        except SyclschedError:  # there is no such plan: the run will fail, and say of what
+        except SyclschedError:  # there is no such plan; the run will fail with the reason
             self._no_plan_without = out
             return
         if self._last is not None:
@@ -264,9 +269,9 @@ class Runner:
         self._bind(prepared)
 
     def renew(self) -> tuple[Prepared, Ring | None]:
-        """Plan anew if need be, for a stream none of whose generations is on its way; return what is to be run."""
+        """Replan if need be, for a stream with no instance in flight; return the plan and its instance pool."""
         with self._lock:
-            self._leave_out()
+            self._replan_if_outdated()
             return self._prepared, self._ring
 
     def stream(
@@ -277,52 +282,53 @@ class Runner:
         results: Iterable[str] | None = None,
         return_exceptions: bool = False,
     ) -> Stream:
-        """Run with one input after another, several generations on their way at once.
+        """Run with one input after another, with several instances in flight.
 
         Parameters
         ----------
         inputs : iterable or async iterable of mappings
-            As for `run`, one for each generation; the next is asked for when there is room. Its arrays must not be
-            changed until its results are there.
+            As for `run`, one for each run; the next one is requested when an instance is idle. Its arrays must not be
+            changed until its results have been returned.
         in_flight : int, optional
-            Generations on their way at once, each with memory of its own; by default what keeps the lanes busy, or as
-            many of these as fit in memory.
+            Number of instances, each with memory of its own; by default as many as keep the lanes busy and fit in
+            memory.
         results : iterable of str, optional
-            Names of arrays; by default all that tasks write and whose values are kept.
+            Names of arrays; by default all arrays that tasks write and the plan keeps.
         return_exceptions : bool, optional
-            Hand out errors in the place of results, instead of raising them there.
+            Return errors in place of results, instead of raising them.
 
         Returns
         -------
         Stream
-            Iterate over it with ``for`` or ``async for``: results in order, each a dict of the caller's own arrays.
+            Iterate over it with ``for`` or ``async for``. It yields results in order, each a dict of arrays that the
+            caller owns.
 
         Raises
         ------
         MemoryLimitError
-            If so many generations do not fit; names the sizes, and how many would.
+            If so many instances do not fit in memory; the error names the sizes and the number that fits.
         ArgumentError
             If ``in_flight`` is less than 1.
         ExecutionError
-            If the runner is closed, or another stream of it is open.
+            If the runner is closed or has another open stream.
         """
         from syclsched.execution.stream_opening import open_stream
 
         with self._lock:
-            self._check_free()
+            self._check_open()
             if self._last is not None:
                 self._last.join()
             self._check_not_hung()
             if self._last is not None:
                 self._last.close()
             names = self._prepared.results if results is None else tuple(results)
-            self._leave_out()
+            self._replan_if_outdated()
             stream = open_stream(self, self._prepared, self._ring, inputs, names, in_flight, return_exceptions)
             self._stream = weakref.ref(stream)
             return stream
 
     def start_dispatched(self, values: dict[str, NumpyArray]) -> Run:
-        """Start a run that is watched over, with checked values."""
+        """Start a run by the dispatcher, with checked inputs."""
         return start(
             self._prepared,
             self._live,
@@ -335,7 +341,7 @@ class Runner:
         )
 
     def start_replay(self, replay: Replay, values: dict[str, NumpyArray]) -> Run:
-        """Start a replay, with checked values."""
+        """Start a replay, with checked inputs."""
         prepared = self._prepared
         try:
             recovering = Recovering(replay, prepared, self._live, values, self._health) if self._recover else None
@@ -349,17 +355,17 @@ class Runner:
                 deadlines_s=prepared.deadlines_s if recovering is None else recovering.deadlines_s,
                 recovering=recovering,
             )
-        except BaseException:  # Ctrl-C: nobody has a run to cancel
+        except BaseException:  # Ctrl-C: no caller has the run, so nothing else would cancel it
             replay.cancel()
             raise
 
     @property
     def recorder(self) -> Recorder:
-        """Where the last runs are kept."""
+        """Recorder of the last runs."""
         return self._recorder
 
-    def _check_free(self) -> None:
-        """Raise if the runner is closed, or a stream of it is open."""
+    def _check_open(self) -> None:
+        """Raise if the runner is closed or has an open stream."""
         if self._closed:
             raise ExecutionError("the runner is closed", where=f"plan {self.plan.name!r}")
         if self._stream is not None and (stream := self._stream()) is not None and not stream.closed:
@@ -370,7 +376,7 @@ class Runner:
             )
 
     def _check_not_hung(self) -> None:
-        """Raise if a run was given up, and still uses the memory that the next one is to have."""
+        """Raise if a run that was given up still uses the memory of the next run."""
         if self._ring is None:
             return
         try:
@@ -379,9 +385,9 @@ class Runner:
             raise error from (None if self._last is None else self._last.left_behind)
 
     async def run_async(self, inputs: Mapping[str, Any] | None = None) -> Run:
-        """Run with new data, and wait in a coroutine, without a thread of its own.
+        """Run with new data and wait in a coroutine, without a waiting thread.
 
-        Coroutines take turns: each run waits for those asked for before.
+        Runs requested by several coroutines are executed one after another.
 
         Parameters
         ----------
@@ -391,77 +397,77 @@ class Runner:
         Returns
         -------
         Run
-            Through. Its results can be read until the next run begins: before the next ``await``.
+            The completed run. Its results can be read until the next run begins: before the next ``await``.
 
         Raises
         ------
         TaskFailedError, RunCancelledError, ExecutionError
-            As `Run.wait`, and as `run`.
+            As `Run.wait` and `run`.
         """
         return await self._coroutines.take(lambda: self.run(inputs))
 
     def __call__(
         self, inputs: Mapping[str, Any] | None = None, results: Iterable[str] | None = None
     ) -> dict[str, NumpyArray]:
-        """Run with new data, wait, and return results.
+        """Run with new data, wait for the end, and return the results.
 
         Parameters
         ----------
         inputs : Mapping[str, array-like], optional
             As for `execute`.
         results : iterable of str, optional
-            Names of arrays; by default all that tasks write and whose values are kept.
+            Names of arrays; by default all arrays that tasks write and the plan keeps.
 
         Returns
         -------
         dict of str to numpy.ndarray
-            The caller's own.
+            Arrays that the caller owns.
         """
         names = self._prepared.results if results is None else tuple(results)
         with self._lock:
-            return self._done(self._ready(inputs), names)
+            return self._results_of(self._checked_inputs(inputs), names)
 
     def repeat(self, inputs: Sequence[Input], names: tuple[str, ...]) -> Repeat | None:
-        """Return what does what a call does, with inputs like those of the last one, by fewer steps.
+        """Return a fast callable for repeated calls with the same input shapes and dtypes; None if not eligible.
 
         Parameters
         ----------
         inputs, names
-            As for `Generation.repeat`, which says what is returned, too.
+            As for `Generation.repeat`.
         """
         with self._lock:
             needed = frozenset(name for name, _, _ in inputs if name is not None)
             ring = self._ring
-            fly = None if ring is None or self._inputs != needed else ring.generations[0].repeat(inputs, names)
-            if fly is None:
+            run_call = None if ring is None or self._inputs != needed else ring.generations[0].repeat(inputs, names)
+            if run_call is None:
                 return None
 
-        def again(arrays: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
+        def call_again(arrays: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
             with self._lock:
                 if self._last is not None or self._stream is not None or self._closed or self._ring is not ring:
                     return None
-                found = None if self.outdated else self._begun_by(fly, arrays)
+                found = None if self.outdated else self._run_by_call(run_call, arrays)
                 return found if found is None or isinstance(found, dict) else found.results_at_last(names)
 
-        return again
+        return call_again
 
-    def _done(self, values: dict[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray]:
-        found = self._fly(values, names)
+    def _results_of(self, values: dict[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray]:
+        found = self._run_in_one_call(values, names)
         if isinstance(found, dict):
             return found
         return (self._begin(values) if found is None else found).results_at_last(names)
 
     def close(self, timeout: float | None = None) -> None:
-        """Wait for the last run, and give the memory back; close the devices if they are the runner's own.
+        """Wait for the last run, and release the memory; close the devices if the runner owns them.
 
-        A run in which nothing goes on any more is given up, see `Run.join`; what it uses is given back when it ends.
+        A stalled run is given up, see `Run.join`; its memory is released when it ends.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds after which the last run is given up in any case.
+            Seconds after which the last run is given up even if it is not stalled.
         """
-        if is_forked():  # what there is to give back is the other process's
+        if is_forked():  # the parent process owns the resources
             return
         with self._lock:
             if self._closed:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The buffers of one run: allocated, viewed by devices and host, counted, given back."""
+"""Buffers of one run: allocation, views for devices and host, accounting, and release."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
 
 class LiveBuffer:
-    """Memory of one array, or of some rows of one, in one space."""
+    """Memory of one array, or of some of its rows, in one memory space."""
 
     def __init__(
         self, array: PlannedArray, storage: Any, *, on_host: bool, owned: bool, block: Block | None = None
@@ -33,13 +33,13 @@ class LiveBuffer:
         self.on_host = on_host
         self.owned = owned
         self.block = block
-        #: Whether somebody else has the memory now: one answer for the whole and its parts.
+        #: Whether a result array shares the memory; a list, so that the whole buffer and its parts have one value.
         self._shared = [False]
         self._views: dict[int | tuple[int, tuple[int, ...]], BoundArray] = {}
         self._parts: dict[RowRange, LiveBuffer] = {}
 
     def part(self, start: int, stop: int) -> LiveBuffer:
-        """Return some rows of it, without a copy; the same object for the same rows."""
+        """Return a view of some rows; the same object for the same rows."""
         found = self._parts.get((start, stop))
         if found is None:
             whole = self.array
@@ -56,25 +56,25 @@ class LiveBuffer:
 
     @property
     def is_usm(self) -> bool:
-        """Whether it is USM memory."""
+        """Whether the memory is USM."""
         return not isinstance(self.storage, np.ndarray)
 
     @property
     def address(self) -> int:
-        """Of its first byte."""
+        """Address of the first byte."""
         return int(self.storage.ctypes.data if isinstance(self.storage, np.ndarray) else self.storage._pointer)
 
     def give_out(self) -> None:
-        """Note that somebody else has the memory now: it goes back when they let go of it."""
+        """Mark the memory as shared with a result array: it is then released with that array."""
         self._shared[0] = True
 
     def give_back(self) -> None:
-        """Give the memory back to its pool, for the next who asks: nobody may use it any more."""
+        """Return the memory to its pool, unless it is shared; it must no longer be in use."""
         if self.block is not None and not self._shared[0]:
             self.block.give_back()
 
     def bound(self, lane: int, queue: Any, shape: tuple[int, ...] | None = None) -> BoundArray:
-        """Return it as an argument for a lane's queue, without a copy."""
+        """Return the buffer as a kernel argument for a lane's queue, without a copy."""
         key = lane if shape is None else (lane, shape)
         view = self._views.get(key)
         if view is None:
@@ -82,11 +82,11 @@ class LiveBuffer:
         return view
 
     def usm_array(self, queue: Any, shape: tuple[int, ...] | None = None) -> Any:
-        """Return it as `usm_ndarray` on a queue, without a copy; its own shape if none is given."""
+        """Return the buffer as `usm_ndarray` on a queue, without a copy; by default in its own shape."""
         return memory.as_usm_array(self.storage, self.array.shape if shape is None else shape, self.array.dtype, queue)
 
     def numpy(self, *, writable: bool) -> NumpyArray:
-        """Return it as NumPy array, without a copy."""
+        """Return the buffer as a NumPy array, without a copy."""
         if isinstance(self.storage, np.ndarray):
             view: NumpyArray = self.storage.view()
         else:
@@ -96,33 +96,30 @@ class LiveBuffer:
         return view
 
     def copy_operand(self, queue: Any) -> Any:
-        """Return it as ``SyclQueue.memcpy_async`` on a queue takes it.
-
-        Memory of another context is a plain host pointer to the queue.
-        """
+        """Return the buffer as an operand of ``SyclQueue.memcpy_async`` on a queue."""
         if not self.is_usm:
             return memory.as_bytes(self.storage)
         if self.on_host and self.storage.sycl_context != queue.sycl_context:
-            return np.asarray(self.storage)
+            return np.asarray(self.storage)  # to this queue, memory of another context is a plain host pointer
         return self.storage
 
 
 class Buffers(Protocol):
-    """Buffers that are looked up."""
+    """Read access to a set of buffers."""
 
     def get(self, buffer: Buffer) -> LiveBuffer | None:
-        """Return a buffer, or None if it is not there."""
+        """Return a buffer, or None if it is not allocated."""
 
     def __getitem__(self, buffer: Buffer) -> LiveBuffer: ...
 
     def __contains__(self, buffer: Buffer) -> bool: ...
 
     def clear(self) -> None:
-        """Let go of all."""
+        """Release all buffers."""
 
 
 class BufferTable:
-    """All buffers of one run, by array and space."""
+    """All buffers of one run, by array and memory space."""
 
     def __init__(
         self,
@@ -134,7 +131,7 @@ class BufferTable:
     ) -> None:
         self._host_accessible = {s.name for s in platform.spaces if s.host_accessible} | {HOST}
         self._keys = PoolKeys(platform, memory)
-        #: Inputs that kernels read where they lie, and the space.
+        #: Inputs that kernels read in place, and their memory space.
         self.residents = {chosen.array: chosen.space for chosen in memory if chosen.resident}
         self._live = live
         self._arrays = arrays
@@ -142,24 +139,24 @@ class BufferTable:
         self._buffers: dict[Buffer, LiveBuffer] = {}
         self._held_bytes: dict[str, int] = {}
         self._prepared: dict[Buffer, LiveBuffer] = {}
-        #: The most bytes of arrays there were at once, by space.
+        #: Peak bytes of arrays, by memory space.
         self.peak_bytes: dict[str, int] = {}
-        #: The most bytes there were for them: with what was got before its time, and between arrays that are laid out.
+        #: Peak bytes of allocated memory, by memory space: includes early allocations and padding.
         self.held_bytes: dict[str, int] = {}
         self._taken: dict[str, int] = {}
         self._own: dict[str, LiveBuffer] = {}
-        # Of a plan that is laid out: its memory, its buffers by number of the allocation, and the last of each.
+        # With a static layout: its blocks, its buffers by number of the `alloc`, and each buffer's last `alloc`.
         self._blocks: list[Block] = []
         self._laid_out: dict[int, LiveBuffer] = {}
         self._last: dict[Buffer, int] = {}
 
     @property
     def uploads(self) -> Any:
-        """What puts constants where USM memory comes from."""
+        """Uploader of constants to device memory."""
         return self._live.uploads
 
     def add_input(self, name: str, data: NumpyArray, *, private: bool) -> None:
-        """Put an input in the host's space."""
+        """Add an input in host memory; a resident input in its own space."""
         if name in self.residents:
             self.give_resident(name, data)
             return
@@ -167,9 +164,9 @@ class BufferTable:
         self._buffers[name, HOST] = LiveBuffer(self._arrays[name], storage, on_host=True, owned=private)
 
     def give_resident(self, name: str, data: NumpyArray) -> bool:
-        """Put an input where kernels read it: where it lies, if they can, else by a copy that the host makes at once.
+        """Set a resident input: in place if kernels can read it there, else by a host copy. Return whether it moved.
 
-        Nothing may be reading the input that was there before.
+        No kernel may still be reading the previous value.
         """
         buffer = name, self.residents[name]
         before = self._buffers.get(buffer)
@@ -186,7 +183,7 @@ class BufferTable:
         return own is not before
 
     def _own_resident(self, name: str) -> LiveBuffer:
-        """Return memory for an input that does not lie where kernels can read it; it is got when first needed."""
+        """Return memory for an input that kernels cannot read in place; allocate it on first use."""
         own = self._own.get(name)
         if own is None:
             buffer = name, self.residents[name]
@@ -195,7 +192,7 @@ class BufferTable:
         return own
 
     def prepare(self, buffers: Iterable[Buffer], users: Mapping[Buffer, Mapping[int, Any]]) -> None:
-        """Get and touch memory, and make the views that kernels take, before the plan starts."""
+        """Allocate and touch memory and create the views for kernels, before the plan starts."""
         for buffer in buffers:
             made = self._make(buffer, touch=True)
             self._note_taken(made.array.nbytes, buffer[1])
@@ -204,7 +201,7 @@ class BufferTable:
             self._prepared[buffer] = made
 
     def lay_out(self, layout: Layout, plan: Plan) -> None:
-        """Get and touch all the memory of a plan once, and put its buffers in it."""
+        """Allocate and touch all the memory of a static layout, and place the plan's buffers in it."""
         held = []
         for key, nbytes in layout.blocks:
             block, storage = self._take(key, nbytes, f"{nbytes} bytes for arrays of {plan.name!r}", touch=True)
@@ -224,11 +221,11 @@ class BufferTable:
         self._taken = dict(layout.nbytes)
 
     def use(self, buffer: Buffer, allocation: int | None) -> None:
-        """Let a buffer that is laid out several times be that of one of its allocations; of the last if not given."""
+        """Select which allocation of a buffer that is allocated several times is current; by default the last."""
         self._buffers[buffer] = self._laid_out[self._last[buffer] if allocation is None else allocation]
 
     def allocate(self, buffer: Buffer) -> None:
-        """Allocate a buffer."""
+        """Allocate a buffer; free its previous allocation."""
         name, space = buffer
         self.free(buffer)
         array = self._arrays[name]
@@ -251,12 +248,12 @@ class BufferTable:
         block, storage = self._take(key, array.nbytes, f"{array.nbytes} bytes for array {name!r}", touch=touch)
         return self._live_buffer(array, key, storage, block)
 
-    def _take(self, key: PoolKey, nbytes: int, what: str, *, touch: bool) -> tuple[Block, Any]:
+    def _take(self, key: PoolKey, nbytes: int, purpose: str, *, touch: bool) -> tuple[Block, Any]:
         try:
             found: tuple[Block, Any] = self._live.pools.take(key, nbytes, touch=touch)
         except (MemoryError, MemoryLimitError) as error:
             raise MemoryLimitError(
-                f"{what} could not be allocated",
+                f"{purpose} could not be allocated",
                 where=f"memory space {key.space!r}",
                 hint="Give memory back, or use smaller arrays (tiles, batches)",
             ) from error
@@ -268,11 +265,11 @@ class BufferTable:
         return LiveBuffer(array, storage, on_host=self._on_host(key), owned=True, block=block)
 
     def _on_host(self, key: PoolKey) -> bool:
-        """Return whether the host can address memory."""
+        """Return whether the host can access memory of a pool."""
         return key.kind != "device" and key.space in self._host_accessible
 
     def free(self, buffer: Buffer) -> int:
-        """Give a buffer back, if it is there; return its bytes."""
+        """Free a buffer if it is allocated; return its bytes."""
         found = self._buffers.pop(buffer, None)
         if found is None:
             return 0
@@ -282,12 +279,12 @@ class BufferTable:
         return found.array.nbytes
 
     def memory_of(self, buffer: Buffer) -> Buffer:
-        """Return the buffer in whose memory one lies: that of the whole array for rows, else itself."""
+        """Return the buffer whose memory a buffer uses: that of the whole array for rows, else itself."""
         rows = self._rows.get(buffer[0])
         return buffer if rows is None else (rows.array, buffer[1])
 
     def ends(self, copy: Instruction) -> tuple[LiveBuffer, LiveBuffer]:
-        """Return what a copy copies, and where to: an array, or all the rows of several segments."""
+        """Return the source and target of a copy: an array, or the rows of several adjacent segments."""
         (first, _), (last, _) = copy.uses[:2], copy.uses[-2:]
         found = []
         for use in copy.uses[:2]:
@@ -301,11 +298,11 @@ class BufferTable:
         return found[0], found[1]
 
     def early(self, buffer: Buffer) -> LiveBuffer | None:
-        """Return a buffer that is there, or is prepared to be allocated; None if it is neither."""
+        """Return a buffer that is allocated or prepared for allocation; None if it is neither."""
         return self._found(self._buffers, buffer) or self._found(self._prepared, buffer)
 
     def get(self, buffer: Buffer) -> LiveBuffer | None:
-        """Return a buffer, or None if it is not there."""
+        """Return a buffer, or None if it is not allocated."""
         return self._found(self._buffers, buffer)
 
     def _found(self, among: Mapping[Buffer, LiveBuffer], buffer: Buffer) -> LiveBuffer | None:
@@ -328,7 +325,7 @@ class BufferTable:
         return len(self._buffers)
 
     def clear(self) -> None:
-        """Give everything back, but for what the user has been given."""
+        """Release all memory, except memory shared with result arrays."""
         for live in (*self._buffers.values(), *self._prepared.values(), *self._own.values()):
             live.give_back()
         for block in self._blocks:
@@ -342,5 +339,5 @@ class BufferTable:
 
 
 def _cut(storage: Any, start: int, nbytes: int) -> Any:
-    """Return a part of memory, without a copy."""
+    """Return a slice of memory, without a copy."""
     return storage[start : start + nbytes] if isinstance(storage, np.ndarray) else memory.part(storage, start, nbytes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checksums of memory, block by block, so that a change is found and where it is. Pure."""
+"""Checksums of memory blocks, which locate a change. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
-#: A change is told to be within a block of this many bytes.
+#: Bytes of a block: the resolution with which a change is located.
 BLOCK_BYTES = 256
 #: First byte and one past the last.
 Extent = tuple[int, int]
@@ -19,9 +19,9 @@ Extent = tuple[int, int]
 def block_sums(data: NumpyArray) -> NumpyArray:
     """Return a checksum of each block.
 
-    Each word of 32 bits is multiplied by an odd number of its place and all are added, modulo 2**64 (multilinear
+    Each 32-bit word is multiplied by an odd weight of its position; the products are added modulo 2**64 (multilinear
     hashing: Lemire and Kaser, Strongly universal string hashing is fast, 2014). A change of one word always changes the
-    sum. Words are half as wide as sums, else flips of two signs would cancel each other.
+    sum. Words are half as wide as sums, because otherwise two sign flips would cancel each other.
     """
     whole = data.size // BLOCK_BYTES * BLOCK_BYTES
     sums = np.empty(-(-data.size // BLOCK_BYTES), np.uint64)
@@ -35,7 +35,7 @@ def block_sums(data: NumpyArray) -> NumpyArray:
 
 
 def sums_of(data: NumpyArray, extents: Iterable[Extent]) -> list[NumpyArray]:
-    """Return the `block_sums` of some extents."""
+    """Return the block checksums of each extent."""
     return [block_sums(data[start:stop]) for start, stop in extents]
 
 
@@ -50,7 +50,7 @@ def first_change(extents: Sequence[Extent], before: Sequence[NumpyArray], after:
 
 
 def others(nbytes: int, written: Iterable[Extent]) -> list[Extent]:
-    """Return what is left of ``nbytes`` bytes without some extents, in order."""
+    """Return the extents of ``nbytes`` bytes outside the written extents, in order."""
     found: list[Extent] = []
     at = 0
     for start, stop in sorted(written):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device clocks mapped to the host's.
+"""Maps from device clocks to the host clock.
 
-Event times are on a clock of the driver's choosing: the CPU device's is the host's monotonic clock, the FPGA emulator's
-is the calendar. A fence on an idle queue, bracketed by two readings of the host's clock, gives the offset.
+The driver chooses the clock of event times: the CPU device uses the host's monotonic clock, the FPGA emulator the
+calendar. A fence on an idle queue, between two readings of the host clock, gives the offset.
 """
 
 from __future__ import annotations
@@ -18,47 +18,46 @@ from syclsched.devices.fences import submit_fence
 from syclsched.devices.host_tasks import wait_for, wait_for_queue
 from syclsched.model.plan import Plan
 
-#: Readings per anchor; the one in the narrowest bracket is taken.
+#: Readings per anchor; the one with the narrowest bracket is used.
 READINGS = 5
 
 
 def now_ns() -> int:
-    """Return the host's clock in nanoseconds."""
+    """Return the host clock in nanoseconds."""
     return time.perf_counter_ns()
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """One instant on both clocks."""
+    """One instant on both the device clock and the host clock."""
 
-    #: The instant.
     device_ns: int
     host_ns: int
-    bracket_ns: int  # width of the host's bracket: twice the largest error
+    bracket_ns: int  # time between the two host readings: twice the maximum error
 
 
 @dataclass(frozen=True, slots=True)
 class ClockMap:
-    """Maps device time to host time through one or two anchors."""
+    """Linear map from device time to host time through one or two anchors."""
 
-    #: Taken before and after the run; the clocks may drift between them.
+    #: Anchors before and after the run; the clocks may drift in between.
     first: Anchor
     last: Anchor
 
     @property
     def error_ns(self) -> int:
-        """How far off the map may be."""
+        """Maximum error of the map in nanoseconds."""
         return max(self.first.bracket_ns, self.last.bracket_ns) // 2
 
     def later(self, by_ns: int) -> ClockMap:
-        """Return the map that gives host times which are later."""
+        """Return this map with all host times shifted later."""
         if by_ns == 0:
             return self
         first, last = (replace(anchor, host_ns=anchor.host_ns + by_ns) for anchor in (self.first, self.last))
         return ClockMap(first, last)
 
     def to_host_ns(self, device_ns: int) -> int:
-        """Return the host's time of a device time, by linear interpolation."""
+        """Convert a device time to host time by linear interpolation."""
         span = self.last.device_ns - self.first.device_ns
         offset = self.first.host_ns - self.first.device_ns
         if span <= 0:
@@ -67,13 +66,13 @@ class ClockMap:
         return device_ns + offset + drift * (device_ns - self.first.device_ns) // span
 
 
-#: Of what is done by threads of our own.
-_HOSTS = ClockMap(Anchor(0, 0, 0), Anchor(0, 0, 0))
+#: Identity map, for work executed by lane threads, which use the host clock.
+_IDENTITY = ClockMap(Anchor(0, 0, 0), Anchor(0, 0, 0))
 
 
 def host_clocks(plan: Plan) -> dict[str, ClockMap]:
-    """Return the maps of a plan's lanes, by name, whose times are the host's already."""
-    return {lane.name: _HOSTS for lane in plan.lanes if lane.kind != "host"}
+    """Return identity clock maps for a plan's device lanes, by name."""
+    return {lane.name: _IDENTITY for lane in plan.lanes if lane.kind != "host"}
 
 
 def take_anchor(
@@ -83,7 +82,7 @@ def take_anchor(
     clock: Callable[[], int] = now_ns,
     readings: int = READINGS,
 ) -> Anchor:
-    """Read a device's clock and the host's at one instant, as nearly as can be."""
+    """Read a device clock and the host clock at nearly the same instant."""
     found: list[Anchor] = []
     wait_for_queue(queue)
     for _ in range(readings):
@@ -97,12 +96,12 @@ def take_anchor(
 def read_anchors(
     lanes: Iterable[tuple[int, str, Any]], stamp: Callable[[int], tuple[int, int]] | None = None
 ) -> dict[str, Anchor]:
-    """Read the clock of each device once, on the first of its lanes."""
+    """Read the clock of each device once, on its first lane; omit devices where that fails."""
     found: dict[str, Anchor | None] = {}
     for number, device, queue in lanes:
         if device not in found:
             found[device] = None
-            with suppress(Exception):  # whatever the runtime raises
+            with suppress(Exception):  # the runtime may raise anything
                 found[device] = take_anchor(queue, None if stamp is None else partial(stamp, number))
     return {device: anchor for device, anchor in found.items() if anchor is not None}
 
@@ -112,7 +111,7 @@ def moved_on(
     lanes: Iterable[tuple[int, str, str, Any]],
     stamp: Callable[[int], tuple[int, int]] | None = None,
 ) -> dict[str, ClockMap]:
-    """Return clock maps that end now."""
+    """Return clock maps with the last anchor replaced by a new reading."""
     lanes, found = list(lanes), dict(clocks)
     anchors = read_anchors([(number, device, queue) for number, _, device, queue in lanes], stamp)
     for _, lane, device, _ in lanes:

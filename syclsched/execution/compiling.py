@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that a graph's tasks are on their devices, compiled together, each distinct piece once."""
+"""Batch compilation of task implementations, each distinct one once."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from syclsched.model.task import Task
 
 
 class Compiling:
-    """Collects what is to be compiled: the more is compiled together, the less time and memory each takes."""
+    """Collects implementations and compiles them together, which takes less time and memory than one by one."""
 
     def __init__(self) -> None:
         self._wanted: dict[Hashable, tuple[Piece, Task, str]] = {}
 
     def add(self, task: Task, implementation: Implementation, queue: Any, device: Device) -> Hashable:
-        """Ask for a task by one of its implementations on a device; return by what it is found in `compiled`."""
+        """Request a task's implementation for a device; return its key in the result of `compiled`."""
         assert task.operation is not None and task.signature is not None
-        # Operations are compared by identity here: hashing one costs more than the rest of the key.
+        # Operations are compared by identity: hashing one costs more than the rest of the key.
         constants = tuple((name, each.number) for name, each in task.constants.items())
         key = (id(task.operation), implementation.name, device.name, signature_key(task.signature), constants)
         if key not in self._wanted:
@@ -33,7 +33,7 @@ class Compiling:
         return key
 
     def compiled(self, uploads: Uploads) -> dict[Hashable, Executable]:
-        """Return everything compiled, with its constants put where it runs."""
+        """Compile all requested implementations and upload their constants."""
         made = compile_tasks([piece for piece, _, _ in self._wanted.values()])
         return {
             key: uploads.bind(

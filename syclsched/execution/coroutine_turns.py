@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Coroutines that ask for runs of one runner take turns, without a thread that waits."""
+"""Asynchronous lock that lets coroutines run one runner in turn, without a waiting thread."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from syclsched.execution.run import Run
 
 
 class CoroutineTurns:
-    """Who asks for a run has it once the runs asked for before have ended."""
+    """First-in-first-out lock for coroutines: each run starts once all runs requested before have ended."""
 
     def __init__(self) -> None:
-        #: Done when the last of the coroutines that asked for a run has had its turn.
+        #: Done when the most recently requested run has ended.
         self._turn: asyncio.Future[None] | None = None
 
     async def take(self, start: Callable[[], Run]) -> Run:
-        """Wait for a turn, start a run, and wait for it."""
+        """Wait for all runs requested before, start a run, and wait for it."""
         loop = asyncio.get_running_loop()
         mine = loop.create_future()
         before, self._turn = self._turn, mine
         if before is not None and before.get_loop() is not loop:
-            before = None  # coroutines of another event loop: `run` waits for them
+            before = None  # a future of another event loop: `run` waits for its run
         run: Run | None = None
         try:
             if before is not None and not before.done():
@@ -35,7 +35,7 @@ class CoroutineTurns:
             raise
         finally:
             if run is not None:
-                run.settle(mine)  # at once, if it has ended
+                run.settle(mine)  # immediately if the run has ended
             elif before is not None and not before.done():
                 before.add_done_callback(lambda _: mine.set_result(None))
             else:

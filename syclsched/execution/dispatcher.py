@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The thread that runs a plan: hands instructions to lanes as `Readiness` allows, and sleeps on an inbox otherwise."""
+"""Dispatcher thread of a run: submits instructions as they become ready, and waits for messages otherwise."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from syclsched.execution.records import Outcome, Record
 from syclsched.execution.room import Room
 from syclsched.execution.work import Work
 
-#: What else the dispatcher is woken for: memory may have come free, a lane has room again, the run was cancelled,
-#: a task is past its deadline.
+#: Messages to the dispatcher besides completions: memory may have been freed, a throttled lane may submit again, the
+#: run was cancelled, a task is past its deadline.
 Wake = Literal["memory", "room", "cancel", "overdue"]
 
 
 class Dispatcher(ProgramEngine):
-    """Runs one program, once, in the order in which its instructions become ready; see `ProgramEngine`."""
+    """Engine that submits the instructions of one program in the order in which they become ready."""
 
     failing = "the dispatcher failed"
 
@@ -58,7 +58,7 @@ class Dispatcher(ProgramEngine):
         self._gathered = Gathered()
         self._events = EventTable(self._loop_in_c)
         self._inbox: queue.SimpleQueue[Completion | Wake] = queue.SimpleQueue()
-        self._room = Room(
+        self._admission = Room(
             program,
             buffers,
             self._events,
@@ -67,12 +67,12 @@ class Dispatcher(ProgramEngine):
             wake=lambda: self._inbox.put("memory"),
         )
         self._signals_due = 0
-        self._paced = 0
+        self._throttled = 0
 
     # --- for other threads ------------------------------------------------------------------------
 
     def event(self, number: int) -> Any:
-        """Return the event of a submitted device instruction, None if it has completed without one."""
+        """Return the event of a submitted device instruction; None if it has completed without one."""
         return self._events.get(number)
 
     def passed(self, number: int) -> bool:
@@ -80,20 +80,20 @@ class Dispatcher(ProgramEngine):
         return number in self._events
 
     def any_failed(self) -> bool:
-        """Return whether something has failed on its device after it was submitted, and is yet to be noted."""
+        """Return whether a submitted instruction has failed and the failure is not recorded yet."""
         return self._events.any_failed()
 
     def is_complete(self, number: int) -> bool:
-        """Return whether an instruction has completed, was cancelled, or had nothing to do."""
+        """Return whether an instruction has completed, was cancelled, or was empty."""
         return self.finished.is_set() or self._events.is_complete(number)
 
     @property
     def through(self) -> bool:
-        """Whether everything was done: nothing was cancelled."""
+        """Whether every instruction was executed."""
         return self._readiness.finished and all(r.outcome != "cancelled" for r in self.records.values())
 
     def overdue(self, number: int, error: DeadlineError) -> None:
-        """Let something that runs fail, because it is past its deadline, and cancel what depends on it."""
+        """Mark a running task as failed because it is past its deadline, and cancel its dependents."""
         super().overdue(number, error)
         self._inbox.put("overdue")
 
@@ -111,9 +111,9 @@ class Dispatcher(ProgramEngine):
         self.counts.dispatch_ns = time.thread_time_ns() - begun_ns
 
     def _prepare(self) -> None:
-        """Compile everything, get memory, make the lanes, and read the clocks, before the first submission."""
+        """Compile, allocate memory, create the lanes and read the clocks, before the first submission."""
         self._compile()
-        self.buffers.prepare(self._room.prepared.values(), self._users())
+        self.buffers.prepare(self._admission.prepared.values(), self._queues_by_buffer())
         self._lanes = self._make_lanes(self._events, self._inbox.put, lambda: self._ending)
         if self._loop_in_c is not None:
             queues = by_index(self.program.plan, self._queues)
@@ -127,8 +127,8 @@ class Dispatcher(ProgramEngine):
         if self.recording:
             self._anchor()
 
-    def _users(self) -> dict[Buffer, dict[int, Any]]:
-        """Return for each buffer the lanes whose kernels take it, with their queues."""
+    def _queues_by_buffer(self) -> dict[Buffer, dict[int, Any]]:
+        """Return, for each buffer, the lanes whose kernels use it, with their queues."""
         users: dict[Buffer, dict[int, Any]] = {}
         for index, lane in enumerate(self.program.plan.lanes):
             for instruction in lane.instructions:
@@ -138,7 +138,7 @@ class Dispatcher(ProgramEngine):
         return users
 
     def _anchor(self) -> None:
-        """Read the device clocks; the second reading replaces the end of each map."""
+        """Read the device clocks; a later reading replaces the last anchor of each map."""
         lanes = [
             (n, lane.name, lane.device, self._queues[lane.name])
             for n, lane in enumerate(self.program.plan.lanes)
@@ -156,8 +156,8 @@ class Dispatcher(ProgramEngine):
             if node is not None:
                 self._dispatch(node)
             elif self._gathered.nodes:
-                self._hand_on()
-            elif not (readiness.parked and self._make_room()):
+                self._submit_batch()
+            elif not (readiness.parked and self._retry_allocations()):
                 self._handle(self._inbox.get())
 
     def _dispatch(self, node: Node) -> None:
@@ -165,30 +165,30 @@ class Dispatcher(ProgramEngine):
         if instruction.kind == "alloc":
             self._allocate(node, force=False)
         elif instruction.kind == "free":
-            if self.failures.halted:  # what was not read yet is worth keeping
+            if self.failures.halted:  # keep values that recovery may need
                 self.failures.left_out.add(node.id)
             else:
-                self._room.free(node)
+                self._admission.free(node)
             self._readiness.submitted(node)
         elif self._must_skip(node):
             if self._gathered.nodes:
-                self._hand_on()  # what comes before makes values good that this one makes bad
-            self._leave_out(node)
+                self._submit_batch()  # in order: `Failures` tracks the latest write of each buffer
+            self._skip_taken(node)
         elif node.on_host:
             self._start_on_host(node)
         else:
             self._submit(node)
 
-    def _leave_out(self, node: Node) -> None:
+    def _skip_taken(self, node: Node) -> None:
         if node.on_host:
             self._readiness.submitted(node)
-            self._pass_over(node)
+            self._skip_on_host(node)
         else:
             self._skip(node)
             self._readiness.submitted(node)
 
-    def _pass_over(self, node: Node) -> None:
-        """Leave out the host's work, but not what it would have waited for: others rely on the order through it."""
+    def _skip_on_host(self, node: Node) -> None:
+        """Skip a host instruction but wait for its predecessors, because its successors rely on that order."""
         if not self._ending and (events := self._events_before(node)):
             self.failures.lost(node.instruction)
             self.records[node.id] = Record(now_ns(), "cancelled")
@@ -199,7 +199,7 @@ class Dispatcher(ProgramEngine):
 
     @property
     def _ending(self) -> bool:
-        """Whether nothing more is to be begun."""
+        """Whether no more instructions may start."""
         return self.cancelled or self.failures.halted
 
     def _must_skip(self, node: Node) -> bool:
@@ -208,14 +208,14 @@ class Dispatcher(ProgramEngine):
         if self.failures.none:
             return False
         # A buffer may be missing because its allocation failed.
-        there = all((use.array, use.space) in self.buffers for use in node.instruction.uses)
-        return not there or self.failures.cancels(node.instruction)
+        allocated = all((use.array, use.space) in self.buffers for use in node.instruction.uses)
+        return not allocated or self.failures.cancels(node.instruction)
 
     def _skip(self, node: Node) -> None:
         self.failures.lost(node.instruction)
         self.records[node.id] = Record(now_ns(), "cancelled")
         ordered = not (self._ending or node.on_host) and node.events
-        self._passed(node, self._device_lane(node).order(self._events_before(node)) if ordered else None)
+        self._put_event(node, self._device_lane(node).order(self._events_before(node)) if ordered else None)
         if node.id in self.program.signals:
             self._readiness.completed(node)
 
@@ -223,15 +223,15 @@ class Dispatcher(ProgramEngine):
         lane = self._device_lane(node)
         if not lane.pacing.has_room():
             self._readiness.park(node)
-            self._paced += 1
+            self._throttled += 1
             lane.when_room(lambda: self._inbox.put("room"))
             return
         command = self._command(node)
         device = self.program.plan.lanes[node.lane].device
         if self._gathered.nodes and (command is None or device != self._gathered.device or self._gathered.full):
-            self._hand_on()
-            if self._must_skip(node):  # one of those it was to read from was refused
-                self._leave_out(node)
+            self._submit_batch()
+            if self._must_skip(node):  # a predecessor in the batch was refused
+                self._skip_taken(node)
                 return
         if command is None:
             self._submit_from_python(node)
@@ -240,16 +240,16 @@ class Dispatcher(ProgramEngine):
         self._readiness.submitted(node)
 
     def _command(self, node: Node) -> Command | None:
-        """Return the compiled loop's command for an instruction; None if it is to be submitted from Python."""
+        """Return the compiled loop's command for an instruction; None if Python must submit it."""
         if self._commands is None:
             return None
         try:
             return self._commands.get(node)
-        except Exception:  # submission from Python meets the same again, and says whose it is
+        except Exception:  # submission from Python raises it again and reports the task
             return None
 
-    def _hand_on(self) -> None:
-        """Give the compiled loop what was gathered for it."""
+    def _submit_batch(self) -> None:
+        """Submit the gathered batch with the compiled loop."""
         gathered, self._gathered = self._gathered, self._gathered.next()
         assert self._loop_in_c is not None
         begun_ns = now_ns()
@@ -261,11 +261,11 @@ class Dispatcher(ProgramEngine):
             if self.recording:
                 self.records[node.id] = Record(submit_ns)
             self._events.put_submitted(node.id)
-            self._submitted(node)
+            self._note_submitted(node)
         lender = self._device_lane(gathered.nodes[0]).lender
         if lender is not None:
             lender.lend_batch(self._loop_in_c, batch)
-        for node in gathered.nodes[batch.done :]:  # one was refused, or the run cancelled
+        for node in gathered.nodes[batch.done :]:  # an instruction was refused, or the run was cancelled
             if self._must_skip(node):
                 self._skip(node)
             else:
@@ -273,7 +273,7 @@ class Dispatcher(ProgramEngine):
 
     def _submit_from_python(self, node: Node) -> None:
         lane, record, before = self._device_lane(node), Record(now_ns()), self._events_before(node)
-        instead = None
+        fence = None
         try:
             event = lane.submit(node, self._work.get(node.id), self._executables.get(node.id), before)
         except Exception as error:
@@ -284,20 +284,20 @@ class Dispatcher(ProgramEngine):
             self._failed(
                 node.instruction, task_failed(node.instruction, error, "could not be submitted:"), reason, begun=begun
             )
-            instead = lane.order(before) if node.events else None
+            fence = lane.order(before) if node.events else None
         else:
             self.counts.submission_ns += now_ns() - record.submit_ns
         if self.recording:
             record.event, record.first_event = event, lane.first_event
             self.records[node.id] = record
-        self._passed(node, instead if event is None else event)
+        self._put_event(node, fence if event is None else event)
         if event is not None:
-            self._submitted(node)
+            self._note_submitted(node)
         elif node.id in self.program.signals:
             self._readiness.completed(node)
 
-    def _submitted(self, node: Node) -> None:
-        """Note that an instruction is on its way, and have its completion reported where the host must know."""
+    def _note_submitted(self, node: Node) -> None:
+        """Record a submission, and watch for the completion if host instructions depend on it."""
         lane = self._device_lane(node)
         lane.submitted(node)
         self.failures.done(node.instruction)
@@ -310,20 +310,20 @@ class Dispatcher(ProgramEngine):
 
     def _start_on_host(self, node: Node) -> None:
         if self._gathered.nodes:
-            self._hand_on()  # it may wait for some of them, and none of them should wait for it
+            self._submit_batch()  # it may wait for some of the batch, which must not wait for it
             if self._must_skip(node):
-                self._leave_out(node)
+                self._skip_taken(node)
                 return
         self._readiness.submitted(node)
-        self._give_to_host(node)
+        self._post_to_host(node)
 
-    def _give_to_host(self, node: Node) -> None:
+    def _post_to_host(self, node: Node) -> None:
         self.records[node.id] = Record(now_ns())
         lane = self._host_lane(node)
         try:
             lane.start(node, self._work.get(node.id), self._executables.get(node.id), self._events_before(node))
         except Exception as error:
-            self._completed(Completion(node, now_ns(), now_ns(), error))
+            self._note_completed(Completion(node, now_ns(), now_ns(), error))
 
     def _events_before(self, node: Node) -> list[Any]:
         return [event for number in node.events if (event := self._events.get(number)) is not None]
@@ -331,33 +331,33 @@ class Dispatcher(ProgramEngine):
     def _handle(self, message: Completion | Wake) -> None:
         if isinstance(message, Completion):
             if not message.node.on_host:
-                self._signalled(message)
+                self._note_signalled(message)
                 return
             if not message.returned:
-                self._completed(message)
+                self._note_completed(message)
             for node in self._host_lane(message.node).take_returned(message):
                 if self._must_skip(node):
-                    self._pass_over(node)
+                    self._skip_on_host(node)
                 else:
-                    self._give_to_host(node)
+                    self._post_to_host(node)
             return
         if message == "memory":
-            self._room.woken()
-            self._room.reap()
+            self._admission.woken()
+            self._admission.reap()
         elif message == "room":
-            self._paced -= 1
+            self._throttled -= 1
         elif message == "overdue":
             self._note_overdue()
         self._readiness.unpark()
 
-    def _signalled(self, completion: Completion) -> None:
+    def _note_signalled(self, completion: Completion) -> None:
         self._signals_due -= 1
         if completion.error is not None:
             error = task_failed(completion.node.instruction, completion.error, "failed:")
             self._failed(completion.node.instruction, error, "device", begun=True)
         self._readiness.completed(completion.node)
 
-    def _completed(self, completion: Completion) -> None:
+    def _note_completed(self, completion: Completion) -> None:
         node, record = completion.node, self.records[completion.node.id]
         record.start_ns, record.finish_ns = completion.start_ns, completion.finish_ns
         if completion.error is not None:
@@ -374,7 +374,7 @@ class Dispatcher(ProgramEngine):
             record.outcome = "failed"
         else:
             self.failures.done(node.instruction)
-        self._passed(node, None)
+        self._put_event(node, None)
         self._readiness.completed(node)
 
     def _note_overdue(self) -> None:
@@ -384,7 +384,7 @@ class Dispatcher(ProgramEngine):
                 if number in self.records:
                     self.records[number].outcome = "failed"
 
-    def _passed(self, node: Node, event: Any) -> None:
+    def _put_event(self, node: Node, event: Any) -> None:
         self._events.put(node.id, event, node.lane)
         self._tell_waiting(node.id)
 
@@ -401,10 +401,10 @@ class Dispatcher(ProgramEngine):
     def _allocate(self, node: Node, *, force: bool) -> None:
         instruction = node.instruction
         if self._ending:
-            self._room.skip(instruction)
+            self._admission.skip(instruction)
         else:
             try:
-                if not self._room.allocate(instruction, force=force):
+                if not self._admission.allocate(instruction, force=force):
                     self._readiness.park(node)
                     return
             except MemoryLimitError as error:
@@ -412,14 +412,14 @@ class Dispatcher(ProgramEngine):
         self._events.put(node.id, None)
         self._readiness.submitted(node)
 
-    def _make_room(self) -> bool:
-        """Give allocations that were put aside a chance; return False if there is nothing to do but sleep."""
-        if self._room.reap() or self._ending:
+    def _retry_allocations(self) -> bool:
+        """Retry parked allocations; return False if the dispatcher must wait for a message."""
+        if self._admission.reap() or self._ending:
             self._readiness.unpark()
             return True
-        if self._room.expect() or self._readiness.running or self._signals_due or self._paced:
+        if self._admission.expect() or self._readiness.running or self._signals_due or self._throttled:
             return False
-        # Nothing that was submitted will free anything: the plan's numbers are not in order. Better over than stuck.
+        # Nothing submitted will free memory, so the plan's peak is wrong. Exceed it rather than deadlock.
         node = self._readiness.take_parked()
         if node is not None:
             self._allocate(node, force=True)
@@ -428,17 +428,17 @@ class Dispatcher(ProgramEngine):
     # --- the end ----------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        """Wait for what was submitted, give back what the plan frees, and read what the tasks report."""
+        """Wait for submitted instructions, execute the frees, and read the outcomes and status values."""
         if self._lanes is not None:
             self._lanes.finish()
-        self._room.stop()
-        self._room.reap()
+        self._admission.stop()
+        self._admission.reap()
         self._read_outcomes()
         if self.recording and self._queues and self.error is None:
             self._anchor()
         self._events.close()
         passed = self._events.__contains__
-        self._note(read_statuses(self.program, self._work, self.buffers, self.failures, passed))
+        self._set_outcomes(read_statuses(self.program, self._work, self.buffers, self.failures, passed))
         for buffer in self._pinned:
             if buffer not in {self.buffers.memory_of(kept) for kept, _ in self.program.final_buffers.values()}:
                 self.buffers.free(buffer)
@@ -448,18 +448,18 @@ class Dispatcher(ProgramEngine):
         self.counts.peak_bytes, self.counts.held_bytes = dict(self.buffers.peak_bytes), dict(self.buffers.held_bytes)
 
     def _read_outcomes(self) -> None:
-        """Find what failed after it had been submitted, and the device times of the rest, while there are events."""
+        """Read device failures and device times, before the events are released."""
         self._note_overdue()
         late = bool(self._overdue)
-        self._note(read_device_failures(self._events, self.program, self.failures, walk=late))
+        self._set_outcomes(read_device_failures(self._events, self.program, self.failures, walk=late))
         loop = self._loop_in_c
         if loop is not None and self.recording:
-            # What Python submitted to the same queues, too: SYCL's events may have another clock.
+            # Including work that Python submitted to these queues: SYCL's event times may use another clock.
             records = {n: r for n, r in self.records.items() if r.first_event is None and loop.has_event(n)}
             for record, times in zip(records.values(), loop.times(list(records)), strict=True):
                 record.device_ns = times
 
-    def _note(self, outcomes: Mapping[int, Outcome]) -> None:
+    def _set_outcomes(self, outcomes: Mapping[int, Outcome]) -> None:
         for number, outcome in outcomes.items():
             if number in self.records:
                 self.records[number].outcome = outcome

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a `Run` needs of whatever does its work: the dispatcher, or a replay."""
+"""Interface of engines, which execute the plan of a `Run`."""
 
 from __future__ import annotations
 
@@ -18,97 +18,97 @@ from syclsched.execution.work import Work
 
 
 class Engine(Protocol):
-    """Runs a plan, once."""
+    """Executes a plan once."""
 
     when_finished: Callable[[], None] | None
-    """Called on the engine's thread, last of all."""
+    """Called on the engine's thread, as its last action."""
 
     given_up: bool
-    """Whether nobody waits for its end any more, because it hangs."""
+    """Whether callers have stopped waiting for the engine because it hangs."""
 
     @property
     def program(self) -> Program:
-        """What is done."""
+        """The program being executed."""
 
     @property
     def buffers(self) -> Buffers:
-        """Where values lie."""
+        """Buffers of the run."""
 
     @property
     def counts(self) -> Counts:
-        """What was counted so far."""
+        """Counters of the run so far."""
 
     @property
     def failures(self) -> Failures:
-        """What failed so far."""
+        """Failures so far."""
 
     @property
     def finished(self) -> Waitable:
-        """Set when the run has ended, well or not."""
+        """Set when the run has ended, with or without an error."""
 
     @property
     def error(self) -> SyclschedError | None:
-        """What the run itself failed of."""
+        """Error of the run itself, as opposed to one of its tasks."""
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was cancelled."""
+        """Whether the run was cancelled."""
 
     @property
     def through(self) -> bool:
-        """Whether everything was done: nothing was cancelled."""
+        """Whether every instruction was executed."""
 
     @property
     def lasting(self) -> bool:
-        """Whether the buffers are the run's own, so that their memory may be given out."""
+        """Whether the run owns its buffers, so that results may share their memory."""
 
     @property
     def recording(self) -> bool:
-        """Whether there will be a trace."""
+        """Whether the run is traced."""
 
     @property
     def records(self) -> Mapping[int, Record]:
-        """What each instruction did, by number."""
+        """Execution records by instruction number."""
 
     @property
     def clocks(self) -> Mapping[str, ClockMap]:
-        """Maps of the device clocks, by lane name."""
+        """Device clock maps by lane name."""
 
     def start(self) -> None:
-        """Begin."""
+        """Start execution."""
 
     def cancel(self) -> None:
-        """Submit nothing more; what was submitted ends. Returns at once."""
+        """Stop submitting; submitted instructions still complete. Returns at once."""
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Wait for the end."""
+        """Wait for the run to end."""
 
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
-        """Wait until an instruction has been submitted or the run has ended; return False if the time was up first."""
+        """Wait until an instruction has been submitted or the run has ended; return False on time-out."""
 
     def event(self, number: int) -> Any:
-        """Return the event of a submitted device instruction, None if it has completed without one."""
+        """Return the event of a submitted device instruction; None if it has completed without one."""
 
     def passed(self, number: int) -> bool:
         """Return whether an instruction has been submitted, completed or cancelled."""
 
     def statuses_behind(self, array: str) -> list[Work]:
-        """Return the tasks with a status that an array's last value depends on, in the plan's order."""
+        """Return the tasks with a status value that an array's final value depends on, in the plan's order."""
 
     def any_failed(self) -> bool:
-        """Return whether something has failed on its device after it was submitted, and is yet to be noted."""
+        """Return whether a submitted instruction has failed and the failure is not recorded yet."""
 
     def is_complete(self, number: int) -> bool:
-        """Return whether an instruction has completed, was cancelled, or had nothing to do."""
+        """Return whether an instruction has completed, was cancelled, or was empty."""
 
     def positions(self) -> list[Position]:
-        """Return what the lanes that are not done are at; on any thread."""
+        """Return the progress of the unfinished lanes; callable on any thread."""
 
     def overdue(self, number: int, error: DeadlineError) -> None:
-        """Let something that runs fail, because it is past its deadline, and cancel what depends on it.
+        """Mark a running task as failed because it is past its deadline, and cancel its dependents.
 
-        On any thread. What was submitted runs all the same; its results count as missing.
+        Callable on any thread. Submitted instructions still execute, but their results count as missing.
         """
 
     def what_is_left(self) -> str:
-        """Return what lanes are at, and what that waits for, in words."""
+        """Describe in words the current instruction of each unfinished lane."""

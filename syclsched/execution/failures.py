@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What failed in a run, and what must not run because of it. Pure."""
+"""Failure propagation in a run: failed instructions and the dependents they cancel. Pure."""
 
 from __future__ import annotations
 
@@ -12,48 +12,49 @@ from syclsched.model.plan import Instruction, Plan, PlannedTask
 
 Bad = Literal["failed", "cancelled"]
 
-#: Why an instruction failed: the runtime refused it; a copy by the host failed; there was no memory; its device failed
-#: after it had been submitted; the task itself raised; the task reports by its status that it failed; what it
-#: wrote is not as it should be; it is past its deadline.
+#: Why an instruction failed: the runtime refused the submission; a host copy failed; memory could not be allocated; its
+#: device failed after submission; the task raised; its status value reports a failure; a check of its results failed;
+#: it is past its deadline.
 Reason = Literal["submission", "copy", "memory", "device", "raised", "status", "check", "deadline"]
 
 
 class Failed(NamedTuple):
-    """One failure."""
+    """Failure of one instruction."""
 
-    instruction: Instruction  # what failed
-    error: TaskFailedError  # as the caller gets it
-    reason: Reason  # see `Reason`
+    instruction: Instruction
+    error: TaskFailedError  # raised to the caller
+    reason: Reason
 
 
 class Failures:
-    """Follows bad values through buffers, and failed tasks through explicit edges.
+    """Propagates invalid values through buffers, and failed tasks through explicit edges.
 
     An instruction is cancelled if it would read a buffer whose value is missing because its writer failed or was
-    cancelled, or if its task comes explicitly after such a task. A barrier is only an order and lets others go on; so
-    does a write that needs no old value.
+    cancelled, or if an explicit edge orders its task after such a task. A barrier only orders: it does not propagate
+    failures. Nor does a write that does not need the old value.
     """
 
     def __init__(self, tasks: Mapping[str, PlannedTask]) -> None:
         self._tasks = tasks
         self._bad: set[Buffer] = set()
         self._dead: set[str] = set()
-        self._errors: list[Failed] = []
-        #: Instructions that were never begun, and those that were, but whose results are no good.
+        self._failures: list[Failed] = []
+        #: Instructions that were never started.
         self.left_out: set[int] = set()
+        #: Instructions that were started but whose results are invalid.
         self.spoilt: set[int] = set()
-        #: Says of what fails whether it will be recovered from; then nothing more is to be begun.
+        #: Returns whether a failure will be recovered from; then no more instructions start.
         self.halts: Callable[[Instruction, Reason], bool] | None = None
-        #: Whether nothing more is to be begun.
+        #: Whether a failure has stopped the run, so that no more instructions start.
         self.halted = False
 
     @property
     def none(self) -> bool:
-        """Whether nothing has failed or been cancelled so far."""
+        """Whether no failure or cancellation is in effect."""
         return not self._bad and not self._dead
 
     def cancels(self, instruction: Instruction) -> bool:
-        """Return whether an instruction must not run because of what failed before."""
+        """Return whether earlier failures cancel an instruction."""
         if self.none:
             return False
         if any(use.mode.reads and (use.array, use.space) in self._bad for use in instruction.uses):
@@ -66,31 +67,31 @@ class Failures:
         return any(before in self._dead for before in task.after)
 
     def done(self, instruction: Instruction) -> None:
-        """Note that an instruction ran, or was submitted: what it writes is good."""
+        """Note that an instruction was executed or submitted: the buffers it writes are valid."""
         if self._bad:
             self._bad.difference_update((use.array, use.space) for use in instruction.uses if use.mode.writes)
 
     def lost(self, instruction: Instruction, *, begun: bool = False) -> None:
-        """Note that an instruction failed or was cancelled: what it writes is missing."""
+        """Note that an instruction failed or was cancelled: the values it writes are missing."""
         (self.spoilt if begun else self.left_out).add(instruction.id)
         self._bad.update((use.array, use.space) for use in instruction.uses if use.mode.writes)
         if instruction.kind in ("launch", "host") and instruction.task is not None:
             self._dead.add(instruction.task)
 
     def spoil(self, buffers: Iterable[Buffer]) -> None:
-        """Note that the values of some buffers are not what they should be."""
+        """Mark the values of some buffers as invalid."""
         self._bad.update(buffers)
 
     def record(self, instruction: Instruction, error: TaskFailedError, reason: Reason = "raised") -> None:
-        """Keep an error for the caller."""
-        self._errors.append(Failed(instruction, error, reason))
+        """Record an instruction's error for the caller."""
+        self._failures.append(Failed(instruction, error, reason))
         if self.halts is not None and self.halts(instruction, reason):
             self.halted = True
 
     @property
     def all(self) -> tuple[Failed, ...]:
-        """What failed, in the plan's order."""
-        return tuple(sorted(self._errors, key=lambda failed: failed.instruction.id))
+        """All failures, in the plan's order."""
+        return tuple(sorted(self._failures, key=lambda failed: failed.instruction.id))
 
     def is_lost(self, buffer: Buffer) -> bool:
         """Return whether a buffer's value is missing."""
@@ -102,22 +103,22 @@ class Failures:
 
     @property
     def first(self) -> TaskFailedError | None:
-        """The error of the first task in the plan's order, or None."""
-        return min(self._errors, key=lambda failed: failed.instruction.id).error if self._errors else None
+        """Error of the first failed task in the plan's order, or None."""
+        return min(self._failures, key=lambda failed: failed.instruction.id).error if self._failures else None
 
     def renew(self, walked: Failures) -> None:
-        """Take over which values are missing, and what failed on its device, from a walk over all instructions."""
+        """Replace the invalid values by those of a walk over all instructions, and add its failures."""
         self._bad, self._dead = walked._bad, walked._dead
         self.spoilt |= walked.spoilt
 
 
 def task_failed(instruction: Instruction, cause: BaseException, verb: str) -> TaskFailedError:
-    """Return the error of a task whose instruction raised."""
+    """Return the error to raise for a task whose instruction failed."""
     task = instruction.task or instruction.kind
     arrays = ", ".join(repr(use.array) for use in instruction.uses)
-    said = str(cause) if isinstance(cause, SyclschedError) else f"{type(cause).__name__}: {cause}"
+    message = str(cause) if isinstance(cause, SyclschedError) else f"{type(cause).__name__}: {cause}"
     place = f"task {task!r}" + (f" (arrays {arrays})" if arrays else "")
-    error = TaskFailedError(f"{verb} {said}".rstrip(": "), task=task, where=place)
+    error = TaskFailedError(f"{verb} {message}".rstrip(": "), task=task, where=place)
     error.__cause__ = cause
     return error
 
@@ -125,11 +126,11 @@ def task_failed(instruction: Instruction, cause: BaseException, verb: str) -> Ta
 def note_device_failures(
     failures: Failures, plan: Plan, codes: Mapping[int, int], *, walk: bool = False
 ) -> dict[int, Literal["failed", "cancelled"]]:
-    """Note what failed on its device after it had been submitted, and what depends on it: its values are no good."""
+    """Propagate device failures after submission; return the outcomes of failed and dependent instructions."""
     found: dict[int, Bad] = {}
     if not codes and not walk:
         return found
-    # From the beginning: a value that is missing at the end may have been there when it was read.
+    # Walk from the beginning: a value that is missing at the end may have been valid when it was read.
     walked = Failures(failures._tasks)
     for _, instruction in plan.instructions():
         number = instruction.id

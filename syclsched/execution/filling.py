@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs whose values the user writes where kernels read them, so that a run copies nothing."""
+"""Zero-copy inputs: buffers that the user writes directly and kernels read in place."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from syclsched.model.usm import PoolKeys
 
 
 class FilledInputs:
-    """Memory for inputs that are read in place, got when it is first asked for."""
+    """Memory of inputs that are read in place, allocated on first request."""
 
     def __init__(self, live: Any) -> None:
         self._live = live
-        #: The views that were given out, by array.
+        #: Views of the buffers handed to the user, by array.
         self.views: dict[str, NumpyArray] = {}
 
     def values(self, prepared: Prepared, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
-        """Return checked values for a run: what was filled is that of inputs which are given no other."""
+        """Return checked inputs; inputs not passed take their value from the user-writable buffer."""
         if self.views and (inputs is None or isinstance(inputs, Mapping)):
             inputs = {**self.views, **(inputs or {})}
         return prepared.values(inputs)
 
     def view(self, prepared: Prepared, name: str) -> NumpyArray:
-        """Return the memory of an input; at first it holds the value that the graph was given, or zeros."""
+        """Return the buffer of an input; initially it holds the value declared in the graph, or zeros."""
         found = self.views.get(name)
         if found is not None:
             return found
@@ -48,7 +48,7 @@ class FilledInputs:
             )
         key, array = PoolKeys(plan.platform, plan.memory)[name, space], declared[name]
         _, storage = self._live.pools.take(key, array.nbytes, touch=True)
-        # The view keeps the memory, for as long as somebody has it.
+        # The view keeps the memory alive.
         view = memory.as_numpy(storage, array.shape, array.dtype)
         given = prepared.graph.data.get(name)
         view[...] = np.zeros((), array.dtype) if given is None else to_numpy(given)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of a bound plan in one call of C, for each choice of results that was asked for."""
+"""One-call runs of a plan instance: one blocking C call per run, prepared for each selection of results."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from syclsched.execution.buffers import BufferTable, LiveBuffer, NumpyArray
 from syclsched.execution.program import Program
 from syclsched.execution.waiting import SLICE_S
 
-#: Choices of results, each with a thread of its own; if there are more, all begin anew.
+#: Maximum number of prepared result selections, each with its own thread; beyond it all are dropped.
 MOST = 8
 
 
 class Flights:
-    """Those of one generation."""
+    """The one-call runs of one plan instance."""
 
     def __init__(self, library: Any, loop: SubmissionLoop, program: Program, buffers: BufferTable) -> None:
         self._library = library
@@ -29,11 +29,11 @@ class Flights:
         self._buffers = buffers
         self._made: dict[tuple[str, ...], tuple[Flight | None, Sequence[LiveBuffer]]] = {}
         self._last: Flight | None = None
-        #: Where it may write, from the moment it begins until it is known to have ended.
+        #: Result arrays of the run in flight, kept alive until it is known to have ended; None if no run is in flight.
         self._written: dict[str, NumpyArray] | None = None
 
     def fly(self, commands: CommandList, names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
-        """Do all commands, and return copies of results; None if that cannot be, or `followed` has it now."""
+        """Run all commands, and return copies of the results; None if not eligible, failed or in progress."""
         found = self._made.get(names)
         if found is None:
             if len(self._made) == MOST:
@@ -44,29 +44,29 @@ class Flights:
             return None
         self._written = {}
         self._last.begin()
-        return self._end(self._last, names, buffers)
+        return self._complete_run(self._last, names, buffers)
 
     def ready(self, names: tuple[str, ...]) -> Flight | None:
-        """Return what `fly` took last for these results, if there was a way."""
+        """Return the prepared run for a selection of results; None if there is none."""
         return self._made.get(names, (None,))[0]
 
     def fly_with(self, flight: Flight, given: tuple[Any, ...], names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
-        """As `fly`, with the commands of a flight's own, if it was the last one, and arrays as these want them."""
+        """Run as `fly` does, with the flight's own commands and new input arrays, if it was the last flight."""
         if flight is not self._last or self.is_under_way:
             return None
         self._written = {}
         if not flight.begin_with(given):
             self._written = None
             return None
-        return self._end(flight, names, self._made[names][1])
+        return self._complete_run(flight, names, self._made[names][1])
 
-    def _end(
+    def _complete_run(
         self, flight: Flight, names: tuple[str, ...], buffers: Sequence[LiveBuffer]
     ) -> dict[str, NumpyArray] | None:
-        """Fly what has begun."""
+        """Complete a run that has begun."""
         assert self._written is not None
         results = self._written
-        # While the devices are at it: each of these takes microseconds, with nothing of Python in the caches.
+        # Allocated while the devices work: with cold caches each array takes microseconds.
         for name, b in zip(names, buffers, strict=True):
             results[name] = np.empty(b.array.shape, b.array.dtype)
         targets = [each.__array_interface__["data"][0] for each in results.values()]
@@ -77,16 +77,16 @@ class Flights:
 
     @property
     def handed_ns(self) -> int | None:
-        """See `syclsched.execution.bound.Runner.handed_over_ns`; None if there was none."""
+        """The caller's thread time at submission, see `Runner.handed_over_ns`; None if there was no run."""
         return None if self._last is None else self._last.handed_ns
 
     @property
     def is_under_way(self) -> bool:
-        """Whether something was begun that is not known to have ended."""
+        """Whether a run was begun and is not known to have ended."""
         return self._written is not None
 
     def followed(self) -> Flight | None:
-        """Return what goes on, or has ended otherwise than well; it must be landed."""
+        """Return the run if it is still in progress or failed. The caller must take it over."""
         if self._last is None or self._written is None:
             return None
         if self._last.follow():
@@ -96,12 +96,12 @@ class Flights:
         return None
 
     def settle(self) -> None:
-        """Wait until nothing is under way that nobody follows."""
+        """Wait for a run in flight that no caller has taken over."""
         if self._last is not None:
             self._last.settle()
 
     def close(self) -> None:
-        """End their threads; nothing must be under way."""
+        """Stop the threads of the prepared runs; no run may be in flight."""
         for flight, _ in self._made.values():
             if flight is not None:
                 flight.close()
@@ -110,7 +110,7 @@ class Flights:
 
     def _make(self, commands: CommandList, names: tuple[str, ...]) -> tuple[Flight | None, Sequence[LiveBuffer]]:
         finals, segments = self._program.final_buffers, self._program.segments
-        # What nobody writes is the caller's own, and lies elsewhere the next time.
+        # An array without a writer is the caller's own and may be at another address in the next run.
         if len(set(names)) < len(names) or any(
             name in segments or name not in finals or finals[name][1] is None for name in names
         ):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run that C has begun (`syclsched.devices.flight`) and that Python goes on with, because it takes long or failed."""
+"""Replay that takes over a one-call run (`syclsched.devices.flight`) which takes long or failed."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from syclsched.execution.replay import Replay
 
 
 class FlownReplay(Replay):
-    """A replay whose work is on its way already, or has ended otherwise than well; made by `Generation.flown`."""
+    """A replay whose work is already submitted or has failed; made by `Generation.flown`."""
 
-    #: Until it has landed.
+    #: The one-call run, until it is taken over.
     flight: Flight | None = None
 
     def start(self) -> None:
-        """Have the end awaited; returns at once."""
-        self._worker.post(self._land)
+        """Have the worker take the run over and wait for its end; return at once."""
+        self._worker.post(self._take_over)
         self.begun = True
 
     def cancel(self) -> None:
-        """Submit nothing more; what was submitted ends. Returns at once."""
+        """Stop submitting; submitted commands still complete. Returns at once."""
         if not self.begun:
-            self.start()  # in any case it must land
+            self.start()  # the one-call run must be taken over in any case
         super().cancel()
 
-    def _land(self) -> None:
+    def _take_over(self) -> None:
         flight, self.flight = self.flight, None
         if flight is None:  # `start` was interrupted, and called again
             return
@@ -35,4 +35,4 @@ class FlownReplay(Replay):
         except BaseException as error:
             self.error = ExecutionError(f"the run could not be taken over: {type(error).__name__}: {error}")
             self.cancelled = True
-        self._submit_there()  # what was refused is tried again, and then told as it is of any run
+        self._submit_there()  # refused commands are submitted again, and reported as by any run

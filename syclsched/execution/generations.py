@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One of the copies of a bound plan, each with memory and commands of its own, over the same lanes."""
+"""Instance of a bound plan: memory and commands of one run in flight, on lanes that all instances share."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ AnyReplay = TypeVar("AnyReplay", bound=Replay)
 
 
 class Generation:
-    """Memory and commands of a plan whose work can be submitted at once; runs it, time after time."""
+    """Memory and prepared commands of a plan whose work can be submitted at once; used for repeated runs."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Generation:
     ) -> None:
         self._prepared = prepared
         self._executables = executables
-        #: Bytes of constants by memory space.
+        #: Bytes of constants, by memory space.
         self.constant_bytes = uploaded_bytes(executables.values())
         self._with_status = {number: piece for number, piece in prepared.work.items() if piece.status is not None}
         plan, program = prepared.plan, prepared.program
@@ -74,18 +74,18 @@ class Generation:
         self._levels = levels
         self._calls: dict[int, Callable[[], object]] = {}
         self._retried: list[str] = []
-        self._given: dict[str, NumpyArray] = {}
-        self._given_at: dict[str, int] = {}
-        #: Inputs that lie elsewhere than commands say, until these are changed: that can fail, or be interrupted.
-        self._moved: set[str] = set()
+        self._inputs: dict[str, NumpyArray] = {}
+        self._input_addresses: dict[str, int] = {}
+        #: Inputs at a new address whose commands are not updated yet: the update can fail or be interrupted.
+        self._moved_inputs: set[str] = set()
         self._buffers = prepared.new_buffers(live)
         self.loop = SubmissionLoop(library, lanes, program.slots, device_names(plan))
         self.loop.go_native(own_kernels=True)
         self._commands = Commands(self.loop, program, prepared.work, dict(executables), self._buffers, lanes)
-        self._list: CommandList | None = None
-        #: Whole runs in one call of C.
+        self._commands_made: CommandList | None = None
+        #: One-call runs of the instance.
         self.flights = Flights(library, self.loop, program, self._buffers)
-        self._local: LocalQueues | None = None
+        self._local_queues: LocalQueues | None = None
         try:
             assert prepared.layout is not None
             self._buffers.lay_out(prepared.layout, plan)
@@ -94,11 +94,11 @@ class Generation:
             raise
         nodes = sorted((program.nodes[number] for number in levels.of), key=lambda node: levels.of[node.id])
         self._library = library
-        if self._lane_threads is not None and not levels.steps:  # without the latter nobody waits for the host
-            self._local = local_queues({lane: lanes[lane] for lane in {node.lane for node in nodes}})
-        self._performance: Performance | None = None
+        if self._lane_threads is not None and not levels.steps:  # with host steps, lanes must wait for the host
+            self._local_queues = local_queues({lane: lanes[lane] for lane in {node.lane for node in nodes}})
+        self._lane_batch: Performance | None = None
         joins = self.loop.native and self._lane_threads is None
-        #: What is submitted as one.
+        #: Instructions in submission order; those of one tuple are submitted as one command.
         self._units: list[tuple[Node, ...]] = joint_launches(
             program,
             nodes,
@@ -114,77 +114,82 @@ class Generation:
     def replay(
         self, values: Mapping[str, NumpyArray], *, record: bool, kind: type[AnyReplay], in_flight: int = 1
     ) -> AnyReplay:
-        """Return a run with these inputs, not yet started."""
+        """Return a replay with these inputs, not yet started."""
         self.settle()
-        listed = self._listed(values)
-        listed.share(in_flight)
-        performed = kind is Replay and self._performance is not None and faultpoints.active is None
-        self.loop.hand_to(None if kind is Replay and not self._levels.steps else self._other_lanes())
+        commands = self._command_list(values)
+        commands.share(in_flight)
+        on_lane_threads = kind is Replay and self._lane_batch is not None and faultpoints.active is None
+        self.loop.hand_to(None if kind is Replay and not self._levels.steps else self._active_lane_threads())
         if record and not self._clocks.first and not self.loop.is_on_threads:
             self._clocks.read()
-        hosted = {Replay: HostedReplay, StagedReplay: StagedHostedReplay}[kind] if self._levels.steps else kind
-        return cast(AnyReplay, self._made(PerformedReplay if performed else hosted, listed, record=record))
+        with_steps = {Replay: HostedReplay, StagedReplay: StagedHostedReplay}[kind] if self._levels.steps else kind
+        return cast(AnyReplay, self._made(PerformedReplay if on_lane_threads else with_steps, commands, record=record))
 
     def fly(self, values: Mapping[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
-        """Run with these inputs in one call of C, and return copies of results."""
+        """Run with these inputs by one C call; return copies of the results, or None (see `Flights.fly`)."""
         self.settle()
         self._current = None
-        listed = self._listed(values)
-        return None if self._levels.steps or faultpoints.active is not None else self.flights.fly(listed, names)
+        commands = self._command_list(values)
+        return None if self._levels.steps or faultpoints.active is not None else self.flights.fly(commands, names)
 
     def repeat(self, inputs: Sequence[Input], names: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any] | None:
-        """Return what does what `fly` did last, given a tuple of inputs, by fewer steps."""
+        """Return a fast path for repeating the last one-call run with new inputs; None if not eligible."""
         flight = self.flights.ready(names)
-        if flight is None or self._list is None or faultpoints.active is not None:
+        if flight is None or self._commands_made is None or faultpoints.active is not None:
             return None
         self.settle()
-        own = own_commands(self._library, self.loop, self._prepared.program, self._list, inputs)
+        own = own_commands(self._library, self.loop, self._prepared.program, self._commands_made, inputs)
         if own is None:
             return None
         flight.own(own)
         flights = self.flights
 
-        def again(arrays: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
-            if flights.is_under_way:  # Ctrl-C twice: nobody has what the first has left
+        def run_again(arrays: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
+            if flights.is_under_way:  # after Ctrl-C twice, no caller has taken over the interrupted run
                 self.settle()
             if self._current is not None or faultpoints.active is not None:
                 return None
             return flights.fly_with(flight, arrays, names)
 
-        return again
+        return run_again
 
     @property
     def given(self) -> Mapping[str, NumpyArray]:
-        """The inputs of the last run, but for one that C did to its end."""
-        return self._given
+        """Inputs of the last run, except a one-call run that has completed."""
+        return self._inputs
 
     def flown(self) -> FlownReplay | None:
-        """Return what goes on with the run that was begun last, not yet started; None if nothing is left of it."""
+        """Return a replay that takes over the last one-call run; None if that run has completed.
+
+        The run is still in progress or has failed; the replay must still be started.
+        """
         flight = self.flights.followed()
         if flight is None:
             return None
         if flight.read is not None:
-            self._give(flight.read)
-        assert self._list is not None
-        made = self._made(FlownReplay, self._list, record=False)
+            self._set_inputs(flight.read)
+        assert self._commands_made is not None
+        made = self._made(FlownReplay, self._commands_made, record=False)
         made.flight = flight
         return made
 
-    def _listed(self, values: Mapping[str, NumpyArray]) -> CommandList:
-        """Return all commands, with these inputs in them."""
-        self._give(values)
+    def _command_list(self, values: Mapping[str, NumpyArray]) -> CommandList:
+        """Set the inputs, and return the list of all commands."""
+        self._set_inputs(values)
         self._make_calls()
-        if self._list is None:
+        if self._commands_made is None:
             predicted_s = {node.id: node.instruction.duration_s for unit in self._units for node in unit}
-            self._list = CommandList(self.loop, [self._command(unit) for unit in self._units], predicted_s)
+            self._commands_made = CommandList(self.loop, [self._command(unit) for unit in self._units], predicted_s)
             of_units = [self._levels.of[unit[0].id] for unit in self._units]
             self._ends = [bisect_right(of_units, level) for level in range(len(self._levels.steps) + 1)]
-            if self._local is not None:
-                self._performance = Performance(self._library, self.loop, self._local, self._list.commands)
-        return self._list
+            if self._local_queues is not None:
+                self._lane_batch = Performance(
+                    self._library, self.loop, self._local_queues, self._commands_made.commands
+                )
+        return self._commands_made
 
-    def _other_lanes(self) -> Any | None:
-        """Return threads of our own to hand commands to, unless lanes are no cores or faults are injected."""
+    def _active_lane_threads(self) -> Any | None:
+        """Return the lane threads to submit to; None if there are none or faults are injected."""
         if self._lane_threads is None or faultpoints.active is not None:
             return None
         return self._lane_threads.lanes(self.loop)
@@ -202,8 +207,8 @@ class Generation:
             record=record,
         )
         made.counts.constant_bytes = self.constant_bytes
-        if isinstance(made, PerformedReplay) and self._performance is not None:
-            made.performance = self._performance
+        if isinstance(made, PerformedReplay) and self._lane_batch is not None:
+            made.performance = self._lane_batch
         if isinstance(made, HostedReplay):
             assert self._host is not None
             made.host, made.levels, made.ends = self._host, self._levels, self._ends
@@ -213,17 +218,17 @@ class Generation:
 
     @property
     def idle(self) -> bool:
-        """Whether it is not on its way."""
+        """Whether no run of the instance is in flight."""
         ended = self._current is None or self._current.finished.is_set()
         return ended and self.flights.followed() is None
 
     def cancel(self) -> None:
-        """Submit nothing more; what was submitted ends. Returns at once."""
+        """Stop submitting; submitted commands still complete. Returns at once."""
         if self._current is not None:
             self._current.cancel()
 
     def settle(self) -> None:
-        """Wait until it is not on its way, if nobody has: its start was interrupted."""
+        """Wait for a run in flight that no caller waits for, because its start was interrupted."""
         current = self._current
         if current is None or current.finished.is_set():
             current = self.flown()
@@ -236,45 +241,45 @@ class Generation:
             return
         if not current.finished.is_set():
             raise ExecutionError(
-                f"an earlier run was given up, and something of it goes on still: {current.what_is_left()}",
+                f"an earlier run was given up, and part of it is still running: {current.what_is_left()}",
                 where=f"plan {self._prepared.plan.name!r}",
                 hint="Bind the plan again, without the device that hangs",
             )
 
     def arrange(self, order: Sequence[int]) -> None:
-        """Submit in this order of instruction numbers from now on, each alone: none before what it waits for."""
+        """Submit in this order of instruction numbers from now on, each alone; predecessors must come first."""
         if [(number,) for number in order] != [tuple(node.id for node in unit) for unit in self._units]:
             self._units = [(self._prepared.program.nodes[number],) for number in order]
             self.loop.share_nothing()
-            self._list = None
+            self._commands_made = None
             self.flights.close()
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release memory, events and threads."""
         self.flights.close()
-        if self._local is not None:
-            self._local.close()
+        if self._local_queues is not None:
+            self._local_queues.close()
         self.loop.close()
         self._buffers.clear()
 
-    def _give(self, values: Mapping[str, NumpyArray]) -> None:
-        """Put inputs where the commands read them: only where they lie elsewhere than before do commands change.
+    def _set_inputs(self, values: Mapping[str, NumpyArray]) -> None:
+        """Set the inputs; update only the commands whose inputs have another address than before.
 
-        Those that are written in the host's memory are copied to a place of their own.
+        Inputs that tasks write in host memory are copied to private memory.
         """
         written = self._prepared.program.written_inputs
         inputs = self._prepared.inputs
         at = {name: values[name].__array_interface__["data"][0] for name in inputs}
         residents = self._buffers.residents
-        if at == self._given_at and not written and not residents:
-            self._given = {name: values[name] for name in inputs}
+        if at == self._input_addresses and not written and not residents:
+            self._inputs = {name: values[name] for name in inputs}
             return
-        moved = self._moved
+        moved = self._moved_inputs
         moved |= {
             name
             for name in inputs
             if name not in residents
-            and (name not in self._given or (name not in written and self._given_at[name] != at[name]))
+            and (name not in self._inputs or (name not in written and self._input_addresses[name] != at[name]))
         }
         for name in residents:
             if self._buffers.give_resident(name, values[name]):
@@ -287,20 +292,20 @@ class Generation:
             elif name in written:
                 np.copyto(self._buffers[name, HOST].numpy(writable=True), values[name])
         if moved:
-            steps = {node.id for node in self._levels.nodes if self._uses(node, moved)}
+            steps = {node.id for node in self._levels.nodes if self._uses_inputs(node, moved)}
             self._calls = {number: call for number, call in self._calls.items() if number not in steps}
-        if moved and self._list is not None:
+        if moved and self._commands_made is not None:
             for unit in self._units:
-                if any(self._uses(node, moved) for node in unit):
+                if any(self._uses_inputs(node, moved) for node in unit):
                     command = self._command(unit)
-                    self._list.replace(command)
-                    if self._performance is not None:
-                        self._performance.replaced(command)
-        self._given, self._given_at = {name: values[name] for name in inputs}, at
-        self._moved = set()
+                    self._commands_made.replace(command)
+                    if self._lane_batch is not None:
+                        self._lane_batch.replaced(command)
+        self._inputs, self._input_addresses = {name: values[name] for name in inputs}, at
+        self._moved_inputs = set()
 
-    def _uses(self, node: Node, inputs: Collection[str]) -> bool:
-        """Return whether an instruction uses one of some inputs where they are given."""
+    def _uses_inputs(self, node: Node, inputs: Collection[str]) -> bool:
+        """Return whether an instruction uses one of some inputs in its original memory."""
         whole, residents = self._prepared.program.whole, self._buffers.residents
         for use in node.instruction.uses:
             name = whole.get(use.array, use.array)
@@ -320,7 +325,7 @@ class Generation:
         return can_join(self._executables[node.id], count, self._queues[lane.name])
 
     def _make_calls(self) -> None:
-        """Make what does the host's steps, where it is not made yet."""
+        """Create the callables of host steps that have none yet."""
         for step in self._levels.nodes:
             if step.id in self._calls:
                 continue
@@ -328,26 +333,26 @@ class Generation:
             function = (
                 None if executable is None or executable.function is None else with_own_views(executable.function)
             )
-            with self._allocated([step]):
+            with self._allocations_selected([step]):
                 self._calls[step.id] = host_step(
                     step.instruction, self._prepared.work.get(step.id), function, self._buffers, self._retried
                 )
 
     def _command(self, unit: tuple[Node, ...]) -> Command:
-        with self._allocated(unit):
+        with self._allocations_selected(unit):
             command = self._commands.together(unit) if len(unit) > 1 else self._commands.get(unit[0])
         assert command is not None, unit[0].instruction
         return command
 
     @contextmanager
-    def _allocated(self, nodes: Iterable[Node]) -> Iterator[None]:
-        """Have buffers that are allocated several times be what some instructions use."""
+    def _allocations_selected(self, nodes: Iterable[Node]) -> Iterator[None]:
+        """Select the allocations that some instructions use, of buffers that are allocated several times."""
         assert self._prepared.layout is not None
-        several = [each for node in nodes for each in self._prepared.layout.several.get(node.id, ())]
-        for buffer, number in several:
+        selected = [each for node in nodes for each in self._prepared.layout.several.get(node.id, ())]
+        for buffer, number in selected:
             self._buffers.use(buffer, number)
         try:
             yield
         finally:
-            for buffer, _ in several:
+            for buffer, _ in selected:
                 self._buffers.use(buffer, None)

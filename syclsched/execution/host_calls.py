@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What host lanes do: copies, and calls of functions that are made again if they raise and their tasks have retries."""
+"""Host steps: copies, and calls of host functions with retries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def host_step(
     buffers: BufferTable,
     retried: list[str],
 ) -> Callable[[], object]:
-    """Return what does an instruction of a host lane."""
+    """Return a callable that executes an instruction of a host lane."""
     if work is not None and function is not None:
         return host_call(work, function, host_arguments(work, buffers), retried)
     is_copy = instruction.kind == "copy"
@@ -41,7 +41,7 @@ def host_step(
 def host_call(
     work: Work, function: Callable[..., Any], arguments: Mapping[str, Any], retried: list[str]
 ) -> Callable[[], object]:
-    """Return what calls a task's host function."""
+    """Return a callable that calls a task's host function, with the task's retries."""
     task = work.task
 
     def call() -> object:
@@ -54,22 +54,22 @@ def host_call(
     modes = {p.name: p.mode for p in work.arrays if p.mode is not None}
     updated = [arguments[name] for name, mode in modes.items() if mode.reads and mode.writes]
 
-    def persist() -> object:
+    def call_with_retries() -> object:
         before = [array.copy() for array in updated]
         for _ in range(task.retries):
             try:
                 return call()
-            except Exception:  # whatever it raises the last time reaches the caller
+            except Exception:  # the last call below is not caught: its error reaches the caller
                 retried.append(task.name)
                 for array, value in zip(updated, before, strict=True):
                     array[...] = value
         return call()
 
-    return persist
+    return call_with_retries
 
 
 def with_own_views(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that passes on views of the arrays it is called with: they are the same time after time."""
+    """Wrap a function so that each call gets new views of its arrays, because the arrays are reused across runs."""
 
     def call(**arguments: Any) -> Any:
         return function(**{name: a.view() if isinstance(a, np.ndarray) else a for name, a in arguments.items()})
@@ -78,7 +78,7 @@ def with_own_views(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def host_arguments(work: Work, buffers: BufferTable | Mapping[Buffer, Any]) -> dict[str, Any]:
-    """Return a host function's arguments: NumPy views of the buffers, and scalars."""
+    """Return the arguments of a host function: NumPy views of its buffers, and scalars."""
     arguments: dict[str, Any] = work.scalars
     shapes = work.shapes
     for parameter in work.arrays:

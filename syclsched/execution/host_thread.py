@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The thread that does the host's steps of a bound plan, of one run or of several generations at once."""
+"""Thread that executes the host steps of a bound plan, for one run or several instances in flight."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from syclsched.execution.worker import Worker
 
 
 class Stepped(Protocol):
-    """A run with steps of the host's."""
+    """A run with host steps."""
 
     @property
     def position(self) -> int:
-        """How many of its steps have been done."""
+        """Number of completed steps."""
 
     def advance(self, most: int) -> bool:
-        """Do the next step, if its time has come and it is not one past so many; return whether anything was done."""
+        """Execute the next step if it is ready and its index is below ``most``; return whether the run advanced."""
 
     @property
     def stepped(self) -> bool:
-        """Whether all its steps have been done, and nothing more is to be submitted behind them."""
+        """Whether all steps have completed and no more submissions follow."""
 
     def wait_directly(self) -> bool:
-        """Wait for what the next step waits for, if nothing else is on its way; return whether that was so."""
+        """Wait for the next step's predecessors if no other work is in flight; return whether that was so."""
 
     def rings_at(self, alarm: Alarm) -> bool:
-        """Have an alarm rung when something that the next step waits for is done; return whether it will be."""
+        """Have an alarm signalled when predecessors of the next step complete; return whether it will be."""
 
     def conclude(self) -> None:
-        """Be told that the thread has done with it."""
+        """End the run; the thread calls it once all steps have completed."""
 
     def broken(self, error: BaseException) -> None:
-        """Be told that the thread cannot go on with it."""
+        """Cancel the run, because an error stops its steps."""
 
 
 class HostThread:
-    """Does the next step of whichever run may have it done, and sleeps when there is none.
+    """Executes the next ready step of any run, and sleeps while none is ready.
 
-    A step is done for one generation after another, as runs one after another would.
+    The instances of a plan execute each step in submission order, as consecutive runs would.
     """
 
     def __init__(self, name: str) -> None:
         self.worker = Worker(name)
         self._alarm = Alarm()
-        self._lock = threading.RLock()  # garbage that is collected under it may cancel another run
+        self._lock = threading.RLock()  # reentrant: a garbage collection under the lock may cancel another run
         self._runs: list[Stepped] = []
         self._serving = False
 
     def take(self, run: Stepped) -> None:
-        """Look after a run until all its steps are done; any thread may ask, again if it was interrupted."""
+        """Add a run, and execute its steps. Callable on any thread, and again after an interrupted call."""
         with self._lock:
             if run not in self._runs:
                 self._runs.append(run)
@@ -60,14 +60,14 @@ class HostThread:
         if serving:
             self.wake()
         else:
-            self.worker.post(self._serve)  # twice, if need be: it may have been interrupted here
+            self.worker.post(self._serve)  # possibly twice, if the first call was interrupted here
 
     def wake(self) -> None:
-        """Have it looked again what can be done."""
+        """Wake the thread to check its runs again."""
         self._alarm.ring()
 
     def stop(self) -> None:
-        """Let the thread end; it must have nothing to do."""
+        """Stop the thread; it must have no runs."""
         self.worker.stop()
         self._alarm.close()
 
@@ -79,13 +79,13 @@ class HostThread:
                 self._serving = bool(runs)
             if not runs:
                 return
-            if self._look_at(runs):
+            if self._advance(runs):
                 begun_s = time.perf_counter()
             else:
                 self._sleep(runs, begun_s)
 
     def _sleep(self, runs: list[Stepped], begun_s: float) -> None:
-        """Wait until something may be done, if only for a moment."""
+        """Sleep until a step may be ready; wake-ups can be spurious."""
         rung = True
         for run in runs:
             try:
@@ -97,13 +97,13 @@ class HostThread:
                 return
         self._alarm.sleep(begun_s, rung)
 
-    def _look_at(self, runs: list[Stepped]) -> bool:
-        """Do what can be done now; return whether that was anything."""
+    def _advance(self, runs: list[Stepped]) -> bool:
+        """Advance each run by at most one step; return whether any advanced."""
         moved, most = False, 1 << 62
         for run in runs:
             try:
                 moved |= run.advance(most)
-            except BaseException as error:  # one run's trouble must not end the thread
+            except BaseException as error:  # an error in one run must not end the thread
                 run.broken(error)
             most = run.position
             if run.stepped:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A replay of a plan with tasks on the host: its submissions are made level by level, with a Python call in between.
+"""Replay of a plan with host tasks: device work is submitted in levels, separated by host steps.
 
-A thread of the runner's makes the calls, and submits what each of them lets go. What waits for none of them is
-submitted at the start, so that devices go on meanwhile.
+The runner's host thread executes each step, and then submits the next level. Level 0 depends on no host step: it is
+submitted at the start, so that devices work in the meantime.
 """
 
 from __future__ import annotations
@@ -24,154 +24,162 @@ from syclsched.execution.stream_wake import Alarm
 from syclsched.execution.stuck import Position, Positions
 from syclsched.execution.waiting import Flag, wait_flag
 
-#: Does a step; it may raise.
+#: Executes a step; it may raise.
 Call = Callable[[], object]
 
 
 class HostedReplay(Replay):
-    """A replay with steps of the host's.
+    """A replay with host steps.
 
-    `host`, `levels`, `ends`, `calls` and `retried` are set by whoever makes it.
+    `Generation`, which makes it, sets `host`, `levels`, `ends`, `calls` and `retried`.
     """
 
     host: HostThread
     levels: Levels
-    #: How many commands there are up to each level.
+    #: Number of commands up to each level.
     ends: Sequence[int]
-    #: By number of a step.
+    #: Callables of the host steps, by instruction number.
     calls: Mapping[int, Call]
-    #: Tasks whose functions were called again.
+    #: Names of retried tasks, once per retry.
     retried: list[str]
 
-    #: Whether the host's thread has it, and which thread is to see to that.
-    _taken = False
-    _starter: int | None = None
+    #: Whether the host thread has the run.
+    _on_host_thread = False
+    #: The thread that starts the run, and that must pass it to the host thread.
+    _starter_thread: int | None = None
     _concluded = False
-    #: How many levels have been asked for, and how many have been submitted.
-    _asked = _levels = 0
-    #: How many submissions have been looked at, and whether they are now made one by one.
-    _reached = 0
-    _singly = False
-    _done_steps = 0
-    #: The step that is being done.
+    #: Number of levels whose submission was requested, and number submitted.
+    _levels_requested = _levels_submitted = 0
+    #: Number of submissions made or skipped; and whether they are made one by one, after a failure.
+    _submissions_done = 0
+    _one_by_one = False
+    _steps_done = 0
+    #: Instruction number of the step being executed.
     _running: int | None = None
-    _rung_for = -1
+    #: Index of the last step for which the alarm was requested.
+    _alarm_set_for = -1
 
-    # --- as any replay ----------------------------------------------------------------------------
+    # --- engine interface -------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Submit what waits for nothing of the host's, unless that takes as long as the run, and have it gone on."""
+        """Submit level 0, unless submission blocks for the length of the run, and start the host thread."""
         self.begun = True
         self._commands.begin()
         self.retried.clear()
         self._loop.time_calls(self.recording and self.exact)
-        self._go()
+        self._begin_submission()
 
     def cancel(self) -> None:
-        """Begin nothing more; what was begun ends. Returns at once."""
+        """Stop submitting; submitted work and a running step still complete. Returns at once."""
         with self._lock:
-            if not self._taken or self._ended:
+            if not self._on_host_thread or self._ended:
                 super().cancel()
             else:
                 self.cancelled = True
                 self._loop.stop()
-        if not self._taken and self._starter in (None, threading.get_ident()):
-            self._hand_over()  # its start was interrupted, or will find it ended
+        if not self._on_host_thread and self._starter_thread in (None, threading.get_ident()):
+            self._pass_to_host_thread()  # the start was interrupted, or will find the run ended
         else:
             self.host.wake()
 
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
-        """Wait until an instruction has been submitted or, on the host, done; or the run has ended."""
-        if self._is_handed_on(number):
+        """Wait until an instruction is submitted, a host step completes, or the run ends; return False on time-out."""
+        if self._is_submitted(number):
             return True
         flag = self._watched.setdefault(number, Flag())
-        # Looked at again because it may have come to pass between the two lines.
-        return self._is_handed_on(number) or wait_flag(flag, timeout_s)
+        # Checked again: it may have been submitted between the first check and the registration.
+        return self._is_submitted(number) or wait_flag(flag, timeout_s)
 
     def passed(self, number: int) -> bool:
-        """Return whether an instruction has been submitted or, on the host, done or cancelled."""
-        return self._through or number in self._done_there if number in self._steps else super().passed(number)
+        """Return whether an instruction has been submitted or, on the host, has completed or was cancelled."""
+        return (
+            self._through or number in self._completed_steps
+            if number in self._step_positions
+            else super().passed(number)
+        )
 
     def is_complete(self, number: int) -> bool:
         """Return whether an instruction has completed or was cancelled."""
-        return self._over or number in self._done_there if number in self._steps else super().is_complete(number)
+        return (
+            self._over or number in self._completed_steps
+            if number in self._step_positions
+            else super().is_complete(number)
+        )
 
     def is_step(self, number: int) -> bool:
-        """Return whether an instruction is done by the host."""
-        return number in self._steps
+        """Return whether an instruction is a host step."""
+        return number in self._step_positions
 
     def is_running(self, number: int) -> bool:
-        """Return whether a step is being done."""
+        """Return whether a host step is being executed."""
         return self._running == number
 
-    # --- for the host's thread --------------------------------------------------------------------
+    # --- for the host thread ----------------------------------------------------------------------
 
     @property
     def position(self) -> int:
-        """How many of its steps have been done."""
-        return self._done_steps
+        """Number of completed steps."""
+        return self._steps_done
 
     @property
     def stepped(self) -> bool:
-        """Whether all its steps have been done, and nothing more is to be submitted behind them."""
+        """Whether all steps have completed and no more submissions follow."""
         return self._ended
 
     def advance(self, most: int) -> bool:
-        """Do the next step if its time has come and it is not one past so many; return whether anything was done."""
-        if self._asked == 0:
-            self._ask()
+        """Execute the next step if it is ready and its index is below ``most``; return whether the run advanced."""
+        if self._levels_requested == 0:
+            self._request_level()
             return True
-        at = self._done_steps
-        if self._ended or self._levels < self._asked or at == len(self.levels.steps) or at >= most:
+        at = self._steps_done
+        if self._ended or self._levels_submitted < self._levels_requested or at == len(self.levels.steps) or at >= most:
             return False
         step = self.levels.steps[at]
         if not self._ending and any(self._loop.is_pending(number) for number in step.events):
             return False
         if step.node is not None:
-            self._do(step.node)
-        self._done_steps += 1
-        self._tell()
-        self._ask()
+            self._execute_or_cancel(step.node)
+        self._steps_done += 1
+        self._notify_waiters()
+        self._request_level()
         return True
 
     def wait_directly(self) -> bool:
-        """Wait for what the next step waits for, if nothing else is on its way; return whether that was so.
-
-        Devices on the host's cores are lent the thread meanwhile. It would come back late if they had something else.
-        """
-        at = self._done_steps
-        if self._levels < self._asked or not self._alone[at] or self._ending:
+        """Wait for the next step's predecessors if no other work is in flight; return whether that was so."""
+        # A CPU device makes the waiting thread execute kernels; with other work in flight it would return late.
+        at = self._steps_done
+        if self._levels_submitted < self._levels_requested or not self._is_exclusive[at] or self._ending:
             return False
         self._loop.wait_for_slots(self.levels.steps[at].events)
         return True
 
     def rings_at(self, alarm: Alarm) -> bool:
-        """Have an alarm rung when something that the next step waits for is done; return whether it will be."""
-        if self._levels < self._asked:
-            return True  # whoever submits it rings
-        at = self._done_steps
-        if self._rung_for < at:
+        """Have an alarm signalled when predecessors of the next step complete; return whether it will be."""
+        if self._levels_submitted < self._levels_requested:
+            return True  # the submitting thread signals it
+        at = self._steps_done
+        if self._alarm_set_for < at:
             pending = [n for n in self.levels.steps[at].events if self._loop.is_pending(n)]
             if alarm.fd is None or not all(self._loop.wake_at(number, alarm.fd) for number in pending):
                 return False
-            self._rung_for = at
-            if not pending:  # it was a moment ago
+            self._alarm_set_for = at
+            if not pending:  # all have completed in the meantime
                 alarm.ring()
         return True
 
     def broken(self, error: BaseException) -> None:
-        """Be told that the thread cannot go on with it."""
+        """Cancel the run because an error stops its host steps."""
         self.error = self._ended_by(error)
         with self._lock:
             self.cancelled = True
             self._end()
 
     def conclude(self) -> None:
-        """End the run, once all has ended."""
+        """End the run once all its steps have completed."""
         if self._concluded:
             return
         self._concluded = True
-        if self._is_posted:
+        if self._submits_on_worker:
             self._worker.post(self._finish)
         else:
             self._finish()
@@ -179,11 +187,11 @@ class HostedReplay(Replay):
     # --- inside -----------------------------------------------------------------------------------
 
     @cached_property
-    def _steps(self) -> Mapping[int, int]:
+    def _step_positions(self) -> Mapping[int, int]:
         return {node.id: position for position, node in enumerate(self.levels.nodes)}
 
     @cached_property
-    def _done_there(self) -> set[int]:
+    def _completed_steps(self) -> set[int]:
         return set()
 
     @cached_property
@@ -195,7 +203,7 @@ class HostedReplay(Replay):
         return _HostedPositions(self)
 
     @property
-    def _alone(self) -> Sequence[bool]:
+    def _is_exclusive(self) -> Sequence[bool]:
         return self.levels.alone
 
     @property
@@ -203,95 +211,99 @@ class HostedReplay(Replay):
         return self.cancelled or self.failures.halted
 
     @property
-    def _is_posted(self) -> bool:
-        """Whether another thread submits: it is held up, and functions must not be."""
-        return self._loop.blocks and not all(self._alone)
+    def _submits_on_worker(self) -> bool:
+        """Whether the worker submits, because submission blocks and must not delay host steps."""
+        return self._loop.blocks and not all(self._is_exclusive)
 
     @property
-    def _is_lent(self) -> bool:
-        """Whether another thread waits for what is submitted, as the host's cannot always."""
-        return not self._loop.blocks and not all(self._alone)
+    def _waits_on_worker(self) -> bool:
+        """Whether the worker waits for submissions, because the host thread cannot always wait."""
+        return not self._loop.blocks and not all(self._is_exclusive)
 
-    def _go(self) -> None:
-        self._starter = threading.get_ident()
+    def _begin_submission(self) -> None:
+        self._starter_thread = threading.get_ident()
         try:
             if not self._loop.blocks:
-                self._ask()
+                self._request_level()
         except BaseException:
             with self._lock:
                 self.cancelled = True
                 self._end()
             raise
         finally:
-            self._hand_over()
+            self._pass_to_host_thread()
 
-    def _hand_over(self) -> None:
+    def _pass_to_host_thread(self) -> None:
         self.host.take(self)
-        self._taken = True
+        self._on_host_thread = True
 
-    def _ask(self) -> None:
-        """Have the next level submitted."""
-        self._asked += 1
-        if self._is_posted:
+    def _request_level(self) -> None:
+        """Submit the next level, or have the worker do it."""
+        self._levels_requested += 1
+        if self._submits_on_worker:
             self._worker.post(self._submit_level)
         else:
             self._submit_level()
 
     def _submit_level(self) -> None:
-        level, last = self._levels, len(self.levels.steps)
+        level, last = self._levels_submitted, len(self.levels.steps)
         try:
             if level == last or self.ends[level] > (self.ends[level - 1] if level else 0):
                 Replay.submit_until(self, self.ends[level])
-                if level < last and self._is_lent and not self._alone[level]:
+                if level < last and self._waits_on_worker and not self._is_exclusive[level]:
                     self._lend()
         except BaseException as error:
-            if not self._taken:  # on the caller's thread
+            if not self._on_host_thread:  # still on the caller's thread
                 raise
             self.error = self._ended_by(error)
         finally:
-            self._levels += 1
-            self._tell()
-            if self._is_posted:
+            self._levels_submitted += 1
+            self._notify_waiters()
+            if self._submits_on_worker:
                 self.host.wake()
 
     def _submit_to(self, end: int) -> bool:
-        """Submit the next level; return whether it is the last."""
+        """Submit the next level, up to submission ``end``; return whether it is the last level."""
         self._note_overdue()
-        if self._singly or self._ending or not self.failures.none:
-            self._singly = True
-            left = self._commands.from_submission(self._reached, end)
+        if self._one_by_one or self._ending or not self.failures.none:
+            self._one_by_one = True
+            left = self._commands.from_submission(self._submissions_done, end)
             self._submit_apart(each for joint in left for each in joint.apart())
         else:
             done = self._commands.submit(end)
             self._all = done == len(self._commands)
             if done < end:
-                self._singly = True
+                self._one_by_one = True
                 self._submit_rest(done, end)
-        self._reached = end
-        return self._levels == len(self.levels.steps)
+        self._submissions_done = end
+        return self._levels_submitted == len(self.levels.steps)
 
     def _await_end(self) -> None:
-        """Do nothing: the host's thread does, once it has done with it."""
+        """Do nothing: the host thread ends the run after the last step."""
 
-    def _is_handed_on(self, number: int) -> bool:
+    def _is_submitted(self, number: int) -> bool:
         if self.finished.is_set() or self._ended:
             return True
-        return number in self._done_there if number in self._steps else self._levels > self.levels.of[number]
+        return (
+            number in self._completed_steps
+            if number in self._step_positions
+            else self._levels_submitted > self.levels.of[number]
+        )
 
-    def _tell(self) -> None:
+    def _notify_waiters(self) -> None:
         for number, flag in list(self._watched.items()):
-            if self._is_handed_on(number):
+            if self._is_submitted(number):
                 flag.set()
 
-    def _do(self, node: Node) -> None:
-        """Do a step, or leave it out."""
+    def _execute_or_cancel(self, node: Node) -> None:
+        """Execute a step, or cancel it after a failure."""
         self._note_overdue()
         record = Record(time.perf_counter_ns())
-        if self._ending or self.failures.cancels(node.instruction) or self._is_spoilt(node):
+        if self._ending or self.failures.cancels(node.instruction) or self._has_failed_input(node):
             self._leave_out(node, record)
         else:
             self._perform(node, record)
-            self._note(node, record)
+            self._set_record(node, record)
 
     def _perform(self, node: Node, record: Record) -> None:
         instruction = node.instruction
@@ -300,7 +312,7 @@ class HostedReplay(Replay):
         record.start_ns = time.perf_counter_ns()
         try:
             self.calls[node.id]()
-        except BaseException as error:  # whatever a user's function raises must reach the caller, not end the thread
+        except BaseException as error:  # an error of a user function must reach the caller, not end the thread
             failed = error
         record.finish_ns = time.perf_counter_ns()
         self._running = None
@@ -315,8 +327,8 @@ class HostedReplay(Replay):
             self.failures.record(instruction, task_failed(instruction, failed, "raised"), reason)
             self.failures.lost(instruction, begun=True)
 
-    def _is_spoilt(self, node: Node) -> bool:
-        """Return whether what a step reads was to be made by something that failed on its device."""
+    def _has_failed_input(self, node: Node) -> bool:
+        """Return whether a step depends on an instruction that failed on its device."""
         if not self._loop.any_failed(node.events):
             return False
         so_far = Failures(self.program.tasks)
@@ -325,61 +337,61 @@ class HostedReplay(Replay):
 
     def _finish(self) -> None:
         for node in self.levels.nodes:
-            if node.id not in self._done_there:
+            if node.id not in self._completed_steps:
                 self._leave_out(node, Record(time.perf_counter_ns()))
         self.counts.retried = list(self.retried)
         super()._finish()
 
     def _record(self, submitted: list[int]) -> None:
-        for number, record in self.host_records.items():  # what it read may have turned out to be no good
+        for number, record in self.host_records.items():  # its inputs may have proved invalid
             record.outcome = self.outcomes.get(number, record.outcome)
         super()._record(submitted)
 
     def _leave_out(self, node: Node, record: Record) -> None:
         record.outcome = self.outcomes[node.id] = "cancelled"
         self.failures.lost(node.instruction)
-        self._note(node, record)
+        self._set_record(node, record)
 
-    def _note(self, node: Node, record: Record) -> None:
+    def _set_record(self, node: Node, record: Record) -> None:
         if self.recording:
             self.host_records[node.id] = record
-        self._done_there.add(node.id)
+        self._completed_steps.add(node.id)
 
 
 class StagedHostedReplay(HostedReplay, StagedReplay):
-    """A generation of a stream with steps of the host's: what waits for none of them is submitted at once."""
+    """Replay of a stream's instance with host steps: level 0 is submitted in stages."""
 
     def start(self) -> None:
-        """Submit nothing yet."""
+        """Mark the run as begun; `submit_until` submits."""
         self.retried.clear()
         StagedReplay.start(self)
 
     def submit_until(self, count: int) -> None:
-        """Submit some of what waits for nothing of the host's; with the last of that have it gone on."""
+        """Submit up to a number of commands of level 0; after its last command, start the host thread."""
         if count < self.ends[0]:
             Replay.submit_until(self, count)
-        elif not self._taken:
-            self._go()
+        elif not self._on_host_thread:
+            self._begin_submission()
 
     def conclude(self) -> None:
-        """Do nothing: whoever looks after the stream ends it."""
+        """Do nothing: the thread that polls the stream ends the run."""
 
     @property
-    def _alone(self) -> Sequence[bool]:
-        return (False,) * len(self.levels.steps)  # the lanes have other generations' work, too
+    def _is_exclusive(self) -> Sequence[bool]:
+        return (False,) * len(self.levels.steps)  # other instances have work on the same lanes
 
     def _await_end(self) -> None:
         StagedReplay._await_end(self)
 
 
 class _HostedPositions(Positions):
-    """Positions of lanes, of which the host's runs only what it is at."""
+    """Lane progress in which a host step counts as running only while it is being executed."""
 
     def __init__(self, replay: HostedReplay) -> None:
         super().__init__(replay.program, replay.is_complete, replay.passed)
         self._replay = replay
 
     def now(self) -> list[Position]:
-        """Return the positions of the lanes that are not done."""
+        """Return the progress of the unfinished lanes."""
         replay = self._replay
         return [replace(p, begun=replay.is_running(p.number)) if replay.is_step(p.number) else p for p in super().now()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user's input arrays, checked and brought to the host's memory."""
+"""Validation of the user's input arrays, and their conversion to NumPy arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def needed_inputs(plan: Plan) -> tuple[str, ...]:
-    """Return the arrays that a plan needs a value of."""
+    """Return the names of the input arrays of a plan."""
     return tuple(a.name for a in plan.arrays if a.is_input and a.rows is None)
 
 
@@ -30,7 +30,7 @@ def gather_inputs(
     declared: Mapping[str, LogicalArray] | None = None,
     needed: tuple[str, ...] | None = None,
 ) -> dict[str, NumpyArray]:
-    """Return the value of every input array, and of every other array one was given for."""
+    """Return checked values of all input arrays, and of other arrays for which a value was passed."""
     declared, joined = graph.arrays if declared is None else declared, graph.joined
     given = dict(graph.data)
     if inputs is not None and not isinstance(inputs, Mapping):
@@ -67,7 +67,7 @@ def gather_inputs(
 
 
 def _as_declared(graph: TaskGraph, names: Iterable[str]) -> list[str]:
-    """Return the names that arrays had when the user declared them: of a part, that of the whole."""
+    """Return the user's names of arrays: for a part, the name of the whole array."""
     whole = {part: name for name, joined in graph.joined.items() for each in joined for part in each.parts}
     return list(dict.fromkeys(whole.get(name, name) for name in names))
 
@@ -77,7 +77,7 @@ def _as_array(value: Any) -> Any:
 
 
 def _rows(joined: Joined, value: Any, declared: Mapping[str, LogicalArray]) -> dict[str, Any]:
-    """Return the value of each part of an array that is held in parts: views of its rows."""
+    """Return the value of each part of an array held in parts, as views of its rows."""
     data = _as_array(value)
     check_data(joined.whole, data)
     ends = list(accumulate((declared[part].shape[0] for part in joined.parts), initial=0))
@@ -85,18 +85,18 @@ def _rows(joined: Joined, value: Any, declared: Mapping[str, LogicalArray]) -> d
 
 
 def to_numpy(data: Any) -> NumpyArray:
-    """Return an array as C-contiguous NumPy array, without a copy where it is one."""
+    """Return an array as a C-contiguous NumPy array in native byte order; copy only if needed."""
     if hasattr(data, "__sycl_usm_array_interface__"):
         data = _on_host(data.get_array() if hasattr(data, "get_array") else data)
     # ascontiguousarray makes 0-d arrays 1-d.
     array = np.asarray(data)
-    if not array.dtype.isnative:  # no device reads it
+    if not array.dtype.isnative:  # devices cannot read it
         array = array.astype(array.dtype.newbyteorder("="))
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 def _on_host(data: Any) -> NumpyArray:
-    """Return an `usm_ndarray` as NumPy array, once its queue is empty: without a copy where the host can read it."""
+    """Wait for a `usm_ndarray`'s queue, and return it as a NumPy array; without a copy if the host can read it."""
     from dpctl import tensor
 
     if data.usm_type == "device" or not data.flags.c_contiguous or not data.size:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is looked at before and after each task of a run that is done step by step."""
+"""Checks before and after each task of a debug run: undeclared writes, unwritten reads, and non-finite values."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ _LOGGER = logging.getLogger("syclsched")
 
 
 class Inspection(Protocol):
-    """Something that is looked at around each task."""
+    """A check before and after each task."""
 
     def before(self, instruction: Instruction, work: Work) -> None:
-        """Look before a task runs."""
+        """Record the state that the check needs, before a task runs."""
 
     def after(self, instruction: Instruction, work: Work) -> TaskFailedError | None:
-        """Look after it, and return what is wrong with it."""
+        """Check the state after the task; return an error if the check fails."""
 
 
 class UndeclaredWrites:
-    """Finds tasks that change arrays, or rows of arrays, which they do not declare to write; or memory beyond."""
+    """Detects tasks that write arrays or rows they do not declare to write, or memory outside their arrays."""
 
     def __init__(self, buffers: GuardedBufferTable) -> None:
         self._buffers = buffers
         self._extents: dict[Buffer, list[Extent]] = {}
         self._sums: dict[Buffer, list[NumpyArray]] = {}
-        #: Buffers of which the task that was looked at last changed what it must not.
+        #: Buffers with undeclared changes by the last checked task.
         self.spoiled: set[Buffer] = set()
 
     def before(self, instruction: Instruction, work: Work) -> None:
-        """Add up everything that the task must leave as it is."""
+        """Compute checksums of all memory that the task must not change."""
         written: dict[Buffer, list[Extent]] = {}
         for parameter in work.arrays:
             if parameter.mode is not None and parameter.mode.writes:
@@ -55,13 +55,13 @@ class UndeclaredWrites:
             self._sums[buffer] = sums_of(bytes_of(live), extents) if extents else []
 
     def after(self, instruction: Instruction, work: Work) -> TaskFailedError | None:
-        """Add up again, and compare."""
+        """Compare the checksums, and check the guard bytes."""
         self.spoiled = set()
-        what = []
+        violations = []
         for buffer, at in self._buffers.overrun().items():
             live = self._buffers[buffer]
             place = f"{-at} bytes before its beginning" if at < 0 else f"{at - live.array.nbytes} bytes behind its end"
-            what.append(f"writes beyond array {buffer[0]!r} in {buffer[1]!r}, {place}")
+            violations.append(f"writes beyond array {buffer[0]!r} in {buffer[1]!r}, {place}")
         for buffer, extents in self._extents.items():
             live = self._buffers[buffer]
             changed = first_change(extents, self._sums[buffer], sums_of(bytes_of(live), extents)) if extents else None
@@ -73,11 +73,11 @@ class UndeclaredWrites:
                 rest = f"of which it declares to write {declared} only"
             else:
                 rest = "which it does not declare to write"
-            what.append(f"changes {_where(live, changed)} in {buffer[1]!r}, {rest}")
-        if not what:
+            violations.append(f"changes {_where(live, changed)} in {buffer[1]!r}, {rest}")
+        if not violations:
             return None
         return UndeclaredWriteError(
-            "; ".join(what),
+            "; ".join(violations),
             task=work.task.name,
             where=_place(instruction, work),
             hint="Declare what it writes (write() or update() of the array, or of the rows), or mend its indices",
@@ -93,13 +93,13 @@ class UndeclaredWrites:
 
 
 class UnwrittenReads:
-    """Warns of tasks that read floating-point numbers which nothing has written: memory as it was given."""
+    """Warns of tasks that read floating-point elements that no task has written."""
 
     def __init__(self, buffers: BufferTable) -> None:
         self._buffers = buffers
 
     def before(self, instruction: Instruction, work: Work) -> None:
-        """Look for the pattern in what the task reads."""
+        """Search for the fill pattern in arrays that the task reads."""
         for parameter in work.arrays:
             if parameter.mode is None or not parameter.mode.reads:
                 continue
@@ -115,19 +115,19 @@ class UnwrittenReads:
                 )  # fmt: skip
 
     def after(self, instruction: Instruction, work: Work) -> TaskFailedError | None:
-        """Nothing is to be seen then."""
+        """Do nothing: the check is complete before the task."""
         return None
 
 
 class NotFinite:
-    """Finds the first task that writes a NaN or an infinity."""
+    """Detects the first task that writes a NaN or an infinity."""
 
     def __init__(self, buffers: BufferTable) -> None:
         self._buffers = buffers
         self._inputs: dict[str, int] = {}
 
     def before(self, instruction: Instruction, work: Work) -> None:
-        """Count what is not finite in what the task updates: it will not be there afterwards."""
+        """Count the non-finite elements of arrays that the task updates, before it overwrites them."""
         self._inputs = {
             p.name: int((~_finite(self._buffers[work.buffers[p.name]])).sum())
             for p in work.arrays
@@ -135,8 +135,8 @@ class NotFinite:
         }
 
     def after(self, instruction: Instruction, work: Work) -> TaskFailedError | None:
-        """Look at what the task wrote."""
-        what = []
+        """Check the arrays that the task wrote."""
+        violations = []
         for parameter in work.arrays:
             if parameter.mode is None or not parameter.mode.writes:
                 continue
@@ -145,13 +145,13 @@ class NotFinite:
             if bad.any():
                 value = np.ravel(_value(live))[int(np.argmax(bad))]
                 first = _index(int(np.argmax(bad)), live.array.shape)
-                what.append(
+                violations.append(
                     f"writes {value} to {live.array.name!r} at {first}, {int(bad.sum())} of {bad.size} elements"
                 )
-        if not what:
+        if not violations:
             return None
-        said = "; ".join([*what, *self._inputs_state(work)])
-        return NotFiniteError(said, task=work.task.name, where=_place(instruction, work))
+        message = "; ".join([*violations, *self._inputs_state(work)])
+        return NotFiniteError(message, task=work.task.name, where=_place(instruction, work))
 
     def _inputs_state(self, work: Work) -> list[str]:
         found = []
@@ -167,7 +167,7 @@ class NotFinite:
 
 
 def inspections_for(safeguards: Safeguards, buffers: BufferTable) -> list[Inspection]:
-    """Return what is looked at in a run."""
+    """Return the checks of a run."""
     found: list[Inspection] = []
     if isinstance(buffers, GuardedBufferTable):
         found += [UndeclaredWrites(buffers), UnwrittenReads(buffers)]
@@ -187,21 +187,21 @@ def _value(live: LiveBuffer) -> NumpyArray:
 
 
 def _finite(live: LiveBuffer) -> NumpyArray:
-    """Return, flat, which elements are finite; all of what is not of floating point are."""
+    """Return a flat mask of the finite elements; elements that are not floating-point count as finite."""
     kind = np.dtype(live.array.dtype).kind
     count = live.array.nbytes // max(1, np.dtype(live.array.dtype).itemsize)
     return np.isfinite(_value(live)).reshape(-1) if kind in "fc" else np.ones(count, bool)
 
 
 def _poisoned(live: LiveBuffer) -> NumpyArray:
-    """Return, flat, which elements have all bytes as memory was filled."""
+    """Return a flat mask of the elements that consist of fill bytes only."""
     itemsize = np.dtype(live.array.dtype).itemsize
     found: NumpyArray = (bytes_of(live).reshape(-1, itemsize) == POISON).all(axis=1)
     return found
 
 
 def _offset(part: LiveBuffer, whole: LiveBuffer) -> int:
-    """Return where some rows begin in the memory of their array, in bytes."""
+    """Return the byte offset of a part in its whole array."""
     if part is whole:
         return 0
     if whole.is_usm:
@@ -215,7 +215,7 @@ def _index(flat: int, shape: tuple[int, ...]) -> str:
 
 
 def _where(live: LiveBuffer, changed: Extent) -> str:
-    """Return which elements a block of bytes is."""
+    """Describe which elements of a buffer a byte extent covers."""
     itemsize = np.dtype(live.array.dtype).itemsize
     first, last = changed[0] // itemsize, max(changed[0], changed[1] - 1) // itemsize
     shape: Any = live.array.shape

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which launches of a plan can be made as one: neighbours on a lane that do the same to different arrays. Pure."""
+"""Launch fusion: consecutive launches of one kernel on a lane, with different arrays, become one launch. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from syclsched.execution.program import Node, Program
 
-#: A launch costs the runtime a few microseconds. What takes longer than this, by the plan, is not worth joining: others
-#: would wait for all of it who now wait for a part.
+#: Longest predicted duration of a launch to be fused. A launch costs the runtime a few microseconds: little compared
+#: with a longer kernel, whose dependents would have to wait for the whole fused launch.
 LONGEST_S = 50e-6
-#: So many tasks a launch at most.
+#: Maximum number of tasks per fused launch.
 MOST_TOGETHER = 8
-#: A kernel for several must be compiled, which takes some milliseconds: it must save this many launches a run.
+#: Minimum number of launches per run that a fused kernel must save, because compiling it takes some milliseconds.
 LEAST_SAVED = 8
 
 
@@ -27,18 +27,18 @@ def joint_launches(
     levels: Mapping[int, int],
     possible: Callable[[Node, int], bool] = lambda _, __: True,
 ) -> list[tuple[Node, ...]]:
-    """Return a plan's submissions with launches that can be made as one put together.
+    """Group a plan's submissions into units, each submitted as one command.
 
-    A launch goes along with the one before it on its lane if both do the same by the same code, touch nothing that the
-    other writes, and all that it waits for is submitted before the first of them: then nothing that it waits for can
-    wait for that one, and it may be submitted as early.
+    A launch is fused with its predecessor on the lane if both use the same code, neither accesses an array that the
+    other writes, and all predecessors of the launch are submitted before the first launch of the group. Then none of
+    these predecessors can depend on that first launch, so the launch may be submitted as early.
     """
-    found: list[_Group] = []
-    open_on: dict[int, _Group] = {}
+    found: list[_LaunchGroup] = []
+    open_groups: dict[int, _LaunchGroup] = {}
     position = {node.id: number for number, node in enumerate(nodes)}
     for node in nodes:
         kind = key(node) if node.instruction.kind == "launch" else None
-        group = open_on.get(node.lane)
+        group = open_groups.get(node.lane)
         if kind is not None and node.instruction.duration_s <= LONGEST_S:
             reads, writes = _touched(program, node)
             level = levels[node.id]
@@ -50,12 +50,12 @@ def joint_launches(
                 group.add(node, reads, writes)
             else:
                 most = min(kind[1], MOST_TOGETHER)
-                group = _Group(kind[0], most, position[node.id], [node], reads, writes, level)
+                group = _LaunchGroup(kind[0], most, position[node.id], [node], reads, writes, level)
                 found.append(group)
-            open_on[node.lane] = group
+            open_groups[node.lane] = group
         else:
-            found.append(_Group(None, 1, position[node.id], [node], set(), set()))
-            open_on.pop(node.lane, None)
+            found.append(_LaunchGroup(None, 1, position[node.id], [node], set(), set()))
+            open_groups.pop(node.lane, None)
     saved: dict[tuple[Hashable, int], int] = defaultdict(int)
     for group in found:
         saved[group.key, len(group.nodes)] += len(group.nodes) - 1
@@ -69,13 +69,13 @@ def joint_launches(
             units.append(tuple(group.nodes))
         else:
             units += [(node,) for node in group.nodes]
-    # Those that stay alone keep their place: something of another lane may come between and be waited for.
+    # Unfused launches keep their position: they may depend on an instruction of another lane in between.
     return sorted(units, key=lambda unit: position[unit[0].id])
 
 
 @dataclass(slots=True)
-class _Group:
-    """Launches of one lane that may be made as one."""
+class _LaunchGroup:
+    """Candidate group of launches of one lane."""
 
     key: Hashable
     most: int
@@ -95,7 +95,7 @@ class _Group:
         position: dict[int, int],
         behind: Mapping[int, int],
     ) -> bool:
-        """Return whether a launch that follows on the lane can go along."""
+        """Return whether the next launch of the lane can be fused with the group."""
         return (
             key == self.key
             and len(self.nodes) < self.most
@@ -106,14 +106,14 @@ class _Group:
         )
 
     def add(self, node: Node, reads: set[tuple[str, str]], writes: set[tuple[str, str]]) -> None:
-        """Take it along."""
+        """Add a launch to the group."""
         self.nodes.append(node)
         self.reads |= reads
         self.writes |= writes
 
 
 def _touched(program: Program, node: Node) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-    """Return the memory a launch reads and writes, all rows of an array taken for one."""
+    """Return the memory that a launch reads and writes; an array's rows count as the whole array."""
     reads: set[tuple[str, str]] = set()
     writes: set[tuple[str, str]] = set()
     for use in node.instruction.uses:

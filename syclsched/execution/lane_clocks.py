@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clocks of a bound plan's devices, read while nothing is on its way."""
+"""Device clock readings of a bound plan, made while no instance is in flight."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from syclsched.model.plan import Plan
 
 
 class Using(Protocol):
-    """What uses the devices: a generation."""
+    """An instance that uses the devices."""
 
     loop: SubmissionLoop
 
     @property
     def idle(self) -> bool:
-        """Whether it is not on its way."""
+        """Whether no run of the instance is in flight."""
 
 
 class Clocks:
-    """The clocks of a plan's devices, as they were when nothing was on its way."""
+    """Clocks of a plan's devices: the first and the last anchor of each."""
 
     def __init__(self, plan: Plan, queues: Mapping[str, Any]) -> None:
         self._plan = plan
@@ -36,55 +36,55 @@ class Clocks:
         self.generations: Sequence[Using] = ()
         self.first: dict[str, Anchor] = {}
         self.last: dict[str, Anchor] = {}
-        #: Set when the reading that was begun last has ended.
-        self._there: Flag | None = None
-        #: The one that nobody waits for any more.
-        self._hanging: Flag | None = None
+        #: Set when the latest reading has ended.
+        self._reading_done: Flag | None = None
+        #: A reading that hangs, for which callers no longer wait.
+        self._hanging_reading: Flag | None = None
 
     def attend(self, generations: Sequence[Using], worker: Worker, leave_behind: Callable[[], None]) -> None:
-        """Be told whose clocks they are."""
+        """Set the instances whose devices' clocks are read, the worker, and the callback for a hanging reading."""
         self.generations = generations
         self._worker, self._leave_behind = worker, leave_behind
 
     @property
     def idle(self) -> bool:
-        """Whether none is being read."""
-        return self._there is None or self._there.is_set()
+        """Whether no reading is in progress."""
+        return self._reading_done is None or self._reading_done.is_set()
 
     def read(self) -> None:
-        """Read them, if nothing is on its way: a busy queue would answer late."""
+        """Read the clocks if no instance is in flight: a busy queue would delay the reading."""
         if not self.generations or not self.idle or not all(generation.idle for generation in self.generations):
             return
-        there = Flag()
+        done = Flag()
         try:
-            self._there = there
-            if self._worker.is_current:  # at the end of a run that is recorded: it would wait for itself
-                self._read(there)
+            self._reading_done = done
+            if self._worker.is_current:  # at the end of a traced run; a posted reading would deadlock
+                self._read(done)
                 return
-            self._worker.post(partial(self._read, there))
-        except BaseException:  # Ctrl-C: nobody reads them, so nobody must wait for it
-            there.set()
+            self._worker.post(partial(self._read, done))
+        except BaseException:  # Ctrl-C: there is no reading to wait for
+            done.set()
             raise
         self.settle()
 
     def settle(self) -> None:
-        """Wait until they are not being read."""
-        there = self._there
-        if there is None or there.is_set():
+        """Wait for the reading in progress; raise if a device hangs."""
+        done = self._reading_done
+        if done is None or done.is_set():
             return
-        if self._hanging is not there:
-            if wait_flag(there, patience.HANG_S):
+        if self._hanging_reading is not done:
+            if wait_flag(done, patience.HANG_S):
                 return
-            self._hanging = there
+            self._hanging_reading = done
             self._leave_behind()
-        if not there.is_set():
+        if not done.is_set():
             raise ExecutionError(
                 f"a device hangs: its clock could not be read within {patience.HANG_S:g} s",
                 where=f"plan {self._plan.name!r}",
                 hint="Bind the plan again, without the device that hangs",
             )
 
-    def _read(self, there: Flag) -> None:
+    def _read(self, done: Flag) -> None:
         try:
             found = read_anchors(
                 [
@@ -96,10 +96,10 @@ class Clocks:
             )
             self.first, self.last = found | self.first, self.last | found
         finally:
-            there.set()
+            done.set()
 
     def maps(self) -> dict[str, ClockMap]:
-        """Return the map of each lane's clock, read anew if that can be."""
+        """Return the clock map of each lane, with a new reading if possible."""
         with suppress(ExecutionError):
             self.read()
         return {

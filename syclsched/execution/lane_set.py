@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lanes of one run together: device lanes with the threads lent to their devices, and host lanes."""
+"""The lanes of one run: device lanes with the helper threads of CPU devices, and host lanes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syclsched.model.plan import Plan
 
 
 class LaneSet:
-    """Every lane of a plan, by its index there."""
+    """All lanes of a plan, by lane index."""
 
     def __init__(
         self,
@@ -41,22 +41,22 @@ class LaneSet:
             self.devices[index] = DeviceLane(lane, queue, buffers, events, counts, report, lender)
 
     def finish(self) -> None:
-        """Let the threads end, and wait for what was submitted."""
+        """Stop the threads, and wait for all submitted instructions."""
         for host in self.hosts.values():
             host.worker.stop()
         for lender in self._lenders.values():
-            lender.stop()  # it has waited for everything, so that this thread need not crowd the cores
+            lender.stop()  # after its waits; a further waiting thread would oversubscribe the cores
         broken: BaseException | None = None
         for lane in self.devices.values():
             try:
                 lane.wait()
-            except BaseException as error:  # what the others have is waited for all the same: it uses the run's memory
+            except BaseException as error:  # the other lanes still use the run's memory: wait for them, too
                 broken = broken or error
             lane.stop()
         if broken is not None:
             raise broken
 
     def release(self) -> None:
-        """Let go of what only had to live until the last event."""
+        """Release objects that had to live until the last event."""
         for lane in self.devices.values():
             lane.release()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lanes that work: an in-order SYCL queue, or a host thread."""
+"""Lanes of a run: in-order SYCL queues, and host threads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from syclsched.model.plan import Lane, Plan
 
 
 def queue_of(lane: Lane, live: Any) -> Any:
-    """Return a queue for a device lane, or None for a host lane."""
+    """Return a queue for a device lane; None for a host lane."""
     if lane.kind == "host":
         return None
     suffix = lane.name.rpartition(":")[2]
@@ -37,35 +37,35 @@ def queue_of(lane: Lane, live: Any) -> Any:
 
 
 def queues_of(plan: Plan, live: Any) -> dict[str, Any]:
-    """Return a new queue, as of `queue_of`, for every device lane of a plan, by lane name."""
+    """Return a new queue for each device lane of a plan, by lane name."""
     return {lane.name: queue for lane in plan.lanes if (queue := queue_of(lane, live)) is not None}
 
 
 def by_index(plan: Plan, queues: Mapping[str, Any]) -> dict[int, Any]:
-    """Return queues that are given by lane name by the lane's index in the plan."""
+    """Convert a mapping of queues by lane name to one by lane index in the plan."""
     return {index: queues[lane.name] for index, lane in enumerate(plan.lanes) if lane.name in queues}
 
 
 def device_names(plan: Plan) -> dict[int, str]:
-    """Return the names of the devices of a plan's lanes, by the lane's index."""
+    """Return the device names of a plan's lanes, by lane index."""
     return {index: lane.device for index, lane in enumerate(plan.lanes)}
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a lane's thread reports of one instruction."""
+    """Completion message of a lane's thread for one instruction."""
 
-    node: Node  # which
-    #: Host's clock; None if it did not start.
+    node: Node
+    #: Times on the host clock; None if it did not start.
     start_ns: int | None = None
     finish_ns: int | None = None
-    error: BaseException | None = None  # what it raised
-    #: Whether it was not tried, because one before it on its host lane failed: it is to be thought over again.
+    error: BaseException | None = None  # raised by the instruction
+    #: Whether it was not started because an earlier instruction of its host lane failed; the dispatcher decides again.
     returned: bool = False
 
 
 class DeviceLane:
-    """An in-order queue that instructions are submitted to."""
+    """An in-order queue for the instructions of one device lane."""
 
     def __init__(
         self,
@@ -89,15 +89,15 @@ class DeviceLane:
         self._report = report
         self._events = events
         self._last: int | None = None
-        #: Of the instruction submitted last, if it is a sequence: the event of its first step.
+        #: Event of the first step of the latest submission, if that is a sequence.
         self.first_event: Any = None
         self._buffers = buffers
         self._counts = counts
         self._complete = dpctl.event_status_type.complete
-        self._kept: list[Any] = []
+        self._kept_alive: list[Any] = []
 
     def submit(self, node: Node, work: Work | None, executable: Executable | None, events: list[Any]) -> Any:
-        """Submit one instruction."""
+        """Submit one instruction; return its event."""
         self.first_event = None
         depends = self._unfinished(events)
         is_copy = bool(node.instruction.kind == "copy" and node.instruction.nbytes)
@@ -128,13 +128,11 @@ class DeviceLane:
         return event
 
     def order(self, events: list[Any]) -> Any:
-        """Submit something that does nothing after these events, for an instruction that is left out.
-
-        What comes later on the lane, or waits for the instruction, may rely on what it would have waited for.
-        """
+        """Submit a fence after these events, in place of a skipped instruction; return its event."""
+        # Successors of the instruction may rely on its predecessors.
         try:
             event = self._fence(self._unfinished(events))
-        except Exception:  # the queue takes not even this, so the host waits
+        except Exception:  # even the fence is refused: the host waits
             for before in events:
                 wait_for(before)
             return None
@@ -142,37 +140,37 @@ class DeviceLane:
         return event
 
     def submitted(self, node: Node) -> None:
-        """Note that an instruction of this lane was submitted, and its event entered in the table."""
+        """Record the submission of an instruction of this lane whose event is in the table."""
         self._counts.submissions += 1
         self._last = node.id
         self.pacing.add(node.id, node.instruction.duration_s)
 
     def wait(self) -> None:
-        """Wait for everything submitted so far; lets other threads run."""
+        """Wait for all submitted instructions, without the GIL."""
         event = None if self._last is None else self._events.get(self._last)
         if event is not None:
             wait_for(event)
 
     def watch(self, node: Node, event: Any) -> None:
-        """Have it reported when an instruction that was submitted here has completed."""
+        """Report the completion of an instruction that was submitted on this lane."""
         self.watcher.post(lambda: self._report(_watch(node, event)))
 
     def when_room(self, wake: Callable[[], None]) -> None:
-        """Have something called, on a thread of the lane's, once submission may go on."""
+        """Call back, on a thread of the lane, when submission may continue."""
         event = self._events.get(self.pacing.half_way())
         self.pacer.post(lambda: _wait_and(event, wake))
 
     def stop(self) -> None:
-        """Let the lane's threads end."""
+        """Stop the lane's threads."""
         self.watcher.stop()
         self.pacer.stop()
 
     def release(self) -> None:
-        """Let go of what only had to live until the last event."""
-        self._kept.clear()
+        """Release objects that had to live until the last event."""
+        self._kept_alive.clear()
 
     def _unfinished(self, events: list[Any]) -> list[Any]:
-        """Return the events that are not complete."""
+        """Return the events that have not completed."""
         return [e for e in events if e.execution_status != self._complete]
 
     def _lend(self, event: Any) -> None:
@@ -187,14 +185,14 @@ class DeviceLane:
         arguments = work.bound(lane, self.queue, self._buffers.__getitem__)
         submission = executable.bind(arguments)
         if not work.implementation.is_kernel:
-            # A kernel's scalars are copied when it is submitted and its arrays are the run's; a library's may not be.
-            self._kept.append(submission)
+            # A kernel's scalars are copied at submission and the run owns its arrays; a library may not copy either.
+            self._kept_alive.append(submission)
         if isinstance(submission, SequenceSubmission):
             return self._submit_steps(submission, depends)
         return submission.submit(self.queue, depends)
 
     def _submit_steps(self, submission: SequenceSubmission, depends: list[Any]) -> Any:
-        """Submit a sequence's steps and lend a thread to each: with none, submission takes several times as long."""
+        """Submit the steps of a sequence; without a waiting helper thread, submission takes several times as long."""
         events = submission.submissions(self.queue, depends)
         event = self.first_event = next(events)
         for following in events:
@@ -214,10 +212,10 @@ class DeviceLane:
 
 
 class HostLane:
-    """A thread that waits for events and calls Python functions, one after another.
+    """A thread that waits for events and calls Python functions in order.
 
-    It is given some ahead, so that it need not wait to be told. After one that fails it returns the others untried,
-    since some may have been for its result.
+    Several instructions are queued ahead, so that the thread continues without a wake-up. After a failure the thread
+    returns the queued instructions unexecuted, because some may depend on the failed one.
     """
 
     def __init__(
@@ -233,39 +231,39 @@ class HostLane:
         self._report = report
         self._cancelled = cancelled
         self._counts = counts
-        self._broken = False
-        self._given = 0
-        self._returned: list[Node] = []
+        self._has_failed = False
+        self._queued = 0
+        self._unexecuted: list[Node] = []
 
     def start(self, node: Node, work: Work | None, executable: Executable | None, events: list[Any]) -> None:
-        """Have one instruction done once its events have completed."""
+        """Queue an instruction, to be executed once its events have completed."""
         function = None if executable is None else executable.function
         call = host_step(node.instruction, work, function, self._buffers, self._counts.retried)
-        self._given += 1
+        self._queued += 1
         self.worker.post(lambda: self._report(self._perform(node, events, call)))
 
     def pass_over(self, node: Node, events: list[Any]) -> None:
-        """Do nothing once events have completed, in the place of an instruction that is left out."""
-        self._given += 1
+        """Queue a wait for events in place of a skipped instruction."""
+        self._queued += 1
         self.worker.post(lambda: self._report(_pass_over(node, events)))
 
     def take_returned(self, completion: Completion) -> list[Node]:
-        """Note a completion, and return what is to be thought over again; on the thread that calls `start`."""
-        self._given -= 1
+        """Record a completion, and return unexecuted instructions; on the thread that calls `start`."""
+        self._queued -= 1
         if completion.returned:
-            self._returned.append(completion.node)
-        if self._given or not self._broken:
+            self._unexecuted.append(completion.node)
+        if self._queued or not self._has_failed:
             return []
-        self._broken = False
-        returned, self._returned = self._returned, []
+        self._has_failed = False
+        returned, self._unexecuted = self._unexecuted, []
         return returned
 
     def _perform(self, node: Node, events: list[Any], call: Callable[[], object]) -> Completion:
-        if self._broken:
+        if self._has_failed:
             return Completion(node, returned=True)
         completion = _perform(node, events, call, self._cancelled)
         if completion.error is not None:
-            self._broken = True
+            self._has_failed = True
         return completion
 
 
@@ -280,14 +278,14 @@ def _wait_and(event: Any, wake: Callable[[], None]) -> None:
 def _watch(node: Node, event: Any) -> Completion:
     try:
         wait_for(event)
-    except BaseException as error:  # what the runtime raises must reach the caller, not end the thread
+    except BaseException as error:  # an error of the runtime must reach the caller, not end the thread
         return Completion(node, error=error)
     return Completion(node)
 
 
 def _pass_over(node: Node, events: list[Any]) -> Completion:
     for event in events:
-        with suppress(Exception):  # whoever submitted it hears of it
+        with suppress(Exception):  # reported for the instruction that was submitted with the event
             wait_for(event)
     return Completion(node)
 
@@ -302,5 +300,5 @@ def _perform(node: Node, events: list[Any], call: Callable[[], object], cancelle
         start_ns = now_ns()
         call()
         return Completion(node, start_ns, now_ns())
-    except BaseException as error:  # whatever a user's function raises must reach the caller, not end the thread
+    except BaseException as error:  # an error of a user function must reach the caller, not end the thread
         return Completion(node, start_ns, now_ns(), error)

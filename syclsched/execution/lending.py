@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thread lent to each device that computes on the host's own cores.
+"""Helper thread for each device that computes on the host's cores.
 
-The OpenCL CPU runtime (and the FPGA emulator) starts one worker thread less than there are cores: the last core is
-used by whichever host thread is blocked in a wait for the device's work, and by nothing else if there is none. An
-asynchronous run blocks nowhere, so without this thread it would leave a core idle: kernels over all cores then
-take up to twice as long, and two one-core queues of a two-core machine take turns. One thread is right: with two,
-three spin for two cores.
+The OpenCL CPU runtime (and the FPGA emulator) starts one worker thread fewer than there are cores. The last core is
+used only by a host thread that is blocked in a wait for the device's work. An asynchronous run does not block, so
+without a helper thread one core would be idle: kernels over all cores then take up to twice as long, and two one-core
+queues of a two-core machine run alternately. One helper thread is best: with two, three threads spin for two cores.
 """
 
 from __future__ import annotations
@@ -20,33 +19,33 @@ from syclsched.execution.worker import Worker
 
 
 def computes_on_host_cores(device: Any) -> bool:
-    """Return whether a SYCL device's kernels run on the cores of the host: OpenCL CPU device, FPGA emulator."""
+    """Return whether a SYCL device executes kernels on the host's cores: an OpenCL CPU device or FPGA emulator."""
     kind = device.device_type.name
     return device.backend.name == "opencl" and (kind == "cpu" or (kind == "accelerator" and "Emulation" in device.name))
 
 
 class Lender:
-    """One thread that stays in a wait for a device's work for as long as there is any.
+    """Thread that waits for a device's work as long as there is any in flight.
 
-    It waits for one instruction after the other, not for the newest: the runtime lets a thread help only with what is
-    about to run, and one that waits for work behind a fence sleeps through all that could run before.
+    It waits for one instruction after another, not for the latest: the runtime lets a waiting thread execute only work
+    that is about to run. A thread that waits for work behind a fence would sleep while earlier work runs.
     """
 
     def __init__(self, name: str) -> None:
         self._worker = Worker(f"syclsched {name} lent")
 
     def lend(self, event: Any) -> None:
-        """Wait, on the thread, until an event has completed, after those lent to before."""
+        """Queue a wait for an event on the thread."""
         self._worker.post(lambda: wait_for(event))
 
     def lend_batch(self, loop: SubmissionLoop, batch: Batch) -> None:
-        """Do so for everything the compiled loop submitted at once."""
+        """Queue a wait for a batch that the compiled loop submitted."""
         self._worker.post(lambda: loop.wait(batch))
 
     def lend_until(self, wait: Callable[[], None]) -> None:
-        """Do so for whatever a call waits for."""
+        """Queue a call that waits."""
         self._worker.post(wait)
 
     def stop(self) -> None:
-        """Let the thread end after what it waits for."""
+        """Stop the thread after the queued waits."""
         self._worker.stop()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a plan is the host's, and what of its submissions must wait for that. Pure.
+"""Host synchronisation points of a plan, and the submissions that must wait for them. Pure.
 
-Devices are told by events what to wait for, but no event stands for a Python function, and none is handed to another
-SYCL context. So what needs one is submitted only when the function has returned, or the other device is done: such
-steps cut a plan's submissions into levels. Nothing else is held back.
+Devices wait for predecessors by events. But a Python function has no event, and events cannot cross SYCL contexts. So
+an instruction with such a predecessor is submitted only after the function has returned, or after the host has seen
+the other device's work complete. These host steps divide a plan's submissions into levels; no other submission waits.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from syclsched.execution.program import MEMORY_KINDS, Node, Program
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that the host does between submissions."""
+    """A host step between submissions."""
 
-    #: A function, copy or barrier of the host lane; None if the host only waits on behalf of another device.
+    #: A function, copy or barrier of the host lane; None if the host only waits for another device.
     node: Node | None
-    events: tuple[int, ...]  # device instructions that must have completed before
+    events: tuple[int, ...]  # device instructions that must complete before the step
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """A plan's host steps, and the level of each submission."""
+    """The host steps of a plan, and the level of each submission."""
 
     steps: tuple[Step, ...]  # in order
-    #: By number of device instruction: how many of the steps must have been done before it is submitted.
+    #: Level by number of device instruction: number of steps that must complete before its submission.
     of: Mapping[int, int]
-    alone: tuple[bool, ...]  # for each step whether it waits for all that can have been submitted by then
+    alone: tuple[bool, ...]  # for each step: whether it waits for all earlier submissions
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """What the host lane does, in order."""
+        """The instructions of the host lane, in order."""
         return tuple(step.node for step in self.steps if step.node is not None)
 
 
 def find_levels(program: Program) -> Levels:
-    """Return what the host does in a plan, and when."""
+    """Compute the host steps of a plan, and the level of each submission."""
     steps: list[Step] = []
     levels: dict[int, int] = {}
     after: dict[int, int] = {}
     last: dict[int, Node] = {}
     before: dict[int, list[int]] = {}
-    #: By device instruction: the step before which the host has seen it complete.
+    #: By device instruction: number of steps after which the host has seen it complete.
     seen: dict[int, int] = {}
     nodes = [program.nodes[i.id] for _, i in program.plan.instructions() if i.kind not in MEMORY_KINDS]
     for node in nodes:
@@ -69,7 +69,7 @@ def find_levels(program: Program) -> Levels:
 
 
 def _note_seen(seen: dict[int, int], numbers: tuple[int, ...], before: Mapping[int, list[int]], step: int) -> None:
-    """Note that some instructions, and all before them, have completed by a step."""
+    """Record that instructions and all their predecessors have completed by a step."""
     todo = list(numbers)
     while todo:
         number = todo.pop()
@@ -83,7 +83,7 @@ def _alone(steps: list[Step], levels: Mapping[int, int], before: Mapping[int, li
     for level in levels.values():
         submitted[level] += 1
     done: set[int] = set()
-    found, there = [], 0
+    found, n_submitted = [], 0
     for position, step in enumerate(steps):
         todo = list(step.events)
         while todo:
@@ -91,6 +91,6 @@ def _alone(steps: list[Step], levels: Mapping[int, int], before: Mapping[int, li
             if number not in done:
                 done.add(number)
                 todo += before[number]
-        there += submitted[position]
-        found.append(len(done) == there)
+        n_submitted += submitted[position]
+        found.append(len(done) == n_submitted)
     return tuple(found)

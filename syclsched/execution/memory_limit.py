@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When an allocation may be made without exceeding the peak the plan was proved with. Pure."""
+"""Run-time limit that keeps memory use within the peak the plan was proved with. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from syclsched.model.plan import Instruction
 
 
 class MemoryLimit:
-    """Keeps the memory held in each space within the plan's peak, whatever order lanes reach their allocations in.
+    """Keeps the memory held in each space within the plan's peak, in whatever order lanes reach their allocations.
 
-    An allocation out of the plan's global order is made only if room is left for the earlier ones still to come.
-    Then the earliest one missing always fits as soon as the frees before it have taken effect, so holding
-    allocations back cannot stop the run.
+    An allocation ahead of the plan's global order is allowed only if capacity remains for all earlier pending ones.
+    The earliest pending allocation therefore always fits once the frees before it have taken effect: delaying
+    allocations cannot deadlock the run.
     """
 
     def __init__(
@@ -22,14 +22,14 @@ class MemoryLimit:
         self._peak_bytes = peak_bytes
         self._prepared = prepared
         self._held_bytes: dict[str, int] = {}
-        self._to_come: dict[str, dict[int, int]] = {}
+        self._pending: dict[str, dict[int, int]] = {}
         for allocation in sorted(allocations, key=lambda i: i.id):
             space = allocation.uses[0].space
-            to_come = self._to_come.setdefault(space, {})
+            pending = self._pending.setdefault(space, {})
             if allocation.id in prepared:
                 self._held_bytes[space] = self._held_bytes.get(space, 0) + allocation.nbytes
             else:
-                to_come[allocation.id] = allocation.nbytes
+                pending[allocation.id] = allocation.nbytes
 
     def allows(self, allocation: Instruction) -> bool:
         """Return whether an allocation may be made now."""
@@ -38,7 +38,7 @@ class MemoryLimit:
         if limit is None or allocation.id in self._prepared:
             return True
         needed = self._held_bytes.get(space, 0) + allocation.nbytes
-        for number, nbytes in self._to_come[space].items():
+        for number, nbytes in self._pending[space].items():
             if number >= allocation.id:
                 break
             needed += nbytes
@@ -47,14 +47,14 @@ class MemoryLimit:
     def allocated(self, allocation: Instruction) -> None:
         """Note that an allocation has been made."""
         space = allocation.uses[0].space
-        self._to_come[space].pop(allocation.id, None)
+        self._pending[space].pop(allocation.id, None)
         if allocation.id not in self._prepared:
             self._held_bytes[space] = self._held_bytes.get(space, 0) + allocation.nbytes
 
     def skipped(self, allocation: Instruction) -> None:
         """Note that an allocation will not be made."""
-        self._to_come[allocation.uses[0].space].pop(allocation.id, None)
+        self._pending[allocation.uses[0].space].pop(allocation.id, None)
 
     def freed(self, space: str, nbytes: int) -> None:
-        """Note that memory has been given back."""
+        """Note that memory has been freed."""
         self._held_bytes[space] -= nbytes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of what was submitted, read once everything has completed: failures on the device, and statuses."""
+"""Failure detection after all submissions have completed: device errors and tasks' status values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syclsched.execution.work import Work
 def read_device_failures(
     events: SubmissionLoop | EventTable, program: Program, failures: Failures, *, walk: bool = False
 ) -> dict[int, Outcome]:
-    """Note what failed after it had been submitted, and what depends on it; while there are events."""
+    """Record instructions that failed after submission, and their dependents; call it before events are released."""
     return {**note_device_failures(failures, program.plan, events.failed(), walk=walk)}
 
 
@@ -29,7 +29,7 @@ def read_statuses(
     failures: Failures,
     done: Callable[[int], bool],
 ) -> dict[int, Outcome]:
-    """Note which tasks report by their status that they failed."""
+    """Record the tasks whose status value reports a failure."""
     found: dict[int, Outcome] = {}
     for number, piece in sorted(work.items()):
         if piece.status is None or not done(number) or failures.lost_task(piece.task.name):

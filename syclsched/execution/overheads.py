@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what this package's own engine costs on a device: what simulation adds to every instruction."""
+"""Measurement of the engine's own overheads on a device, which simulation adds to every instruction."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from syclsched.planner import plan_graph
 from syclsched.profiling.microkernels import EMPTY_ITEMS, empty_operation, triad_operation
 from syclsched.profiling.statistics import summarise
 
-#: Kernels of a run for the one, kernels and host functions for the other; runs that are counted, and runs before them.
+#: Kernels in the dispatch graph; kernels plus host functions in the hand-off graph; measured runs; warm-up runs.
 TASKS, HOPS, RUNS, WARM_UPS = 100, 40, 5, 1
 
-#: Of each array of the second: some tenths of a millisecond of work on one core.
+#: Elements of each array in the hand-off graph: a few tenths of a millisecond of work on one core.
 ELEMENTS = 1 << 18
 
 
 def with_engine_costs(profile: DeviceProfile, device: str, platform: Platform, live: Any) -> DeviceProfile:
     """Return the profile with ``dispatch_s`` and ``handoff_s`` measured."""
     alone = platform.select([device])
-    dispatch_s = [_dispatch_s(run) for run in _runs(_many(), device, alone, live)]
-    # The mean of each run, because the few that come late make up most of it.
-    handoff_s = [statistics.fmean(_gaps(run.trace().spans)) for run in _runs(_alternating(), device, alone, live)]
+    dispatch_s = [_dispatch_s(run) for run in _runs(_dispatch_graph(), device, alone, live)]
+    # The mean, not the median: a few late wake-ups make up most of the total.
+    handoff_s = [statistics.fmean(_gaps(run.trace().spans)) for run in _runs(_handoff_graph(), device, alone, live)]
     return replace(
         profile, launch=replace(profile.launch, dispatch_s=summarise(dispatch_s), handoff_s=summarise(handoff_s))
     )
 
 
-def _many() -> TaskGraph:
+def _dispatch_graph() -> TaskGraph:
     graph = TaskGraph("dispatch")
     operation = empty_operation()
     arrays = [graph.array(f"x{i}", data=np.zeros(EMPTY_ITEMS, "float32")) for i in range(TASKS // 4)]
@@ -47,20 +47,20 @@ def _many() -> TaskGraph:
     return graph
 
 
-def _alternating() -> TaskGraph:
-    """Return two chains that go back and forth, with real work: threads then wake as late as in a real run."""
+def _handoff_graph() -> TaskGraph:
+    """Return two chains that alternate between device and host, with enough work for realistic wake-up latencies."""
     graph = TaskGraph("handoff")
     operation = triad_operation("float32")
     for chain in range(2):
         a, b, c = (graph.array(f"{name}{chain}", data=np.ones(ELEMENTS, "float32")) for name in "abc")
         for hop in range(HOPS // 4):
             graph.kernel(operation, name=f"device{chain}.{hop}", a=a, b=b, c=c, s=2.0)
-            graph.host(_some_work, name=f"host{chain}.{hop}", a=a.read(), b=b.write())
+            graph.host(_host_work, name=f"host{chain}.{hop}", a=a.read(), b=b.write())
     return graph
 
 
-def _some_work(a: Any, b: Any) -> None:
-    """Do about as much as the kernel."""
+def _host_work(a: Any, b: Any) -> None:
+    """Do about as much work as the kernel."""
     np.sqrt(np.abs(a), out=b)
 
 
@@ -79,14 +79,14 @@ def _dispatch_s(run: Run) -> float:
 
 
 def _gaps(spans: tuple[Span, ...]) -> list[float]:
-    """Return how long instructions started after they could, of those that wait across device and host."""
+    """Return the start delays, in seconds, of instructions that wait across the device/host boundary."""
     by_number = {span.instruction: span for span in spans}
     lane_free_s: dict[str, float] = {}
     gaps = []
     for span in sorted(spans, key=lambda s: s.start_s):
         waits = [by_number[number] for number in span.waits if number in by_number]
         if any((before.lane_kind == "host") != (span.lane_kind == "host") for before in waits):
-            able_s = max(lane_free_s.get(span.lane, 0.0), *(before.finish_s for before in waits))
-            gaps.append(max(0.0, span.start_s - able_s))
+            ready_s = max(lane_free_s.get(span.lane, 0.0), *(before.finish_s for before in waits))
+            gaps.append(max(0.0, span.start_s - ready_s))
         lane_free_s[span.lane] = span.finish_s
     return gaps

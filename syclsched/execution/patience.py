@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a run is waited for, without a limit, in which nothing goes on any more. Told the time; reads no clock."""
+"""Stall time-out for waits without a time limit. The caller passes the time; this module reads no clock."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 
 from syclsched.execution.stuck import Position
 
-#: A wait without a limit ends when nothing has begun or ended for so long, and for so many times what it was to take.
+#: A wait without a limit ends after this many seconds without progress, and this multiple of the predicted duration.
 HANG_S, HANG_TIMES = 600.0, 30.0
-#: Between two looks.
+#: Seconds between two checks for progress.
 LOOK_S: Final = 1.0
 
 
 class Patience:
-    """Whether a run still goes on, by looks at where its lanes are."""
+    """Detects a stalled run from the progress of its lanes."""
 
     def __init__(self, least_s: float) -> None:
         self._least_s = least_s
@@ -23,11 +23,11 @@ class Patience:
         self._since_s = 0.0
 
     def held_s(self, positions: Iterable[Position], now_s: float) -> float | None:
-        """Return for how long nothing has gone on, if that is too long; else None."""
-        at = list(positions)
-        seen = tuple((p.lane, p.number, p.runs) for p in at)
+        """Return the seconds without progress if they exceed the limit; else None."""
+        current = list(positions)
+        seen = tuple((p.lane, p.number, p.runs) for p in current)
         if seen != self._seen:
             self._seen, self._since_s = seen, now_s
-        longest_s = max((p.predicted_s for p in at if p.runs), default=0.0)
+        longest_s = max((p.predicted_s for p in current if p.runs), default=0.0)
         held_s = now_s - self._since_s
         return held_s if held_s >= max(self._least_s, HANG_TIMES * longest_s) else None

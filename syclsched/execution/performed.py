@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bound plan whose lanes are cores of the host, done by threads of our own; see `syclsched.devices.performance`."""
+"""Replay of a bound plan on per-lane CPU threads instead of SYCL queues; see `syclsched.devices.performance`."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from syclsched.execution.stuck import Positions
 
 
 class PerformedReplay(Replay):
-    """A replay that submits nothing, unless something is refused: then what is left is submitted."""
+    """A replay executed by lane threads; if they refuse a command, the remaining commands are submitted to queues."""
 
     performance: Performance
     _device_clocks: Callable[[], Mapping[str, ClockMap]]
 
     def start(self) -> None:
-        """Have everything done; returns at once."""
+        """Start the run and return at once."""
         self.begun = True
-        self._device_clocks, self.clock_maps = self.clock_maps, self._host_clocks  # times are the host's
+        self._device_clocks, self.clock_maps = self.clock_maps, self._host_clocks  # times are on the host's clock
         self._commands.begin()
         self.performance.begin()
         with self._lock:
             self._end()
 
     def passed(self, number: int) -> bool:
-        """Return whether an instruction has been done or submitted."""
+        """Return whether an instruction has been executed or submitted."""
         with self._lock:
             return (
                 self._through
@@ -48,13 +48,13 @@ class PerformedReplay(Replay):
             return self._over or self.performance.is_done(number)
 
     def any_failed(self) -> bool:
-        """Return whether something is past its deadline: otherwise nothing fails after it has been done."""
+        """Return whether a task is past its deadline: nothing else can fail after it was executed."""
         with self._lock:
             return not self._over and bool(self._overdue)
 
     @cached_property
     def _positions(self) -> Positions:
-        # What runs has not passed yet, and has its deadline all the same.
+        # A running instruction does not count as submitted yet, but its deadline already applies.
         return Positions(self.program, self.is_complete, lambda n: self.performance.is_begun(n) or self.passed(n))
 
     def _host_clocks(self) -> Mapping[str, ClockMap]:
@@ -71,10 +71,10 @@ class PerformedReplay(Replay):
             self._all = self.performance.perform()
             if not self._all:
                 self.cancelled = self.cancelled or self._loop.stopped
-                left = [c for c in self._commands.commands if not self.performance.is_done(c.slot)]
-                for command in left:
+                remaining = [c for c in self._commands.commands if not self.performance.is_done(c.slot)]
+                for command in remaining:
                     parts = self.performance.left_of(command)
-                    if len(parts) < len(command.parts):  # another lane's trouble is none of its own: it goes on
+                    if len(parts) < len(command.parts):  # started before another lane failed: finish it
                         self._submit_apart([CommandSequence(command.slot, tuple(parts))], begun=True)
                     else:
                         self._submit_apart([command])
@@ -97,7 +97,7 @@ class PerformedReplay(Replay):
         if self._all:
             self.times = Times(numbers, start_ns, start_ns, end_ns)
             return
-        # What was submitted after all has times of its device's clock: all are to be the host's.
+        # Commands that were submitted have times on the device's clock: convert them to the host's.
         late = [n for n in submitted if self._loop.has_event(n) and not self.performance.is_done(n)]
         clocks = self._device_clocks() if late else {}
         for number, times in zip(late, self._loop.times(late), strict=True):

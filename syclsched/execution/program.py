@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as the dispatcher walks it: what each instruction needs before it may go, worked out once. Pure."""
+"""Executable form of a plan: the submission conditions of every instruction, computed once. Pure."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _NOTHING = object()
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One instruction with what must have happened before it is handed on."""
+    """One instruction with the conditions for submitting it."""
 
     instruction: Instruction  # from the plan
     lane: int  # index of its lane
-    on_host: bool  # whether it is done by a host lane's thread, and so complete only when that says so
+    on_host: bool  # whether a host lane's thread executes it: it is complete when that thread reports so
     submitted_first: tuple[int, ...] = ()  # instructions that must have been submitted
-    #: Instructions that the host must know to have completed: host functions, and work of another SYCL context.
+    #: Instructions whose completion the host must have observed: host functions, and work of another SYCL context.
     completed_first: tuple[int, ...] = ()
-    events: tuple[int, ...] = ()  # device instructions whose events it is given to wait for
+    events: tuple[int, ...] = ()  # device instructions whose events it depends on
 
     @property
     def id(self) -> int:
@@ -36,12 +36,12 @@ class Node:
 
 
 class Program:
-    """A verified plan with its waits sorted by how they are waited for."""
+    """A verified plan whose waits are sorted by kind: submission order, host-observed completion, or event."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.tasks: Mapping[str, PlannedTask] = {t.name: t for t in plan.tasks}
-        #: The array each segment is of, and the segments of each array that has some.
+        #: Array name by segment name, and segments by array name.
         self.whole: Mapping[str, str] = {a.name: a.rows.array for a in plan.arrays if a.rows is not None}
         self.segments: dict[str, list[PlannedArray]] = {}
         for array in plan.arrays:
@@ -50,14 +50,14 @@ class Program:
         self._place: dict[int, tuple[int, int]] = {
             i.id: (n, p) for n, lane in enumerate(plan.lanes) for p, i in enumerate(lane.instructions)
         }
-        self._orders: dict[int, frozenset[int]] = {}
+        self._predecessors_of: dict[int, frozenset[int]] = {}
         self._work_before: tuple[tuple[int | None, ...], ...] = tuple(_work_before(lane) for lane in plan.lanes)
         self._memory_first = self._allocations() if self.segments else {}
         self.lanes: tuple[tuple[Node, ...], ...] = tuple(
             tuple(self._node(n, lane, i) for i in lane.instructions) for n, lane in enumerate(plan.lanes)
         )
         self.nodes: dict[int, Node] = {node.id: node for lane in self.lanes for node in lane}
-        #: What instructions wait for besides what the plan says; see `waiting_also`.
+        #: Waits added to those of the plan, by instruction number; see `waiting_also`.
         self.further: Mapping[int, tuple[int, ...]] = {}
 
     @property
@@ -66,7 +66,7 @@ class Program:
         return max(self.nodes, default=-1) + 1
 
     def waiting_also(self, further: Mapping[int, tuple[int, ...]]) -> Program:
-        """Return the same program in which instructions wait for some others besides."""
+        """Return a copy of the program with additional waits."""
         changed = copy(self)
         changed.further = {**self.further, **further}
         for name in ("waited_for", "signals"):
@@ -91,44 +91,43 @@ class Program:
         return changed
 
     def is_host_work(self, number: int) -> bool:
-        """Return whether an instruction is done by a host lane's thread."""
+        """Return whether a host lane's thread executes an instruction."""
         lane, _ = self._place[number]
         return self.plan.lanes[lane].kind == "host" and self._instruction(number).kind not in MEMORY_KINDS
 
     def frees_after(self, free: Instruction) -> tuple[int, ...]:
         """Return the instructions that must have completed before a ``free`` takes effect."""
-        return tuple(sorted(i for i in self._ordered_by(free.id) if self._instruction(i).kind not in MEMORY_KINDS))
+        return tuple(sorted(i for i in self._predecessors(free.id) if self._instruction(i).kind not in MEMORY_KINDS))
 
     @cached_property
     def waited_for(self) -> frozenset[int]:
-        """Device instructions whose events some other lane waits for."""
+        """Device instructions whose events another lane or the host waits for."""
         return self.signals.union(*(node.events for node in self.nodes.values()))
 
     @cached_property
     def last_of_lanes(self) -> tuple[int, ...]:
-        """The last instruction of each lane that is not about memory."""
+        """The last instruction of each lane, without allocations and frees."""
         work = [[node.id for node in lane if node.instruction.kind not in MEMORY_KINDS] for lane in self.lanes]
         return tuple(numbers[-1] for numbers in work if numbers)
 
     @cached_property
     def signals(self) -> frozenset[int]:
-        """Device instructions whose completion the host must be told of, because another context waits for them."""
+        """Device instructions whose completion the host must observe, because another context waits for them."""
         awaited = {number for node in self.nodes.values() for number in node.completed_first}
         return frozenset(number for number in awaited if not self.is_host_work(number))
 
     @cached_property
     def final_buffers(self) -> dict[str, tuple[Buffer, int | None]]:
-        """Per array the buffer that holds its last value when all is done, and the instruction that writes it.
+        """The buffer that holds each array's final value, and the instruction that writes it (None: an input).
 
-        An array that is never written has its input for a last value. Arrays whose last value is freed are left out. An
-        array that has segments is left out, too: each of them has a last value of its own.
+        Arrays whose final value is freed are omitted, and so are arrays with segments: each segment has its own entry.
         """
         inputs = [a.name for a in self.plan.arrays if a.is_input and a.name not in self.segments]
         residents = self.plan.residents
         version: dict[Buffer, object] = {(name, residents.get(name, HOST)): None for name in inputs}
         writer: dict[Buffer, int | None] = dict.fromkeys(version)
         newest: dict[str, object] = dict.fromkeys(inputs)
-        # By the order of the tasks, not of the instructions: writers of different buffers need not wait for each other.
+        # In task order, not instruction order: writers of different buffers need not wait for each other.
         last_writer = {a.array: t.name for t in self.plan.tasks for a in t.accesses if a.mode.writes}
         for _, instruction in self.plan.instructions():
             if instruction.kind == "free":
@@ -143,12 +142,12 @@ class Program:
                 for use in instruction.uses:
                     if use.mode.writes:
                         buffer = (use.array, use.space)
-                        # Told apart by their tasks: what a task does again is the same value.
+                        # Values are identified by their task: a recomputed task makes the same value.
                         version[buffer], writer[buffer] = instruction.task, instruction.id
                         if last_writer.get(use.array) == instruction.task:
                             newest[use.array] = instruction.task
         found: dict[str, tuple[Buffer, int | None]] = {}
-        # Of several copies of the last value the earliest is the one to wait for.
+        # Of several copies of the final value, wait for the earliest.
         for buffer in sorted(version, key=lambda b: -1 if (by := writer[b]) is None else by):
             if version[buffer] == newest.get(buffer[0], _NOTHING) and buffer[0] not in found:
                 found[buffer[0]] = (buffer, writer[buffer])
@@ -156,7 +155,7 @@ class Program:
 
     @cached_property
     def written_inputs(self) -> frozenset[str]:
-        """Input arrays that some instruction writes in the host's memory, where the user's own data lies."""
+        """Input arrays that an instruction overwrites in host memory, where the user's own data lies."""
         inputs = {a.name for a in self.plan.arrays if a.is_input}
         return frozenset(
             self.whole.get(use.array, use.array)
@@ -193,11 +192,11 @@ class Program:
     def _node(self, lane_index: int, lane: Lane, instruction: Instruction) -> Node:
         on_host = lane.kind == "host" and instruction.kind not in MEMORY_KINDS
         if instruction.kind in MEMORY_KINDS:
-            # Host work that holds nothing up; a free's waits are looked at when it may take effect. Memory that comes
-            # back after an eviction comes after the free of what it had before.
-            frees = () if instruction.kind == "free" else instruction.waits
-            earlier = tuple(w for w in frees if self._instruction(w).kind == "free")
-            return Node(instruction, lane_index, on_host, submitted_first=earlier)
+            # Allocations and frees do not block their lane; a free's waits are checked when it may take effect.
+            # An allocation after an eviction comes after the free of the array's previous memory.
+            waits = () if instruction.kind == "free" else instruction.waits
+            frees = tuple(w for w in waits if self._instruction(w).kind == "free")
+            return Node(instruction, lane_index, on_host, submitted_first=frees)
         targets = self._expand(instruction.waits)
         host = {i for i in targets if self.is_host_work(i)}
         device = [i for i in targets if i not in host and self._instruction(i).kind not in MEMORY_KINDS]
@@ -215,9 +214,9 @@ class Program:
         )
 
     def _allocations(self) -> dict[int, list[int]]:
-        """Return the allocations each instruction needs for what it touches of arrays with segments.
+        """Return the allocations each instruction needs for the segmented arrays it accesses.
 
-        These lie in one memory, which whoever comes first gets; no wait says so to the others.
+        Segments share one allocation, made by whichever lane is first; the plan has no wait for the other lanes.
         """
         current: dict[Buffer, int] = {}
         needed: dict[int, list[int]] = {}
@@ -233,25 +232,25 @@ class Program:
         return needed
 
     def _context(self, number: int) -> str:
-        """Return what stands for the SYCL context of a device instruction: the memory space of its device.
+        """Return the memory space of an instruction's device, which identifies its SYCL context.
 
-        Events are not handed from one context to another. The runtime allows it, but then takes another road, on which
-        submission blocks for milliseconds and oneAPI 2024.2 crashes when several threads are on it.
+        Event dependencies never cross contexts. The runtime allows them, but submission then blocks for milliseconds,
+        and oneAPI 2024.2 crashes when several threads submit such commands.
         """
         return self.plan.platform.device(self.plan.lanes[self._place[number][0]].device).space
 
     def _expand(self, waits: Iterable[int]) -> list[int]:
-        """Return waits with those for ``alloc`` and ``free`` replaced by what these stand for."""
+        """Return waits in which each ``alloc`` or ``free`` is expanded to the instructions that precede it."""
         found: set[int] = set()
         for wait in waits:
             found.add(wait)
             if self._instruction(wait).kind in MEMORY_KINDS:
-                found.update(self._ordered_by(wait))
+                found.update(self._predecessors(wait))
         return sorted(i for i in found if self._instruction(i).kind != "free")
 
-    def _ordered_by(self, number: int) -> frozenset[int]:
-        """Return the instructions that are done once a memory instruction is: its waits, and the one before it."""
-        known = self._orders.get(number)
+    def _predecessors(self, number: int) -> frozenset[int]:
+        """Return the instructions ordered before a memory instruction: its waits and its lane predecessor."""
+        known = self._predecessors_of.get(number)
         if known is not None:
             return known
         lane, position = self._place[number]
@@ -260,13 +259,13 @@ class Program:
         for wait in self._instruction(number).waits:
             found.add(wait)
             if self._instruction(wait).kind in MEMORY_KINDS:
-                found.update(self._ordered_by(wait))
-        self._orders[number] = frozenset(found)
-        return self._orders[number]
+                found.update(self._predecessors(wait))
+        self._predecessors_of[number] = frozenset(found)
+        return self._predecessors_of[number]
 
 
 def _work_before(lane: Lane) -> tuple[int | None, ...]:
-    """Return for each instruction of a lane the last one before it that is not about memory."""
+    """Return, for each instruction of a lane, the last instruction before it that is no allocation or free."""
     found: list[int | None] = []
     previous = None
     for instruction in lane.instructions:

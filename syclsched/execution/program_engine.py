@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What engines of a program have in common: its work, compiled, its buffers and lanes, and what became of it."""
+"""Base class of engines that execute a program on lanes: compiled work, buffers, lanes and failures."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ class ProgramEngine(ThreadedEngine, Followed):
         self._lanes: LaneSet | None = None
 
     def statuses_behind(self, array: str) -> list[Work]:
-        """Return the tasks with a status that an array's last value depends on, in the plan's order."""
+        """Return the tasks with a status value that an array's final value depends on, in the plan's order."""
         return statuses_behind(self.program, self._work, array)
 
     def overdue(self, number: int, error: DeadlineError) -> None:
-        """Let something that runs fail, because it is past its deadline, and cancel what depends on it."""
+        """Mark a running task as failed because it is past its deadline, and cancel its dependents."""
         self._overdue[number] = error
 
     def _compile(self) -> None:
-        """Compile everything that is not, before the first submission."""
+        """Compile all work not compiled yet, before the first submission."""
         if not self._executables:
             self._executables = compile_work(self.program, self._work, self._queues, self.buffers.uploads)
         self.counts.constant_bytes = uploaded_bytes(self._executables.values())

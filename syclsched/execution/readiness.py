@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which instruction may be handed on next: a pure state machine, told what was submitted and what completed.
+"""Readiness tracking: a state machine that selects the next instruction to submit. Pure.
 
-It starts no thread and knows no queue, so that every order of events can be tested; the dispatcher does what
-it says.
+It uses no threads and no queues, so that every order of events can be tested; the dispatcher acts on its decisions.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from collections.abc import Sequence
 
 from syclsched.execution.program import Node
 
-#: So many instructions a host lane is given ahead: its thread goes from one to the next without being told to.
+#: Instructions queued ahead on a host lane: its thread continues with the next one without a wake-up.
 HOST_AHEAD = 8
 
 
 class Readiness:
-    """Walks all lanes at once; each goes on as soon as its next instruction may be handed on.
+    """Advances through all lanes concurrently.
 
-    A device instruction may go when what it waits for has been submitted: the event list does the rest. What
-    waits for a host instruction, or for one of another context, may go when that has completed. A host lane has a few
-    instructions on their way, which its thread does in order.
+    A device instruction is ready once its predecessors have been submitted: events enforce the rest. Predecessors on
+    the host or in another SYCL context must have completed. A host lane has up to `HOST_AHEAD` instructions queued,
+    which its thread executes in order.
     """
 
     def __init__(self, lanes: Sequence[Sequence[Node]]) -> None:
@@ -40,45 +39,45 @@ class Readiness:
 
     @property
     def finished(self) -> bool:
-        """Whether every instruction has been handed on and every host instruction has completed."""
+        """Whether every instruction has been submitted and every host instruction has completed."""
         return self._left == 0 and not self._running
 
     @property
     def running(self) -> int:
-        """How many host instructions are on their way."""
+        """Number of host instructions in flight."""
         return len(self._running)
 
     @property
     def parked(self) -> int:
-        """How many instructions were put aside."""
+        """Number of parked instructions."""
         return len(self._parked)
 
     def take(self) -> Node | None:
-        """Return the instruction to hand on, the lowest number first; None if there is none at present."""
+        """Return the ready instruction with the lowest number; None if none is ready."""
         if not self._ready:
             return None
         _, lane = heapq.heappop(self._ready)
         return self._lanes[lane][self._next[lane]]
 
     def park(self, node: Node) -> None:
-        """Put an instruction that was taken aside until `unpark`; its lane waits."""
+        """Defer a taken instruction until `unpark`; its lane waits."""
         heapq.heappush(self._parked, (node.id, node.lane))
 
     def unpark(self) -> None:
-        """Offer what was put aside again."""
+        """Make all parked instructions ready again."""
         for entry in self._parked:
             heapq.heappush(self._ready, entry)
         self._parked.clear()
 
     def take_parked(self) -> Node | None:
-        """Return the lowest instruction that was put aside, no longer so; None if there is none."""
+        """Remove and return the parked instruction with the lowest number; None if there is none."""
         if not self._parked:
             return None
         _, lane = heapq.heappop(self._parked)
         return self._lanes[lane][self._next[lane]]
 
     def submitted(self, node: Node) -> None:
-        """Note that an instruction that was taken has been handed on."""
+        """Note that a taken instruction has been submitted."""
         if node.on_host:
             self._running.add(node.id)
             self._ahead[node.lane] += 1
@@ -109,7 +108,7 @@ class Readiness:
             self._offer(lane)
 
     def _offer(self, lane: int) -> None:
-        """Make a lane's next instruction ready, or wait for the first thing it lacks."""
+        """Make a lane's next instruction ready, or register it with its first missing predecessor."""
         if self._next[lane] == len(self._lanes[lane]) or self._ahead[lane] == HOST_AHEAD:
             return
         node = self._lanes[lane][self._next[lane]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of completed buffers, as the caller wants them."""
+"""Read-back of completed buffers as NumPy, dpnp or dpctl arrays."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def _read_into(target: NumpyArray, buffer: LiveBuffer) -> None:
     if buffer.on_host:
         np.copyto(target, buffer.numpy(writable=False))
     elif target.nbytes:
-        # Any queue of the memory's context will do: all that was to come before has completed.
+        # Any queue of the memory's context will do: everything before this copy has completed.
         buffer.storage.sycl_queue.memcpy_async(memory.as_bytes(target), buffer.storage, target.nbytes, []).wait()
 
 
 def covers(pieces: Sequence[PlannedRows], start: int, stop: int) -> bool:
-    """Return whether rows in order leave none out from a first to one past a last."""
+    """Return whether sorted row ranges cover rows ``start`` to ``stop`` without a gap."""
     for rows in pieces:
         if rows.start > start:
             return False
@@ -48,7 +48,7 @@ def assemble(
     pieces: Sequence[tuple[PlannedRows, LiveBuffer]],
     given: NumpyArray | None,
 ) -> NumpyArray:
-    """Return rows of an array that lie in several buffers."""
+    """Return rows of an array gathered from several buffers."""
     start, stop = rows
     if given is None and not covers([each for each, _ in pieces], start, stop):
         raise UnknownArrayError(
@@ -66,14 +66,14 @@ def assemble(
 
 
 def read(buffer: LiveBuffer, like: Like, queue: Any, *, share: bool) -> Any:
-    """Return a buffer's value."""
+    """Return a buffer's value as the requested kind of array."""
     if like == "numpy":
         return read_numpy(buffer)
     from dpctl import tensor
 
     if buffer.is_usm:
         array = buffer.usm_array(buffer.storage.sycl_queue)
-        if share and buffer.owned:  # an input read in place is the caller's, who may not expect it to change
+        if share and buffer.owned:  # an input read in place belongs to the caller
             buffer.give_out()
         else:
             array = tensor.copy(array)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the last runs of a runner noted, in a ring: bounded, however many runs there are."""
+"""Bounded history of recorded runs, and their traces."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from syclsched.model.plan import Plan
 from syclsched.model.recovery import Recovery
 from syclsched.model.trace import Span, Trace
 
-#: Runs that are kept if not said otherwise, and instructions of all of them together; the last run is kept in any case.
+#: Default number of runs kept, and the most instructions of all of them together; the last run is always kept.
 KEPT_RUNS, KEPT_INSTRUCTIONS = 16, 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What one run noted; its trace is made when it is asked for."""
+    """The recorded times of one run; its trace is built on request."""
 
-    plan: Plan  # what ran
-    counts: Counts  # its counters
-    clocks: Callable[[], Mapping[str, ClockMap]]  # returns the maps of the device clocks by lane name
-    times: Times | Mapping[int, Record]  # of the compiled loop, or what the dispatcher noted
-    outcomes: Mapping[int, Outcome]  # of instructions that did not end well
-    generation: int = 0  # which of a stream it was
-    before: tuple[Course, ...] = ()  # what engines before did, of a run that was recovered
-    recoveries: tuple[Recovery, ...] = ()  # what came between them
-    #: What instructions waited for besides what the plan says; see `Program.waiting_also`.
+    plan: Plan  # the plan that ran
+    counts: Counts
+    clocks: Callable[[], Mapping[str, ClockMap]]  # returns the device clock maps by lane name
+    times: Times | Mapping[int, Record]  # from the compiled loop, or from the dispatcher
+    outcomes: Mapping[int, Outcome]  # of instructions that failed or were cancelled
+    generation: int = 0  # index in its stream
+    before: tuple[Course, ...] = ()  # traces of earlier engines, if the run was recovered
+    recoveries: tuple[Recovery, ...] = ()  # the recoveries between these engines
+    #: Waits added to those of the plan; see `Program.waiting_also`.
     further: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -53,14 +53,14 @@ class Recording:
         return min((record.submit_ns for record in self.times.values()), default=1 << 62)
 
     def trace(self) -> Trace:
-        """Return what happened."""
+        """Return the trace of the run, including engines before a recovery."""
         records = self.times.records(self.outcomes) if isinstance(self.times, Times) else self.times
         own = make_trace(self.plan, records, self.clocks(), self.counts, self.further)
         return merge([*self.before, Course(own, self._own_origin_ns)], self.recoveries) if self.before else own
 
 
 def recording_of(engine: Engine, generation: int = 0) -> Recording:
-    """Return what an engine noted, whose run has ended; nothing of its memory is kept by that."""
+    """Return the recording of an engine whose run has ended, without keeping its buffers alive."""
     plan, counts, further = engine.program.plan, engine.counts, engine.program.further
     if isinstance(engine, Replay) and engine.times is not None:
         return Recording(plan, counts, engine.clock_maps, engine.times, engine.outcomes, generation, further=further)
@@ -70,18 +70,18 @@ def recording_of(engine: Engine, generation: int = 0) -> Recording:
 
 @runtime_checkable
 class Succession(Protocol):
-    """Engines that followed each other."""
+    """An engine that replaces its active engine after a failure."""
 
     acting: Engine
     recoveries: tuple[Recovery, ...]
 
     @property
     def courses(self) -> tuple[Course, ...]:
-        """What those before the last did."""
+        """Traces of all engines before the active one."""
 
 
 class Recorder:
-    """Keeps the recordings of the last runs."""
+    """Bounded buffer of the last runs' recordings; thread-safe."""
 
     def __init__(self, keep: int = KEPT_RUNS) -> None:
         self.keep = keep
@@ -90,7 +90,7 @@ class Recorder:
         self._lock = threading.Lock()
 
     def add(self, engine: Engine, generation: int = 0) -> None:
-        """Keep what an engine noted, whose run has ended; those that are too old go."""
+        """Add the recording of an engine whose run has ended, and drop the oldest beyond the limits."""
         if not (self.keep and engine.recording):
             return
         recording = recording_of(getattr(engine, "acting", engine), generation)
@@ -104,12 +104,12 @@ class Recorder:
 
     @property
     def recordings(self) -> tuple[Recording, ...]:
-        """Those kept, the oldest first."""
+        """The recordings kept, oldest first."""
         with self._lock:
             return tuple(self._kept)
 
     def clear(self) -> None:
-        """Keep none of those so far."""
+        """Drop all recordings."""
         with self._lock:
             self._kept.clear()
             self._instructions = 0
@@ -118,7 +118,7 @@ class Recorder:
 def together(
     recordings: Sequence[Recording], predicted: Callable[[int, int], tuple[float, float] | None] | None = None
 ) -> Trace:
-    """Return one trace of several generations of a plan, on one clock."""
+    """Return one trace of several instances of a plan, on one clock."""
     plan = recordings[0].plan
     traces = [recording.trace() for recording in recordings]
     numbers = [max((s.instruction for s in trace.spans), default=0) for trace in traces]
@@ -128,7 +128,7 @@ def together(
     counts = Counts()
     predicted_s = 0.0
     for position, (recording, trace) in enumerate(zip(recordings, traces, strict=True)):
-        later_s = (recording.origin_ns - origin_ns) * 1e-9
+        offset_s = (recording.origin_ns - origin_ns) * 1e-9
         for span in trace.spans:
             times = None if predicted is None else predicted(span.instruction, position)
             shift_s = position * plan.makespan_s
@@ -139,9 +139,9 @@ def together(
                     span,
                     instruction=span.instruction + position * step,
                     waits=tuple(w + position * step for w in span.waits),
-                    submit_s=span.submit_s + later_s,
-                    start_s=span.start_s + later_s,
-                    finish_s=span.finish_s + later_s,
+                    submit_s=span.submit_s + offset_s,
+                    start_s=span.start_s + offset_s,
+                    finish_s=span.finish_s + offset_s,
                     predicted_start_s=begin_s,
                     predicted_finish_s=end_s,
                     generation=recording.generation,

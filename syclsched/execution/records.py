@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run notes of each instruction, and the trace made of it."""
+"""Per-instruction execution records, run counters, and the trace built from them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Outcome = Literal["done", "failed", "cancelled"]
 
 @dataclass(slots=True)
 class Record:
-    """One instruction as it ran."""
+    """Execution record of one instruction."""
 
     submit_ns: int  # host's clock at submission
-    outcome: Outcome = "done"  # ``done``, ``failed`` or ``cancelled``
+    outcome: Outcome = "done"
     event: Any = None  # of a device instruction submitted from Python
-    first_event: Any = None  # of a sequence of submissions: the event of the first, with which it begins
-    #: Start and finish on the device's clock, of one submitted by the compiled loop.
+    first_event: Any = None  # of a sequence of submissions: the event of the first one
+    #: Start and finish on the device's clock, if the compiled loop submitted it.
     device_ns: tuple[int, int] | None = None
-    #: Host's clock, of a host instruction.
+    #: Host's clock; of host instructions only.
     start_ns: int | None = None
     finish_ns: int | None = None
 
@@ -37,26 +37,26 @@ Nanoseconds = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The times of a plan whose submissions were all made by the compiled loop: 32 bytes each."""
+    """Times of a run submitted entirely by the compiled loop, as arrays: 32 bytes per instruction."""
 
     numbers: Nanoseconds  # `Instruction.id`
     submit_ns: Nanoseconds  # host's clock
     #: Device's clock.
     start_ns: Nanoseconds
     finish_ns: Nanoseconds
-    on_host: Mapping[int, Record] = field(default_factory=dict)  # what the host did between them, by instruction number
+    on_host: Mapping[int, Record] = field(default_factory=dict)  # records of host instructions, by number
 
     def __len__(self) -> int:
         return len(self.numbers) + len(self.on_host)
 
     @property
     def origin_ns(self) -> int:
-        """The host's clock at the first submission; far away if there is none."""
+        """The host's clock at the first submission; 2^62 if there is none."""
         first_ns = min((record.submit_ns for record in self.on_host.values()), default=1 << 62)
         return min(first_ns, int(self.submit_ns.min(initial=1 << 62)))
 
     def records(self, outcomes: Mapping[int, Outcome]) -> dict[int, Record]:
-        """Return the record of each instruction; those submitted without an outcome are done."""
+        """Return the record of each instruction; an instruction without an entry in ``outcomes`` is done."""
         columns = (self.numbers, self.submit_ns, self.start_ns, self.finish_ns)
         return {
             number: Record(submit_ns, outcomes.get(number, "done"), device_ns=(start_ns, finish_ns))
@@ -66,26 +66,26 @@ class Times:
 
 @dataclass(slots=True)
 class Counts:
-    """How many of each were made."""
+    """Counters of one run."""
 
     submissions: int = 0
     barriers: int = 0
     events: int = 0
     host_waits: int = 0
     submission_ns: int = 0
-    #: Processor time of the dispatching thread, from the first instruction to the last.
+    #: CPU time of the dispatching thread, from the first instruction to the last.
     dispatch_ns: int = 0
-    #: Of a run that decides as it goes: from the first decision to the end of the last task.
+    #: Of a run under a dynamic policy: from the first decision to the end of the last task.
     loop_ns: int = 0
-    #: Most bytes of arrays at once, by memory space.
+    #: Peak bytes of arrays, by memory space.
     peak_bytes: dict[str, int] = field(default_factory=dict)
-    #: Most bytes held for them: with padding, what was got before its time, and what lay between them.
+    #: Peak bytes held for arrays, by memory space: with padding, preallocated memory and gaps.
     held_bytes: dict[str, int] = field(default_factory=dict)
-    #: Bytes of constants in the form in which implementations take them, by memory space.
+    #: Bytes of constants in the implementations' own format, by memory space.
     constant_bytes: dict[str, int] = field(default_factory=dict)
-    #: How often the hybrid took over another plan of what was left.
+    #: Number of times the hybrid policy adopted a new plan of the remaining tasks.
     replanned: int = 0
-    #: Tasks whose host function raised and was called again, as often as it was.
+    #: Tasks whose host function raised and was called again, one entry per retry.
     retried: list[str] = field(default_factory=list)
 
 
@@ -132,7 +132,7 @@ def make_trace(
 
 
 def _corrected(plan: Plan, records: Mapping[int, Record], clocks: Mapping[str, ClockMap]) -> dict[str, ClockMap]:
-    """Return the clock maps moved, within their error, so that nothing starts before it was submitted."""
+    """Return the clock maps shifted, within their error, so that no instruction starts before its submission."""
     early_ns: dict[tuple[Anchor, Anchor], int] = {}
     for lane in plan.lanes:
         clock = clocks.get(lane.name)
@@ -190,7 +190,7 @@ def _span(
 
 
 def _times(record: Record, clock: ClockMap | None) -> tuple[int, int]:
-    """Return start and finish on the host's clock; nothing starts before it is submitted, whatever the clocks say."""
+    """Return start and finish on the host's clock, clamped so that the start is not before the submission."""
     times = _device_ns(record)
     if times is not None and clock is not None:
         start = max(record.submit_ns, clock.to_host_ns(times[0]))

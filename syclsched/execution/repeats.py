@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands for runs with inputs like the last ones: C finds these, and what can read them where they lie does so."""
+"""Commands of repeated runs that read the caller's inputs in place, or copy them from the caller's memory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.execution.program import Node, Program
 from syclsched.model.platform import HOST
 
-#: An input by its name in the graph, None if nothing needs it, with its dtype and shape.
+#: One input: its name in the graph (None if no task reads it), dtype and shape.
 Input = tuple[str | None, np.dtype[Any], tuple[int, ...]]
 
 
 def own_commands(
     library: Any, loop: SubmissionLoop, program: Program, commands: CommandList, inputs: Sequence[Input]
 ) -> OwnCommands | None:
-    """Return commands that read inputs where C finds them; None if they are read otherwise than by copies."""
+    """Return commands whose inputs C resolves at each run; None if an input is not read by exactly one copy."""
     given = GivenArrays([(np.empty(0, dtype).dtype, shape) for _, dtype, shape in inputs])
     if program.segments or program.written_inputs or program.plan.residents or not given.are_seen_in(library):
         return None
@@ -42,14 +42,14 @@ def own_commands(
         structure = given.structures[number]
         space = copies[0].instruction.uses[1].space
         readers = [node for node in users if node is not copies[0] and _touches(node, name, space)]
-        elsewhere = _elsewhere(nodes[readers[0]], to) if len(readers) == 1 else None
-        made[at], structure.copy = original.copy_of(nbytes if elsewhere is None else 0)
-        if elsewhere is not None:
+        in_place = _in_place_call(nodes[readers[0]], to) if len(readers) == 1 else None
+        made[at], structure.copy = original.copy_of(nbytes if in_place is None else 0)
+        if in_place is not None:
             reader = readers[0]
-            behind = commands.first_part(nodes[reader])
-            made[behind] = loop.call(reader.id, reader.lane, reader.events, elsewhere.call)
-            structure.move, structure.moved = elsewhere.move, elsewhere.moved
-            omitted.append((at, behind, number, to, nbytes))
+            reader_at = commands.first_part(nodes[reader])
+            made[reader_at] = loop.call(reader.id, reader.lane, reader.events, in_place.call)
+            structure.move, structure.moved = in_place.move, in_place.moved
+            omitted.append((at, reader_at, number, to, nbytes))
     return OwnCommands(made, given, [name for name, _, _ in inputs], omitted)
 
 
@@ -57,8 +57,8 @@ def _touches(node: Node, name: str | None, space: str) -> bool:
     return any(use.array == name and use.space == space for use in node.instruction.uses)
 
 
-def _elsewhere(command: Command, address: int) -> Any:
-    # Of several submissions more than one may read it.
+def _in_place_call(command: Command, address: int) -> Any:
+    # A command of several submissions may read the input in more than one of them.
     if not isinstance(command, CallCommand) or command.call.reading_elsewhere is None:
         return None
     return command.call.reading_elsewhere(address)

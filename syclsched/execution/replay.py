@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of a plan whose every submission was prepared: handed to the compiled loop as it is, hundreds in one call.
+"""Replay of a bound plan: prepared commands, submitted by the compiled loop with hundreds in one call.
 
-It has the same face as the dispatcher, so that a `Run` does not know which of the two is behind it.
+`Replay` implements the same `Engine` protocol as the dispatcher.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from syclsched.execution.worker import Worker
 
 
 class BorrowedBuffers:
-    """The buffers of a bound plan as one run sees them: gone when the next one begins."""
+    """One run's view of a bound plan's buffers; the view becomes empty when the next run begins."""
 
     def __init__(self, table: BufferTable) -> None:
         self._table: BufferTable | None = table
 
     def get(self, buffer: Buffer) -> LiveBuffer | None:
-        """Return a buffer, or None if it is not there any more."""
+        """Return a buffer; None if it was freed or the view was cleared."""
         return None if self._table is None else self._table.get(buffer)
 
     def __getitem__(self, buffer: Buffer) -> LiveBuffer:
@@ -50,14 +50,14 @@ class BorrowedBuffers:
         return self.get(buffer) is not None
 
     def clear(self) -> None:
-        """See them no more; they stay the bound plan's."""
+        """Empty the view; the bound plan keeps the buffers."""
         self._table = None
 
 
 class Replay(Followed):
-    """Runs a bound plan, once.
+    """Runs a bound plan once.
 
-    `start` submits everything before it returns: afterwards, what has no event was refused or cancelled.
+    `start` submits everything before it returns: an instruction that then has no event was refused or cancelled.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Replay(Followed):
         self.lasting = False
         #: Whether `start` was called.
         self.begun = False
-        #: Whether calls of libraries are waited for, where else only all together would be known to have ended.
+        #: Whether library calls are timed one by one; otherwise only the end of all of them is known.
         self.exact = False
         self.given_up = False
         self.when_finished: Callable[[], None] | None = None
@@ -95,7 +95,7 @@ class Replay(Followed):
         self._worker = worker
         self.clock_maps = clocks
         self._peak_bytes, self._held_bytes = dict(buffers.peak_bytes), dict(buffers.held_bytes)
-        # Garbage that is collected under it may hold this run: dropped, it is cancelled.
+        # Reentrant: a garbage collection under the lock may drop this run, which cancels it.
         self._lock = threading.RLock()
         self._submitting = self._ended = False
         self._over = False
@@ -104,19 +104,19 @@ class Replay(Followed):
         self._done: frozenset[int] = frozenset()
         self._batches: list[Batch] = []
         self.outcomes: dict[int, Outcome] = {}
-        #: What was noted of a run all of which was submitted.
+        #: Times of a run that was submitted completely.
         self.times: Times | None = None
         self._overdue: dict[int, DeadlineError] = {}
         self._submit_ns: dict[int, int] = {}
         self._device_ns: dict[int, tuple[int, int]] = {}
-        #: What was noted of the host's steps.
+        #: Records of host instructions.
         self.host_records: dict[int, Record] = {}
         self._lent = 0
 
-    # --- as the dispatcher ------------------------------------------------------------------------
+    # --- engine interface -------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Submit everything; returns when that is done, unless it takes as long as the run: then at once."""
+        """Submit everything; if submission blocks for the length of the run, do so on the worker and return at once."""
         self.begun = True
         self._commands.begin()
         self._loop.time_calls(self.recording and self.exact)
@@ -136,7 +136,7 @@ class Replay(Followed):
             self._submitted_all.set()
 
     def submit_until(self, count: int) -> None:
-        """Submit what is not yet submitted of the first instructions; with the last the end of the run is awaited."""
+        """Submit up to a number of commands; after the last one, start waiting for the end of the run."""
         end = self._commands.submissions_of(min(count, len(self._commands.commands)))
         begun_ns, processor_ns = time.perf_counter_ns(), time.thread_time_ns()
         whole = True
@@ -150,7 +150,7 @@ class Replay(Followed):
         except SyclschedError as error:
             self.error = error
         except BaseException:
-            self.cancelled = True  # what was submitted ends all the same
+            self.cancelled = True  # submitted commands still run to their end
             raise
         finally:
             self.counts.submission_ns += time.perf_counter_ns() - begun_ns
@@ -161,7 +161,7 @@ class Replay(Followed):
                     self._end()
 
     def _submit_to(self, end: int) -> bool:
-        """Submit what comes before this submission; return whether nothing is left to be submitted."""
+        """Submit everything before submission number ``end``; return whether nothing remains to be submitted."""
         done = self._commands.submit(end)
         self._all = done == len(self._commands)
         if done < end:
@@ -169,7 +169,7 @@ class Replay(Followed):
         return self._all or done < end
 
     def cancel(self) -> None:
-        """Submit nothing more; what was submitted ends. Returns at once."""
+        """Stop submitting; submitted commands still complete. Returns at once."""
         with self._lock:
             if not self._over:
                 self.cancelled = True
@@ -178,43 +178,43 @@ class Replay(Followed):
                     self._end()
 
     def _end(self) -> None:
-        """Have the end awaited, once."""
+        """Start waiting for the end of the run, once."""
         if not self._ended:
             self.counts.submissions = len(self._commands)
             self.counts.barriers = self._commands.fences
             self.counts.events = len(self.program.waited_for)
             self.counts.peak_bytes, self.counts.held_bytes = self._peak_bytes, self._held_bytes
             self._await_end()
-            self._ended = True  # now: interrupted before, it is asked for again
+            self._ended = True  # last: after an interrupt before this line, `_end` is called again
 
     def _await_end(self) -> None:
         self._worker.post(self._finish)
 
     def _lend(self) -> None:
-        """Have the worker wait for what was submitted since: it lends devices on the host's cores one of them."""
-        if self._loop.is_on_threads:  # they need nobody's core
+        """Have the worker wait for the latest submissions: a CPU device computes on the waiting thread, too."""
+        if self._loop.is_on_threads:  # lane threads need no waiting thread
             return
         commands, portions = self._commands, self._commands.portions(self._lent)
         self._lent += len(portions)
         self._worker.post(lambda: commands.wait(portions))
 
-    def _let_go(self) -> None:
+    def _recycle_events(self) -> None:
         if not self._lent:
             self._loop.begin_again()
-            self._commands.begin()  # a run that is cancelled before it starts must find none of these events
+            self._commands.begin()  # a run cancelled before its start must find none of these events
             return
-        # After what the worker was given to wait for: it may be in a wait for one of these events.
+        # On the worker, after its pending waits: it may be waiting for one of these events.
         give_back = self._loop.let_go()
         self._commands.begin()
         self._commands.take_new_room()
         self._worker.post(give_back)
 
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
-        """Wait until all is submitted, if that is not so before the caller gets to ask; return whether it is."""
+        """Wait until all commands have been submitted; return whether they have."""
         return not self._loop.blocks or self._submitted_all.wait(timeout_s) or self.finished.is_set()
 
     def event(self, number: int) -> Any:
-        """Return the event of an instruction, None if it has completed or was never submitted."""
+        """Return the event of an instruction; None if it has completed or was never submitted."""
         with self._lock:
             return None if self._over or not self._loop.has_event(number) else self._loop.event(number)
 
@@ -226,7 +226,7 @@ class Replay(Followed):
             )
 
     def any_failed(self) -> bool:
-        """Return whether something has failed on its device after it was submitted, and is yet to be noted."""
+        """Return whether a submitted instruction has failed and the failure is not recorded yet."""
         with self._lock:
             return not self._over and (bool(self._overdue) or bool(self._loop.failed()))
 
@@ -237,15 +237,15 @@ class Replay(Followed):
 
     @property
     def through(self) -> bool:
-        """Whether everything was done."""
+        """Whether every instruction was executed."""
         return self._through
 
     def statuses_behind(self, array: str) -> list[Work]:
-        """Return the tasks with a status that an array's last value depends on, in the plan's order."""
+        """Return the tasks with a status value that an array's final value depends on, in the plan's order."""
         return statuses_behind(self.program, self._with_status, array) if self._with_status else []
 
     def overdue(self, number: int, error: DeadlineError) -> None:
-        """Let something that runs fail, because it is past its deadline, once all has ended; and what depends on it."""
+        """Mark a running task as past its deadline; it and its dependents fail when the run has ended."""
         self._overdue[number] = error
 
     def join(self, timeout_s: float | None = None) -> None:
@@ -254,12 +254,12 @@ class Replay(Followed):
 
     @cached_property
     def clocks(self) -> Mapping[str, ClockMap]:
-        """Maps of the device clocks by lane name."""
+        """Device clock maps by lane name."""
         return self.clock_maps()
 
     @cached_property
     def records(self) -> dict[int, Record]:
-        """What each instruction did, once the run is over."""
+        """Execution records by instruction number, once the run has ended."""
         if self.times is not None:
             return self.times.records(self.outcomes)
         found = dict(self.host_records)
@@ -268,16 +268,16 @@ class Replay(Followed):
         return found
 
     def _submit_rest(self, done: int, end: int | None = None) -> None:
-        """Go on after a submission that was refused, without what depends on it; or end what was cancelled."""
+        """Submit the rest after a refused submission, without its dependents; or mark the rest as cancelled."""
         self.cancelled = self.cancelled or self._loop.stopped
-        begun = self._commands.begun_at(done)
-        if begun is not None:
-            said = begun.refusal or "the runtime refuses it in the middle of its steps"
-            self._refused(begun.slot, said, begun=True)
+        partial = self._commands.begun_at(done)
+        if partial is not None:
+            reason = partial.refusal or "the runtime refuses it in the middle of its steps"
+            self._refused(partial.slot, reason, begun=True)
         self._submit_apart(each for joint in self._commands.from_submission(done, end) for each in joint.apart())
 
     def _submit_apart(self, commands: Iterable[Command], *, begun: bool = False) -> None:
-        """Submit commands one by one, those that nothing is in the way of; they may be the rest of what was begun."""
+        """Submit commands one by one, except cancelled ones; they may be the rest of a partly submitted command."""
         for command in commands:
             instruction = self.program.nodes[command.slot].instruction
             if self.cancelled or self.failures.halted or self.failures.cancels(instruction):
@@ -292,17 +292,17 @@ class Replay(Followed):
                     why = "the runtime refuses it in the middle of its steps" if begun else "the runtime refuses it"
                     self._refused(command.slot, command.refusal or why, begun=begun)
                 continue
-            self._left_out(command.slot, begun=begun)
+            self._skip(command.slot, begun=begun)
 
-    def _left_out(self, number: int, *, begun: bool = False) -> None:
-        """Note what is not done, and keep the order: others may wait through it for what it waits for."""
+    def _skip(self, number: int, *, begun: bool = False) -> None:
+        """Record a skipped instruction, and submit a fence in its place: others may depend on its predecessors."""
         node = self.program.nodes[number]
         self.failures.lost(node.instruction, begun=begun)
         self._submit_ns[number] = time.perf_counter_ns()
         if not (self.cancelled or self.failures.halted):
             batch = self._loop.submit([self._loop.fence(number, node.lane, node.events)])
             self._batches.append(batch)
-            if not batch.done:  # not even this, so the host waits
+            if not batch.done:  # even the fence is refused: the host waits
                 for before in node.events:
                     if self._loop.has_event(before):
                         wait_for(self._loop.event(before))
@@ -316,12 +316,12 @@ class Replay(Followed):
             reason: Reason = "copy" if instruction.kind == "copy" else "submission"
             error = task_failed(instruction, ExecutionError(why), "could not be submitted:")
             self.failures.record(instruction, error, reason)
-        self._left_out(number, begun=begun)
+        self._skip(number, begun=begun)
 
     # --- the end, on the worker -------------------------------------------------------------------
 
     def _finish(self) -> None:
-        if self._over:  # it was asked for twice
+        if self._over:  # called a second time
             return
         try:
             self._commands.wait()
@@ -333,18 +333,18 @@ class Replay(Followed):
             self.outcomes |= read_device_failures(self._loop, self.program, self.failures, walk=late)
             if self.recording:
                 self._record(submitted)
-            there = frozenset(submitted if self._with_status or not self._all else ()) - self.outcomes.keys()
+            done = frozenset(submitted if self._with_status or not self._all else ()) - self.outcomes.keys()
             self.outcomes |= read_statuses(
-                self.program, self._with_status, self.buffers, self.failures, there.__contains__
+                self.program, self._with_status, self.buffers, self.failures, done.__contains__
             )
-            self._done = there
+            self._done = done
         except BaseException as error:
             self.error = self._ended_by(error)
         finally:
             try:
                 with self._lock:
                     self._over = True
-                    self._let_go()
+                    self._recycle_events()
             finally:
                 self.finished.set()
                 if self.when_finished is not None:
@@ -367,18 +367,18 @@ class Replay(Followed):
         )
 
     def _record(self, submitted: list[int]) -> None:
-        """Read the times before the events go; what is made of them is made when it is asked for."""
+        """Read the times before the events are recycled; the trace is built on request."""
         submit_ns = self._commands.submit_ns()
         if self._all:
             self.times = Times(self._commands.slot_numbers, submit_ns, *self._commands.times(), self.host_records)
             return
-        there = set(submitted)
-        before = dict(zip(self._commands.slots, submit_ns.tolist(), strict=True))
-        self._submit_ns = {number: before[number] for number in submitted} | self._submit_ns
+        done = set(submitted)
+        known_ns = dict(zip(self._commands.slots, submit_ns.tolist(), strict=True))
+        self._submit_ns = {number: known_ns[number] for number in submitted} | self._submit_ns
         self._device_ns = dict(zip(submitted, self._loop.times(submitted), strict=True))
         now = time.perf_counter_ns()
         for number in self._commands.slots:
-            if number not in there and number not in self._submit_ns:
+            if number not in done and number not in self._submit_ns:
                 self._submit_ns[number] = now
                 self.outcomes[number] = "cancelled"
 

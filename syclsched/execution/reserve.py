@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which memory is got and touched before a run starts, so that no page fault falls into a copy or a kernel. Pure.
+"""Selection of buffers to allocate and touch before a run starts, so that no copy or kernel page-faults. Pure.
 
-The first write to fresh pages costs more than the write itself: on the CPU device a copy of 512 KiB takes several
-times as long into fresh memory. A plan says what it will allocate and free, so what it needs at once is known
-beforehand.
+The first write to fresh pages costs more than the write itself: on the CPU device a copy of 512 KiB into fresh memory
+takes several times as long. The plan lists all allocations and frees, so the memory needed at once is known.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from syclsched.execution.program import Buffer
 from syclsched.model.plan import Instruction
 from syclsched.model.usm import ArrayMemory
 
-#: Memory space, kind of memory (if not the usual, with its context) and size in bytes: these replace each other.
+#: Memory space, USM kind with its context (None: the default) and size in bytes: equal blocks are interchangeable.
 Kind = tuple[str, tuple[str, str | None] | None, int]
 
 
 def buffers_to_prepare(
     instructions: Iterable[Instruction], peak_bytes: Mapping[str, int], memory: Iterable[ArrayMemory] = ()
 ) -> dict[int, Buffer]:
-    """Return the buffers that need a block of their own; those allocated later fit into blocks that were freed."""
+    """Return the buffers to allocate before the run, by allocation number; later ones reuse freed blocks."""
     kinds = {(chosen.array, chosen.space): (chosen.kind, chosen.context) for chosen in memory}
     idle: Counter[Kind] = Counter()
     in_use: Counter[str] = Counter()
-    # The most that was taken so far, with what is prepared and not yet in use: another one prepared adds to all of it.
-    most: Counter[str] = Counter()
+    # Peak bytes so far, including prepared buffers that are not in use yet: each further one adds to it.
+    peak: Counter[str] = Counter()
     found: dict[int, Buffer] = {}
     seen: set[Buffer] = set()
     for instruction in instructions:
@@ -42,10 +41,10 @@ def buffers_to_prepare(
             continue
         if idle[kind]:
             idle[kind] -= 1
-        elif buffer not in seen and most[use.space] + nbytes <= peak_bytes.get(use.space, 0):
-            most[use.space] += nbytes
+        elif buffer not in seen and peak[use.space] + nbytes <= peak_bytes.get(use.space, 0):
+            peak[use.space] += nbytes
             found[instruction.id] = buffer
         seen.add(buffer)
         in_use[use.space] += nbytes
-        most[use.space] = max(most[use.space], in_use[use.space])
+        peak[use.space] = max(peak[use.space], in_use[use.space])
     return found

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run holds and gives back once, and how it ends: by itself, or given up because something hangs.
+"""Ownership of a run's buffers and devices: released once, when the run has ended or is given up as hung.
 
-A kernel that was submitted cannot be taken back. A run that hangs is given up: its waits end, its engine's threads stay
-behind, and what the device may still write to is kept until the engine has really ended, or for ever.
+A submitted kernel cannot be withdrawn. When a run hangs it is given up: all waits for it end, its engine's threads are
+left running, and memory the device may still write to is kept until the engine has ended, or for ever.
 """
 
 from __future__ import annotations
@@ -25,48 +25,48 @@ from syclsched.execution.waiting import SLICE_S, Flag, wait_flag
 from syclsched.oneapi.forked import exit_without_destructors
 
 _LOGGER = logging.getLogger("syclsched")
-#: How long the end of the interpreter, an interrupted wait, or `Run.close` is held up for kernels that were submitted.
+#: Seconds for which interpreter exit, an interrupted wait, or `Run.close` waits for submitted kernels.
 GRACE_S = 60.0
 
 
 class Looker(Protocol):
-    """Looks where the lanes of a run are, now and then."""
+    """Periodic monitor of a run."""
 
     tick_s: float
 
     def look(self, now_s: float) -> None:
-        """Look, and do what is to be done about it."""
+        """Check the run, and act on what is found."""
 
 
 class Resources:
-    """The buffers of a run and, where it opened them, its devices."""
+    """The buffers of a run and, if the run opened them, its devices."""
 
     def __init__(self, engine: Engine, live: Any, *, owns_devices: bool) -> None:
         self.engine = engine
-        #: Set when the run has ended, well or not, or was given up.
+        #: Set when the run has ended, with or without an error, or was given up.
         self.finished = Flag()
         #: Why the run was given up, if it was.
         self.hung: ExecutionError | None = None
-        #: What looks after it.
+        #: The watchdog's monitor of this run.
         self.watch: Looker | None = None
         self._live = live
         self._owns_devices = owns_devices
         self._abandoned = self._released = False
-        # Whatever is done under it may collect garbage, and so drop another run, or this one: `abandon` takes it, too.
+        # Reentrant: a garbage collection under the lock may drop a run, whose finaliser calls `abandon`.
         self._lock = threading.RLock()
         self._when_ended: list[Callable[[], None]] = []
         unfinished.add(self)
         engine.when_finished = self._ended
 
     def abandon(self) -> None:
-        """Cancel, and give everything back as soon as the last kernel has ended; returns at once."""
+        """Cancel the run, and release everything as soon as its last kernel has ended; returns at once."""
         self._abandoned = True
         self.engine.cancel()
         if self.engine.finished.is_set():
             self.release()
 
     def when_ended(self, call: Callable[[], None]) -> None:
-        """Have something called once the run has ended, on any thread; at once if it has."""
+        """Register a callback for the end of the run, on any thread; call it at once if the run has ended."""
         with self._lock:
             if not self.finished.is_set():
                 self._when_ended.append(call)
@@ -74,7 +74,7 @@ class Resources:
         call()
 
     def wait_or_give_up(self) -> None:
-        """Wait for the end for as long as `GRACE_S`, then give the run up; so does an interrupt."""
+        """Wait for the end of the run; give it up after `GRACE_S`, or on an interrupt."""
         try:
             if wait_flag(self.finished, GRACE_S):
                 return
@@ -85,15 +85,15 @@ class Resources:
         self.give_up(ExecutionError(what, where=self._where))
 
     def wait_while_it_goes_on(self, limit_s: float | None = None) -> None:
-        """Wait for the end; give the run up if nothing goes on in it any more, or the time is up."""
+        """Wait for the end of the run; give it up if it stalls, or at the time limit."""
         if self.finished.is_set():
             return
-        waits = Waits(self, limit_s)
-        while not self.finished.wait(waits.tick_s):
-            waits.look()
+        stall_detector = Waits(self, limit_s)
+        while not self.finished.wait(stall_detector.tick_s):
+            stall_detector.look()
 
     def give_up(self, error: ExecutionError) -> None:
-        """End all waits for the run, although something of it still goes on."""
+        """End all waits for the run although some of its instructions still run."""
         with self._lock:
             if self.finished.is_set():
                 return
@@ -109,7 +109,7 @@ class Resources:
             call()
 
     def release(self) -> None:
-        """Give everything back, once nothing goes on; doing so twice does nothing."""
+        """Release buffers and owned devices once the engine has ended; idempotent."""
         with self._lock:
             if self.hung is not None and not self.engine.finished.is_set():
                 self._abandoned = True
@@ -126,7 +126,7 @@ class Resources:
         return f"plan {self.engine.program.plan.name!r}"
 
     def _ended(self) -> None:
-        """Be told by the engine that it is done."""
+        """Handle the engine's end; called by the engine."""
         unfinished.discard(self)
         with self._lock:
             waiting = self._end()
@@ -142,7 +142,7 @@ class Resources:
 
 
 class Waits:
-    """Somebody who waits for a run, and looks now and then whether it still goes on."""
+    """Stall detector of one waiting caller: `look` gives the run up when it stalls, or at the time limit."""
 
     def __init__(self, resources: Resources, limit_s: float | None = None) -> None:
         self._resources = resources
@@ -151,11 +151,11 @@ class Waits:
         self._begun_s = time.monotonic()
         self._look_s = min(patience.LOOK_S, patience.HANG_S / 4)
         self._next_s = self._begun_s + self._look_s
-        #: Between two looks at most.
+        #: Most seconds between two checks.
         self.tick_s = max(0.0, min(SLICE_S, self._look_s, math.inf if limit_s is None else limit_s))
 
     def look(self) -> None:
-        """Give the run up if it is time to; cheap if not."""
+        """Give the run up if it has stalled or the time is up; cheap otherwise."""
         now_s, resources = time.monotonic(), self._resources
         if self._limit_s is not None and now_s - self._begun_s >= self._limit_s:
             what = f"its end was awaited for {self._limit_s:g} s: {resources.engine.what_is_left()}"
@@ -164,27 +164,27 @@ class Waits:
             self._next_s = now_s + self._look_s
             held_s = self._patience.held_s(resources.engine.positions(), now_s)
             if held_s is not None:
-                what = f"nothing has gone on in it for {held_s:.3g} s: {resources.engine.what_is_left()}"
+                what = f"no progress for {held_s:.3g} s: {resources.engine.what_is_left()}"
                 resources.give_up(ExecutionError(what, where=resources._where))
 
 
-#: Runs whose engines have not ended: they must be stopped before the interpreter goes.
+#: Runs whose engines have not ended: they must be stopped before the interpreter exits.
 unfinished: set[Resources] = set()
 
 
 def _never_free(resources: Resources) -> None:
-    """Keep it even when the interpreter ends: freeing an event waits for it, and freed memory may be written to."""
+    """Leak the resources, even at exit: freeing an event waits for it, and the device may still write to the memory."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(resources))
 
 
-def _forget_all() -> None:
-    """In a forked process: the threads that do the work of these runs are not there, so nothing may be waited for."""
+def _forget_after_fork() -> None:
+    """Forget all runs in a forked child: their threads do not exist there, so no run may be waited for."""
     for resources in list(unfinished):
         _never_free(resources)
     unfinished.clear()
 
 
-os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=_forget_after_fork)
 
 
 @atexit.register
@@ -195,14 +195,14 @@ def _stop_all() -> None:
     for resources in list(unfinished):
         if resources.hung is None:
             resources.engine.join(max(0.0, deadline - time.monotonic()))
-    left = [resources for resources in list(unfinished) if not resources.engine.finished.is_set()]
-    if left:
-        _exit_at_once(left)
+    hung = [resources for resources in list(unfinished) if not resources.engine.finished.is_set()]
+    if hung:
+        _exit_at_once(hung)
 
 
-def _exit_at_once(left: list[Resources]) -> None:
-    """Let the process end without the destructors of C and C++, which would wait for what hangs."""
-    for resources in left:
+def _exit_at_once(hung: list[Resources]) -> None:
+    """End the process without C and C++ destructors, which would wait for the hung runs."""
+    for resources in hung:
         _never_free(resources)
-    sys.stderr.write(f"syclsched: {len(left)} run(s) hang, and are left behind: {left[0].engine.what_is_left()}\n")
+    sys.stderr.write(f"syclsched: {len(hung)} run(s) hang, and are left behind: {hung[0].engine.what_is_left()}\n")
     exit_without_destructors()

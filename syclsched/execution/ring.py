@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generations of a bound plan, and the threads that they share."""
+"""Pool of a bound plan's instances, and the threads they share."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from syclsched.execution.worker import Worker
 
 
 class Ring:
-    """Generations of a plan whose work can be submitted at once: the first runs alone, several run as a stream."""
+    """Instances of a plan that can be submitted as a whole: the first one for single runs, several for streams."""
 
     def __init__(
         self, prepared: Prepared, executables: Mapping[int, Any], library: Any, queues: dict[str, Any], live: Any
     ) -> None:
-        # One for all: where devices compute on the host's cores, each thread that waits takes one.
+        # One worker for all instances: on CPU devices every waiting thread occupies a core.
         self.worker = Worker(f"syclsched {prepared.plan.name} replay")
-        #: What the host does, and when.
+        #: The host's steps, and the order of device work around them.
         self.levels = levels = find_levels(prepared.program)
-        #: What does the host's steps, if the plan has any.
+        #: Executes the host's steps, if the plan has any.
         self.host = HostThread(f"syclsched {prepared.plan.name} host") if levels.steps else None
         self._clocks = Clocks(prepared.plan, queues)
         lanes = by_index(prepared.plan, queues)
@@ -48,32 +48,32 @@ class Ring:
 
     @property
     def why_not_on_threads(self) -> str | None:
-        """Why lanes' work is handed to their devices' queues; None if threads of our own do it."""
+        """Why the lanes use their devices' queues; None if lane threads execute the work."""
         return self._why_not_local if self._lane_threads is None else self._lane_threads.why_not
 
     @property
     def constant_bytes(self) -> dict[str, int]:
-        """Bytes of constants by memory space; all generations read the same."""
+        """Bytes of constants by memory space; all instances share them."""
         return self.generations[0].constant_bytes
 
     def grow(self, count: int) -> None:
-        """Have at least so many generations."""
+        """Create instances up to a number."""
         while len(self.generations) < count:
             self.generations.append(self._make())
 
     def shrink(self, count: int) -> None:
-        """Give back the memory of all but the first so many, which must not be on their way."""
+        """Release all instances beyond a number; wait for those in flight."""
         while len(self.generations) > max(1, count):
             self.generations[-1].settle()
             self.generations.pop().close()
 
     @property
     def idle(self) -> bool:
-        """Whether none of its generations is on its way, given up or not, and no clock is being read."""
+        """Whether no instance is in flight, not even one that was given up, and no device clock is being read."""
         return self._clocks.idle and all(generation.idle for generation in self.generations)
 
     def close(self) -> None:
-        """Give everything back."""
+        """Stop the threads, and release all instances."""
         self.worker.stop()
         if self.host is not None:
             self.host.stop()
@@ -84,19 +84,19 @@ class Ring:
             generation.close()
 
     def settle(self) -> None:
-        """Wait until none of its generations is on its way; see `Generation.settle` and `Clocks.settle`."""
+        """Wait until no instance is in flight; see `Generation.settle` and `Clocks.settle`."""
         self._clocks.settle()
         for generation in self.generations:
             generation.settle()
 
     def abandon(self) -> None:
-        """Give everything back once nothing is on its way any more; returns at once, and waits for no device."""
+        """Release everything as soon as no instance is in flight; returns at once, and waits for no device."""
         if self.idle:
             self.close()
             return
         for generation in self.generations:
             generation.cancel()
         if self.host is None:
-            self.worker.post(self.close)  # behind the wait for the devices, on the thread that is in it
+            self.worker.post(self.close)  # after the worker's pending wait for the devices
         else:
             self.host.worker.post(lambda: self.worker.post(self.close))

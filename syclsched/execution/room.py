@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allocations and frees of a plan as it runs: memory is given back before more than planned would be taken."""
+"""Admission of allocations at run time: an allocation waits for frees when memory would exceed the planned peak."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from syclsched.model.plan import Instruction
 
 
 class Room:
-    """The memory side of the dispatcher; used on its thread."""
+    """Allocations and frees of the dispatcher; used on the dispatcher's thread only."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class Room:
         self._pinned = pinned
         self._freed = freed
         self._wake = wake
-        #: Buffers whose memory is to be got before the plan starts, by number of the allocation.
         plan = program.plan
+        #: Buffers to allocate before the plan starts, by allocation number.
         self.prepared = buffers_to_prepare((i for _, i in plan.instructions()), plan.peak_bytes, plan.memory)
         self._limit = MemoryLimit(allocations, program.plan.peak_bytes, self.prepared)
         self._frees = PendingFrees(len(program.lanes))
@@ -46,11 +46,11 @@ class Room:
         self._watching = False
 
     def skip(self, instruction: Instruction) -> None:
-        """Note an allocation that is not made, because the run was cancelled."""
+        """Note that an allocation is skipped because the run was cancelled."""
         self._limit.skipped(instruction)
 
     def allocate(self, instruction: Instruction, *, force: bool) -> bool:
-        """Make an allocation; return False if it has to wait until memory is given back."""
+        """Make an allocation; return False if it must wait until memory is freed."""
         use = instruction.uses[0]
         buffer = (use.array, use.space)
         if not force and not self._fits(instruction, buffer):
@@ -66,17 +66,17 @@ class Room:
         return True
 
     def _fits(self, instruction: Instruction, buffer: Buffer) -> bool:
-        """Return whether there is memory, and what the buffer had before an eviction has been given back."""
+        """Return whether there is memory, and the buffer's memory from before an eviction has been freed."""
         return buffer not in self._buffers and self._limit.allows(instruction)
 
     def free(self, node: Node) -> None:
-        """Give a buffer back once everything before its ``free`` has completed."""
+        """Free a buffer once all predecessors of its ``free`` have completed."""
         use = node.instruction.uses[0]
         after = self._program.frees_after(node.instruction)
         self._frees.add(node.lane, PendingFree((use.array, use.space), after))
 
     def reap(self) -> bool:
-        """Let frees take effect whose time has come; return whether any did."""
+        """Execute the frees whose predecessors have completed; return whether there were any."""
         due = self._frees.take(self._events.is_complete)
         for free in due:
             found = self._buffers.get(free.buffer)
@@ -90,7 +90,7 @@ class Room:
         return bool(due)
 
     def expect(self) -> bool:
-        """Have `wake` called when the next free takes effect; return False if none will by itself."""
+        """Call `wake` when the next free can take effect; return False if none can without further submissions."""
         free = self._frees.waitable(self._events.__contains__)
         if free is None:
             return False
@@ -101,11 +101,11 @@ class Room:
         return True
 
     def woken(self) -> None:
-        """Be told that `wake` has reached the dispatcher."""
+        """Note that the dispatcher has received the wake-up."""
         self._watching = False
 
     def stop(self) -> None:
-        """Let the thread that waits for frees end."""
+        """Stop the thread that waits for frees."""
         self._watcher.stop()
 
     def _wait_and_wake(self, events: list[Any]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run as its caller sees it: waiting, cancelling, trace, and giving everything back; with its results."""
+"""A running plan: waiting, cancelling, results, trace and release."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ def _record(resources: Resources, recorder: Recorder, generation: int) -> None:
 
 
 class Run(Answers):
-    """A plan on its way. Made by `execute`; use it in a ``with`` statement, or call `close`.
+    """A plan being executed. Made by `execute`; use it in a ``with`` statement, or call `close`.
 
-    Leaving the ``with`` block waits for the run (cancels it, if by an exception) and gives its memory back. A run
-    that is dropped is cancelled.
+    Leaving the ``with`` block waits for the run and frees its memory; after an exception the run is cancelled first. A
+    run that is garbage-collected is cancelled.
 
     Parameters
     ----------
     dispatcher : Engine
-        Not yet started.
+        The engine of the run, not yet started.
     live : LiveDevices
-        The devices it runs on.
+        The devices of the run.
     values : dict of str to numpy.ndarray
-        Inputs, and values given for arrays that no task touches.
+        Inputs, and values of arrays that no task accesses.
     owns_devices : bool
         Whether to close the devices with the run.
     joined : Mapping[str, tuple of str], optional
-        Arrays that are held in parts, with those in order.
+        Arrays that are held in parts, with the names of their parts in order.
     keep : object, optional
-        What must live as long as the run.
+        An object to keep alive as long as the run.
     safeguards : Safeguards, optional
-        What it is watched for.
+        Checks and time limits of the run.
     deadlines_s : Mapping[int, float], optional
-        Of its tasks, in seconds, by instruction number.
+        Deadlines of tasks in seconds, by instruction number.
     recovering : Recovering, optional
-        The dispatcher, if it is one that is replaced by another when something breaks.
+        The same engine, if it is fault-tolerant.
     """
 
     def __init__(
@@ -79,37 +79,37 @@ class Run(Answers):
         self._trace: Trace | None = None
         self._keep = keep
         self._finalizer = weakref.finalize(self, self._resources.abandon)
-        self._finalizer.atexit = False  # at the exit all runs are ended, and waited for
+        self._finalizer.atexit = False  # `resources` ends all runs at interpreter exit
         WATCHDOG.watch(Watch(self._resources, safeguards, deadlines_s or {}), self._resources)
         dispatcher.start()
 
     @property
     def constant_bytes(self) -> dict[str, int]:
-        """Bytes of constants in device memory by memory space, in the form in which implementations take them."""
+        """Bytes of constants in device memory, by memory space, in the implementations' own format."""
         return dict(self.counts.constant_bytes)
 
     # --- waiting ----------------------------------------------------------------------------------
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for the end of the run, however it ends; raises nothing of it.
+        """Wait for the end of the run; its errors are not raised.
 
-        A run in which nothing goes on any more is given up: after ten minutes, and 30 times what is running was
-        predicted to take.
+        A stalled run is given up: after ten minutes without progress that are also at least 30 times the predicted
+        duration of the running tasks.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds after which it is given up in any case.
+            Seconds after which the run is given up in any case.
         """
         self._resources.wait_while_it_goes_on(timeout)
 
     def waits(self) -> Waits:
-        """Return what somebody who waits for the run in his own way looks with, whether it still goes on."""
+        """Return a stall detector for callers that poll the run themselves."""
         return Waits(self._resources)
 
     @property
     def left_behind(self) -> ExecutionError | None:
-        """Why the run was given up, as long as something of it goes on all the same."""
+        """The reason why the run was given up; None if it was not, or its engine has ended since."""
         return None if self._resources.engine.finished.is_set() else self._resources.hung
 
     def wait(self, timeout: float | None = None) -> None:
@@ -123,13 +123,13 @@ class Run(Answers):
         Raises
         ------
         TaskFailedError
-            If a task failed: the first one in the plan's order. What does not depend on it has been done all the same.
+            If a task failed: the first one in the plan's order. Tasks that do not depend on it have been executed.
         RunCancelledError
-            If the run was cancelled before it was through.
+            If the run was cancelled before all tasks were executed.
         WaitTimeoutError
-            If the time was up; the run goes on.
+            If the time limit was reached; the run continues.
         ExecutionError
-            If the run itself failed, for instance to compile a kernel; or was given up because something hangs.
+            If the run itself failed, for instance to compile a kernel; or was given up because it hangs.
         """
         try:
             self._wait_finished(timeout)
@@ -139,29 +139,29 @@ class Run(Answers):
         self._raise_failure()
 
     def settle(self, future: asyncio.Future[None]) -> None:
-        """Have a future of some event loop settled, if it is not yet, once the run has ended, however it ended."""
+        """Set a future's result (None) in its event loop when the run has ended, with or without an error."""
         loop = future.get_loop()
 
-        def tell() -> None:
+        def resolve() -> None:
             if not future.done():
                 future.set_result(None)
 
-        def tell_loop() -> None:
+        def resolve_in_loop() -> None:
             with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for the run
-                loop.call_soon_threadsafe(tell)
+                loop.call_soon_threadsafe(resolve)
 
-        self._resources.when_ended(tell_loop)
+        self._resources.when_ended(resolve_in_loop)
 
     def when_ended(self, call: Callable[[], None]) -> None:
-        """Have something called once the run has ended, however it ended, on any thread; at once if it has."""
+        """Register a callback for the end of the run, on any thread; call it at once if the run has ended."""
         self._resources.when_ended(call)
 
     def record_in(self, recorder: Recorder, generation: int = 0) -> None:
-        """Have what the run noted kept once it has ended."""
+        """Add the run's recording to a recorder once the run has ended."""
         self.when_ended(partial(_record, self._resources, recorder, generation))
 
     async def wait_async(self, timeout: float | None = None) -> None:
-        """Wait for the whole run in a coroutine, without a thread of its own.
+        """Wait for the whole run in a coroutine, without a waiting thread.
 
         Parameters
         ----------
@@ -185,22 +185,22 @@ class Run(Answers):
         self._raise_failure()
 
     def __await__(self) -> Generator[Any, None, Run]:
-        """Wait as `wait_async` without a limit: ``await run`` gives the run."""
+        """Wait as `wait_async` without a limit; ``await run`` returns the run."""
         yield from self.wait_async().__await__()
         return self
 
     def trace(self) -> Trace:
-        """Wait for the run to end, well or not, and return what happened.
+        """Wait for the end of the run, with or without an error, and return its trace.
 
         Returns
         -------
         Trace
-            With the instructions that were cancelled or failed marked so.
+            Includes failed and cancelled instructions, marked as such.
 
         Raises
         ------
         ExecutionError
-            If the run was started with ``trace=False``.
+            If the run was started with ``trace=False``, or was given up.
         """
         self._wait_finished(None)
         if self._resources.hung is not None:
@@ -208,26 +208,26 @@ class Run(Answers):
         if not self._dispatcher.recording:
             raise ExecutionError("the run was started with trace=False", where=f"plan {self.plan.name!r}")
         if self._trace is None:
-            d, recovering = self._dispatcher, self._recovering
-            whole = None if recovering is None else recovering.trace()
-            further = d.program.further
-            self._trace = whole or make_trace(self.plan, d.records, d.clocks, d.counts, further)
+            engine, recovering = self._dispatcher, self._recovering
+            merged = None if recovering is None else recovering.trace()
+            extra_waits = engine.program.further
+            self._trace = merged or make_trace(self.plan, engine.records, engine.clocks, engine.counts, extra_waits)
         return self._trace
 
     def story(self, task: str) -> str:
-        """Say everything that happened to a task: when it was ready, what it waited for, where and when it ran.
+        """Describe a task's execution: when it was ready, its waits, its device, and its times.
 
         Waits for the run to end.
 
         Parameters
         ----------
         task : str
-            Its name.
+            Name of the task.
 
         Returns
         -------
         str
-            A few lines; predicted times stand beside measured ones.
+            A few lines, with predicted times beside measured ones.
 
         Raises
         ------
@@ -242,19 +242,19 @@ class Run(Answers):
 
     @property
     def counts(self) -> Counts:
-        """What was counted so far."""
+        """Counters of the run so far."""
         return self._dispatcher.counts
 
     # --- ending -----------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Submit nothing more; kernels that were submitted end. Returns at once; `wait` then raises."""
+        """Stop submitting; submitted kernels still complete. Returns at once; `wait` then raises."""
         self._dispatcher.cancel()
 
     def close(self) -> None:
-        """Cancel what is left, wait for kernels that were submitted, and give the memory back.
+        """Cancel the rest of the run, wait for submitted kernels, and free the memory.
 
-        What does not end within a minute goes on behind the caller's back; its memory is given back when it ends.
+        A run that does not end within a minute is given up; its memory is freed when it ends.
         """
         check_not_forked(self._where)
         if self._closed:
@@ -265,7 +265,7 @@ class Run(Answers):
         self._release()
 
     def results_at_last(self, names: Iterable[str]) -> dict[str, NumpyArray]:
-        """Wait, return results by name, and close it in any case."""
+        """Wait, return results by name, and close the run in any case."""
         try:
             self.wait()
             return {name: self.result(name) for name in names}
@@ -303,7 +303,7 @@ class Run(Answers):
         return WaitTimeoutError(f"not done {after(timeout)}: {self._what_is_left()}", where=self._where)
 
     def _interrupted(self) -> None:
-        """Ctrl-C: end what runs and give the memory back before the exception goes on its way."""
+        """Handle Ctrl-C: end the run and free its memory before the exception is raised."""
         self._dispatcher.cancel()
         self._resources.wait_or_give_up()
         self._release()

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run is watched for, as its caller chooses."""
+"""Optional checks and time limits of a run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from syclsched.model.units import check_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Safeguards:
-    """How a run is watched over."""
+    """Checks and time limits of one run."""
 
-    debug: bool = False  # do one instruction at a time, and check after each that it wrote nothing but what it declares
-    #: Do one instruction at a time, and let the first task fail that writes a NaN or an infinity.
+    debug: bool = False  # execute one instruction at a time, and check each task for undeclared writes
+    #: Execute one instruction at a time; the first task that writes a NaN or an infinity fails.
     nan_guard: bool = False
-    #: Seconds after which a task that still runs is warned of; by default a multiple of its prediction, and at least
-    #: ten seconds. ``math.inf`` for never.
+    #: Seconds after which the watchdog warns of a running task; by default a multiple of the task's prediction, and
+    #: at least ten seconds. ``math.inf`` for never.
     watchdog_s: float | None = None
     deadline_s: float | None = None  # seconds that the whole run may take
 
@@ -26,9 +27,18 @@ class Safeguards:
 
     @property
     def stepped(self) -> bool:
-        """Whether instructions are done one at a time."""
+        """Whether instructions are executed one at a time."""
         return self.debug or self.nan_guard
 
 
-#: Nothing is asked for: only the watchdog warns.
+#: Defaults: no checks, and only the watchdog's warnings.
 USUAL = Safeguards()
+
+
+class SafeguardOptions(TypedDict, total=False):
+    """The fields of `Safeguards` as keyword arguments of a call."""
+
+    debug: bool
+    nan_guard: bool
+    watchdog_s: float | None
+    deadline_s: float | None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start a plan: everything that can be refused is refused here, before anything runs."""
+"""Preparation and start of a plan: verification and all checks, before anything runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def execute(
     safeguards: Safeguards = USUAL,
     recover: bool = False,
 ) -> Run:
-    """Verify a plan, start it, and return at once."""
+    """Verify and start a plan; return at once."""
     prepared = prepare(plan, graph)
     return start(
         prepared,
@@ -58,16 +58,16 @@ def execute(
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan that was verified, with the graph's work for its instructions."""
+    """A verified plan, with the task behind each of its instructions."""
 
-    plan: Plan  # what is to be run
-    graph: TaskGraph  # the one that was planned: with the plan's recipe done, if it has one
-    program: Program  # the plan as it is dispatched
+    plan: Plan
+    graph: TaskGraph  # the planned graph, rewritten by the plan's recipe if it has one
+    program: Program
     work: dict[int, Work]  # by instruction number
-    layout: Layout | None = None  # of its memory, where that is got once for many runs
+    layout: Layout | None = None  # memory layout, if memory is allocated once for many runs
 
     def laid_out(self) -> Prepared:
-        """Return the same with its memory laid out, for work that is submitted all at once."""
+        """Return a copy with a memory layout, for plans that are submitted as a whole."""
         program = self.program
         rows = argument_rows(self.graph)
         pinned = [piece.status for piece in self.work.values() if piece.status is not None]
@@ -77,32 +77,32 @@ class Prepared:
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the arrays that lie in the host's memory when the run begins."""
+        """Names of the arrays that must be in host memory when the run begins."""
         return needed_inputs(self.plan)
 
     @cached_property
     def deadlines_s(self) -> dict[int, float]:
-        """Of the tasks that have one, by instruction number."""
+        """Deadlines in seconds, by instruction number, of the tasks that have one."""
         return {n: piece.task.deadline_s for n, piece in self.work.items() if piece.task.deadline_s is not None}
 
     @cached_property
     def joined(self) -> dict[str, tuple[str, ...]]:
-        """Arrays of the original graph that are held in parts, with those in order."""
+        """Arrays of the original graph that are held in parts, with the names of their parts in order."""
         declared = self.graph.arrays
         return {name: wholes[0].parts for name, wholes in self.graph.joined.items() if name not in declared}
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Names of the arrays that tasks write and whose values are kept, as the original graph has them.
+        """Names of the arrays, as in the original graph, that tasks write and whose values are kept.
 
-        Of an array that is touched in parts all rows are written, or it is an input.
+        An array accessed by row ranges counts only if all its rows are written, or it is an input.
         """
         joined = self.joined
         parts = {part for names in joined.values() for part in names}
         written = {a.array for task in self.plan.tasks for a in task.accesses if a.mode.writes}
         for name, segments in self.program.segments.items():
-            mine = [s.rows for s in segments if s.rows is not None and s.name in written]
-            if mine and (segments[0].is_input or covers(mine, 0, self.graph.arrays[name].shape[0])):
+            written_rows = [s.rows for s in segments if s.rows is not None and s.name in written]
+            if written_rows and (segments[0].is_input or covers(written_rows, 0, self.graph.arrays[name].shape[0])):
                 written.add(name)
         temporary = {a.name for a in self.plan.arrays if a.temporary}
         kept = [a.name for a in self.plan.arrays if a.rows is None and not a.temporary and a.name in written]
@@ -118,14 +118,14 @@ class Prepared:
         return self.graph.arrays
 
     def new_buffers(self, live: Any, *, guarded: bool = False) -> BufferTable:
-        """Return a table for the plan's buffers, with nothing in it; if asked, one that notices what is wrong."""
+        """Return an empty table for the plan's buffers; a guarded one detects undeclared and out-of-bounds writes."""
         arrays = {array.name: array for array in self.plan.arrays}
         kind = GuardedBufferTable if guarded else BufferTable
         return kind(self.plan.platform, live, arrays, argument_rows(self.graph), self.plan.memory)
 
 
 def prepare(plan: Plan, graph: TaskGraph) -> Prepared:
-    """Verify a plan, and find what its instructions do."""
+    """Verify a plan, and resolve the task behind each of its instructions."""
     from syclsched.planning import verify
     from syclsched.rewrites import planned_graph
 
@@ -147,7 +147,7 @@ def start(
     health: Health | None = None,
     executables: Mapping[int, Executable] | None = None,
 ) -> Run:
-    """Start a prepared plan, and return at once."""
+    """Start a prepared plan and return at once."""
     engine = engine_for(prepared, live, values, record=trace, safeguards=safeguards, executables=executables)
     recovering = None
     if recover and not safeguards.stepped:
@@ -175,7 +175,7 @@ def engine_for(
     safeguards: Safeguards = USUAL,
     executables: Mapping[int, Executable] | None = None,
 ) -> Engine:
-    """Return what will run a prepared plan, not yet started."""
+    """Return an engine for a prepared plan, not yet started."""
     plan, program = prepared.plan, prepared.program
     queues = queues_of(plan, live)
     buffers = prepared.new_buffers(live, guarded=safeguards.debug)

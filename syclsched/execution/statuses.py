@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What device kernels report of themselves: a status number, read when it is safe to."""
+"""Status values that kernels write: a non-zero value marks the task as failed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syclsched.execution.work import Work
 
 
 def failed_status(work: Work, buffers: Buffers) -> TaskFailedError | None:
-    """Return the error a task's status stands for."""
+    """Return the error that a task's status value reports; None if there is none."""
     if work.status is None or work.status not in buffers:
         return None
     value = int(read_numpy(buffers[work.status]).reshape(-1)[0])
@@ -26,10 +26,10 @@ def failed_status(work: Work, buffers: Buffers) -> TaskFailedError | None:
 
 
 def statuses_behind(program: Program, work: Mapping[int, Work], array: str) -> list[Work]:
-    """Return the tasks with a status that an array's last value depends on, in the plan's order."""
+    """Return the tasks with a status value that an array's final value depends on, in the plan's order."""
     with_status = {piece.task.name: piece for _, piece in sorted(work.items()) if piece.status is not None}
     if not with_status:
         return []
     writers = [t.name for t in program.plan.tasks for a in t.accesses if a.array == array and a.mode.writes]
-    behind = program.ancestors(writers[-1]) if writers else frozenset()
-    return [piece for name, piece in with_status.items() if name in behind]
+    ancestors = program.ancestors(writers[-1]) if writers else frozenset()
+    return [piece for name, piece in with_status.items() if name in ancestors]

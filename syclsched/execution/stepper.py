@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a plan one instruction at a time, and looks around each task: for ``debug=True`` and ``nan_guard=True``."""
+"""Debug engine: executes one instruction at a time and inspects each task, for ``debug`` and ``nan_guard``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from syclsched.model.plan import Instruction
 
 
 class Stepper(ProgramEngine):
-    """Runs one program, once, in the plan's order. An `Engine`."""
+    """Engine that executes one program once, one instruction at a time in the plan's order."""
 
     failing = "a step failed"
 
@@ -43,7 +43,7 @@ class Stepper(ProgramEngine):
         super().__init__(program, work, buffers, queues, record=record)
         self._inspections = inspections
         self._completed: set[int] = set()
-        #: The one that is being done: no other has begun, whatever lane it is on.
+        #: Number of the instruction being executed; only one runs at a time, over all lanes.
         self._at: int | None = None
         self._through = False
         self._reports: queue.SimpleQueue[Completion] = queue.SimpleQueue()
@@ -51,7 +51,7 @@ class Stepper(ProgramEngine):
     # --- for other threads ------------------------------------------------------------------------
 
     def event(self, number: int) -> Any:
-        """Return None: what is asked for has completed."""
+        """Return None: every submitted instruction has completed."""
         return None
 
     def passed(self, number: int) -> bool:
@@ -59,7 +59,7 @@ class Stepper(ProgramEngine):
         return number in self._completed
 
     def any_failed(self) -> bool:
-        """Return whether something has failed that is yet to be noted: never, each step's outcome is."""
+        """Return False: each instruction's failure is recorded at once."""
         return False
 
     def is_complete(self, number: int) -> bool:
@@ -68,11 +68,11 @@ class Stepper(ProgramEngine):
 
     @property
     def through(self) -> bool:
-        """Whether everything was done: nothing was cancelled."""
+        """Whether every instruction was executed and none was cancelled."""
         return self._through and all(r.outcome != "cancelled" for r in self.records.values())
 
     def positions(self) -> list[Position]:
-        """Return what the lanes that are not done are at; on any thread."""
+        """Return the progress of the unfinished lanes; callable on any thread."""
         return [replace(position, begun=position.number == self._at) for position in self._positions.now()]
 
     # --- the thread -------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Stepper(ProgramEngine):
         self._compile()
         self._lanes = self._make_lanes(EventTable(), self._reports.put, lambda: self.cancelled)
         for _, instruction in self.program.plan.instructions():
-            self._do(self.program.nodes[instruction.id])
+            self._execute(self.program.nodes[instruction.id])
         self._through = not self.cancelled
 
     def _finish(self) -> None:
@@ -89,7 +89,7 @@ class Stepper(ProgramEngine):
             self._lanes.finish()
         self.counts.peak_bytes = dict(self.buffers.peak_bytes)
 
-    def _do(self, node: Node) -> None:
+    def _execute(self, node: Node) -> None:
         instruction = node.instruction
         if instruction.kind == "alloc":
             self._allocate(instruction)
@@ -100,7 +100,7 @@ class Stepper(ProgramEngine):
             self.failures.lost(instruction)
             self.records[node.id] = Record(now_ns(), "cancelled")
         else:
-            self._step_of(node)
+            self._execute_inspected(node)
         self._completed.add(node.id)
         self._tell_waiting(node.id)
 
@@ -118,12 +118,12 @@ class Stepper(ProgramEngine):
         except MemoryLimitError as error:
             self._failed(instruction, task_failed(instruction, error, "no memory:"), "memory", begun=False)
 
-    def _step_of(self, node: Node) -> None:
-        """Do one instruction, wait for it, and look at what it did."""
+    def _execute_inspected(self, node: Node) -> None:
+        """Execute one instruction, wait for it, and run the inspections."""
         instruction, work = node.instruction, self._work.get(node.id)
         if work is not None:
-            for each in self._inspections:
-                each.before(instruction, work)
+            for inspection in self._inspections:
+                inspection.before(instruction, work)
         record = Record(now_ns())
         record.start_ns = record.submit_ns
         failure: TaskFailedError | None = None
@@ -140,10 +140,10 @@ class Stepper(ProgramEngine):
         if failure is None and work is not None and (failure := failed_status(work, self.buffers)) is not None:
             reason = "status"
         if work is not None:
-            # Whatever else it did: what it spoilt must not be used.
-            for wrong in [each.after(instruction, work) for each in self._inspections]:
-                if failure is None and wrong is not None:
-                    failure, reason = wrong, "check"
+            # Run all inspections even after a failure: they find spoilt buffers, which must not be used.
+            for found in [inspection.after(instruction, work) for inspection in self._inspections]:
+                if failure is None and found is not None:
+                    failure, reason = found, "check"
         if self.recording or failure is not None:
             self.records[node.id] = record
         if failure is None:
@@ -151,9 +151,9 @@ class Stepper(ProgramEngine):
             return
         record.outcome = "failed"
         self._failed(instruction, failure, reason, begun=True)
-        for each in self._inspections:
-            if isinstance(each, UndeclaredWrites):
-                self.failures.spoil(self._with_segments(each.spoiled))
+        for inspection in self._inspections:
+            if isinstance(inspection, UndeclaredWrites):
+                self.failures.spoil(self._with_segments(inspection.spoiled))
 
     def _perform(self, node: Node, work: Work | None) -> TaskFailedError | None:
         executable, lanes = self._executables.get(node.id), self._lanes

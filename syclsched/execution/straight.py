@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which plans need no thread that watches over them: all their work is known, and submitted as soon as can be."""
+"""Replay eligibility: plans whose work is known beforehand and can be submitted as a whole by the compiled loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syclsched.execution.safeguards import Safeguards
 def why_not_replayed(
     library: Any, safeguards: Safeguards, program: Program, executables: Mapping[int, Executable]
 ) -> str | None:
-    """Return why the runs of a plan are not handed to the devices from C, or None if they may be."""
+    """Return why the compiled loop cannot submit a plan's runs; None if it can."""
     if library is None:
         return "the package was built without its C parts, or they are switched off"
     if safeguards.stepped:
@@ -23,7 +23,7 @@ def why_not_replayed(
 
 
 def why_not_straight(program: Program, executables: Mapping[int, Executable]) -> str | None:
-    """Return why a plan must be watched over while it runs, or None if it need not be."""
+    """Return why a plan needs a dispatcher while it runs; None if it does not."""
     if len({node.lane for node in program.nodes.values() if node.on_host}) > 1:
         return "there is work on several lanes of the host"
     for node in program.nodes.values():

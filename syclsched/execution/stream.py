@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan run over a stream of inputs, with several generations on their way at once; results come in order."""
+"""Streams: a plan run over a sequence of inputs, with several instances in flight and results in order."""
 
 from __future__ import annotations
 
@@ -25,23 +25,22 @@ Inputs = Mapping[str, Any] | None
 Results = dict[str, NumpyArray]
 Self = TypeVar("Self", bound="Stream")
 
-#: So many generations' ends are remembered for the interval between them.
+#: Number of end times kept for the median interval.
 _REMEMBERED = 256
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStatistics:
-    """How a stream has gone so far."""
+    """Throughput and waiting times of a stream so far."""
 
-    #: Handed out, and those of them that failed.
-    generations: int
+    generations: int  # results delivered, including failed ones
     failed: int
-    in_flight: int  # on their way at once, at most
-    #: From one generation's end to the next, over as many as are on their way at once, the median of the last ones;
-    #: None before the second. Some that end together and a pause count as what they are on average.
+    in_flight: int  # most instances in flight at once
+    #: Seconds between the ends of two successive generations, averaged over ``in_flight`` of them; the median of the
+    #: latest values. None before the second end.
     interval_s: float | None
     predicted_interval_s: float | None  # by simulation; None where generations are dispatched
-    #: Where the caller's thread was: it waited for the next input, for the devices, or had the results.
+    #: Time of the caller's thread: waiting for the next input, waiting for the devices, and outside the stream.
     producer_s: float
     waiting_s: float
     consumer_s: float
@@ -49,16 +48,16 @@ class StreamStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a stream's generations go."""
+    """Configuration of a stream: launcher, input check, instances in flight, and forecast."""
 
-    flight: Flight  # starts generations
+    flight: Flight  # starts instances
     check: Callable[[Inputs], dict[str, NumpyArray]]  # returns the checked values of an input
-    in_flight: int  # generations on their way at once
-    predict: Callable[[], Forecast | None]  # returns what simulation says of it, or None
+    in_flight: int
+    predict: Callable[[], Forecast | None]  # returns the simulated forecast, or None
 
 
 class _Pending:
-    """A generation on its way, or why it is not."""
+    """A generation in flight, or the error that prevented its start."""
 
     def __init__(self, run: Run | None, error: Exception | None = None) -> None:
         self.run = run
@@ -66,28 +65,28 @@ class _Pending:
 
 
 class Stream(Iterator["Results | Exception"]):
-    """Results of a runner for one input after another; made by `Runner.stream`.
+    """Results of a runner for a sequence of inputs; made by `Runner.stream`.
 
-    Iterate over it with ``for`` or ``async for``. An input is asked for only when fewer than ``in_flight`` generations
-    are on their way: by the time input ``i`` is asked for, the caller has come back from the results of
-    ``i - in_flight``.
+    Iterate over it with ``for`` or ``async for``. Each input is run by one instance of the plan, called a generation
+    in traces and messages. The stream requests an input only when fewer than ``in_flight`` generations are in flight:
+    when it requests input ``i``, the caller has already processed the results of ``i - in_flight``.
 
     Parameters
     ----------
     way : Way
-        How its generations go.
+        Configuration of the stream.
     inputs : iterable or async iterable of mappings
-        As `Runner.run` takes them, one for each generation.
+        One mapping per generation, as `Runner.run` takes it.
     names : tuple of str
-        Arrays to hand out.
+        Arrays to return.
     recorder : Recorder
-        Keeps what the last generations noted.
+        Records the latest generations.
     renew : callable
-        Returns another way, once it is outdated.
+        Returns a new configuration when the current one is outdated.
     outdated : callable
-        Whether the way uses devices that are not to be used any more.
+        Returns whether the configuration uses excluded devices.
     return_exceptions : bool
-        Hand out errors in the place of results instead of raising them.
+        Return errors in the place of results instead of raising them.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class Stream(Iterator["Results | Exception"]):
         outdated: Callable[[], bool],
         return_exceptions: bool = False,
     ) -> None:
-        self._go(way)
+        self._configure(way)
         self._renew, self._outdated = renew, outdated
         self._inputs: Iterator[Inputs] | AsyncIterator[Inputs]
         self._inputs = aiter(inputs) if isinstance(inputs, AsyncIterable) else iter(inputs)
@@ -131,10 +130,10 @@ class Stream(Iterator["Results | Exception"]):
         StopIteration
             After the last.
         TaskFailedError, ArgumentError, ...
-            What this generation failed of; asked again, the stream goes on with the one after it. What the producer of
-            the inputs raised comes in its place, after all before it.
+            If this generation failed; the next call continues with the next generation. An error of the inputs'
+            iterator is raised in its place, after all earlier results.
         ExecutionError
-            If the stream was closed, or its inputs come asynchronously.
+            If the stream was closed, or its inputs are an async iterable.
         """
         if not isinstance(self._inputs, Iterator):
             raise ExecutionError("its inputs come asynchronously", where="stream", hint="Use `async for`")
@@ -163,9 +162,9 @@ class Stream(Iterator["Results | Exception"]):
         return self
 
     async def __anext__(self) -> Results | Exception:
-        """Return the results of the next generation, without a thread that waits for it.
+        """Return the results of the next generation, without a waiting thread.
 
-        Inputs may come synchronously or asynchronously; a result that is there is not held up by an input that is not.
+        Inputs may be an iterable or an async iterable; a missing input does not delay an available result.
         """
         self._enter()
         try:
@@ -183,36 +182,36 @@ class Stream(Iterator["Results | Exception"]):
         finally:
             self._left_s = time.perf_counter()
 
-    # --- what it says -----------------------------------------------------------------------------
+    # --- reports ----------------------------------------------------------------------------------
 
     @property
     def statistics(self) -> StreamStatistics:
-        """How it has gone so far."""
-        foreseen = self._predict()
+        """Throughput and waiting times so far."""
+        forecast = self._predict()
         return StreamStatistics(
             self._delivered,
             self._failed,
             self.in_flight,
             median_interval_s(self._ends_s, self.in_flight),
-            None if foreseen is None else foreseen.interval_s,
+            None if forecast is None else forecast.interval_s,
             self._producer_s,
             self._waiting_s,
             self._consumer_s,
         )
 
     def trace(self) -> Trace:
-        """Return what happened in the last generations that have ended, on one clock.
+        """Return one trace of the latest completed generations, on one clock.
 
         Returns
         -------
         Trace
-            Of 16 generations at most, or as many as ``trace`` said when the plan was bound; `Span.generation` counts
-            from the first of the stream. Beside the measured times stand those of simulation in steady state.
+            Of up to 16 generations, or the number given as ``trace`` when the plan was bound. `Span.generation` counts
+            from the start of the stream. Predicted times are those of the simulated steady state.
 
         Raises
         ------
         ExecutionError
-            If none has ended, the runner has run something else since, or was bound with ``trace=False``.
+            If no generation has ended, the runner has started another run since, or was bound with ``trace=False``.
         """
         recordings = self._recorder.recordings
         if not recordings:
@@ -221,12 +220,12 @@ class Stream(Iterator["Results | Exception"]):
                 where="stream",
                 hint="Read results first, and bind the plan with trace=True",
             )
-        foreseen = self._predict()
-        return together(recordings, None if foreseen is None else foreseen.times)
+        forecast = self._predict()
+        return together(recordings, None if forecast is None else forecast.times)
 
     @property
     def closed(self) -> bool:
-        """Whether it is through, or was closed."""
+        """Whether the stream is exhausted or closed."""
         return self._closed
 
     def __repr__(self) -> str:
@@ -236,7 +235,7 @@ class Stream(Iterator["Results | Exception"]):
     # --- the end ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Cancel what is on its way, wait until the devices have let go of it, and ask for no more inputs."""
+        """Cancel the generations in flight, wait for their end, and request no more inputs."""
         if self._closed:
             return
         self._closed = self._exhausted = True
@@ -251,7 +250,7 @@ class Stream(Iterator["Results | Exception"]):
             run.close()
 
     async def aclose(self) -> None:
-        """Do so in a coroutine."""
+        """Close the stream in a coroutine; see `close`."""
         runs = [pending.run for pending in self._pending if pending.run is not None]
         for run in runs:
             run.cancel()
@@ -277,7 +276,7 @@ class Stream(Iterator["Results | Exception"]):
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _go(self, way: Way) -> None:
+    def _configure(self, way: Way) -> None:
         self._flight, self._check, self._predict = way.flight, way.check, way.predict
         self.in_flight = way.in_flight
 
@@ -285,7 +284,7 @@ class Stream(Iterator["Results | Exception"]):
     def _has_room(self) -> bool:
         if self._exhausted or len(self._pending) >= self.in_flight:
             return False
-        return not (self._pending and self._outdated())  # those on their way end first: their memory goes
+        return not (self._pending and self._outdated())  # instances in flight end first: their memory is released
 
     def _enter(self) -> None:
         if self._left_s is not None:
@@ -303,7 +302,7 @@ class Stream(Iterator["Results | Exception"]):
         return lambda: given
 
     async def _ask_async(self) -> bool:
-        """Ask for an input and start its generation; return False if a result is there before."""
+        """Request an input and start its generation; return False if a result is available first."""
         if isinstance(self._inputs, Iterator):
             self._begin(self._ask(self._inputs))
             return True
@@ -332,7 +331,7 @@ class Stream(Iterator["Results | Exception"]):
         return True
 
     def _begin(self, given: Callable[[], Inputs]) -> None:
-        """Start a generation, or note why there is none."""
+        """Start a generation, or record the error that prevents it."""
         try:
             inputs = given()
         except (StopIteration, StopAsyncIteration):
@@ -344,7 +343,7 @@ class Stream(Iterator["Results | Exception"]):
         number, self._begun = self._begun, self._begun + 1
         try:
             if not self._pending and self._outdated():
-                self._go(self._renew())
+                self._configure(self._renew())
             run = self._flight.begin(self._check(inputs))
         except Exception as error:
             self._pending.append(_Pending(None, _numbered(error, number)))
@@ -355,7 +354,7 @@ class Stream(Iterator["Results | Exception"]):
         run.record_in(self._recorder, number)
 
     def _next_pending(self) -> _Pending | None:
-        """Return the generation that is due; None after the last, or raise what the producer did."""
+        """Return the oldest generation; None after the last one. Raise the error of the inputs' iterator, if any."""
         if self._pending:
             return self._pending[0]
         if self._closed and not self._at_end:
@@ -367,7 +366,7 @@ class Stream(Iterator["Results | Exception"]):
         return None
 
     def _deliver(self) -> Results | Exception:
-        """Return the results of the oldest generation, whose run has ended, or raise what it failed of."""
+        """Return the results of the oldest generation, whose run has ended, or raise its error."""
         pending = self._pending.popleft()
         number, self._delivered = self._delivered, self._delivered + 1
         error = pending.error
@@ -391,12 +390,12 @@ async def _first(inputs: AsyncIterator[Inputs]) -> Inputs:
 
 
 def median_interval_s(ends_s: Sequence[float], in_flight: int) -> float | None:
-    """Return how often a generation ends, by the clock at the ends of the last ones; see `StreamStatistics`."""
-    several = min(in_flight, len(ends_s) - 1)
-    if several < 1:
+    """Return the median seconds between the ends of successive generations; see `StreamStatistics`."""
+    distance = min(in_flight, len(ends_s) - 1)
+    if distance < 1:
         return None
     ends = list(ends_s)
-    return statistics.median((b - a) / several for a, b in zip(ends, ends[several:], strict=False))
+    return statistics.median((b - a) / distance for a, b in zip(ends, ends[distance:], strict=False))
 
 
 def _raising(error: Exception) -> Callable[[], Inputs]:
@@ -407,7 +406,7 @@ def _raising(error: Exception) -> Callable[[], Inputs]:
 
 
 def _numbered(error: Exception, number: int) -> Exception:
-    """Return an error that says which generation it is of."""
+    """Prepend the generation's number to an error's location, and return the error."""
     if isinstance(error, SyclschedError):
         error.where = f"generation {number}" if error.where is None else f"generation {number}, {error.where}"
     return error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generations of a plan on their way: submitted in stages to the same lanes, or each dispatched for itself."""
+"""Launchers of a stream's plan instances: staged submission to shared lanes, or one dispatcher per instance."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from syclsched.execution.stream_wake import Alarm
 from syclsched.model.platform import Platform
 from syclsched.model.units import format_bytes
 
-#: Makes the run of an engine.
+#: Creates the run of an engine.
 MakeRun = Callable[[StagedReplay, dict[str, NumpyArray]], Run]
 
 
 class Flight(Protocol):
-    """Starts generations."""
+    """Starts plan instances, and waits for them."""
 
     def begin(self, values: dict[str, NumpyArray]) -> Run:
-        """Start a generation, and let those before go on."""
+        """Start an instance, and submit the next stage of each earlier one."""
 
     def push(self, run: Run) -> None:
-        """Submit what is left of a generation, and let the others go on, though no new one begins."""
+        """Submit the remaining stages of an instance; the other instances advance with it."""
 
     def push_all(self) -> None:
-        """Submit what is left of all."""
+        """Submit the remaining stages of all instances."""
 
     def wait(self, run: Run) -> None:
-        """Wait for the end of a run, however it ends."""
+        """Wait for the end of a run, with or without an error."""
 
     async def wait_async(self, run: Run) -> None:
-        """Do so in a coroutine."""
+        """Wait for the end of a run in a coroutine."""
 
 
 class StagedFlight:
-    """Replays over the same lanes; each generation's memory is used again by the one that is ``in_flight`` later."""
+    """Replays on shared lanes; an instance reuses the memory of the one ``in_flight`` starts before it."""
 
     def __init__(self, ring: Ring, rounds: Rounds, in_flight: int, record: bool, make_run: MakeRun) -> None:
         self._generations = ring.generations[:in_flight]
-        if rounds.stages > 1:  # as they are, launches may be joined
+        if rounds.stages > 1:  # with a single stage, joined launches are kept
             for generation in self._generations:
                 generation.arrange(rounds.order)
         self._rounds = rounds
@@ -57,17 +57,17 @@ class StagedFlight:
         self._alarm = Alarm()
         weakref.finalize(self, self._alarm.close).atexit = False
         self._begun = 0
-        #: Those that are not wholly submitted, with their next stage.
+        #: Next stage of each instance that is not completely submitted.
         self._active: dict[StagedReplay, int] = {}
         self._replays: weakref.WeakKeyDictionary[Run, StagedReplay] = weakref.WeakKeyDictionary()
 
     def begin(self, values: dict[str, NumpyArray]) -> Run:
-        """Start a generation, and let those before go on."""
+        """Start an instance, and submit the next stage of each earlier one."""
         generation = self._generations[self._begun % len(self._generations)]
         in_flight = len(self._generations)
         replay = generation.replay(values, record=self._record, kind=StagedReplay, in_flight=in_flight)
         replay.alarm = self._alarm
-        replay.rivals = self._all
+        replay.rivals = self._all_replays
         run = self._make_run(replay, values)
         self._begun += 1
         self._active[replay] = 0
@@ -75,93 +75,93 @@ class StagedFlight:
         try:
             self._round()
         except BaseException:
-            for each in self._active:
-                each.cancel()
+            for active in self._active:
+                active.cancel()
             raise
         return run
 
     def push(self, run: Run) -> None:
-        """Submit what is left of a generation, and let the others go on, though no new one begins."""
+        """Submit the remaining stages of an instance; the other instances advance with it."""
         while self._replays.get(run) in self._active:
             self._round()
 
     def push_all(self) -> None:
-        """Submit what is left of all."""
+        """Submit the remaining stages of all instances."""
         while self._active:
             self._round()
 
     def wait(self, run: Run) -> None:
-        """Wait for the end of a run, however it ends."""
-        replay, begun_s, waits = self._replays[run], time.perf_counter(), run.waits()
+        """Wait for the end of a run, with or without an error."""
+        replay, begun_s, stall_detector = self._replays[run], time.perf_counter(), run.waits()
         while not (replay.finish() or run.done()):
             self._alarm.sleep(begun_s, replay.rings)
-            waits.look()
+            stall_detector.look()
         run.join()
 
     async def wait_async(self, run: Run) -> None:
-        """Do so in a coroutine."""
-        replay, begun_s, waits = self._replays[run], time.perf_counter(), run.waits()
+        """Wait for the end of a run in a coroutine."""
+        replay, begun_s, stall_detector = self._replays[run], time.perf_counter(), run.waits()
         while not (replay.finish() or run.done()):
             await self._alarm.sleep_async(begun_s, replay.rings)
-            waits.look()
-        await _ended(run)
+            stall_detector.look()
+        await _wait_ended(run)
 
-    def _all(self) -> tuple[StagedReplay, ...]:
-        """Return all there are; for any thread."""
+    def _all_replays(self) -> tuple[StagedReplay, ...]:
+        """Return all replays; callable on any thread."""
         while True:
             try:
                 return tuple(self._replays.values())
-            except RuntimeError:  # another one begins, or is dropped: the watchdog must not lose sight of them for that
+            except RuntimeError:  # the dictionary changed during iteration: a replay was added or dropped
                 continue
 
     def _round(self) -> None:
-        at = {stage: replay for replay, stage in self._active.items()}
+        replay_at = {stage: replay for replay, stage in self._active.items()}
         for stage, end in self._rounds.pieces:
-            if stage in at:
-                at[stage].submit_until(end)
+            if stage in replay_at:
+                replay_at[stage].submit_until(end)
         self._active = {r: stage + 1 for r, stage in self._active.items() if stage + 1 < self._rounds.stages}
         for replay in self._active:
             replay.lend()
 
 
 class DispatchedFlight:
-    """Generations that are watched over, each by a dispatcher of its own."""
+    """One dispatcher per instance, for plans that cannot be replayed."""
 
     def __init__(self, start: Callable[[dict[str, NumpyArray]], Run]) -> None:
         self._start = start
 
     def begin(self, values: dict[str, NumpyArray]) -> Run:
-        """Start a generation."""
+        """Start an instance."""
         return self._start(values)
 
     def push(self, run: Run) -> None:
-        """Do nothing: dispatchers go on by themselves."""
+        """Do nothing: a dispatcher submits everything by itself."""
 
     def push_all(self) -> None:
-        """Do nothing: dispatchers go on by themselves."""
+        """Do nothing: a dispatcher submits everything by itself."""
 
     def wait(self, run: Run) -> None:
-        """Wait for the end of a run, however it ends."""
+        """Wait for the end of a run, with or without an error."""
         run.join()
 
     async def wait_async(self, run: Run) -> None:
-        """Do so in a coroutine."""
-        await _ended(run)
+        """Wait for the end of a run in a coroutine."""
+        await _wait_ended(run)
 
 
-async def _ended(run: Run) -> None:
-    """Wait for the end of a run in a coroutine; give it up if nothing goes on in it any more."""
+async def _wait_ended(run: Run) -> None:
+    """Wait for the end of a run in a coroutine; give it up if it stalls."""
     if run.done():
         return
-    ended, waits = asyncio.get_running_loop().create_future(), run.waits()
+    ended, stall_detector = asyncio.get_running_loop().create_future(), run.waits()
     run.settle(ended)
     while not ended.done():
         await asyncio.wait([ended], timeout=LOOK_S)
-        waits.look()
+        stall_detector.look()
 
 
 def most_in_flight(platform: Platform, nbytes: Mapping[str, int]) -> tuple[int | None, str]:
-    """Return how many generations fit in memory, and where it is shortest."""
+    """Return the number of instances that fit in memory (None: no limit), and the limiting memory space."""
     fits = [
         (place.capacity_bytes // nbytes[place.name], place.name)
         for place in platform.spaces
@@ -171,7 +171,7 @@ def most_in_flight(platform: Platform, nbytes: Mapping[str, int]) -> tuple[int |
 
 
 def check_room(platform: Platform, nbytes: Mapping[str, int], in_flight: int, name: str) -> None:
-    """Raise if so many generations do not fit."""
+    """Raise if the instances do not fit in memory."""
     most, space = most_in_flight(platform, nbytes)
     if most is not None and in_flight > most:
         raise MemoryLimitError(

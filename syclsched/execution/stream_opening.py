@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open a stream: how many generations, in which order they go to the lanes, and the proof that they fit in memory."""
+"""Stream set-up: number of instances in flight, their submission order, and the proof that they fit in memory."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from syclsched.planning.constants import room_beside
 if TYPE_CHECKING:
     from syclsched.execution.bound import Runner
 
-#: Generations on their way by default, where the plan does not ask for more stages: one computes while the caller's
-#: thread prepares another.
+#: Default instances in flight without interleaving: one computes while the caller's thread prepares the next.
 _DOUBLE = 2
 
 
@@ -33,11 +32,11 @@ def open_stream(
     in_flight: int | None,
     return_exceptions: bool,
 ) -> Stream:
-    """Return a stream of a runner, with memory for its generations."""
+    """Return a stream of a runner, with memory for its instances."""
     if in_flight is not None and in_flight < 1:
         raise ArgumentError(f"in_flight is {in_flight}", where="stream", hint="Give at least 1")
     return Stream(
-        _way_of(runner, prepared, ring, in_flight),
+        _configuration(runner, prepared, ring, in_flight),
         inputs,
         names,
         runner.recorder,
@@ -48,43 +47,43 @@ def open_stream(
 
 
 def _renewed(runner: Runner, in_flight: int | None) -> Way:
-    """Return how a stream goes on whose devices are not all there any more."""
+    """Return the configuration of a stream after some of its devices were excluded."""
     prepared, ring = runner.renew()
     try:
-        return _way_of(runner, prepared, ring, in_flight)
-    except MemoryLimitError:  # fewer fit where the others' data is, too
-        return _way_of(runner, prepared, ring, None)
+        return _configuration(runner, prepared, ring, in_flight)
+    except MemoryLimitError:  # fewer instances fit on the remaining devices
+        return _configuration(runner, prepared, ring, None)
 
 
-def _way_of(runner: Runner, prepared: Prepared, ring: Ring | None, in_flight: int | None) -> Way:
-    """Return how generations go, with memory for them."""
+def _configuration(runner: Runner, prepared: Prepared, ring: Ring | None, in_flight: int | None) -> Way:
+    """Return the configuration of a stream, with memory for its instances."""
     plan, program = prepared.plan, prepared.program
     nbytes = dict(plan.peak_bytes if prepared.layout is None else prepared.layout.nbytes)
-    for space, taken in plan.resident_bytes.items():  # inputs read in place: each generation has memory for its own
+    for space, taken in plan.resident_bytes.items():  # each instance has a copy of the inputs read in place
         nbytes[space] = nbytes.get(space, 0) + taken
-    room = room_beside(plan.platform, plan.constant_bytes)
+    available = room_beside(plan.platform, plan.constant_bytes)
     rounds = None if ring is None or in_flight == 1 else interleaved(program)
     if in_flight is None:
         wanted = _DOUBLE if rounds is None else rounds.stages + 1
-        most, _ = most_in_flight(room, nbytes)
+        most, _ = most_in_flight(available, nbytes)
         in_flight = max(1, wanted if most is None else min(wanted, most))
-    check_room(room, nbytes, in_flight, plan.name)
+    check_room(available, nbytes, in_flight, plan.name)
     flight: Flight
     predict: Callable[[], Forecast | None]
     if ring is None:
         flight = DispatchedFlight(runner.start_dispatched)
-        predict = _unknown
+        predict = _no_forecast
     else:
-        foreseen = lru_cache(maxsize=1)(partial(forecast, program, in_flight))
+        simulated = lru_cache(maxsize=1)(partial(forecast, program, in_flight))
         ring.shrink(in_flight)
         ring.grow(in_flight)
-        order = one_by_one(program) if rounds is None else foreseen().rounds
+        order = one_by_one(program) if rounds is None else simulated().rounds
         if ring.host is not None:
             order = of_first_level(order, ring.levels.of)
         flight = StagedFlight(ring, order, in_flight, runner.recorder.keep > 0, runner.start_replay)
-        predict = foreseen
+        predict = simulated
     return Way(flight, partial(runner.filled.values, prepared), in_flight, predict)
 
 
-def _unknown() -> None:
+def _no_forecast() -> None:
     return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What simulation says of a plan that is run again and again, several generations at once. Pure."""
+"""Simulated steady state of a stream: interval and times with several plan instances in flight. Pure."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from syclsched.execution.stream_rounds import Rounds, interleaved, one_by_one
 from syclsched.model.plan import Instruction, Plan
 from syclsched.simulation import predict
 
-#: Generations simulated besides those in flight at first: the last of them are in steady state.
+#: Generations simulated in addition to those in flight: the last ones are in steady state.
 _MORE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """How a stream will go."""
+    """Predicted steady state of a stream."""
 
-    rounds: Rounds  # the order of submission
-    in_flight: int  # generations under way at once
-    interval_s: float  # between the ends of generations, in steady state, by simulation
-    #: By instruction number: of the first generation, if it were in steady state, too.
+    rounds: Rounds  # submission order
+    in_flight: int
+    interval_s: float  # between the ends of successive generations, in steady state
+    #: By instruction number, for a first generation shifted to time 0 from steady state.
     start_s: dict[int, float]
     finish_s: dict[int, float]
 
     def times(self, number: int, later: int) -> tuple[float, float] | None:
-        """Return start and finish of an instruction, so many generations after the first; None if it is not known."""
+        """Return start and finish of an instruction ``later`` generations after the first; None if unknown."""
         if number not in self.start_s:
             return None
         shift_s = later * self.interval_s
@@ -35,7 +35,7 @@ class Forecast:
 
 
 def forecast(program: Program, in_flight: int) -> Forecast:
-    """Return the better of generations one after another and interleaved ones, by simulation."""
+    """Return the better forecast of sequential and interleaved submission, by simulation."""
     plain = _simulated(program, one_by_one(program), in_flight)
     rounds = interleaved(program) if in_flight > 1 else None
     if rounds is None:
@@ -47,27 +47,27 @@ def forecast(program: Program, in_flight: int) -> Forecast:
 def submissions(rounds: Rounds, generations: int, in_flight: int) -> Iterator[tuple[int, int]]:
     """Yield (generation, instruction number) in the order of submission.
 
-    A generation begins in each round, but not before the one that is ``in_flight`` earlier is submitted wholly.
+    Each round starts a generation, once the generation ``in_flight`` before it is completely submitted.
     """
     begun: list[int] = []
     for generation in range(generations):
         earliest = begun[-1] + 1 if begun else 0
-        room = begun[generation - in_flight] + rounds.stages if generation >= in_flight else 0
-        begun.append(max(earliest, room))
-    at = {first: generation for generation, first in enumerate(begun)}
+        free_from = begun[generation - in_flight] + rounds.stages if generation >= in_flight else 0
+        begun.append(max(earliest, free_from))
+    started_in = {first: generation for generation, first in enumerate(begun)}
     for number in range(begun[-1] + rounds.stages if begun else 0):
         done = [_before_stage(rounds, stage) for stage in range(rounds.stages)]
         for stage, end in rounds.pieces:
-            generation = at.get(number - stage, -1)
+            generation = started_in.get(number - stage, -1)
             if generation >= 0:
                 yield from ((generation, n) for n in rounds.order[done[stage] : end])
                 done[stage] = end
 
 
 def unrolled(program: Program, rounds: Rounds, generations: int, in_flight: int) -> Plan:
-    """Return one plan of several generations, without memory instructions, as they are submitted.
+    """Return one plan of several generations in submission order, without memory instructions.
 
-    The first instructions of a generation wait for the last of the one that had its memory before.
+    The first instructions of a generation wait for the last ones of the generation whose memory it reuses.
     """
     plan = program.plan
     numbers = {each: new for new, each in enumerate(submissions(rounds, generations, in_flight))}
@@ -81,7 +81,7 @@ def unrolled(program: Program, rounds: Rounds, generations: int, in_flight: int)
             waits += [numbers[generation - in_flight, last] for last in ends.values()]
         lanes[node.lane].append(replace(node.instruction, id=new, waits=tuple(sorted(waits))))
     platform = plan.platform
-    if platform.dispatch_s is not None:  # what the loop in C does not take
+    if platform.dispatch_s is not None:  # the compiled loop has no dispatch overhead
         platform = replace(platform, dispatch_s=min(platform.dispatch_s, platform.submission_s))
     made = [replace(lane, instructions=tuple(row)) for lane, row in zip(plan.lanes, lanes, strict=True)]
     return replace(plan, lanes=tuple(made), platform=platform)
@@ -91,7 +91,7 @@ def unrolled(program: Program, rounds: Rounds, generations: int, in_flight: int)
 
 
 def _before_stage(rounds: Rounds, stage: int) -> int:
-    """Return how many instructions of a generation are submitted before a stage."""
+    """Return the number of instructions that a generation submits before a stage."""
     return max((end for other, end in rounds.pieces if other < stage), default=0)
 
 

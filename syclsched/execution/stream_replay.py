@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One generation of a stream: submitted in stages, and ended by whoever looks after the stream.
+"""Replay of one plan instance of a stream: submitted in stages, finished by the thread that polls the stream.
 
-The thread that waits for the devices cannot say in time that a generation is through: on devices that compute on the
-host's cores the runtime has it do whatever kernel comes next before it returns from its wait, and with several
-generations on their way there is always a next one. So it only lends its core, and completion rings an `Alarm`.
+The worker that waits for the devices cannot report an instance's end in time: on CPU devices the runtime makes a
+waiting thread execute further kernels before its wait returns, and with several instances in flight there is always
+another kernel. So the worker only contributes its core; completion is signalled through an eventfd (`Alarm`).
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from syclsched.execution.stream_wake import Alarm
 from syclsched.execution.stuck import Position
 from syclsched.interrupts import interrupts_held
 
-#: Later than anything.
+#: Sorts after every submission.
 _NOTHING = (1 << 62, "")
 
 
 class StagedReplay(Replay):
-    """A replay that is submitted by `submit_until`, stage after stage, and ended by `finish`."""
+    """A replay submitted stage by stage with `submit_until`, and ended with `finish`."""
 
-    #: Rings when it may have ended, if `rings`.
+    #: Signalled when the instance may have ended, if `rings`.
     alarm: Alarm | None = None
     rings = False
     _finishing = False
     _places: dict[int, int] | None = None
 
-    #: Others that go to the same lanes.
+    #: Returns the instances that share the lanes.
     rivals: Callable[[], Iterable[StagedReplay]] = staticmethod(tuple)
 
     def positions(self) -> list[Position]:
-        """Return what the lanes that are not done are at: what is behind another generation's work waits for it."""
+        """Return the progress of the unfinished lanes; work queued after another instance's work waits for that."""
         ahead: dict[str, tuple[int, str]] = {}
         for rival in self.rivals():
             if rival is not self and not rival.finished.is_set():
@@ -48,44 +48,44 @@ class StagedReplay(Replay):
         ]
 
     def own_positions(self) -> list[Position]:
-        """Return what the lanes are at as if there were no other generation."""
+        """Return the progress of the unfinished lanes, ignoring other instances."""
         return super().positions()
 
     def submitted_ns(self, number: int) -> int:
-        """Return when an instruction was submitted, on the host's clock."""
+        """Return the host-clock time at which an instruction was submitted; 0 if it was not."""
         if self._places is None:
             self._places = {slot: place for place, slot in enumerate(self._commands.slots)}
         place = self._places.get(number)
         return 0 if place is None else int(self._commands.submit_ns()[place])
 
     def start(self) -> None:
-        """Submit nothing yet."""
+        """Mark the run as begun; `submit_until` submits."""
         self.begun = True
         self._commands.begin()
-        self._submitted_all.set()  # by whoever asks for it, on his own thread: there is nobody else to wait for
+        self._submitted_all.set()  # the thread that needs a result submits the rest itself
 
     def lend(self) -> None:
-        """Have the worker wait for what was submitted since; see `Replay`."""
+        """Have the worker wait for the latest submissions; see `Replay`."""
         with self._lock:
             if not self._ended:
                 self._lend()
 
     def cancel(self) -> None:
-        """Submit nothing more; what was submitted ends. Returns at once."""
+        """Stop submitting; submitted commands still complete. Returns at once."""
         super().cancel()
         with self._lock:
             if self._ended and not self._over:
-                self._have_it_finished()
+                self._post_finish()
 
     def finish(self) -> bool:
-        """End the run if all of it is submitted and has completed on its devices; return whether it has ended."""
+        """End the run if it is completely submitted and has completed on its devices; return whether it has ended."""
         with self._lock:
             if self._finishing or not self._ended:
                 return self.finished.is_set()
             if any(self._loop.is_pending(number) for number in self.program.last_of_lanes):
                 return False
             self._finishing = True
-        with interrupts_held():  # The caller's thread: what comes meanwhile is his, and no failure of this run.
+        with interrupts_held():  # on the caller's thread: an interrupt is the caller's, not a failure of this run
             self._finish()
         return True
 
@@ -93,7 +93,7 @@ class StagedReplay(Replay):
 
     def _await_end(self) -> None:
         if self.cancelled or self.error is not None:
-            self._have_it_finished()
+            self._post_finish()
         else:
             self._lend()
             self.rings = self._set_alarm()
@@ -103,7 +103,7 @@ class StagedReplay(Replay):
         last = [number for number in self.program.last_of_lanes if self._loop.has_event(number)]
         return fd is not None and all(self._loop.wake_at(number, fd) for number in last)
 
-    def _have_it_finished(self) -> None:
+    def _post_finish(self) -> None:
         if not self._finishing:
             self._finishing = True
             self._worker.post(self._finish)

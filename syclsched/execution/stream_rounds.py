@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which order the instructions of several generations of a plan go to the same lanes. Pure.
+"""Submission order of several plan instances to the same in-order lanes, by modulo scheduling. Pure.
 
-A lane is in order: what is submitted behind the last instruction of a generation waits for it, though it could go
-before. So generations are interleaved as a modulo schedule of the plan's instructions says (Rau, "Iterative modulo
-scheduling", MICRO-27, 1994): each is cut into stages of one interval, and in each round every generation that is under
-way goes on by one stage, the instructions of a lane in the order of their times within the interval.
+On an in-order lane an instruction waits for all earlier ones, even without a dependency. So instances are interleaved
+by a modulo schedule of the plan's instructions (Rau, "Iterative modulo scheduling", MICRO-27, 1994). Each instance is
+cut into stages of one interval. In each round every instance in flight advances by one stage, and each lane gets its
+instructions in the order of their times within the interval.
 """
 
 from __future__ import annotations
@@ -21,25 +21,24 @@ from syclsched.scheduling.tables import NOTHING
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """How generations are submitted."""
+    """Submission order of a stream, in rounds."""
 
-    order: tuple[int, ...]  # instruction numbers in the order in which each generation submits them
-    stages: int  # in so many rounds a generation is submitted
-    #: A round: the generation that is at this stage submits what comes before this place in ``order``, then the next
-    #: piece's goes on.
+    order: tuple[int, ...]  # instruction numbers in each instance's submission order
+    stages: int  # number of rounds in which an instance is submitted
+    #: One round, as (stage, end) pairs: the instance at this stage submits ``order`` up to ``end``, pair by pair.
     pieces: tuple[tuple[int, int], ...]
-    #: Between generations, by the modulo schedule; of generations one after another, the time one takes.
+    #: Between instances in the modulo schedule; without interleaving, the plan's makespan.
     interval_s: float
 
 
 def one_by_one(program: Program) -> Rounds:
-    """Return rounds in which each generation is submitted as a whole, in the plan's order."""
+    """Return rounds in which each instance is submitted as a whole, in the plan's order."""
     order = tuple(node.id for node in _work(program))
     return Rounds(order, 1, ((0, len(order)),), program.plan.makespan_s)
 
 
 def interleaved(program: Program) -> Rounds | None:
-    """Return the rounds of the modulo schedule with the shortest interval that is found."""
+    """Return the rounds of the modulo schedule with the shortest interval found; None without interleaving."""
     nodes = _work(program)
     found = shortest_cycle([_step(node) for node in nodes])
     if found is None:
@@ -49,21 +48,21 @@ def interleaved(program: Program) -> Rounds | None:
 
 
 def of_first_level(rounds: Rounds, level_of: Mapping[int, int]) -> Rounds:
-    """Return the rounds of a plan with steps of the host's: of what waits for none of them.
+    """Return the rounds restricted to instructions that wait for no host step.
 
-    What does wait is submitted as functions return.
+    The others are submitted as the host steps complete.
     """
     first = [level_of.get(n) == 0 for n in rounds.order]
     before = [0, *accumulate(first)]
     pieces = [(stage, before[end]) for stage, end in rounds.pieces]
-    begun = dict.fromkeys(range(rounds.stages), 0)
+    ends = dict.fromkeys(range(rounds.stages), 0)
     kept: list[tuple[int, int]] = []
     for stage, end in sorted(pieces):  # a stage begins where the one before it ends
-        begun[stage] = max(begun[stage], end)
-    least = {stage: max((begun[s] for s in range(stage)), default=0) for stage in begun}
+        ends[stage] = max(ends[stage], end)
+    reached = {stage: max((ends[s] for s in range(stage)), default=0) for stage in ends}
     for stage, end in pieces:
-        if end > least[stage]:
-            least[stage] = end
+        if end > reached[stage]:
+            reached[stage] = end
             kept.append((stage, end))
     order = [n for n in rounds.order if n in level_of]
     order.sort(key=lambda n: level_of[n])
@@ -75,7 +74,7 @@ def of_first_level(rounds: Rounds, level_of: Mapping[int, int]) -> Rounds:
 
 
 def _work(program: Program) -> list[Node]:
-    """Return the instructions that are submitted, in the plan's order."""
+    """Return the instructions that are submitted (no allocations and frees), in the plan's order."""
     return [program.nodes[i.id] for _, i in program.plan.instructions() if i.kind not in MEMORY_KINDS]
 
 
@@ -90,7 +89,7 @@ def _rounds(nodes: list[Node], begin_s: list[float], interval_s: float) -> Round
     times = [begin_s[n] for n in by_time]
     stage = [int(t / interval_s * (1.0 + 1e-9)) for t in times]
     stages = max(stage) + 1
-    # Per lane, what is next in a round: (stage, place in the order).
+    # Per lane, the instructions of a round in order: (stage, index in the order).
     following: dict[int, deque[tuple[int, int]]] = {}
     for n in sorted(range(len(order)), key=lambda n: (times[n] - stage[n] * interval_s, -stage[n], n)):
         following.setdefault(order[n].lane, deque()).append((stage[n], n))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sleep until devices say that something has completed."""
+"""Eventfd wake-up: a thread or coroutine sleeps until a device signals a completion."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import time
 
 from syclsched.naps import nap_s
 
-#: How long is slept between two looks, at least and at most.
+#: Shortest and longest sleep between two polls, for runtimes that do not signal.
 _NAPS_S = 50e-6, 1e-3
-#: Python can miss a signal that comes just before it blocks; it notices at the end of a slice.
+#: Longest single wait: Python can miss a signal that arrives just before it blocks.
 _SLICE_S = 0.2
 
 _lock = threading.Lock()
-#: Never closed: a runtime may write to one long after its stream has ended.
+#: Descriptors for reuse; never closed, because a runtime may write to one long after its stream has ended.
 _unused: list[int] = []
 
 
 class Alarm:
-    """An eventfd that runtimes add to when something completes, and naps for those that do not.
+    """An eventfd that runtimes write to on completion, with polling back-off for runtimes that do not.
 
-    It may ring for nothing: whoever was woken looks whether what he waits for is there.
+    Wake-ups may be spurious: the woken thread must check its own condition.
     """
 
     def __init__(self) -> None:
@@ -36,47 +36,47 @@ class Alarm:
 
     @property
     def fd(self) -> int | None:
-        """What is to be added to; None where there are no eventfds."""
+        """The file descriptor to write to; None where the system has no eventfd."""
         return self._fd
 
     def sleep(self, begun_s: float, rings: bool) -> None:
-        """Sleep until it rings, or for a slice of time."""
+        """Sleep until a signal or the end of a time slice; ``rings`` says whether the runtime signals."""
         if rings and self._fd is not None:
-            waiting = select.poll()  # select.select takes no descriptor above 1,023
-            waiting.register(self._fd, select.POLLIN)
-            waiting.poll(_SLICE_S * 1e3)
-            self._quieten()
+            poller = select.poll()  # select.select takes no descriptor above 1,023
+            poller.register(self._fd, select.POLLIN)
+            poller.poll(_SLICE_S * 1e3)
+            self._drain()
         else:
             time.sleep(nap_s(time.perf_counter() - begun_s, *_NAPS_S))
 
     async def sleep_async(self, begun_s: float, rings: bool) -> None:
-        """Do so in a coroutine."""
+        """Sleep in a coroutine; see `sleep`."""
         if not rings or self._fd is None:
             await asyncio.sleep(nap_s(time.perf_counter() - begun_s, *_NAPS_S))
             return
         loop = asyncio.get_running_loop()
-        rang = asyncio.Event()
-        loop.add_reader(self._fd, rang.set)
+        signalled = asyncio.Event()
+        loop.add_reader(self._fd, signalled.set)
         try:
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(rang.wait(), _SLICE_S)
+                await asyncio.wait_for(signalled.wait(), _SLICE_S)
         finally:
             loop.remove_reader(self._fd)
-            self._quieten()
+            self._drain()
 
     def ring(self) -> None:
-        """Wake whoever sleeps, or is about to; any thread may."""
+        """Wake the sleeping thread, or one that is about to sleep; callable on any thread."""
         if self._fd is not None:
             os.eventfd_write(self._fd, 1)
 
     def close(self) -> None:
-        """Keep it for the next stream."""
+        """Keep the descriptor for the next stream."""
         if self._fd is not None:
             with _lock:
                 _unused.append(self._fd)
             self._fd = None
 
-    def _quieten(self) -> None:
+    def _drain(self) -> None:
         assert self._fd is not None
         try:
             os.eventfd_read(self._fd)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the lanes of a run are, and what they wait for: for timeouts, the watchdog, and deadlines."""
+"""Progress of a run's lanes and their pending waits, for time-outs, the watchdog and deadlines."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ _MOST_LANES = 4
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a lane is at."""
+    """Progress of one lane: its current instruction."""
 
-    #: Which lane.
     lane: str
     device: str
-    number: int  # the engine's number of what it is at
-    name: str  # ``task 'gemm'``
-    task: str | None  # the task's name
-    #: The how-many-th of the lane's it is, and how many there are.
+    number: int  # instruction number in the engine
+    name: str  # of the instruction, as in ``task 'gemm'``
+    task: str | None  # name of its task
+    #: Position of the instruction on its lane, from 1, and the lane's number of instructions.
     place: int
     of: int
-    waits_for: str | None  # ``task 'load' on host:0``; None if nothing that is known holds it up
-    begun: bool  # whether it was handed on: to the device's queue or the host's thread
-    predicted_s: float  # how long it was to take
+    waits_for: str | None  # ``task 'load' on host:0``; None if no incomplete predecessor is known
+    begun: bool  # whether it was submitted to the device's queue or the host's thread
+    predicted_s: float  # predicted duration
 
     @property
     def runs(self) -> bool:
-        """Whether it is running, as far as can be told."""
+        """Whether the instruction is running: submitted, and with no known incomplete predecessor."""
         return self.begun and self.waits_for is None
 
     def __str__(self) -> str:
@@ -42,7 +41,7 @@ class Position:
 
 
 class Positions:
-    """Follows the lanes of a program, which complete in order, with few looks at each."""
+    """Tracks the lanes of a program, which complete in order, with few completion queries."""
 
     def __init__(self, program: Program, is_complete: Callable[[int], bool], passed: Callable[[int], bool]) -> None:
         self._program = program
@@ -55,7 +54,7 @@ class Positions:
         self._at = [0] * len(self._work)
 
     def now(self) -> list[Position]:
-        """Return the positions of the lanes that are not done."""
+        """Return the progress of the unfinished lanes."""
         found = []
         for index, (lane, work) in enumerate(zip(self._program.plan.lanes, self._work, strict=True)):
             at = self._at[index] = self._first_incomplete(work, self._at[index])
@@ -63,10 +62,10 @@ class Positions:
                 continue
             instruction = work[at]
             node = self._program.nodes[instruction.id]
-            behind = [n for n in sorted({*node.events, *node.completed_first}) if not self._is_complete(n)]
+            pending = [n for n in sorted({*node.events, *node.completed_first}) if not self._is_complete(n)]
             waits_for = None
-            if behind:
-                waits_for = f"{_name(self._program.nodes[behind[0]].instruction)} on {self._lane_of[behind[0]]}"
+            if pending:
+                waits_for = f"{_name(self._program.nodes[pending[0]].instruction)} on {self._lane_of[pending[0]]}"
             found.append(
                 Position(
                     lane.name,
@@ -84,7 +83,7 @@ class Positions:
         return found
 
     def _first_incomplete(self, work: Sequence[Instruction], at: int) -> int:
-        """Return the first position that is not complete, by steps that double and are then halved."""
+        """Return the index of the first incomplete instruction, by exponential and then binary search."""
         if at == len(work) or not self._is_complete(work[at].id):
             return at
         done, step = at, 1
@@ -102,7 +101,7 @@ class Positions:
 
 
 def what_is_left(positions: Iterable[Position]) -> str:
-    """Return for every lane what is done on it, or is to be done next, and what that waits for."""
+    """Describe in words the current instruction of each unfinished lane and the instruction it waits for."""
     found = [str(position) for position in positions]
     more = [f"{len(found) - _MOST_LANES} more lanes are not done"] if len(found) > _MOST_LANES else []
     return "; ".join(found[:_MOST_LANES] + more) or "everything is done but the end"
@@ -115,24 +114,24 @@ def _name(instruction: Instruction) -> str:
 
 
 class Followed(ABC):
-    """An engine of a program that says where its lanes are."""
+    """Base class of engines that report the progress of their lanes."""
 
     program: Program
 
     @abstractmethod
     def passed(self, number: int) -> bool:
-        """Return whether an instruction has been handed on or was cancelled."""
+        """Return whether an instruction has been submitted or was cancelled."""
 
     @abstractmethod
     def is_complete(self, number: int) -> bool:
-        """Return whether an instruction has completed, was cancelled, or had nothing to do; on any thread."""
+        """Return whether an instruction has completed, was cancelled, or was empty; callable on any thread."""
 
     def what_is_left(self) -> str:
-        """Return what lanes are at, and what that waits for, in words."""
+        """Describe in words the current instruction of each unfinished lane."""
         return what_is_left(self.positions())
 
     def positions(self) -> list[Position]:
-        """Return what the lanes that are not done are at; on any thread."""
+        """Return the progress of the unfinished lanes; callable on any thread."""
         return self._positions.now()
 
     @cached_property

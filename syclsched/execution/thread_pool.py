@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads that are used again: a run takes some and gives them back, instead of starting new ones.
+"""Thread pool shared by all runs of the process.
 
-The SYCL runtime keeps up to 3 kB for each thread that has ever submitted or waited, and does not give them back when
-the thread ends: with new threads for each run a process would grow with every run. It would also take 50 µs for each.
+The SYCL runtime keeps up to 3 kB for each thread that has ever submitted or waited, and does not free them when the
+thread ends: with new threads for each run a process would grow with every run. Starting a thread also takes 50 µs.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from syclsched.execution.waiting import Flag
 
 Target = Callable[[], None]
 
-#: More that have nothing to do end.
+#: Most idle threads kept; further ones end.
 _MOST_IDLE: Final = 64
-#: For how long the end of the interpreter is held up for idle threads.
+#: Seconds for which interpreter exit waits for idle threads to end.
 _GRACE_S: Final = 5.0
 
 
 class Lease:
-    """A thread for as long as one function takes; from `ThreadPool.start`."""
+    """A pool thread reserved for one function call; from `ThreadPool.start`."""
 
     def __init__(self, thread: threading.Thread) -> None:
         self._thread = thread
@@ -35,95 +35,95 @@ class Lease:
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller is on that thread, within that function."""
+        """Whether the caller runs on that thread, within that call."""
         return self._thread is threading.current_thread() and not self._ended.is_set()
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Wait until the function has returned, and the thread holds nothing of it any more."""
+        """Wait until the function has returned and the thread holds no reference to it."""
         self._ended.wait(timeout_s)
 
     def end(self) -> None:
-        """Be told, by the thread, that the function has returned."""
+        """Note that the function has returned; called by the thread."""
         self._ended.set()
 
 
 class ThreadPool:
-    """Threads that serve one function after another; used from any thread, and by what collects garbage.
+    """Reusable threads, each of which runs one function at a time; usable from any thread and from finalisers.
 
-    So there is no lock: a deque takes and gives its ends at once.
+    There is no lock: a finaliser may run at any point, and a deque's append and pop are atomic.
     """
 
     def __init__(self) -> None:
-        self._idle: deque[_Servant] = deque()
+        self._idle: deque[_PoolThread] = deque()
         self._stopped = False
 
     def start(self, target: Target, name: str) -> Lease:
-        """Have a function called on a thread that has nothing else to do: the one that was busy last, or a new one."""
+        """Call a function on an idle thread, the most recently used one first, or on a new thread."""
         try:
-            servant = self._idle.pop()
+            thread = self._idle.pop()
         except IndexError:
-            servant = _Servant(self._rest)
-        return servant.serve(target, name)
+            thread = _PoolThread(self._return)
+        return thread.call(target, name)
 
     def stop(self) -> None:
-        """Let idle threads end, and wait for them; those that are busy end when they are done."""
+        """End the idle threads, and wait for them; busy threads end after their function."""
         self._stopped = True
         deadline = time.monotonic() + _GRACE_S
         while self._idle:
-            self._idle.pop().dismiss(max(0.0, deadline - time.monotonic()))
+            self._idle.pop().stop(max(0.0, deadline - time.monotonic()))
 
     def forget(self) -> None:
-        """In a forked process: none of the threads came along."""
+        """Forget all threads in a forked child, where they do not exist."""
         self._idle = deque()
 
-    def _rest(self, servant: _Servant) -> bool:
-        """Take a thread back; return False if it is to end instead."""
+    def _return(self, thread: _PoolThread) -> bool:
+        """Return a thread to the pool; return False if the thread must end instead."""
         if self._stopped or len(self._idle) >= _MOST_IDLE:
             return False
-        self._idle.append(servant)
+        self._idle.append(thread)
         return True
 
 
-class _Servant:
+class _PoolThread:
     """One thread of the pool."""
 
-    def __init__(self, rest: Callable[[_Servant], bool]) -> None:
-        self._rest = rest
-        self._asked: queue.SimpleQueue[tuple[Target, str, Lease] | None] = queue.SimpleQueue()
+    def __init__(self, return_to_pool: Callable[[_PoolThread], bool]) -> None:
+        self._return_to_pool = return_to_pool
+        self._requests: queue.SimpleQueue[tuple[Target, str, Lease] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def serve(self, target: Target, name: str) -> Lease:
-        """Have a function called; on another thread."""
+    def call(self, target: Target, name: str) -> Lease:
+        """Queue a function for the thread; start the thread if it is new."""
         lease = Lease(self._thread)
-        self._asked.put((target, name, lease))
+        self._requests.put((target, name, lease))
         if self._thread.ident is None:
             self._thread.start()
         return lease
 
-    def dismiss(self, timeout_s: float) -> None:
-        """Let it end, and wait for that."""
-        self._asked.put(None)
+    def stop(self, timeout_s: float) -> None:
+        """End the thread, and wait for its end."""
+        self._requests.put(None)
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        while (asked := self._asked.get()) is not None:
-            target, self._thread.name, lease = asked
-            going_on = False
+        while (request := self._requests.get()) is not None:
+            target, self._thread.name, lease = request
+            returned = False
             try:
                 target()
                 self._thread.name = IDLE
-                going_on = self._rest(self)  # before anybody is told, so that who waited finds it again
+                returned = self._return_to_pool(self)  # before the lease ends, so that the waiting thread can reuse it
             finally:
-                del asked, target  # what they hold must not live until the next
+                del request, target  # their referents must not live until the next request
                 lease.end()
             del lease
-            if not going_on:
+            if not returned:
                 return
 
 
-#: Name of threads that have nothing to do.
+#: Name of idle threads.
 IDLE: Final = "syclsched idle"
-#: That of this process.
+#: The thread pool of this process.
 THREADS = ThreadPool()
 
 os.register_at_fork(after_in_child=THREADS.forget)

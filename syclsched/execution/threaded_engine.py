@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What engines with a thread of their own have in common: start, cancel, join, who waits for what, the first error."""
+"""Base class of engines that run on their own thread: start, cancel, join, waiters, and the first error."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from syclsched.execution.waiting import wait_flag
 
 
 class ThreadedEngine(ABC):
-    """Does something once, on a thread of its own."""
+    """Runs once, on its own thread."""
 
-    #: What is said of an error that is none of syclsched's.
+    #: Message prefix for errors that are no `SyclschedError`.
     failing: ClassVar[str]
 
     def __init__(self, name: str, place: str, *, record: bool) -> None:
@@ -28,7 +28,7 @@ class ThreadedEngine(ABC):
         self.recording = record
         self.lasting = True
         self.given_up = False
-        #: Called on the thread, last of all.
+        #: Called on the thread, as its last action.
         self.when_finished: Callable[[], None] | None = None
         self._name, self._place = name, place
         self._watched: dict[int, threading.Event] = {}
@@ -37,48 +37,48 @@ class ThreadedEngine(ABC):
     # --- for other threads ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin, on a thread of its own."""
+        """Start the engine's thread."""
         self._thread = THREADS.start(self._run, self._name)
 
     def cancel(self) -> None:
-        """Begin nothing more; what was submitted ends. Returns at once."""
+        """Stop submitting; submitted instructions still complete. Returns at once."""
         if not self.finished.is_set():
             self.cancelled = True
             self._be_cancelled()
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Wait for the thread to be done."""
+        """Wait for the engine's thread to finish."""
         if self._thread is not None:
             self._thread.join(timeout_s)
 
     @abstractmethod
     def passed(self, number: int) -> bool:
-        """Return whether something, by its number, has been submitted, completed or cancelled."""
+        """Return whether an instruction has been submitted, completed or cancelled."""
 
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
-        """Wait until something has passed, or the run has ended."""
+        """Wait until an instruction has been submitted or cancelled, or the run has ended."""
         if self.passed(number) or self.finished.is_set():
             return True
         flag = self._watched.setdefault(number, threading.Event())
         self._be_watched()
-        # Looked at again because the thread may have passed it between the two lines.
+        # Checked again: the thread may have submitted it between the first check and the registration.
         return self.passed(number) or self.finished.is_set() or wait_flag(flag, timeout_s)
 
-    # --- what an engine adds ----------------------------------------------------------------------
+    # --- for subclasses ---------------------------------------------------------------------------
 
     @abstractmethod
     def _go(self) -> None:
-        """Do everything; on the thread."""
+        """Execute everything; on the engine's thread."""
 
     @abstractmethod
     def _finish(self) -> None:
-        """Wait for what was submitted, and read what there is to be read, whatever became of `_go`; on the thread."""
+        """Wait for submitted instructions and read the outcomes, even if `_go` failed; on the engine's thread."""
 
-    def _be_cancelled(self) -> None:  # noqa: B027 - an engine that looks by itself has nothing to add
-        """Wake the thread, which is to begin nothing more; on any other."""
+    def _be_cancelled(self) -> None:  # noqa: B027 - an engine that polls needs no wake-up
+        """Wake the engine's thread after a cancellation; on any other thread."""
 
     def _be_watched(self) -> None:  # noqa: B027 - as above
-        """Have the thread look who waits, if it does not whenever something passes; on any other."""
+        """Make the engine's thread check for new waiters, if it does not after each submission; on any other thread."""
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -102,12 +102,12 @@ class ThreadedEngine(ABC):
                     self.when_finished()
                     self.when_finished = None
 
-    def _broken(self, what: str, error: BaseException) -> ExecutionError:
-        found = ExecutionError(f"{what}: {type(error).__name__}: {error}", where=self._place)
-        found.__cause__ = error
-        return found
+    def _broken(self, prefix: str, error: BaseException) -> ExecutionError:
+        wrapped = ExecutionError(f"{prefix}: {type(error).__name__}: {error}", where=self._place)
+        wrapped.__cause__ = error
+        return wrapped
 
     def _tell_waiting(self, number: int) -> None:
-        """Let who waits for something go on, once it has passed."""
+        """Wake the threads that wait for an instruction's submission."""
         if self._watched and (flag := self._watched.pop(number, None)) is not None:
             flag.set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits of the caller's thread that end in time and let Ctrl-C through."""
+"""Interruptible waits with time-outs, and a fast one-shot flag."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import time
 from contextlib import suppress
 from typing import Protocol
 
-#: Python can miss a signal that comes just before it blocks; it notices at the end of a slice.
+#: Longest single wait: Python can miss a signal that arrives just before it blocks.
 SLICE_S = 0.2
 
 
 class Waitable(Protocol):
-    """What is set once: `Flag`, or ``threading.Event``."""
+    """A one-shot event: `Flag` or ``threading.Event``."""
 
     def is_set(self) -> bool:
-        """Return whether it is set."""
+        """Return whether the flag is set."""
 
     def set(self) -> None:
-        """Set it, for good."""
+        """Set the flag permanently."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set, or the seconds are over; return whether it is."""
+        """Wait until the flag is set or the time-out in seconds has passed; return whether it is set."""
 
 
 class Flag:
-    """A ``threading.Event`` that is set once, made and set in a fraction of its time: each run needs four.
+    """A one-shot ``threading.Event``, several times faster to create and set: each run needs four.
 
-    It is a lock that is held until then, and which those who wait for it hand on to each other.
+    It is a lock, held until the flag is set; each waiting thread then acquires and releases it in turn.
     """
 
     __slots__ = ("_is_set", "_lock")
@@ -39,39 +39,39 @@ class Flag:
         self._lock.acquire()
 
     def is_set(self) -> bool:
-        """Return whether it is set."""
+        """Return whether the flag is set."""
         return self._is_set
 
     def set(self) -> None:
-        """Set it; any thread may, any number of times."""
+        """Set the flag; callable on any thread, any number of times."""
         if not self._is_set:
             self._is_set = True
-            self._hand_on()
+            self._release()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set."""
+        """Wait until the flag is set or the time-out has passed; return whether it is set."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._is_set:
-            # In slices: who was interrupted between the two lines may not have handed the lock on.
+            # In slices: a thread interrupted between acquire and release may not have released the lock.
             left_s = SLICE_S if deadline is None else min(SLICE_S, deadline - time.monotonic())
             if self._lock.acquire(timeout=max(0.0, left_s)):
-                self._hand_on()
+                self._release()
             elif deadline is not None and time.monotonic() >= deadline:
                 break
         return self._is_set
 
-    def _hand_on(self) -> None:
-        with suppress(RuntimeError):  # another thread that set it, too, has done so
+    def _release(self) -> None:
+        with suppress(RuntimeError):  # released already: another thread set the flag, too
             self._lock.release()
 
 
 def after(timeout_s: float | None) -> str:
-    """Say how long was waited, for messages: a time limit that had passed before is no time."""
+    """Return the waited time as text for messages; a negative limit counts as 0."""
     return f"after {max(0.0, timeout_s or 0.0):g} s"
 
 
 def wait_flag(flag: Waitable, timeout_s: float | None) -> bool:
-    """Wait for a flag."""
+    """Wait for a flag in interruptible slices; return whether it is set."""
     if timeout_s is None:
         while not flag.wait(SLICE_S):
             pass

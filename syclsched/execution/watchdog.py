@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One thread for all runs of the process that looks, now and then, where their lanes are.
+"""Watchdog: one thread that periodically checks the lanes of all runs of the process.
 
-It warns of what runs for too long, lets tasks fail that are past their deadline, and gives up runs that hang on them. A
-look takes some microseconds for each lane, however many tasks have been done since: lanes complete in order. It is no
-part of any engine's thread, because that may be stuck in the driver itself.
+It warns of tasks that run too long, fails tasks past their deadline, and gives up runs that hang on such tasks. A check
+takes a few microseconds per lane, independent of the number of completed tasks, because lanes complete in order. It has
+its own thread because an engine's thread may be blocked in the driver.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from syclsched.execution.safeguards import Safeguards
 from syclsched.execution.stuck import Position
 
 _LOGGER = logging.getLogger("syclsched")
-#: Between two looks; shorter where a deadline is.
+#: Seconds between two checks; shorter for runs with short deadlines.
 TICK_S = 0.25
-#: A warning comes after so many times the prediction, and not before so many seconds.
+#: A warning comes after this multiple of the predicted duration, and at least this many seconds.
 PATIENCE, LEAST_PATIENCE_S = 30.0, 10.0
-#: A task past its deadline is waited for as long again, within these bounds, before its run is given up.
+#: A task past its deadline gets as much time again, between this and `GRACE_S` seconds, before its run is given up.
 LEAST_GRACE_S = 1.0
-#: Looks without any run before the thread sleeps until there is one.
-_IDLE_LOOKS = 8
+#: Checks without any run before the thread sleeps until a run starts.
+_IDLE_CHECKS = 8
 
 
 class Watch:
-    """What is known of one run from earlier looks. Told the time; reads no clock."""
+    """Watchdog state of one run. The caller passes the time; this class reads no clock."""
 
     def __init__(self, resources: Resources, safeguards: Safeguards, deadlines_s: Mapping[int, float]) -> None:
         self._resources = resources
         self._safeguards = safeguards
         self._deadlines_s = deadlines_s
         self._began_s: float | None = None
-        #: By lane: what it was at, whether that ran, and since when.
+        #: By lane: instruction number, whether it was running, and since when.
         self._since_s: dict[str, tuple[int, bool, float]] = {}
         self._warn_at_s: dict[int, float] = {}
-        #: Tasks past their deadline, by number, and when they were.
+        #: Times at which tasks passed their deadline, by instruction number.
         self._overdue_s: dict[int, float] = {}
         self._errors: dict[int, DeadlineError] = {}
         limits = [*deadlines_s.values(), *(s for s in (safeguards.deadline_s, safeguards.watchdog_s) if s is not None)]
-        #: How often to look.
+        #: Seconds between two checks.
         self.tick_s = min([TICK_S, *(limit / 4 for limit in limits)])
 
     def look(self, now_s: float) -> None:
-        """Look where the lanes are, and do what is to be done about it."""
+        """Check the progress of the lanes, and warn, fail tasks, or give the run up."""
         if self._began_s is None:
             self._began_s = now_s
         if self._resources.finished.is_set():
@@ -74,7 +74,7 @@ class Watch:
         self._give_up_if_hung(positions, now_s, whole if late else None)
 
     def _held(self, positions: Iterable[Position], now_s: float) -> dict[str, float]:
-        """Return for how long each lane has been where it is."""
+        """Return the seconds without progress of each lane."""
         since = {}
         for position in positions:
             number, ran, begun_s = self._since_s.get(position.lane, (-1, False, now_s))
@@ -85,7 +85,7 @@ class Watch:
 
     def _patience(self, position: Position) -> float:
         if not position.runs:
-            return math.inf  # what it waits for is warned of
+            return math.inf  # the warning is about the instruction it waits for
         usual = self._safeguards.watchdog_s
         limit = max(LEAST_PATIENCE_S, PATIENCE * position.predicted_s) if usual is None else usual
         return self._warn_at_s.get(position.number, limit)
@@ -93,8 +93,8 @@ class Watch:
     def _warn(self, position: Position, held_s: float) -> None:
         self._warn_at_s[position.number] = 2 * held_s
         waiting = [p for p in self._resources.engine.positions() if p.waits_for is not None]
-        behind = f"; {'; '.join(map(str, waiting[:3]))}" if waiting else ""
-        _LOGGER.warning("%s: %s has %s%s", self._where, position.name, _running(position, held_s), behind)
+        blocked = f"; {'; '.join(map(str, waiting[:3]))}" if waiting else ""
+        _LOGGER.warning("%s: %s has %s%s", self._where, position.name, _running(position, held_s), blocked)
 
     def _overdue(self, position: Position, now_s: float, held_s: float, deadline_s: float) -> None:
         self._fail(position, now_s, f"has {_running(position, held_s)}, its deadline is {deadline_s:g} s")
@@ -108,11 +108,11 @@ class Watch:
         self._resources.engine.overdue(position.number, error)
 
     def _give_up_if_hung(self, positions: Iterable[Position], now_s: float, whole_s: float | None) -> None:
-        """Give the run up if nothing goes on in it but tasks that are long past their deadline, or are only waiting."""
-        going_on = [p for p in positions if p.waits_for is None]
-        if not self._overdue_s or not going_on or any(p.number not in self._overdue_s for p in going_on if p.runs):
+        """Give the run up if every running task is past its deadline and its grace period."""
+        active = [p for p in positions if p.waits_for is None]
+        if not self._overdue_s or not active or any(p.number not in self._overdue_s for p in active if p.runs):
             return
-        for position in going_on:
+        for position in active:
             if position.number not in self._overdue_s:
                 continue
             deadline_s = min(self._deadlines_s.get(position.number, math.inf), math.inf if whole_s is None else whole_s)
@@ -127,7 +127,7 @@ class Watch:
 
 
 class Watchdog:
-    """The thread; started by the first run that is watched."""
+    """The watchdog thread; started by the first run."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -135,7 +135,7 @@ class Watchdog:
         self._asleep = False
 
     def watch(self, watch: Watch, resources: Resources) -> None:
-        """Look after a run until it has ended."""
+        """Watch a run until it has ended."""
         resources.watch = watch
         if self._thread is None or self._asleep or watch.tick_s < TICK_S:
             with self._changed:
@@ -147,24 +147,24 @@ class Watchdog:
     def _run(self) -> None:
         idle = 0
         while True:
-            tick_s = _look_at_all()
+            tick_s = _check_all()
             idle = 0 if tick_s is not None else idle + 1
             with self._changed:
-                self._asleep = idle > _IDLE_LOOKS and not any(_is_watched(resources) for resources in list(unfinished))
+                self._asleep = idle > _IDLE_CHECKS and not any(_is_watched(resources) for resources in list(unfinished))
                 self._changed.wait(None if self._asleep else tick_s or TICK_S)
                 self._asleep = False
 
 
-def _look_at_all() -> float | None:
-    """Look at all runs; return after how many seconds to look again, None if there is no run.
+def _check_all() -> float | None:
+    """Check all runs; return the seconds until the next check, None if there is no run.
 
-    A function of its own, as what it holds must not live until the next look.
+    A separate function, so that its locals do not keep runs alive until the next check.
     """
     watches = [(r, r.watch) for r in list(unfinished) if r.watch is not None and r.hung is None]
     for resources, watch in watches:
         try:
             watch.look(time.monotonic())
-        except Exception:  # one run's trouble must not end the watch over the others
+        except Exception:  # an error in one run must not stop the watchdog for the others
             _LOGGER.exception("the watchdog could not look at %r", resources.engine)
             resources.watch = None
     return min([TICK_S, *(watch.tick_s for _, watch in watches)]) if watches else None
@@ -180,5 +180,5 @@ def _running(position: Position, held_s: float) -> str:
     return f"been running for {held_s:.3g} s{predicted} {place}"
 
 
-#: The one of this process.
+#: The watchdog of this process.
 WATCHDOG = Watchdog()

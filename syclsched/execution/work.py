@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The graph's tasks matched to the plan's instructions, and compiled before anything is submitted."""
+"""Tasks bound to a plan's instructions, with their buffers, and their compilation before the first submission."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from syclsched.model.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one ``launch`` or ``host`` instruction does."""
+    """Task, implementation and buffers of one ``launch`` or ``host`` instruction."""
 
-    task: Task  # from the graph
-    operation: Operation  # its operation
-    implementation: Implementation  # the one the plan chose
-    signature: Signature  # the task's
-    #: Buffer by parameter name; for rows of an array their name, ``a[0:100]``, in place of the array's.
+    task: Task
+    operation: Operation
+    implementation: Implementation  # chosen by the plan
+    signature: Signature
+    #: Buffer by parameter name; a row range has its own name, such as ``a[0:100]``, in place of the array's.
     buffers: dict[str, Buffer]
-    writes_nothing: bool  # whether all it writes is empty: libraries and drivers lose the order of empty work
+    writes_nothing: bool  # whether all its outputs are empty: libraries and drivers do not keep the order of empty work
 
     @property
     def arrays(self) -> tuple[Parameter, ...]:
-        """The parameters that are given arrays of the graph: all but constants."""
+        """The parameters bound to arrays of the graph, without constants."""
         return tuple(p for p in self.operation.arrays if p.name in self.buffers)
 
     @property
     def shapes(self) -> dict[str, Shape]:
-        """By parameter name, the shape of what is passed under another than its own."""
+        """Shapes of the arguments that are passed reshaped, by parameter name."""
         return {name: self.signature.shapes[name] for name in self.task.reshaped}
 
     def bound(self, lane: int, queue: Any, buffer: Callable[[Buffer], Any]) -> dict[str, Any]:
-        """Return the arrays it is passed on a lane, by parameter name."""
+        """Return the array arguments on a lane, by parameter name."""
         if not self.task.reshaped:
             return {name: buffer(each).bound(lane, queue) for name, each in self.buffers.items()}
         shapes = self.shapes
@@ -55,13 +55,13 @@ class Work:
 
     @property
     def status(self) -> Buffer | None:
-        """The buffer of its status, if its operation has one and a device sets it."""
+        """The buffer of the task's status value; None without one, or if the task runs on the host."""
         name = self.operation.status
         return self.buffers[name] if name is not None and self.implementation.kind != "host" else None
 
 
 def resolve_work(program: Program, graph: TaskGraph) -> dict[int, Work]:
-    """Return the work of every ``launch`` and ``host`` instruction."""
+    """Return the work of every ``launch`` and ``host`` instruction, by instruction number."""
     return {
         instruction.id: _work(program, lane, instruction, graph)
         for lane in program.plan.lanes
@@ -71,7 +71,7 @@ def resolve_work(program: Program, graph: TaskGraph) -> dict[int, Work]:
 
 
 def argument_rows(graph: TaskGraph) -> dict[str, PlannedRows]:
-    """Return the rows of arrays that tasks are passed, by their names."""
+    """Return the row ranges that tasks take as arguments, by their names."""
     return {
         rows_name(task.arguments[parameter], rows): PlannedRows(task.arguments[parameter], *rows)
         for task in graph.tasks
@@ -112,7 +112,7 @@ def _work(program: Program, lane: Lane, instruction: Instruction, graph: TaskGra
 def compile_work(
     program: Program, work: dict[int, Work], queues: dict[str, Any], uploads: Uploads
 ) -> dict[int, Executable]:
-    """Compile everything a plan launches, each distinct piece once, and put its constants where it runs."""
+    """Compile all work of a plan, each distinct kernel once, and upload its constants to its devices."""
     compiling = Compiling()
     keys: dict[int, Hashable] = {}
     for lane in program.plan.lanes:
@@ -122,5 +122,5 @@ def compile_work(
             piece = work.get(instruction.id)
             if piece is not None:
                 keys[instruction.id] = compiling.add(piece.task, piece.implementation, queue, device)
-    made = compiling.compiled(uploads)
-    return {number: made[key] for number, key in keys.items()}
+    executables = compiling.compiled(uploads)
+    return {number: executables[key] for number, key in keys.items()}

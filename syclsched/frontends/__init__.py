@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Task graphs from and to files and other libraries' graphs; each library is imported when it is used."""
+"""Import and export of task graphs: files and other libraries' graphs. Libraries are imported on first use."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Task graphs put together from what a file lists: tasks with costs, and edges or files with bytes."""
+"""Construction of task graphs from parsed files: tasks with costs, and edges or files with sizes in bytes."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ from syclsched.model.naming import LONGEST_NAME
 from syclsched.model.ordering import find_cycle, topological_order
 from syclsched.model.task import LogicalArray
 
-#: Names in plans are no longer than this.
+#: Longest name allowed in a plan.
 MAX_NAME = LONGEST_NAME
 
-#: A cycle of more tasks is named by its first.
+#: Tasks of a cycle that an error message lists.
 _NAMED = 12
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTask:
-    """A task as a file lists it."""
+    """A task read from a file."""
 
     name: str  # unique in the file
-    cost: StatedCost  # what it takes
-    where: str  # file and place, for errors
-    family: str = "task"  # what kind of work it is
-    priority: int = 0  # larger runs earlier among equals
-    #: Names of data; what is in both is updated.
+    cost: StatedCost
+    where: str  # file and position, for error messages
+    family: str = "task"  # kind of work
+    priority: int = 0  # larger runs first among otherwise equal tasks
+    #: Names of arrays; an array in both is updated in place.
     reads: Sequence[str] = ()
     writes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ListedEdge:
-    """An edge as a file lists it."""
+    """An edge read from a file."""
 
-    #: Names of listed tasks.
+    #: Names of the two tasks.
     before: str
     after: str
-    nbytes: int = 0  # what flows; 0 for pure order
+    nbytes: int = 0  # bytes transferred; 0 for an ordering edge
 
 
 def shown(name: str) -> str:
-    """Return a name as errors show it: in quotes, and not longer than a line."""
+    """Return a name quoted and shortened for an error message."""
     return repr(name if len(name) <= 60 else name[:57] + "...")
 
 
 def check_name(name: str, where: str) -> str:
-    """Return a name that can stand in a plan."""
+    """Return the name if it is valid in a plan; raise `FormatError` otherwise."""
     if not name:
         raise FormatError("the name is empty, expected some text", where=where)
     if len(name) > MAX_NAME:
@@ -63,7 +63,7 @@ def check_name(name: str, where: str) -> str:
 
 
 def check_bytes(nbytes: float, where: str) -> int:
-    """Return a number of bytes."""
+    """Return the rounded number of bytes if it is in range; raise `FormatError` otherwise."""
     if not 0 <= nbytes <= MAX_BYTES:
         raise FormatError(f"{nbytes!r} bytes, expected a number from 0 to {MAX_BYTES}", where=where)
     return round(nbytes)
@@ -72,7 +72,7 @@ def check_bytes(nbytes: float, where: str) -> int:
 def graph_of_edges(
     name: str, tasks: Iterable[ListedTask], edges: Sequence[ListedEdge], where: str, places: Callable[[int], str]
 ) -> TaskGraph:
-    """Return the graph of tasks with edges; each edge with bytes becomes an array of its own."""
+    """Return the graph of tasks and edges; each edge with bytes becomes one array."""
     listed = _by_name(tasks)
     reads: dict[str, list[str]] = defaultdict(list)
     writes: dict[str, list[str]] = defaultdict(list)
@@ -116,12 +116,12 @@ def graph_of_files(
         readers.update(file for file in task.reads if file not in task.writes)
         for file in dict.fromkeys(task.writes):
             writers[file].append(task.name)
-    only = {file: by[0] for file, by in writers.items() if len(by) == 1}
+    sole_writer = {file: by[0] for file, by in writers.items() if len(by) == 1}
     flows = {
-        (only[file], task.name)
+        (sole_writer[file], task.name)
         for task in listed.values()
         for file in task.reads
-        if file in only and only[file] != task.name
+        if file in sole_writer and sole_writer[file] != task.name
     }
     order = _ordered(listed, [*dict.fromkeys([*edges, *sorted(flows)])], where)
     graph = TaskGraph(name)
@@ -139,7 +139,7 @@ def graph_of_files(
     return graph
 
 
-# --- inside ---------------------------------------------------------------------------------------
+# --- internals ------------------------------------------------------------------------------------
 
 
 def _by_name(tasks: Iterable[ListedTask]) -> dict[str, ListedTask]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Task graphs from DOT, the language of Graphviz, with costs as attributes.
+"""Parser of DOT (Graphviz) task graphs with costs as attributes.
 
-The whole language is read: subgraphs, attribute defaults, chains of edges, ports, quoted and HTML strings, remarks. Why
-not by a library: see docs/dependencies.md.
+The whole language is supported: subgraphs, attribute defaults, chains of edges, ports, quoted and HTML strings,
+comments. The reasons for not using a library are in docs/dependencies.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syclsched.frontends.limits import Limits
 from syclsched.frontends.units import Units
 from syclsched.model.graph import TaskGraph
 
-#: Subgraphs within subgraphs; no graph drawn by people or programs comes near.
+#: Deepest nesting of subgraphs; real graphs stay far below it.
 MAX_DEPTH = 40
 
 _Attributes = Mapping[str, str]
@@ -41,10 +41,9 @@ class _Edge:
 
 @dataclass(slots=True)
 class _Scope:
-    """What holds within one pair of braces.
+    """The attribute defaults and the members of one pair of braces."""
 
-    Defaults are replaced, never changed: nodes keep those they were made with.
-    """
+    # The default mappings are replaced, never mutated: each node keeps the defaults at its creation.
 
     node: _Attributes
     edge: _Attributes
@@ -52,7 +51,7 @@ class _Scope:
 
 
 def parse_dot(text: str, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
-    """Return the graph of a DOT file: nodes are tasks, edges with bytes are arrays, other edges are order."""
+    """Parse a DOT file: nodes are tasks, edges with bytes are arrays, other edges only order tasks."""
     lexer = Lexer(text, where)
     parser = _Parser(lexer, limits, Names.of(units))
     title = parser.parse()
@@ -70,7 +69,7 @@ def parse_dot(text: str, *, name: str, where: str, limits: Limits, units: Units)
 
 
 class _Parser:
-    """Recursive descent over the grammar of https://graphviz.org/doc/info/lang.html, to a limited depth."""
+    """Recursive-descent parser of https://graphviz.org/doc/info/lang.html with a depth limit."""
 
     def __init__(self, lexer: Lexer, limits: Limits, names: Names) -> None:
         self._lexer = lexer
@@ -82,7 +81,7 @@ class _Parser:
         self.edges: list[_Edge] = []
 
     def parse(self) -> str:
-        """Read the whole file; return the graph's name, which may be empty."""
+        """Parse the whole file; return the graph's name, which may be empty."""
         lexer = self._lexer
         self._strict = lexer.accept_word("strict")
         if lexer.accept_word("graph"):
@@ -97,7 +96,7 @@ class _Parser:
         return title
 
     def _statements(self, scope: _Scope, depth: int) -> None:
-        """Read statements up to and with the closing brace."""
+        """Parse statements up to and including the closing brace."""
         lexer = self._lexer
         while not lexer.accept("}"):
             if not lexer.accept(";"):
@@ -111,7 +110,7 @@ class _Parser:
                 return
         start = lexer.peek
         left = self._operand(scope, depth)
-        if left is None:  # name = value, of the graph
+        if left is None:  # an assignment of a graph attribute
             return
         if lexer.peek.text not in ("->", "--") or lexer.peek.kind != "mark":
             attributes = self._attribute_lists(of_node=True)
@@ -156,7 +155,7 @@ class _Parser:
             scope.edge = {**scope.edge, **found}
 
     def _operand(self, scope: _Scope, depth: int) -> list[str] | None:
-        """Read a node or a subgraph; return the nodes meant, or None after an assignment."""
+        """Parse a node or a subgraph; return its nodes, or None after an assignment."""
         lexer = self._lexer
         if (lexer.peek.kind == "mark" and lexer.peek.text == "{") or self._is_subgraph(lexer.peek):
             return self._subgraph(scope, depth + 1)
@@ -191,7 +190,7 @@ class _Parser:
         scope.members[token.text] = None
         if token.text not in self.nodes:
             self.nodes[token.text] = _Node(token.position, scope.node)
-            if len(self.nodes) > self._limits.tasks:  # lines are counted only when one is to be named
+            if len(self.nodes) > self._limits.tasks:  # line numbers are computed only for an error
                 self._limits.check_tasks(len(self.nodes), self._lexer.where(token.position))
 
     def _attribute_lists(self, *, of_node: bool) -> dict[str, str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words and marks of a DOT file."""
+"""Lexer of DOT files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Literal, NamedTuple, NoReturn
 
 from syclsched.errors import FormatError
 
-# Nothing follows what repeats, so that a match never has to be taken back: hostile files cannot make it slow.
+# The repetition ends the pattern, so matching never backtracks: a hostile file cannot make it slow.
 _SKIPPED = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/|#[^\n]*)*", re.DOTALL)
 _TOKEN = re.compile(
-    # Graphviz knows no exponents and would read 1e-3 as three words, which nobody means.
+    # Graphviz has no exponents and would split 1e-3 into three tokens, which no author intends.
     r"""(?P<word>[^\W\d]\w*|-?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?(?![\w.]))"""
     r"""|"(?P<quoted>[^"\\]*(?:\\.[^"\\]*)*)\""""
     r"""|(?P<mark>->|--|[{}\[\];,=:])""",
@@ -22,40 +22,40 @@ _JOINED = re.compile(r'\s*\+\s*"', re.DOTALL)
 
 
 def skip(text: str, position: int) -> int:
-    """Return where the next word or mark begins, after white space and remarks."""
+    """Return the position of the next token, after white space and comments."""
     found = _SKIPPED.match(text, position)
     return position if found is None else found.end()
 
 
 class Token(NamedTuple):
-    """One word, mark, or the end."""
+    """One token: an identifier, a punctuation mark, or the end of the file."""
 
-    kind: Literal["id", "mark", "end"]  # ``id``, ``mark`` or ``end``
+    kind: Literal["id", "mark", "end"]
     text: str  # an identifier without its quotes
-    position: int  # where it begins
-    quoted: bool = False  # whether it was quoted, and so is no keyword
+    position: int  # offset of the first character
+    quoted: bool = False  # quoted identifiers are never keywords
 
 
 class Lexer:
-    """Reads a DOT file token by token, with one token of foresight."""
+    """Lexer with one token of look-ahead."""
 
     def __init__(self, text: str, name: str) -> None:
         self._text = text
         self._name = name
         self._at = 0
-        # Errors may ask for many lines: each is counted from the one asked for before, if it lies behind that.
+        # Line numbers are counted on from the last one requested if the position is not before it.
         self._counted = (0, 1)
         self.peek = self._read()
 
     def where(self, position: int) -> str:
-        """Return file and line of a position."""
+        """Return the file name and line number of a position."""
         start, line = self._counted if self._counted[0] <= position else (0, 1)
         line += self._text.count("\n", start, position)
         self._counted = (position, line)
         return f"{self._name}, line {line}"
 
     def shown(self) -> str:
-        """Return the next token as errors show it."""
+        """Return the next token formatted for an error message."""
         token = self.peek
         return "the file ends here" if token.kind == "end" else f"found {token.text[:40]!r}"
 
@@ -64,36 +64,36 @@ class Lexer:
         raise FormatError(what, where=self.where(self.peek.position))
 
     def next(self) -> Token:
-        """Take the next token."""
+        """Consume and return the next token."""
         token, self.peek = self.peek, self._read() if self.peek.kind != "end" else self.peek
         return token
 
     def accept(self, mark: str) -> bool:
-        """Take a mark if it is next."""
+        """Consume a punctuation mark if it is next; return whether it was."""
         found = self.peek.kind == "mark" and self.peek.text == mark
         if found:
             self.next()
         return found
 
     def accept_word(self, word: str) -> bool:
-        """Take a keyword if it is next; they may be written in capitals."""
+        """Consume a keyword, in any letter case, if it is next; return whether it was."""
         found = self.peek.kind == "id" and not self.peek.quoted and self.peek.text.lower() == word
         if found:
             self.next()
         return found
 
     def expect(self, mark: str) -> None:
-        """Take a mark that must be next."""
+        """Consume a punctuation mark that must be next."""
         if not self.accept(mark):
             self.fail(f"{self.shown()}, expected {mark}")
 
     def identifier(self, expected: str) -> str:
-        """Take an identifier that must be next."""
+        """Consume and return an identifier that must be next."""
         if self.peek.kind != "id":
             self.fail(f"{self.shown()}, expected {expected}")
         return self.next().text
 
-    # --- inside -----------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------
 
     def _read(self) -> Token:
         text = self._text
@@ -114,7 +114,7 @@ class Lexer:
         return Token("id", self._joined(_unescaped(found["quoted"])), start, True)
 
     def _joined(self, first: str) -> str:
-        """Add the texts in quotes that follow after a plus."""
+        """Append the quoted strings that follow, each after a plus sign."""
         parts = [first]
         while more := _JOINED.match(self._text, self._at):
             found = _TOKEN.match(self._text, more.end() - 1)
@@ -135,5 +135,5 @@ class Lexer:
 
 
 def _unescaped(text: str) -> str:
-    """Undo what DOT escapes: quotes, and line breaks, which vanish; all else stays as it is."""
+    """Undo DOT's escapes: escaped quotes, and escaped line breaks, which are removed."""
     return text.replace('\\"', '"').replace("\\\n", "") if "\\" in text else text

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The project's own task-graph files: arrays, and tasks with costs in order of submission, as JSON.
+"""The project's own JSON task-graph files: arrays, and tasks with costs in submission order.
 
-Dependencies follow from the order and the accesses, as in `TaskGraph`; ``after`` adds explicit ones.
+Dependencies follow from submission order and accesses, as in `TaskGraph`; ``after`` adds explicit ones.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAX_DIMENSIONS = 32
 
 @dataclass(frozen=True, slots=True)
 class FiledArray:
-    """An array of a graph file: so many bytes, or a shape and a dtype."""
+    """An array of a graph file: a number of bytes, or a shape and a dtype."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
@@ -51,7 +51,7 @@ class FiledArray:
 
 @dataclass(frozen=True, slots=True)
 class FiledAccess:
-    """One task's access to one array, or to some of its rows: the first, and one past the last."""
+    """One task's access to an array or to a range of its rows (first, one past the last)."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
@@ -67,20 +67,19 @@ class FiledTask:
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     name: Name  # unique in the file
-    kind: Literal["task", "barrier"] = "task"  # ``task``, or ``barrier``, which has nothing but its name and ``after``
-    family: Name = "task"  # what kind of work it is
-    #: What it takes.
+    kind: Literal["task", "barrier"] = "task"  # a barrier has only ``name`` and ``after``
+    family: Name = "task"  # kind of work
     seconds: _Seconds | None = None
     seconds_on: dict[Name, _Seconds] = field(default_factory=dict)
     cores: Annotated[float, Ge(1)] = 1.0
-    priority: Annotated[int, Ge(-(1 << 31)), Le((1 << 31) - 1)] = 0  # larger runs earlier among equals
-    accesses: tuple[FiledAccess, ...] = ()  # the arrays it touches
-    after: tuple[Name, ...] = ()  # tasks it comes after, besides those that follow from accesses
+    priority: Annotated[int, Ge(-(1 << 31)), Le((1 << 31) - 1)] = 0  # larger runs first among otherwise equal tasks
+    accesses: tuple[FiledAccess, ...] = ()
+    after: tuple[Name, ...] = ()  # explicit predecessors, besides those that follow from accesses
 
 
 @dataclass(frozen=True, slots=True)
 class GraphFile:
-    """A whole graph file."""
+    """The document of a graph file."""
 
     document_name: ClassVar[str] = "a graph of format 'syclsched-graph/1'"
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -92,20 +91,20 @@ class GraphFile:
 
 
 def parse_graph_file(text: bytes, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
-    """Return the graph of one of the project's own files."""
+    """Parse a graph file of the project's own format."""
     document = from_json(GraphFile, text, where=where)
     limits.check_tasks(len(document.tasks), where)
     limits.check_edges(sum(len(t.accesses) + len(t.after) for t in document.tasks), where)
     graph = TaskGraph(document.name or name)
     arrays: dict[str, LogicalArray] = {}
     for index, filed in enumerate(document.arrays):
-        with _blamed(f"{where}, at arrays.{index}"):
+        with _errors_at(f"{where}, at arrays.{index}"):
             arrays[filed.name] = _declare(graph, filed)
     for index, task in enumerate(document.tasks):
-        with _blamed(f"{where}, at tasks.{index}"):
+        with _errors_at(f"{where}, at tasks.{index}"):
             _add(graph, task, arrays, units)
     for index, task in enumerate(document.tasks):
-        with _blamed(f"{where}, at tasks.{index}.after"):
+        with _errors_at(f"{where}, at tasks.{index}.after"):
             for before in task.after:
                 graph.edge(before, task.name)
     try:
@@ -116,7 +115,7 @@ def parse_graph_file(text: bytes, *, name: str, where: str, limits: Limits, unit
 
 
 def graph_text(graph: TaskGraph) -> str:
-    """Return a graph of cost-only tasks as the text of a graph file; `parse_graph_file` reads it back."""
+    """Serialise a graph of cost-only tasks; `parse_graph_file` reads the result."""
     after: dict[str, list[str]] = {}
     for before, later in dict.fromkeys(graph.edges):
         after.setdefault(later, []).append(before)
@@ -129,12 +128,12 @@ def graph_text(graph: TaskGraph) -> str:
     return to_json(document) + "\n"
 
 
-# --- inside ---------------------------------------------------------------------------------------
+# --- internals ------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _blamed(where: str) -> Iterator[None]:
-    """Blame a file, at a place, for what the graph refuses."""
+def _errors_at(where: str) -> Iterator[None]:
+    """Re-raise errors of the graph as `FormatError` with the position in the file."""
     try:
         yield
     except SyclschedError as error:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Task graphs from GraphML, with costs as data of nodes and edges.
+"""Parser of GraphML task graphs with costs as data of nodes and edges.
 
-Read with the standard library's expat rather than through `networkx.read_graphml`: that builds the whole tree before it
-looks at anything, cannot name a line, and lets the file define entities. Document type declarations are refused, so no
-entity can be defined, neither one that grows without end nor one that reads another file.
+It uses the standard library's expat, not `networkx.read_graphml`, which builds the whole tree first, reports no line
+numbers, and lets the file define entities. Document type declarations are refused, so a file cannot define entities
+that expand without bound or read another file.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from syclsched.frontends.limits import Limits
 from syclsched.frontends.units import Units
 from syclsched.model.graph import TaskGraph
 
-#: Elements within elements, beyond which a file is not looked at.
+#: Deepest accepted nesting of elements.
 MAX_DEPTH = 100
 
 
 @dataclass(slots=True)
 class _Element:
-    """A node or an edge while it is read."""
+    """A node or an edge under construction."""
 
     line: int
     name: str = ""
@@ -37,7 +37,7 @@ class _Element:
 
 @dataclass(slots=True)
 class _Key:
-    """What a ``key`` element declares."""
+    """The declaration of a ``key`` element."""
 
     attribute: str
     domain: str
@@ -45,8 +45,8 @@ class _Key:
 
 
 def parse_graphml(data: bytes, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
-    """Return the graph of a GraphML file: nodes are tasks, edges with bytes are arrays, other edges are order."""
-    reader = _Reader(where, limits, Names.of(units))
+    """Parse a GraphML file: nodes are tasks, edges with bytes are arrays, other edges only order tasks."""
+    reader = _GraphMLReader(where, limits, Names.of(units))
     reader.read(data)
     tasks = [
         listed_task(n.name, {**reader.defaults("node"), **n.data}, units, f"{where}, line {n.line}")
@@ -62,8 +62,8 @@ def parse_graphml(data: bytes, *, name: str, where: str, limits: Limits, units: 
     )
 
 
-class _Reader:
-    """Collects nodes and edges as expat comes across them."""
+class _GraphMLReader:
+    """Expat handlers that collect nodes and edges."""
 
     def __init__(self, where: str, limits: Limits, names: Names) -> None:
         self._where = where
@@ -87,7 +87,7 @@ class _Reader:
         self.edges: list[_Element] = []
 
     def read(self, data: bytes) -> None:
-        """Read the whole file."""
+        """Parse the whole file."""
         try:
             self._parser.Parse(data, True)
         except expat.ExpatError as error:
@@ -99,7 +99,7 @@ class _Reader:
             raise FormatError(f"{error}, expected an encoding such as UTF-8", where=self._where) from None
 
     def defaults(self, domain: str) -> dict[str, str]:
-        """Return the attributes that nodes or edges have if they say nothing."""
+        """Return the default attributes of nodes or edges."""
         found = {}
         for key in self._keys.values():
             known = self._known(key.attribute, domain)
@@ -107,7 +107,7 @@ class _Reader:
                 found[known] = key.default
         return found
 
-    # --- what expat calls ---------------------------------------------------------------------------
+    # --- expat handlers -----------------------------------------------------------------------------
 
     def _start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._path.append(tag.rpartition("}")[2])
@@ -137,7 +137,7 @@ class _Reader:
         path.pop()
 
     def _text(self, text: str) -> None:
-        # Of data with elements in it, as drawing programs write them, only the text at the top counts.
+        # Drawing programs nest elements in data; only the text outside of them counts.
         if self._collected is not None and len(self._path) == self._depth_of_text():
             self._collected.append(text)
 

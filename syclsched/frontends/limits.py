@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large a graph file may be before it is refused."""
+"""Size limits of graph files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from syclsched.errors import FormatError, StorageError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is refused as too large; the defaults keep a hostile file from filling the memory of a small machine."""
+    """Size limits; the defaults keep a hostile file from filling the memory of a small machine."""
 
     file_bytes: int = 128 << 20  # size of the file
-    tasks: int = 200_000  # tasks in it
-    edges: int = 1_000_000  # edges, or mentions of files and arrays by tasks
+    tasks: int = 200_000
+    edges: int = 1_000_000  # edges, or references from tasks to files and arrays
 
     def check_tasks(self, count: int, where: str) -> None:
         """Raise `FormatError` if there are too many tasks."""
@@ -33,10 +33,10 @@ class Limits:
 
 
 def read_bytes(path: Path, limits: Limits) -> bytes:
-    """Return what is in a file."""
+    """Return the content of a file, checked against the size limit."""
     try:
         with open(path, "rb") as file:
-            # A pipe has no size to look at: one byte more than allowed is enough to know.
+            # A pipe reports no size; reading one byte more than allowed shows whether it is too large.
             data = file.read(limits.file_bytes + 1)
     except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
         reason = getattr(error, "strerror", None) or error
@@ -51,7 +51,7 @@ def read_bytes(path: Path, limits: Limits) -> bytes:
 
 
 def decode(data: bytes, where: str) -> str:
-    """Return UTF-8 text, with or without a byte-order mark."""
+    """Decode UTF-8 text, with or without a byte-order mark."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

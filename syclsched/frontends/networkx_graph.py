@@ -1,31 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Task graphs from and to ``networkx.DiGraph``.
+"""Conversion of task graphs from and to ``networkx.DiGraph``.
 
-Node attributes, all but ``operation`` optional; `to_networkx` writes them all and `from_networkx` reads them back:
+Node attributes, all optional except ``operation``; `to_networkx` writes and `from_networkx` reads all of them:
 
 ``operation``
     An `Operation`, or a callable that becomes a host task. Not needed for barriers and copies.
 ``arguments``
     Parameter name to array name or number. For an operation every parameter, as in `TaskGraph.kernel`.
 ``rows``
-    Parameter name to the first row and one past the last, for arguments that are some rows of their array only.
+    Parameter name to the first row and one past the last, for arguments that are a range of rows of their array.
 ``shapes``
-    Parameter name to the shape under which an array is passed, where that is not its own.
+    Parameter name to the shape an array is passed with, where it differs from the array's own.
 ``accesses``
     For a callable: array argument to access mode (``"read"``, ``"write"``, ``"update"``, ``"reduce"``).
 ``kind``
     ``kernel``, ``host``, ``copy`` or ``barrier``; by default ``kernel`` for an operation and ``host`` for a callable.
 ``priority``
-    Larger runs earlier among equals.
+    Larger runs first among otherwise equal tasks.
 ``order``
-    Place in the order of submission, which decides what reads and writes mean; if any node has none, a topological
-    order of the digraph is used, by order of insertion where free.
+    Position in the submission order, from which dependencies follow. If any node has none, a topological order of
+    the digraph is used, with ties broken by insertion order.
 
 The digraph's own attribute ``arrays`` maps array names to `ArraySpec` mappings (``shape``, ``dtype``, and optionally
 ``temporary`` and ``data``), to NumPy arrays, which give their own shape, dtype and initial value, or to `LogicalArray`.
 
-Edges are explicit dependencies, but for those that `to_networkx` marked as implied by accesses or barriers (``kind``
-``RAW``, ``WAR``, ``WAW`` or ``barrier``) and that still are implied.
+Edges are explicit dependencies, except those that `to_networkx` marked as implied by accesses or barriers (``kind``
+``RAW``, ``WAR``, ``WAW`` or ``barrier``) if they are still implied.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _IMPLIED = ("RAW", "WAR", "WAW", "barrier")
 
 
 class ArraySpec(TypedDict, total=False):
-    """How an array is declared in a digraph's ``arrays``."""
+    """The declaration of one array in a digraph's ``arrays``."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -57,7 +57,7 @@ class ArraySpec(TypedDict, total=False):
 
 
 def to_networkx(graph: TaskGraph) -> nx.DiGraph:
-    """Return a task graph as a digraph."""
+    """Convert a task graph to a digraph."""
     import networkx as nx
 
     data = graph.data
@@ -88,7 +88,7 @@ def from_networkx(
     arrays: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> TaskGraph:
-    """Return a digraph as a task graph."""
+    """Convert a digraph to a task graph."""
     _check_kind(digraph)
     names = _node_names(digraph)
     edges = [(names[before], names[after]) for before, after in digraph.edges]
@@ -114,7 +114,7 @@ def from_networkx(
     return graph
 
 
-# --- there ----------------------------------------------------------------------------------------
+# --- to networkx ----------------------------------------------------------------------------------
 
 
 def _attributes(task: Task) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _attributes(task: Task) -> dict[str, Any]:
     return found
 
 
-# --- and back -------------------------------------------------------------------------------------
+# --- from networkx --------------------------------------------------------------------------------
 
 
 def _refuse(what: str, where: str, hint: str | None = None) -> NoReturn:
@@ -168,7 +168,7 @@ def _title(digraph: nx.DiGraph, name: str | None) -> str:
 
 
 def _submission(digraph: nx.DiGraph, names: Mapping[Hashable, str], order: tuple[str, ...]) -> list[str]:
-    """Return the order in which the tasks are added."""
+    """Return the submission order of the tasks."""
     places = {text: digraph.nodes[node].get("order") for node, text in names.items()}
     if not all(isinstance(place, int) for place in places.values()):
         return list(order)
@@ -218,7 +218,7 @@ def _add(graph: TaskGraph, arrays: Mapping[str, LogicalArray], name: str, attrib
         )
     modes = {key: _mode(mode, key, where) for key, mode in _mapping(attributes, "accesses", where).items()}
     for parameter in modes.keys() - arguments.keys():
-        # Without an argument of that name, an access names both the parameter and the array.
+        # An access without an argument of the same name gives both the parameter and the array.
         arguments[parameter] = _argument(arrays, parameter)
     arguments = _with_shapes(_with_rows(arguments, rows, where), shapes, where)
     accesses = {key: _access(value, modes[key]) if key in modes else value for key, value in arguments.items()}
@@ -235,7 +235,7 @@ def _add(graph: TaskGraph, arrays: Mapping[str, LogicalArray], name: str, attrib
 
 
 def _with_shapes(arguments: Mapping[str, Any], shapes: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return arguments with arrays under another shape in place of those that are meant so."""
+    """Return the arguments with arrays reshaped as given."""
     found = dict(arguments)
     for key, shape in shapes.items():
         array = found.get(key)
@@ -246,7 +246,7 @@ def _with_shapes(arguments: Mapping[str, Any], shapes: Mapping[str, Any], where:
 
 
 def _with_rows(arguments: Mapping[str, Any], rows: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return arguments with some rows in place of the arrays of which only these are meant."""
+    """Return the arguments with arrays restricted to rows as given."""
     found = dict(arguments)
     for key, ends in rows.items():
         array = found.get(key)
@@ -261,7 +261,7 @@ def _with_rows(arguments: Mapping[str, Any], rows: Mapping[str, Any], where: str
     return found
 
 
-#: What has a shape and a dtype.
+#: Types of arguments with a shape and a dtype.
 _ARRAYS = (LogicalArray, ArrayRows, ReshapedArray, Constant)
 
 
@@ -274,7 +274,7 @@ def _access(value: Any, mode: AccessMode) -> Any:
 
 
 def _host_function(operation: Any, arguments: Mapping[str, Any], where: str) -> tuple[Callable[..., Any], float]:
-    """Return what a host task calls, and its work."""
+    """Return the function of a host task and its flops."""
     if not isinstance(operation, Operation):
         if not callable(operation):
             _refuse(f"attribute 'operation' is {operation!r}, neither an Operation nor a callable", where)
@@ -301,10 +301,10 @@ def _mode(value: Any, parameter: str, where: str) -> AccessMode:
 
 
 def _argument(arrays: Mapping[str, LogicalArray], value: Any) -> Any:
-    """Return the array of that name, or a value that is not a name unchanged."""
+    """Return the array for a name, and any other value unchanged."""
     if not isinstance(value, str):
         return value
-    # An undeclared name becomes an access, which the graph refuses with its own message.
+    # An undeclared name becomes an access, for which the graph raises its own error.
     return arrays[value] if value in arrays else Access(value, AccessMode.READ)
 
 
@@ -316,6 +316,6 @@ def _mapping(attributes: Mapping[str, Any], key: str, where: str) -> Mapping[str
 
 
 def _only_implied(attributes: Mapping[str, Any]) -> bool:
-    """Whether `to_networkx` marked an edge as implied, and by nothing else."""
+    """Return whether `to_networkx` marked an edge as implied, without an explicit dependency."""
     kinds = [pair[0] for pair in attributes.get("dependencies", ())] or [attributes.get("kind")]
     return all(kind in _IMPLIED for kind in kinds)

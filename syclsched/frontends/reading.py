@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graph files in and out: which format a file is in, and what reads it."""
+"""Reading and writing of graph files, with detection of the format."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _SUFFIXES: dict[str, GraphFormat | Literal["any-json"]] = {
     ".stg": "stg", ".dot": "dot", ".gv": "dot", ".graphml": "graphml", ".json": "any-json",
 }  # fmt: skip
 
-#: How much of a file is looked at to tell its format.
+#: Bytes of a file that format detection reads.
 _HEAD = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class GraphDocument:
-    """What tells JSON files apart."""
+    """The fields that distinguish the JSON formats."""
 
     document_name: ClassVar[str] = "a graph as JSON: 'format': 'syclsched-graph/1', or WfFormat"
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "ignore"}
@@ -45,7 +45,7 @@ class GraphDocument:
 def read_graph(
     path: str | Path, *, format: GraphFormat | None = None, limits: Limits | None = None, units: Units | None = None
 ) -> TaskGraph:
-    """Read a task graph from a file, as data: nothing in it is executed."""
+    """Read a task graph from a file; nothing in the file is executed."""
     limits = limits or Limits()
     return parse_graph(read_bytes(Path(path), limits), where=str(path), format=format, limits=limits, units=units)
 
@@ -58,7 +58,7 @@ def parse_graph(
     limits: Limits | None = None,
     units: Units | None = None,
 ) -> TaskGraph:
-    """Return the task graph of a file's content; see `read_graph`."""
+    """Parse the content of a graph file; see `read_graph`."""
     limits, units = limits or Limits(), units or Units()
     name = Path(where).stem[:512] or "graph"
     if format is not None and format not in get_args(GraphFormat):
@@ -95,7 +95,7 @@ def parse_graph(
 
 
 def write_graph(graph: TaskGraph, path: str | Path) -> None:
-    """Write a graph of cost-only tasks to a file that `read_graph` reads."""
+    """Write a graph of cost-only tasks to a file for `read_graph`."""
     text = graph_text(graph)
     try:
         Path(path).write_text(text, encoding="utf-8")

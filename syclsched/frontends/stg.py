@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Task graphs from the Standard Task Graph Set (Tobita and Kasahara, Journal of Scheduling 5(5), 2002).
+"""Parser of the Standard Task Graph Set (Tobita and Kasahara, Journal of Scheduling 5(5), 2002).
 
-The first number is the count of tasks, without the entry and the exit dummy; a second one, of processors, is passed
-over. Then for each task its number, its processing time, its count of predecessors, and these: their numbers on the
-same line (no communication costs), or pairs of number and communication cost, on the same line or one pair a line. What
-follows a ``#`` is a remark.
+The first number is the count of tasks, without the dummy entry and exit tasks; a second one, the count of processors,
+is ignored. Each task then has its number, its processing time, its count of predecessors, and the predecessors: their
+numbers on the same line (no communication costs), or pairs of number and communication cost, on the same line or one
+pair per line. Comments start with ``#``.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from syclsched.model.graph import TaskGraph
 
 
 @dataclass(slots=True)
-class _Reader:
-    """The lines that hold numbers, one after the other."""
+class _StgReader:
+    """The non-empty lines of the file as tokens."""
 
     lines: Iterator[tuple[int, list[str]]]
     name: str
     line: int = 0
 
     def following(self) -> list[str] | None:
-        """Return the numbers of the next line that has any; None at the end."""
+        """Return the tokens of the next non-empty line; None at the end."""
         found = next(self.lines, None)
         if found is None:
             return None
@@ -37,7 +37,7 @@ class _Reader:
         return found[1]
 
     def required(self, expected: str) -> list[str]:
-        """Return the numbers of the next line that has any, which must be there."""
+        """Return the tokens of the next non-empty line; raise `FormatError` at the end."""
         tokens = self.following()
         if tokens is None:
             raise FormatError(f"the file ends here, expected {expected}", where=self.where)
@@ -45,19 +45,19 @@ class _Reader:
 
     @property
     def where(self) -> str:
-        """File and line, for errors."""
+        """File name and line number, for error messages."""
         return f"{self.name}, line {self.line}"
 
     def integer(self, token: str, what: str) -> int:
-        """Return a token as a whole number."""
+        """Parse a token as a non-negative integer."""
         if not (token.isascii() and token.isdecimal()) or len(token) > 18:
             raise FormatError(f"{what} is {token[:40]!r}, expected a whole number", where=self.where)
         return int(token)
 
 
 def parse_stg(text: str, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
-    """Return the graph of an STG file; tasks are called ``T0``, ``T1``, ... as the set's own pages do."""
-    reader = _Reader(_number_lines(text), where)
+    """Parse an STG file; tasks are named ``T0``, ``T1``, ... as in the set's documentation."""
+    reader = _StgReader(_number_lines(text), where)
     header = reader.required("the count of tasks")
     count = reader.integer(header[0], "the count of tasks")
     if len(header) > 2:
@@ -68,7 +68,7 @@ def parse_stg(text: str, *, name: str, where: str, limits: Limits, units: Units)
     lines: list[int] = []
     while (tokens := reader.following()) is not None:
         if len(tasks) == count + 2:
-            raise FormatError(f"a task more, expected {count} and two dummies", where=reader.where)
+            raise FormatError(f"one task too many, expected {count} and two dummies", where=reader.where)
         tasks.append(_task(reader, tokens, edges, limits, units))
         lines.extend([reader.line] * (len(edges) - len(lines)))
     if len(tasks) < count:
@@ -83,8 +83,8 @@ def _number_lines(text: str) -> Iterator[tuple[int, list[str]]]:
             yield line, tokens
 
 
-def _task(reader: _Reader, tokens: list[str], edges: list[ListedEdge], limits: Limits, units: Units) -> ListedTask:
-    """Read a task, and its predecessors into ``edges``."""
+def _task(reader: _StgReader, tokens: list[str], edges: list[ListedEdge], limits: Limits, units: Units) -> ListedTask:
+    """Parse a task and append its incoming edges to ``edges``."""
     if len(tokens) < 3:
         raise FormatError(
             f"{len(tokens)} numbers, expected those of a task: number, processing time, count of predecessors",
@@ -101,8 +101,8 @@ def _task(reader: _Reader, tokens: list[str], edges: list[ListedEdge], limits: L
     return ListedTask(task, units.cost(seconds), where)
 
 
-def _predecessors(reader: _Reader, rest: list[str], count: int) -> Iterator[tuple[str, str]]:
-    """Yield each predecessor with its communication cost, in whichever of the three ways they are written."""
+def _predecessors(reader: _StgReader, rest: list[str], count: int) -> Iterator[tuple[str, str]]:
+    """Yield each predecessor with its communication cost; all three notations are accepted."""
     if not rest:
         for _ in range(count):
             pair = reader.required("a predecessor with its communication cost")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the numbers of a graph file mean."""
+"""Units of the numbers in graph files."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from syclsched.errors import FormatError
 from syclsched.model.costonly import ANY_DEVICE, MAX_SECONDS, REFERENCE_LINK_BYTES_PER_S, StatedCost
 
-#: Seconds of a unit of time in formats that have none, if nothing else is said. With seconds, a communication cost of a
-#: few units would be more bytes than devices have memory.
+#: Default time unit, in seconds, of formats that define none. If it were 1 s, a communication cost of a few units would
+#: be more bytes than devices have memory.
 TIME_UNIT_S = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What numbers without a unit mean, and whether costs are scaled to devices."""
+    """Units of numbers without a unit, and whether costs are scaled to devices."""
 
-    time_s: float = TIME_UNIT_S  # seconds of one unit of time (``cost`` or ``weight`` of a node, the numbers of STG)
-    #: Bytes of one unit of communication (``cost`` or ``weight`` of an edge); by default what the reference link moves
-    #: in one unit of time.
+    time_s: float = TIME_UNIT_S  # seconds per unit of time (``cost`` or ``weight`` of a node, the numbers of STG)
+    #: Bytes per unit of communication (``cost`` or ``weight`` of an edge); by default the bytes that the reference link
+    #: transfers in one unit of time.
     communication_bytes: float | None = None
-    #: Take costs without a device as they are on every device, instead of scaling them from the reference core.
+    #: Use costs without a device unscaled on every device, instead of scaling them from the reference core.
     same_speed: bool = False
-    #: In DOT and GraphML: the attribute that holds the cost of a task, or what flows along an edge, in these units,
-    #: instead of those that are looked for.
+    #: For DOT and GraphML: the attributes that hold the cost of a task and of an edge in these units, instead of the
+    #: built-in attribute names.
     task_cost: str | None = None
     edge_cost: str | None = None
 
@@ -36,13 +36,13 @@ class Units:
 
     @property
     def bytes(self) -> float:
-        """Bytes of one unit of communication."""
+        """Bytes per unit of communication."""
         if self.communication_bytes is not None:
             return self.communication_bytes
         return self.time_s * REFERENCE_LINK_BYTES_PER_S
 
     def cost(self, seconds: float | None, on: Mapping[str, float] | None = None, cores: float = 1.0) -> StatedCost:
-        """Return a cost as the file states it."""
+        """Return the cost stated in a file."""
         if self.same_speed and seconds is not None:
             return StatedCost(None, {ANY_DEVICE: seconds, **(on or {})}, cores)
         return StatedCost(seconds, on or {}, cores)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Task graphs from recorded or generated workflows in WfFormat, the JSON of WfCommons, schema versions 1.4 and 1.5.
+"""Parser of WfFormat (WfCommons JSON) workflows, recorded or generated, schema versions 1.4 and 1.5.
 
-Runtimes are those on one core of the machine of the record (or on ``coreCount`` cores), which is taken as the reference
-core: clock rates in records are those of the moment, often of an idle machine, and say little about the core.
+Runtimes are those on one core (or ``coreCount`` cores) of the recorded machine, which is taken as the reference core.
+Recorded clock rates are not used: they are momentary, often those of an idle machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from syclsched.model.serial import from_json
 
 VERSIONS = ("1.4", "1.5")
 
-# Files carry much that is of no use here; what is used must be right.
+# Unused fields are ignored; used ones are validated.
 _LOOSE: dict[str, object] = {"extra": "ignore", "allow_inf_nan": False}
 
 _Seconds = Annotated[float, Ge(0), Le(MAX_SECONDS)]
@@ -101,7 +101,7 @@ class _Workflow15:
 
 @dataclass(frozen=True, slots=True)
 class WfFormat15:
-    """What is read of a file of version 1.5."""
+    """The fields used of a version 1.5 file."""
 
     document_name: ClassVar[str] = "a workflow in WfFormat, schema version 1.5"
     __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
@@ -149,7 +149,7 @@ class _Workflow14:
 
 @dataclass(frozen=True, slots=True)
 class WfFormat14:
-    """What is read of a file of version 1.4."""
+    """The fields used of a version 1.4 file."""
 
     document_name: ClassVar[str] = "a workflow in WfFormat, schema version 1.4"
     __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
@@ -163,8 +163,8 @@ class WfFormat14:
 
 
 @dataclass(slots=True)
-class _Found:
-    """A workflow, whichever version it was written in."""
+class _Workflow:
+    """A parsed workflow, independent of the schema version."""
 
     tasks: list[ListedTask] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class _Found:
 
 
 def parse_wfformat(text: bytes, version: str, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
-    """Return the graph of a workflow in WfFormat; each file is one array, whoever reads it."""
+    """Parse a WfFormat workflow; each file becomes one array, shared by all its readers."""
     document: WfFormat14 | WfFormat15
     if version == "1.5":
         document = from_json(WfFormat15, text, where=where, strict=False)
@@ -190,10 +190,10 @@ def parse_wfformat(text: bytes, version: str, *, name: str, where: str, limits: 
     return graph_of_files(document.name[:MAX_NAME] or name, found.tasks, found.sizes, found.edges, where)
 
 
-def _read_15(workflow: _Workflow15, where: str, limits: Limits, units: Units) -> _Found:
+def _read_15(workflow: _Workflow15, where: str, limits: Limits, units: Units) -> _Workflow:
     listed, records = workflow.specification.tasks, workflow.execution.tasks
     limits.check_tasks(len(listed), where)
-    found = _Found()
+    found = _Workflow()
     found.sizes = _sizes(((f.id, f.sizeInBytes) for f in workflow.specification.files), where)
     executed: dict[str, _Execution15Task] = {}
     known: set[str] = set()
@@ -233,10 +233,10 @@ def _read_15(workflow: _Workflow15, where: str, limits: Limits, units: Units) ->
     return found
 
 
-def _read_14(workflow: _Workflow14, where: str, limits: Limits, units: Units) -> _Found:
+def _read_14(workflow: _Workflow14, where: str, limits: Limits, units: Units) -> _Workflow:
     limits.check_tasks(len(workflow.tasks), where)
-    found = _Found()
-    names, meant = _names_14(workflow.tasks)
+    found = _Workflow()
+    names, name_of = _names_14(workflow.tasks)
     for index, (task, name) in enumerate(zip(workflow.tasks, names, strict=True)):
         place = f"{where}, at workflow.tasks.{index}"
         for file in task.files:
@@ -253,20 +253,20 @@ def _read_14(workflow: _Workflow14, where: str, limits: Limits, units: Units) ->
                 writes=[f.path + f.name for f in task.files if f.link == "output"],
             )
         )
-        found.edges += [(meant[_known(p, meant, f"{place}.parents")], name) for p in task.parents]
-        found.edges += [(name, meant[_known(c, meant, f"{place}.children")]) for c in task.children]
+        found.edges += [(name_of[_known(p, name_of, f"{place}.parents")], name) for p in task.parents]
+        found.edges += [(name, name_of[_known(c, name_of, f"{place}.children")]) for c in task.children]
         limits.check_edges(len(found.edges), where)
     return found
 
 
 def _names_14(tasks: Sequence[_Task14]) -> tuple[list[str], dict[str, str]]:
-    """Return the tasks' names, and what a reference to a task means: records give its name, and some its id."""
+    """Return the tasks' names, and a map from references (names, in some records ids) to these names."""
     names, ids = [task.name for task in tasks], [task.id or "" for task in tasks]
-    times = Counter(names)
-    chosen = ids if len(times) < len(names) and all(ids) and len(set(ids)) == len(ids) else names
-    meant = {identifier: name for identifier, name in zip(ids, chosen, strict=True) if identifier}
-    meant.update((name, one) for name, one in zip(names, chosen, strict=True) if times[name] == 1)
-    return chosen, meant
+    name_counts = Counter(names)
+    chosen = ids if len(name_counts) < len(names) and all(ids) and len(set(ids)) == len(ids) else names
+    name_of = {identifier: name for identifier, name in zip(ids, chosen, strict=True) if identifier}
+    name_of.update((name, one) for name, one in zip(names, chosen, strict=True) if name_counts[name] == 1)
+    return chosen, name_of
 
 
 def _sizes(files: Iterator[tuple[str, int]], where: str) -> dict[str, int]:
@@ -293,6 +293,6 @@ def _known(task: str, known: Container[str], place: str) -> str:
 
 
 def _family(command: _Command | None, name: str) -> str:
-    """Return what kind of work a task is: the program it calls, else its name without a number at the end."""
+    """Return the family of a task: the program it calls, or its name without a trailing number."""
     program = "" if command is None or command.program is None else command.program.rstrip("/").rpartition("/")[2]
     return (program or re.sub(r"[_-]?(ID)?\d+$", "", name) or name)[:MAX_NAME]

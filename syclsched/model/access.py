@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a task touches an array."""
+"""Access modes of tasks: read, write, update and reduce, of a whole array or of some of its rows."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
 
-#: Some rows of an array: the first along axis 0, and one past the last.
+#: A range of rows along axis 0: first row, and one past the last.
 RowRange = tuple[int, int]
 
 
 class AccessMode(str, enum.Enum):
-    """How a task touches an array, as in StarPU, CUDASTF and Parla.
+    """Access mode of a task's array argument, as in StarPU, CUDASTF and Parla.
 
-    ``REDUCE`` accumulates: it reads and writes like ``UPDATE`` and says that the order among
-    neighbouring reductions has no meaning. They keep the order of submission all the same, so that
-    results are bit-identical whatever the policy.
+    ``REDUCE`` accumulates: it reads and writes like ``UPDATE`` and states that the order of consecutive reductions is
+    irrelevant. They are still executed in the order of submission, so that results are bit-identical under every
+    policy.
     """
 
     READ = "read"
@@ -25,45 +25,45 @@ class AccessMode(str, enum.Enum):
 
     @property
     def reads(self) -> bool:
-        """Whether the old value is needed."""
+        """Whether the access needs the old value."""
         return self is not AccessMode.WRITE
 
     @property
     def writes(self) -> bool:
-        """Whether a new value is made."""
+        """Whether the access produces a new value."""
         return self is not AccessMode.READ
 
     def merged(self, other: AccessMode) -> AccessMode:
-        """Return the mode of one task that touches the same array in both ways.
+        """Return the mode of one task that accesses an array with both modes.
 
         Parameters
         ----------
         other : AccessMode
-            The second way.
+            The second mode.
 
         Returns
         -------
         AccessMode
-            The same mode if both agree, else the one that allows both.
+            The common mode if both are equal, else ``UPDATE``.
         """
         return self if self is other else AccessMode.UPDATE
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One task's access to one array, or to some rows of one.
+    """One task's access to one array, or to some of its rows.
 
     Parameters
     ----------
     array : str
         Name of the logical array.
     mode : AccessMode
-        How it is touched.
+        Access mode.
     rows : (int, int) or None, optional
-        The rows it is about; None for the whole array.
+        First row and one past the last; None for the whole array.
     shape : tuple of int or None, optional
-        The shape under which a task is passed the array, where that is not its own; only on the way to a task, whose
-        accesses do not say so.
+        Shape under which the array is passed to a task, if not its own. Only set in arguments of `TaskGraph.kernel` and
+        `TaskGraph.host`, never in `Task.accesses`.
     """
 
     array: str
@@ -73,5 +73,5 @@ class Access:
 
 
 def rows_name(array: str, rows: RowRange) -> str:
-    """Return how some rows of an array are called everywhere: ``a[0:100]``."""
+    """Return the name of a range of rows of an array: ``a[0:100]``."""
     return f"{array}[{rows[0]}:{rows[1]}]"

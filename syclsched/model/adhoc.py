@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations made on the spot: a host function of the user's, and the copy of one array into another."""
+"""Operations made from a user's host function, and the operation that copies one array into another."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def host_operation(
     function : callable
         Called with NumPy arrays and scalars by parameter name.
     modes : Mapping[str, AccessMode or None]
-        How each argument is touched; None for a scalar.
+        Access mode of each argument; None for a scalar.
     flops : float
-        Its work.
+        Floating-point operations of one call.
     pure : bool, optional
-        Whether the function does nothing but write what follows from what it reads.
+        Whether the function's only effect is to write values that depend on its arguments alone.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def host_operation(
 
 
 def _revision(function: Callable[..., Any]) -> str:
-    """Tell functions of the same name apart, so that one is not predicted from measurements of another."""
+    """Return a digest that distinguishes functions of one name, so that they do not share measurements."""
     code = getattr(function, "__code__", None)
     seen = repr(function) if code is None else f"{code.co_filename}:{code.co_firstlineno}:{code.co_code.hex()}"
     return hashlib.sha256(seen.encode()).hexdigest()[:12]
@@ -57,7 +57,7 @@ def _revision(function: Callable[..., Any]) -> str:
 
 @lru_cache(maxsize=1)
 def copy_operation() -> Operation:
-    """Return the operation of `TaskGraph.copy`: a copy within one memory space, or by the host."""
+    """Return the operation of `TaskGraph.copy`: a copy within one memory space, or on the host."""
 
     def copies(arguments: Mapping[str, Any]) -> list[tuple[Any, Any, int]]:
         source, destination = arguments["source"], arguments["destination"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is passed to a task, checked against its operation's parameters when the task is added."""
+"""Validation of a task's arguments against its operation's parameters when the task is added."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from syclsched.model.operation import Operation, Parameter, Scalar, Shape, Signa
 from syclsched.model.task import ArrayRows, LogicalArray, ReshapedArray, Task
 from syclsched.model.usm import USM_KINDS, UsmKind
 
-#: What can be passed for a parameter.
+#: Values that can be passed for a parameter.
 Argument = LogicalArray | ArrayRows | ReshapedArray | Constant | Access | Scalar
 
-#: Returns the declared array of a name, or refuses; given the name and where it is asked for.
+#: Returns the declared array of a name, or raises; called with the name and the place for error messages.
 Lookup = Callable[[str, str], LogicalArray]
 
 
 class Bound(NamedTuple):
-    """The arguments of a task as its fields: see `Task`."""
+    """The validated arguments of a task, as fields of `Task`."""
 
     accesses: tuple[Access, ...]
     arguments: Mapping[str, str]
@@ -37,12 +37,12 @@ class Bound(NamedTuple):
 
 
 def bind(operation: Operation, given: Mapping[str, Argument], lookup: Lookup, where: str) -> Bound:
-    """Return the arguments of a task.
+    """Validate the arguments of a task.
 
     Parameters
     ----------
     operation : Operation
-        What the task computes.
+        The task's operation.
     given : Mapping[str, LogicalArray, ArrayRows, ReshapedArray, Constant, Access or number]
         By parameter name.
     lookup : callable
@@ -53,12 +53,12 @@ def bind(operation: Operation, given: Mapping[str, Argument], lookup: Lookup, wh
     Returns
     -------
     Bound
-        Checked.
+        The validated arguments.
 
     Raises
     ------
     ArgumentError
-        If a parameter is missing or unknown, there are no such rows, or a shape, dtype or access mode does not fit.
+        If a parameter is missing or unknown, rows do not exist, or a shape, dtype or access mode does not match.
     UnknownArrayError
         If an array is not declared or has been freed.
     """
@@ -109,16 +109,16 @@ def bind(operation: Operation, given: Mapping[str, Argument], lookup: Lookup, wh
 def declare(
     name: str, shape: Iterable[int] | None, dtype: Any, data: Any, *, temporary: bool, usm: UsmKind | None = None
 ) -> LogicalArray:
-    """Return an array as it is declared.
+    """Make the declaration of an array.
 
     Parameters
     ----------
     name : str
-        Of the array.
+        Name of the array.
     shape : iterable of int or None
-        That of ``data`` if not given.
+        Shape; None for that of ``data``.
     dtype : dtype-like or None
-        That of ``data`` if not given, else float64.
+        Element type; None for that of ``data``, or float64 without data.
     data : array-like or None
         Its initial value.
     temporary : bool
@@ -129,12 +129,12 @@ def declare(
     Returns
     -------
     LogicalArray
-        One that can lie in device memory.
+        An array that can be allocated on a device.
 
     Raises
     ------
     ArgumentError
-        If shape and dtype are missing or impossible, or there is no such kind of memory.
+        If shape and dtype are missing or invalid, or the kind of USM memory does not exist.
     """
     where = f"array {name!r}"
     if usm is not None and usm not in USM_KINDS:
@@ -156,21 +156,21 @@ def declare(
 
 
 def part_shape(shape: Shape, rows: RowRange | None) -> Shape:
-    """Return the shape of some rows of an array of a shape; None stands for all."""
+    """Return the shape of a range of rows of an array; ``rows`` is None for all rows."""
     return shape if rows is None else (rows[1] - rows[0], *shape[1:])
 
 
 def takes(task: Task, parameter: str, array: LogicalArray) -> bool:
-    """Return whether an array, or the rows of it that a task is passed, are what the task's signature says.
+    """Return whether an array, or its rows that are passed, has the shape and dtype of a task's signature.
 
     Parameters
     ----------
     task : Task
-        Any.
+        Any task.
     parameter : str
         One of its array parameters.
     array : LogicalArray
-        What is declared under the name that is passed.
+        The declared array that is passed for it.
     """
     rows, signature = task.rows.get(parameter), task.signature
     if signature is None or (rows is not None and not (array.shape and 0 <= rows[0] < rows[1] <= array.shape[0])):
@@ -189,11 +189,11 @@ def check_data(array: LogicalArray, data: Any) -> None:
     Parameters
     ----------
     array : LogicalArray
-        What is declared.
+        The declared array.
     data : array-like
-        What is given.
+        Its value.
     """
-    # To compare dtypes takes a tenth of the time of a look at their names, which are the same in any byte order.
+    # Comparing dtypes takes a tenth of the time of comparing their names, which are the same in any byte order.
     same = data.dtype == _dtype(array.dtype) or np.dtype(data.dtype).name == array.dtype
     if not same or tuple(data.shape) != array.shape:
         raise ArgumentError(
@@ -209,7 +209,7 @@ def _dtype(name: str) -> np.dtype[Any]:
 
 
 def _constant(value: Constant, parameter: Parameter, where: str) -> Constant:
-    """Return a constant that is passed, or refuse it."""
+    """Return a constant argument; raise `ArgumentError` if the parameter is written."""
     if parameter.mode is not AccessMode.READ:
         assert parameter.mode is not None
         raise ArgumentError(
@@ -223,7 +223,7 @@ def _constant(value: Constant, parameter: Parameter, where: str) -> Constant:
 def _array(
     value: object, parameter: Parameter, lookup: Lookup, where: str
 ) -> tuple[LogicalArray, RowRange | None, Shape | None]:
-    """Return the array that is passed, which of its rows, None for the whole, and its shape if not its own."""
+    """Return the array passed for a parameter, its rows (None for all), and its shape if not its own."""
     shape = value.shape if isinstance(value, (Access, ReshapedArray)) else None
     if isinstance(value, Access):
         declared, rows = lookup(value.array, where), value.rows
@@ -248,7 +248,7 @@ def _array(
 
 
 def _other_shape(shape: Shape, rows: RowRange | None, array: LogicalArray, where: str) -> Shape | None:
-    """Return the shape under which a whole array is passed; None if it is its own."""
+    """Return the shape under which a whole array is passed; None if it is the array's own."""
     if rows is not None:
         raise ArgumentError("rows of an array cannot be passed under another shape", where=where)
     if min(shape, default=0) < 0 or math.prod(shape) != math.prod(array.shape):
@@ -259,21 +259,21 @@ def _other_shape(shape: Shape, rows: RowRange | None, array: LogicalArray, where
 
 
 def existing(rows: RowRange, array: LogicalArray, where: str) -> RowRange | None:
-    """Return a range of rows that exist; None if they are all.
+    """Validate a range of rows; return None if it covers the whole array.
 
     Parameters
     ----------
     rows : (int, int)
         First row and one past the last.
     array : LogicalArray
-        The whole.
+        The array.
     where : str
-        Who asks for them, for errors.
+        Task or argument, for error messages.
 
     Raises
     ------
     ArgumentError
-        If it is not a range, is empty or goes beyond the array.
+        If it is not a range, is empty or exceeds the array.
     """
     start, stop = rows = _range(rows, array, where)
     extent = array.shape[0] if array.shape else 0
@@ -295,7 +295,7 @@ def existing(rows: RowRange, array: LogicalArray, where: str) -> RowRange | None
 
 
 def _range(rows: Any, array: LogicalArray, where: str) -> RowRange:
-    """Return a range of rows as two numbers; users may give any pair."""
+    """Return a user's pair as a range of rows."""
     try:
         start, stop = rows
         if isinstance(start, (bool, np.bool_)) or isinstance(stop, (bool, np.bool_)):
@@ -312,7 +312,7 @@ def _range(rows: Any, array: LogicalArray, where: str) -> RowRange:
 def _check_overlap(
     array: str, rows: RowRange | None, mode: AccessMode, before: Mapping[RowRange | None, AccessMode], where: str
 ) -> None:
-    """Refuse rows of an array that the task is passed twice, if one of the two is written."""
+    """Raise `ArgumentError` if rows passed twice to one task are written through one of the two."""
     for taken, earlier in before.items():
         if not (mode.writes or earlier.writes):
             continue

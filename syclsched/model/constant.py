@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants: values that tasks read and nothing ever writes, such as the weights of a model.
+"""Constants: read-only values shared by tasks, such as the weights of a model.
 
-A constant is no array of a graph: it causes no dependencies and is copied in no run. Each memory space that needs it
-gets it once, in the form its implementations want, and keeps it for as long as something uses it.
+A constant is not an array of a graph: it causes no dependencies and no run copies it. Each memory space that needs it
+receives it once, in the layout its implementations want, and keeps it as long as it is used.
 """
 
 from __future__ import annotations
@@ -26,31 +26,32 @@ _numbers = count()
 
 
 class Constant:
-    """A value that tasks read and nothing writes; made by `constant`.
+    """A read-only value for tasks; made by `constant`.
 
-    It is equal to itself only: what two tasks share is one object.
+    Constants compare by identity: tasks share a value by sharing one object.
 
     Parameters
     ----------
     data : numpy.ndarray
-        C-contiguous, of native byte order, and not written to by anybody from now on.
+        C-contiguous, of native byte order; must not be modified any more.
     name : str, optional
-        What it is called in errors and reports.
+        Name in errors and reports.
     read : callable, optional
-        Returns the value in memory of its own: for ``data`` that are a view of a file. They are never given out then.
+        Returns a copy of the value in new memory. Given if ``data`` is a view of a mapped file, which is then never
+        handed out.
 
     Attributes
     ----------
     shape : tuple of int
-        Its extents.
+        Shape in elements.
     dtype : str
         NumPy dtype name.
     nbytes : int
         Size in bytes.
     name : str or None
-        What it is called.
+        Name in errors and reports.
     number : int
-        Nobody else's in this process.
+        Identifier, unique in this process.
     """
 
     __slots__ = (
@@ -91,17 +92,17 @@ class Constant:
 
     @property
     def data(self) -> Array:
-        """Its value, read-only: in memory that is there anyhow, or got again for as long as somebody holds it.
+        """The value, as a read-only array; read again if it was evicted, and then kept only while referenced.
 
         Raises
         ------
         StorageError
-            If it has to be read from a file again, which was changed.
+            If it must be read from a file that has changed.
         """
         while True:
             array, read = self._array, self._read  # in this order: see let_go and take_back
             if read is None:
-                if array is None:  # another thread has just taken it back
+                if array is None:  # another thread has just restored the value
                     continue
                 return array
             lent = None if self._lent is None else self._lent()
@@ -113,28 +114,28 @@ class Constant:
 
     @property
     def host_bytes(self) -> int:
-        """Bytes of the host's memory that its value takes at the moment; none if it is in a file, or wherever else."""
+        """Bytes of host memory that the value takes at the moment; 0 if it is in a file or evicted."""
         if self._read is None or (self._lent is not None and self._lent() is not None):
             return self.nbytes
         return 0
 
     @property
     def is_held(self) -> bool:
-        """Whether the value is in the host's memory for as long as the constant is there."""
+        """Whether the value stays in host memory for the life of the constant."""
         return self._read is None
 
     @property
     def was_hashed(self) -> bool:
-        """Whether its digest is known."""
+        """Whether the digest has been computed."""
         return self._digest is not None
 
     def let_go(self, read: Callable[[], Array]) -> None:
-        """Hold the value no more.
+        """Drop the value from host memory, and that of its parts.
 
         Parameters
         ----------
         read : callable
-            Returns it again, the same to the last bit, when somebody asks for it.
+            Returns the bit-identical value again when it is needed.
         """
         put = super().__setattr__
         put("_read", read)
@@ -143,7 +144,7 @@ class Constant:
             part.let_go(partial(_viewed, self, partial(_rows, start, stop)))
 
     def take_back(self, value: Array) -> None:
-        """Hold the value again."""
+        """Keep the value in host memory again."""
         view = value.view()
         view.flags.writeable = False
         put = super().__setattr__
@@ -151,7 +152,7 @@ class Constant:
         put("_read", None)
 
     def is_of(self, array: Array) -> bool:
-        """Return whether an array is the very memory, or piece of a file, that it was made of."""
+        """Return whether an array is the same memory (or part of a mapped file) that the constant was made of."""
         mine = self._array
         return (
             mine is not None
@@ -162,9 +163,9 @@ class Constant:
 
     @property
     def digest(self) -> str:
-        """A hash of shape, dtype and value: 32 hexadecimal digits, worked out when it is first asked for.
+        """Hash of shape, dtype and value: 32 hexadecimal digits, computed on first use.
 
-        No part of a graph's fingerprint: plans do not depend on values.
+        Not part of a graph's fingerprint, since plans do not depend on values.
         """
         if self._digest is None:
             super().__setattr__("_digest", digest_of(self.data))
@@ -172,12 +173,12 @@ class Constant:
         return self._digest
 
     def part(self, rows: RowRange) -> Constant:
-        """Return some rows as a constant of their own, without a copy; the same object for the same rows.
+        """Return a range of rows as a separate constant, without a copy; always the same object for one range.
 
         Parameters
         ----------
         rows : (int, int)
-            The first along axis 0 and one past the last.
+            First row along axis 0, and one past the last.
         """
         start, stop = rows
         if (start, stop) == (0, *self.shape[:1]):
@@ -189,15 +190,15 @@ class Constant:
         return found
 
     def reshaped(self, shape: tuple[int, ...], name: str | None = None) -> Constant:
-        """Return its value under another shape as a constant of its own, without a copy."""
+        """Return the value under another shape as a separate constant, without a copy."""
         return self._of(partial(_reshaped, shape), name)
 
     def _of(self, view: Callable[[Array], Array], name: str | None) -> Constant:
         array, read = self._array, self._read
         if array is not None:
             return Constant(view(array), name, None if read is None else partial(_viewed, self, view))
-        nothing = np.broadcast_to(np.zeros((), self.dtype), self.shape)  # of that shape, and of no size
-        made = Constant(view(nothing), name)
+        placeholder = np.broadcast_to(np.zeros((), self.dtype), self.shape)  # has the shape, but takes no memory
+        made = Constant(view(placeholder), name)
         made.let_go(partial(_viewed, self, view))
         return made
 
@@ -226,30 +227,30 @@ def _viewed(whole: Constant, view: Callable[[Array], Array]) -> Array:
 
 
 def constant(value: Any, dtype: Any = None, *, name: str | None = None) -> Constant:
-    """Return a value as a constant that tasks can be given in the place of an array they read.
+    """Make a constant, which can be passed to tasks in place of an array that they only read.
 
-    Every call makes a constant of its own: give the same object to all tasks that use the same value, so that devices
-    hold it once.
+    Every call makes a new constant. Pass the same object to all tasks that use the same value, so that each device
+    holds it once.
 
     Parameters
     ----------
     value : array-like
-        Numbers of any shape. A C-contiguous NumPy array that cannot be written to is taken as it is, and must not
-        change by other ways; anything else is copied.
+        Numbers of any shape. A C-contiguous, read-only NumPy array is used without a copy and must not be modified by
+        other references; anything else is copied.
     dtype : dtype-like, optional
-        What it is converted to; by default its own.
+        Element type to convert to; by default the value's own.
     name : str, optional
-        What it is called in errors and reports.
+        Name in errors and reports.
 
     Returns
     -------
     Constant
-        For ``graph.kernel(operation, w=...)``.
+        Argument for ``graph.kernel(operation, w=...)``.
 
     Raises
     ------
     ArgumentError
-        If it is not made of numbers.
+        If the value is not numeric.
 
     Examples
     --------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task graph holds, and what follows from it: arrays, tasks, edges, values, dependencies, an order."""
+"""Read access to a task graph: arrays, tasks, edges, values, and its derived dependencies and topological order."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from syclsched.model.task import Joined, LogicalArray, Task
 
 
 class Contents:
-    """A graph as it is read; `syclsched.TaskGraph` adds to it.
+    """The read-only part of `syclsched.TaskGraph`.
 
     Parameters
     ----------
     name : str
-        Of the graph.
+        Name of the graph.
     """
 
     def __init__(self, name: str) -> None:
@@ -35,17 +35,17 @@ class Contents:
         self._data: dict[str, Any] = {}
         self._joined: dict[str, list[Joined]] = {}
         self._ranged: set[str] = set()
-        #: What follows from all this; None since it has changed.
+        # Cached structure; None after a change.
         self._derived: Derived | None = None
 
     @property
     def constants(self) -> tuple[Constant, ...]:
-        """The constants that tasks are given, each once, in order of first use."""
+        """The constants passed to tasks, each once, in order of first use."""
         return tuple(dict.fromkeys(constant for task in self._tasks.values() for constant in task.constants.values()))
 
     @property
     def arrays(self) -> Mapping[str, LogicalArray]:
-        """The arrays by name; one that was freed counts as temporary."""
+        """The arrays by name; freed arrays are marked temporary."""
         return {name: replace(a, temporary=True) if name in self._freed else a for name, a in self._arrays.items()}
 
     @property
@@ -59,7 +59,7 @@ class Contents:
         Raises
         ------
         GraphError
-            If there is none.
+            If the graph has no such task.
         """
         try:
             return self._tasks[name]
@@ -73,12 +73,12 @@ class Contents:
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """Initial values given with `array`."""
+        """Initial values given with `TaskGraph.array`, by array."""
         return dict(self._data)
 
     @property
     def joined(self) -> Mapping[str, tuple[Joined, ...]]:
-        """What was said with `join`, by the name of the whole."""
+        """The joined arrays declared with `TaskGraph.join`, by the name of the whole."""
         return {name: tuple(found) for name, found in self._joined.items()}
 
     def dependencies(self) -> tuple[Dependency, ...]:
@@ -86,39 +86,39 @@ class Contents:
         return self._structure.dependencies
 
     def order(self) -> tuple[str, ...]:
-        """Return the task names in a topological order, by order of submission where free.
+        """Return the task names in a topological order; ties keep the order of submission.
 
         Raises
         ------
         CycleError
-            If explicit edges close a cycle.
+            If explicit edges form a cycle.
         """
         return self._structure.order
 
     def segments(self) -> Segments:
-        """Return, for each array of which some task touches a part, its segments; see `syclsched.model.segments`."""
+        """Return the segments of each array that some task accesses in part; see `syclsched.model.segments`."""
         return self._structure.segments
 
     def touched(self) -> Sequence[tuple[Access, ...]]:
-        """Return what each task touches, in order of submission, by segments where an array has some."""
+        """Return the accesses of each task, in order of submission, with segments in place of segmented arrays."""
         return self._structure.touched
 
     def inputs(self) -> tuple[str, ...]:
-        """Return the arrays of which some task, in a topological order, needs an old value that no task has written."""
+        """Return the arrays that some task reads before any task has written them."""
         return self._structure.inputs
 
     def validate(self) -> None:
-        """Check the graph as a whole.
+        """Validate the graph as a whole.
 
         Raises
         ------
         CycleError
-            If explicit edges close a cycle.
+            If explicit edges form a cycle.
         """
         self.order()
 
     def fingerprint(self) -> str:
-        """Return a hash of everything a plan depends on: arrays, tasks, accesses, edges; not the data."""
+        """Return a hash of everything that a plan depends on: arrays, tasks, accesses and edges, but not the data."""
         return fingerprint(self.arrays.values(), self.tasks, self._edges)
 
     def __len__(self) -> int:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that are known by what they cost, without code: they can be planned and simulated, not run.
+"""Tasks with stated costs instead of code: they can be planned and simulated, but not run.
 
-Graphs from files are made of them. Such a task is an ordinary task of the graph: it touches arrays, it has an operation
-and a signature. Its operation's one implementation is of kind ``cost-only``, and the cost stands among the signature's
-scalars, where the cost model and the graph's fingerprint find it.
+Graphs from files consist of them. Such a task has accesses, an operation and a signature like any other. Its operation
+has one implementation of kind ``cost-only``, and its cost is stored in the signature's scalars, where the cost model
+and the graph's fingerprint find it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Scalar, Signature, Work
 from syclsched.model.task import ArrayRows, LogicalArray, Task
 
-#: FLOP/s of the core that seconds without a device are stated for: 2.5 GHz with 16 double-precision operations a cycle
-#: (two fused multiply-adds on 256 bits), a common server core. It only fixes what 1.0 means when devices are compared.
+#: FLOP/s of the reference core for seconds stated without a device: 2.5 GHz with 16 double-precision operations a cycle
+#: (two fused multiply-adds on 256 bits), a common server core. It only sets the scale when devices are compared.
 REFERENCE_CORE_FLOPS = 2.5e9 * 16
 
-#: Bytes a second of the link that communication costs without bytes are stated for.
+#: Bytes per second of the reference link, for communication costs stated in seconds.
 REFERENCE_LINK_BYTES_PER_S = 10e9
 
-#: Longer times (30,000 years) and larger arrays (9 PB, beyond which a double does not count bytes) are mistakes.
+#: Limits: 30,000 years, and 9 PB, beyond which a double does not represent every byte count.
 MAX_SECONDS = 1e12
 MAX_BYTES = 1 << 53
 
-#: In place of a device's name: every device that is not named.
+#: Pseudo device name for all devices that are not named.
 ANY_DEVICE = "any"
 
-#: Name of the implementation of every cost-only operation.
+#: Name of the only implementation of a cost-only operation.
 STATED = "stated"
 
 _SECONDS, _CORES, _ON = "seconds", "cores", "seconds_"
@@ -42,17 +42,18 @@ _SECONDS, _CORES, _ON = "seconds", "cores", "seconds_"
 
 @dataclass(frozen=True, slots=True)
 class StatedCost:
-    """What a task takes.
+    """Stated cost of a task.
 
     Parameters
     ----------
     seconds : float or None, optional
-        On ``cores`` reference cores (`REFERENCE_CORE_FLOPS`); None if the task runs on the devices of ``on`` only.
+        Seconds on ``cores`` reference cores (`REFERENCE_CORE_FLOPS`); None if the task runs only on the devices of
+        ``on``.
     on : Mapping[str, float], optional
-        Seconds on a device by its name, by its kind (``cpu``, ``gpu``, ``accelerator``), or on ``any`` other; what
-        they say comes before ``seconds``.
+        Seconds by device name, by device kind (``cpu``, ``gpu``, ``accelerator``), or for ``any`` other device; takes
+        precedence over ``seconds``.
     cores : float, optional
-        How many cores it keeps busy, 1 for a sequential task; on a device with fewer it takes longer.
+        Number of cores that the task keeps busy, 1 for a sequential task. It takes longer on a device with fewer.
     """
 
     seconds: float | None = None
@@ -60,7 +61,7 @@ class StatedCost:
     cores: float = 1.0
 
     def problem(self) -> str | None:
-        """Return what is wrong with the numbers, or None."""
+        """Return a description of the first invalid number, or None."""
         if self.seconds is None and not self.on:
             return "no cost is given"
         named = {} if self.seconds is None else {_SECONDS: self.seconds}
@@ -72,7 +73,7 @@ class StatedCost:
         return None
 
     def scalars(self) -> dict[str, Scalar]:
-        """Return it as scalars of a signature."""
+        """Return the cost as scalars of a signature."""
         found: dict[str, Scalar] = {} if self.seconds is None else {_SECONDS: float(self.seconds)}
         found[_CORES] = float(self.cores)
         found.update((f"{_ON}{device}", float(self.on[device])) for device in sorted(self.on))
@@ -80,17 +81,17 @@ class StatedCost:
 
 
 def stated_cost(signature: Signature) -> StatedCost:
-    """Return the cost that the signature of a cost-only task states.
+    """Return the stated cost in the signature of a cost-only task.
 
     Parameters
     ----------
     signature : Signature
-        Of a task made by `add_cost_only`.
+        Signature of a task made by `add_cost_only`.
 
     Returns
     -------
     StatedCost
-        As given there.
+        The cost.
     """
     scalars = signature.scalars
     return StatedCost(
@@ -101,7 +102,7 @@ def stated_cost(signature: Signature) -> StatedCost:
 
 
 def is_cost_only(task: Task) -> bool:
-    """Whether a task has costs instead of code."""
+    """Return whether a task has a stated cost instead of code."""
     operation = task.operation
     return operation is not None and all(i.kind == "cost-only" for i in operation.implementations)
 
@@ -115,22 +116,22 @@ def add_cost_only(
     family: str = "task",
     priority: int = 0,
 ) -> Task:
-    """Add a task with costs instead of code.
+    """Add a task with a stated cost instead of code.
 
     Parameters
     ----------
     graph : TaskGraph
-        To which.
+        The graph to add it to.
     name : str
         Unique task name.
     cost : StatedCost
-        What it takes.
+        The task's cost.
     accesses : sequence of (LogicalArray or ArrayRows, AccessMode), optional
-        The arrays, or the rows of some, that it touches, each once, and how.
+        The arrays or ranges of rows that it accesses, each once, with their modes.
     family : str, optional
-        What kind of work it is, for reports and charts.
+        Kind of work, for reports and charts.
     priority : int, optional
-        Larger runs earlier among equals.
+        Tie-breaker: higher priorities run first.
 
     Returns
     -------
@@ -140,7 +141,7 @@ def add_cost_only(
     Raises
     ------
     ArgumentError
-        If the cost is none: missing, negative, not a number, or too large.
+        If the cost is missing, negative, not a number, or too large.
     """
     wrong = cost.problem()
     if wrong is not None:
@@ -153,7 +154,7 @@ def add_cost_only(
 
 @lru_cache(maxsize=4096)
 def _operation(family: str, modes: tuple[AccessMode, ...], scalars: tuple[str, ...]) -> Operation:
-    """Return the operation of all tasks that touch as many arrays in the same ways."""
+    """Return the operation shared by all cost-only tasks with the same family, access modes and scalars."""
     arrays = tuple([Parameter(f"a{i}", mode) for i, mode in enumerate(modes)])
     numbers = tuple([Parameter(scalar, dtype="float64") for scalar in scalars])
     return Operation(
@@ -171,7 +172,7 @@ def _refuse(signature: Signature) -> Any:
 
 
 def _work(signature: Signature) -> Work:
-    """Return as many operations as the reference cores do in the time, spread over as many cores."""
+    """Return the work that the reference cores do in the stated time."""
     cost = stated_cost(signature)
     seconds = cost.seconds if cost.seconds is not None else min(cost.on.values())
     return Work(flops=seconds * REFERENCE_CORE_FLOPS * cost.cores, bytes=0.0, parallelism=cost.cores)

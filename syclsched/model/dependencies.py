@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dependencies that follow from the order of submission and the declared accesses."""
+"""Dependencies implied by the order of submission and the declared accesses (RAW, WAR, WAW) and by barriers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DependencyKind = Literal["RAW", "WAR", "WAW", "explicit", "barrier"]
 
 
 class Dependency(NamedTuple):
-    """``after`` must not start before ``before`` has finished.
+    """A dependency: task ``after`` must not start before task ``before`` has finished.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class Dependency(NamedTuple):
     kind : str
         ``RAW`` (read after write: data flows), ``WAR``, ``WAW``, ``explicit`` or ``barrier``.
     array : str or None
-        The array that causes it, or the rows of one (``a[0:100]``); None for explicit edges and barriers.
+        The array or range of rows (``a[0:100]``) that causes it; None for explicit edges and barriers.
     """
 
     before: str
@@ -33,12 +33,12 @@ class Dependency(NamedTuple):
 
 
 class ImplicitEdges(NamedTuple):
-    """The same as dependencies, in columns, with tasks as positions in the order of submission.
+    """Dependencies as columns, with tasks given by their positions in the order of submission.
 
     Parameters
     ----------
     before, after : list of int
-        Positions.
+        Task positions.
     kind : list of str
         As in `Dependency`.
     array : list of (str or None)
@@ -56,26 +56,26 @@ def implicit_dependencies(
     touched: Sequence[Sequence[Access]] | None = None,
     segments: Segments | None = None,
 ) -> tuple[Dependency, ...]:
-    """Return the dependencies implied by the tasks' accesses in their order.
+    """Return the dependencies implied by the tasks' accesses and order of submission.
 
-    A reader depends on the last writer (RAW); a writer on the last writer (WAW) and on every reader since
-    (WAR). Dependencies on writers further back follow transitively and are not listed. A barrier comes after every
-    task before it that nothing has followed yet, and before every task after it.
+    A reader depends on the last writer (RAW), a writer on every reader since the last writer (WAR), or on the last
+    writer if there was no reader (WAW). Dependencies on earlier writers follow transitively and are not listed. A
+    barrier depends on every task since the last barrier (or on that barrier), and every later task depends on it.
 
     Parameters
     ----------
     tasks : iterable of Task
         In order of submission.
     touched : sequence of sequence of Access, optional
-        What each task touches, by segments; see `implicit_edges`.
+        Accesses of each task, by segments; see `implicit_edges`.
     segments : Segments, optional
-        The segments there are.
+        The graph's segments.
 
     Returns
     -------
     tuple of Dependency
-        Without duplicates, in order of the later task. Two tasks that meet in rows that follow each other have one
-        dependency for all of these.
+        Without duplicates, in order of the later task. Adjacent segments that cause the same dependency between two
+        tasks are merged.
     """
     tasks = list(tasks)
     names = [task.name for task in tasks]
@@ -86,7 +86,7 @@ def implicit_dependencies(
 
 
 def _with_joined_rows(dependencies: Iterable[Dependency], segments: Segments) -> tuple[Dependency, ...]:
-    """Return the same with one dependency for all rows that follow each other."""
+    """Merge dependencies of the same two tasks that are caused by adjacent segments."""
     by_name = {segment.name: segment for cut in segments.values() for segment in cut}
     wholes = {name: segment.whole for name, segment in by_name.items()}
     groups: dict[tuple[str, str, str, str | None], list[Dependency]] = {}
@@ -106,20 +106,20 @@ def _with_joined_rows(dependencies: Iterable[Dependency], segments: Segments) ->
 
 
 def implicit_edges(tasks: Iterable[Task], touched: Sequence[Sequence[Access]] | None = None) -> ImplicitEdges:
-    """Return the same as `implicit_dependencies`, by position: for graphs of many tasks.
+    """Return the dependencies of `implicit_dependencies` as columns, for graphs of many tasks.
 
     Parameters
     ----------
     tasks : iterable of Task
         In order of submission.
     touched : sequence of sequence of Access, optional
-        What each task touches: segments in place of arrays of which some task touches a part; see
-        `syclsched.model.segments`. The tasks' accesses if not given: then none of them may have rows.
+        Accesses of each task, with segments in place of arrays that some task accesses in part; see
+        `syclsched.model.segments`. By default the tasks' own accesses, none of which may then have rows.
 
     Returns
     -------
     ImplicitEdges
-        In the same order; arrays as in ``touched``.
+        In the same order; arrays named as in ``touched``.
     """
     last_writer: dict[str, int] = {}
     readers: dict[str, list[int]] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follows from the tasks of a graph: dependencies, an order, segments of arrays, inputs; each found once."""
+"""Derived structure of a task graph, computed once: dependencies, topological order, segments and inputs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from syclsched.model.task import LogicalArray, Task
 
 
 class Derived:
-    """What follows from some tasks; these do not change any more.
+    """Structure derived from the tasks of a graph, which must not change any more.
 
     Parameters
     ----------
     name : str
-        The graph's, for errors.
+        The graph's name, for errors.
     tasks : Mapping[str, Task]
-        In order of submission.
+        The tasks by name, in order of submission.
     arrays : Mapping[str, LogicalArray]
-        By name.
+        The arrays by name.
     edges : tuple of (str, str)
-        The explicit ones.
+        The explicit edges.
     ranged : bool
-        Whether some task touches a part of an array.
+        Whether some task accesses a part of an array.
     """
 
     def __init__(
@@ -47,19 +47,19 @@ class Derived:
 
     @cached_property
     def dependencies(self) -> tuple[Dependency, ...]:
-        """Those implied by accesses and barriers, then the explicit ones."""
+        """The dependencies implied by accesses and barriers, then the explicit ones."""
         explicit = tuple(Dependency(before, after, "explicit") for before, after in self._edges)
         touched = self.touched if self._ranged else None
         return implicit_dependencies(self._tasks.values(), touched, self.segments) + explicit
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The tasks' names in a topological order, by order of submission where free.
+        """The task names in a topological order; ties keep the order of submission.
 
         Raises
         ------
         CycleError
-            If explicit edges close a cycle.
+            If explicit edges form a cycle.
         """
         position = {name: i for i, name in enumerate(self._tasks)}
         if all(position[before] < position[after] for before, after in self._edges):
@@ -70,17 +70,17 @@ class Derived:
 
     @cached_property
     def segments(self) -> Segments:
-        """For each array of which some task touches a part, its segments; see `syclsched.model.segments`."""
+        """The segments of each array that some task accesses in part; see `syclsched.model.segments`."""
         return find_segments(self._tasks.values(), self._arrays) if self._ranged else {}
 
     @cached_property
     def touched(self) -> Sequence[tuple[Access, ...]]:
-        """What each task touches, in order of submission, by segments where an array has some."""
+        """The accesses of each task, in order of submission, with segments in place of segmented arrays."""
         return touched_segments(self._tasks.values(), self.segments)
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """The arrays of which some task, in a topological order, needs an old value that no task has written."""
+        """The arrays that some task reads before any task has written them."""
         touched = dict(zip(self._tasks, self.touched, strict=True))
         written: set[str] = set()
         needed: dict[str, None] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fingerprint of a task graph: what a plan is made for."""
+"""Fingerprint of a task graph: a hash of everything that a plan depends on."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from syclsched.model.task import LogicalArray, Task
 
 
 def fingerprint(arrays: Iterable[LogicalArray], tasks: Iterable[Task], edges: Iterable[tuple[str, str]]) -> str:
-    """Return a hash of everything a plan depends on: of constants which are the same and what they look like.
+    """Return a hash of everything that a plan depends on; of constants only identity, shape and dtype.
 
     Parameters
     ----------
     arrays : iterable of LogicalArray
-        In order of declaration.
+        The arrays in order of declaration.
     tasks : iterable of Task
-        In order of submission.
+        The tasks in order of submission.
     edges : iterable of (str, str)
-        Explicit ones; their order and repetitions mean nothing.
+        The explicit edges; order and repetitions are irrelevant.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def fingerprint(arrays: Iterable[LogicalArray], tasks: Iterable[Task], edges: It
 
 
 def _task(task: Task, numbers: dict[Constant, int]) -> list[Any]:
-    """Return what a plan depends on of a task; constants are numbered as they come."""
+    """Return the properties of a task that a plan depends on; constants are numbered in order of first use."""
     found: list[Any] = [
         task.name,
         task.kind,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The task graph as it is built: logical arrays, tasks in order of submission, and explicit edges."""
+"""Task graph construction: logical arrays, tasks in order of submission, and explicit edges."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from syclsched.model.usm import UsmKind
 
 
 class TaskGraph(Contents):
-    """Tasks and the arrays they touch.
+    """Tasks and the arrays they access.
 
-    Tasks are added in the order a sequential program would run them; what each of them reads and
-    writes gives the dependencies (RAW, WAR, WAW), as in StarPU, CUDASTF and Parla. Explicit edges can be
-    added. A graph only grows: nothing that was added changes afterwards.
+    Tasks are added in the order in which a sequential program would run them. Their reads and writes imply the
+    dependencies (RAW, WAR, WAW), as in StarPU, CUDASTF and Parla. Explicit edges can be added. A graph only grows: its
+    tasks and arrays never change.
 
     Parameters
     ----------
     name : str, optional
-        Shown in plans, traces and charts.
+        Name shown in plans, traces and charts.
     longest_name : int, optional
-        How many characters names of arrays and tasks may have; more for a graph that is made from another.
+        Maximum length of names of arrays and tasks, in characters. Graphs derived from other graphs need longer names.
 
     Examples
     --------
@@ -47,8 +47,8 @@ class TaskGraph(Contents):
     >>> [t.name for t in graph.tasks]
     ['square']
 
-    A task can be given some rows of an array (``x[0:2]``). It then touches only these: tasks that touch other rows
-    neither wait for it nor does it wait for them.
+    A range of rows of an array (``x[0:2]``) can be passed to a task. The task then accesses only these rows and is
+    independent of tasks that access other rows.
     """
 
     def __init__(self, name: str = "graph", *, longest_name: int = LONGEST_NAME) -> None:
@@ -74,29 +74,28 @@ class TaskGraph(Contents):
         name : str
             Unique within the graph.
         shape : iterable of int, optional
-            Shape in elements; taken from ``data`` if not given.
+            Shape in elements; that of ``data`` if not given.
         dtype : dtype-like, optional
-            Element type; taken from ``data``, else float64.
+            Element type; that of ``data`` if not given, else float64.
         data : array-like, optional
-            Initial value (NumPy, dpnp or usm_ndarray); it is never written to. Can also be given when the graph is run.
+            Initial value (NumPy, dpnp or usm_ndarray); never modified. Can also be given when the graph is run.
         temporary : bool, optional
-            True if the value is not asked for after the run.
+            True if the value is not needed after the run.
         usm : str, optional
-            ``device``, ``shared`` or ``host``: the kind of USM memory it is to lie in, instead of what plans choose.
-            Of ``shared`` and ``host`` inputs are read in place, where the device allows: see the page on memory.
+            Kind of USM memory: ``device``, ``shared`` or ``host``; by default chosen by the plan. Inputs in ``shared``
+            and ``host`` memory are read in place if the device supports it; see the page on memory.
 
         Returns
         -------
         LogicalArray
-            A handle whose ``read()``, ``write()``, ``update()`` and ``reduce()`` say how a task touches it, and of
-            which ``[i:j]`` takes some rows.
+            A handle. ``read()``, ``write()``, ``update()`` and ``reduce()`` make accesses; ``[i:j]`` selects rows.
 
         Raises
         ------
         GraphError
-            If the name is taken or is not a non-empty string.
+            If the name is already used or is not a non-empty string.
         ArgumentError
-            If shape and dtype are missing, impossible, or contradict ``data``, or the name is too long for plan files.
+            If shape and dtype are missing, invalid, or differ from ``data``, or the name is too long for plan files.
         """
         check_name(name, self._arrays, "array", self._longest_name)
         alike = like_rows_of(name) if self._ranged else None
@@ -121,27 +120,27 @@ class TaskGraph(Contents):
         retries: int = 0,
         **arguments: Argument,
     ) -> Task:
-        """Add a task that runs an operation on whatever device the plan chooses.
+        """Add a task that runs an operation on a device chosen by the plan.
 
         Parameters
         ----------
         operation : Operation
-            What to compute.
+            The operation to compute.
         name : str, optional
             Unique task name; made from the operation's name if not given.
         priority : int, optional
-            Larger runs earlier among equals.
+            Tie-breaker: higher priorities run first.
         deadline_s : float, optional
-            Seconds it may take once it runs. If it takes longer it fails with a `DeadlineError` and what depends on it
-            is cancelled, although a kernel that was submitted goes on to its end.
+            Maximum execution time in seconds. A task that exceeds it fails with a `DeadlineError` and its dependents
+            are cancelled; a submitted kernel still runs to its end.
         retries : int, optional
-            How often the task is tried again if it fails by itself: its host function raises, or its status says so.
-            What it writes in place has its old value each time. When a device or its runtime fails, that is not the
-            task's fault, and needs no retries: see ``recover`` of `syclsched.run`.
+            How often the task is repeated if its host function raises or its status reports a failure. Arrays that it
+            updates in place are restored before each retry. Failures of a device or its runtime do not count: see
+            ``recover`` of `syclsched.run`.
         **arguments : LogicalArray, ArrayRows, ReshapedArray, Access, Constant or scalar
-            One argument per parameter of the operation. Of ``x[0:100]`` the task touches those rows only, and gets
-            them as an array of their own, without a copy; ``x.reshaped((8, -1))`` is the same elements under another
-            shape. What is only read can be a `syclsched.constant`.
+            One argument per parameter of the operation. ``x[0:100]`` passes only these rows, as a separate array
+            without a copy; ``x.reshaped((8, -1))`` passes the same elements under another shape. The argument of a
+            parameter that is only read can be a `syclsched.constant`.
 
         Returns
         -------
@@ -151,9 +150,9 @@ class TaskGraph(Contents):
         Raises
         ------
         ArgumentError
-            If a parameter is missing or unknown, there are no such rows, or a shape, dtype or access mode does not fit.
+            If a parameter is missing or unknown, rows do not exist, or a shape, dtype or access mode does not match.
         UnknownArrayError
-            If an array is not declared here or has been freed.
+            If an array is not declared in this graph or has been freed.
         """
         return self._add(operation, "kernel", name, priority, arguments, deadline_s, retries)
 
@@ -169,19 +168,19 @@ class TaskGraph(Contents):
         retries: int = 0,
         **arguments: Argument,
     ) -> Task:
-        """Add a task that calls a Python function on the host, on NumPy arrays.
+        """Add a task that calls a Python function on the host with NumPy arrays.
 
         Parameters
         ----------
         function : callable
-            Called with the arguments by name; writes results in place into its arrays.
+            Called with the arguments by name; writes its results into its arrays in place.
         name, priority, deadline_s
             See `kernel`.
         flops : float, optional
-            Its work, for the cost model.
+            Number of floating-point operations, for the cost model.
         pure : bool, optional
-            True if the function does nothing but write what follows from what it reads: then a plan that is short of
-            memory may call it again for a value that was given up.
+            True if the function's only effect is to write values that depend on its arguments alone. A plan that is
+            short of memory may then call it again to recompute a value.
         retries : int, optional
             How often the function is called again if it raises; see `kernel`.
         **arguments : Access, Constant or scalar
@@ -219,7 +218,7 @@ class TaskGraph(Contents):
         Parameters
         ----------
         source, destination : LogicalArray, ArrayRows or ReshapedArray
-            From where to where; the source may be a constant, too.
+            The source may also be a constant.
         name : str, optional
             Unique task name.
 
@@ -231,7 +230,7 @@ class TaskGraph(Contents):
         return self._add(copy_operation(), "copy", name, 0, {"source": source, "destination": destination})
 
     def barrier(self, *, name: str | None = None) -> Task:
-        """Add a barrier: everything added before finishes before anything added after starts.
+        """Add a barrier: all earlier tasks finish before any later task starts.
 
         Parameters
         ----------
@@ -247,12 +246,12 @@ class TaskGraph(Contents):
         return self._append(task)
 
     def insert(self, task: Task) -> Task:
-        """Add a task as it is, for instance one of another graph.
+        """Add an existing task unchanged, for instance one of another graph.
 
         Parameters
         ----------
         task : Task
-            Arrays of the names it accesses are declared here, with the shapes and dtypes of its signature.
+            The arrays it accesses must be declared here by name, with the shapes and dtypes of its signature.
 
         Returns
         -------
@@ -262,9 +261,9 @@ class TaskGraph(Contents):
         Raises
         ------
         GraphError
-            If the name is taken.
+            If the name is already used.
         UnknownArrayError, ArgumentError
-            If an array is not declared here, was freed, or differs.
+            If an array is not declared here, has been freed, or differs in shape or dtype.
         """
         where = f"task {task.name!r}"
         check_name(task.name, self._tasks, "task", self._longest_name)
@@ -276,24 +275,24 @@ class TaskGraph(Contents):
         return self._append(task)
 
     def join(self, name: str, parts: Iterable[LogicalArray]) -> None:
-        """Say that some arrays hold the rows of one array, so that it can be given and asked for as a whole.
+        """Declare that arrays hold consecutive rows of one joined array, for whole-array inputs and results.
 
-        A value given for the whole when the graph is run is given to the parts, row by row and without a copy. The
-        whole's result is put together from the parts' when it is asked for, unless an array of that name is declared.
+        An input value of the joined array is distributed over the parts by rows, without a copy. Its result is
+        assembled from the parts when requested, unless an array of that name is declared.
 
         Parameters
         ----------
         name : str
-            Of the whole.
+            Name of the joined array.
         parts : iterable of LogicalArray
-            At least one, declared here; equal but for their extent along axis 0.
+            At least one array of this graph; equal except for the extent along axis 0.
 
         Raises
         ------
         GraphError
-            If the parts do not make up an array, or not one like those of that name.
+            If the parts do not form an array, or one that differs from other arrays of that name.
         UnknownArrayError
-            If a part is not declared here.
+            If a part is not declared in this graph.
         """
         given = tuple(self._require(part.name, f"join({name!r})") for part in parts)
         kinds = {(part.shape[1:], part.dtype, bool(part.shape)) for part in given}
@@ -316,7 +315,7 @@ class TaskGraph(Contents):
         Raises
         ------
         GraphError
-            If one of them is not in the graph.
+            If a task is not in the graph.
         """
         names = [t if isinstance(t, str) else t.name for t in (before, after)]
         for name in names:
@@ -326,7 +325,7 @@ class TaskGraph(Contents):
         self._derived = None
 
     def free(self, array: LogicalArray | str) -> None:
-        """Say that no later task touches an array and nobody asks for its value.
+        """Declare that no later task accesses an array and that its value is not needed after the run.
 
         Parameters
         ----------
@@ -336,25 +335,25 @@ class TaskGraph(Contents):
         Raises
         ------
         UnknownArrayError
-            If it is not declared here or was freed before.
+            If it is not declared in this graph or already freed.
         """
         name = array if isinstance(array, str) else array.name
         self._require(name, "free()")
         self._freed[name] = len(self._tasks)
 
     def with_implementations(self, keep: Callable[[Task, Implementation], bool]) -> TaskGraph:
-        """Return the same graph with fewer ways to do its tasks.
+        """Return a copy of the graph with fewer implementations of its tasks.
 
         Parameters
         ----------
         keep : callable
-            Given a task and an implementation of its operation, whether it may be done so. Of a task for which it
-            keeps none, all stay.
+            Predicate on a task and an implementation of its operation. A task for which it rejects all implementations
+            keeps all of them.
 
         Returns
         -------
         TaskGraph
-            Of the same arrays and tasks; this one stays as it is.
+            A graph with the same arrays and tasks.
         """
         made = copy.copy(self)
         made._arrays, made._freed, made._data = dict(self._arrays), dict(self._freed), dict(self._data)

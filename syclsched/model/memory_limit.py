@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits that users set on memory: the same platform with less of it."""
+"""User-defined memory limits, applied by reducing the capacities of a platform's memory spaces."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ from syclsched.model.platform import HOST, MemorySpace, Platform
 from syclsched.model.quantities import parse_quantity
 from syclsched.model.units import format_bytes
 
-#: One size for the memory of every SYCL device, or sizes by the name of a memory space or of a device at home there.
+#: One size for every SYCL device's memory, or sizes by memory space or by a device whose arrays are allocated there.
 MemoryLimit: TypeAlias = "int | str | Mapping[str, int | str]"
 
 
 def with_memory_limit(platform: Platform, limit: MemoryLimit) -> Platform:
-    """Return the platform with no more memory than is allowed: plans made for it keep to that.
+    """Return the platform with reduced memory capacities; plans made for it keep the limit.
 
     Parameters
     ----------
     platform : Platform
         The platform.
     limit : int, str or Mapping[str, int or str]
-        Bytes, or a size with its unit (``64MiB``); for every SYCL device's memory, or by the name of a memory space
-        or of a device at home there. Devices that share memory share the limit.
+        Bytes, or a size with its unit (``64MiB``): for every SYCL device's memory, or by the name of a memory space or
+        of a device whose arrays are allocated there. Devices that share memory share the limit.
 
     Returns
     -------
     Platform
-        A changed copy. Memory that is smaller than its limit stays as it is.
+        A changed copy. Capacities below their limit are unchanged.
 
     Raises
     ------
     ArgumentError
-        If there is no such memory, or a size is not one above zero.
+        If a memory space does not exist, or a size is not above zero.
     """
     limits = _by_space(platform, limit)
     return replace(platform, spaces=tuple(_cut(s, limits[s.name]) if s.name in limits else s for s in platform.spaces))
 
 
 def check_planned(peak_bytes: Mapping[str, int], platform: Platform, limit: MemoryLimit) -> None:
-    """Refuse a plan that was made before, and needs more memory than is now allowed.
+    """Raise `MemoryLimitError` if an existing plan exceeds a memory limit.
 
     Parameters
     ----------
     peak_bytes : Mapping[str, int]
         The plan's peak, by space.
     platform : Platform
-        The plan's.
+        The plan's platform.
     limit : int, str or Mapping[str, int or str]
         See `with_memory_limit`.
 
     Raises
     ------
     MemoryLimitError
-        With both sizes.
+        If the plan exceeds it; names both sizes.
     ArgumentError
         As `with_memory_limit`.
     """
@@ -73,7 +73,7 @@ def check_planned(peak_bytes: Mapping[str, int], platform: Platform, limit: Memo
 
 
 def _by_space(platform: Platform, limit: MemoryLimit) -> dict[str, int]:
-    """Return the limits in bytes by memory space; of several for one space the smallest."""
+    """Return the limits in bytes by memory space; the smallest of several for one space."""
     homes = {device.name: device.space for device in platform.devices}
     names = {space.name: space.name for space in platform.spaces}
     given = limit if isinstance(limit, Mapping) else {d.space: limit for d in platform.compute_devices}
@@ -106,5 +106,5 @@ def _bytes(size: int | str) -> int:
 
 
 def _cut(space: MemorySpace, limit: int) -> MemorySpace:
-    """Return a space with no more capacity than a limit; 0 is how a space says that its capacity is not known."""
+    """Return a space with its capacity reduced to a limit; a capacity of 0 means unknown."""
     return space if 0 < space.capacity_bytes <= limit else replace(space, capacity_bytes=limit)

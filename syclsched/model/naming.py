@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of arrays and tasks: unique within a graph, short enough for plan files, and none like rows of an array."""
+"""Validation of array and task names: unique, short enough for plan files, and not mistakable for ranges of rows."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Final
 
 from syclsched.errors import ArgumentError, GraphError
 
-#: Characters of a name: fewer than files hold, since parts of arrays and tasks have longer names than the whole.
+#: Maximum length of a name, in characters. Plan files hold longer ones, since chunks have longer names than the whole.
 LONGEST_NAME: Final = 400
-#: How ranges of rows are called: an array of such a name could be taken for one.
+#: Pattern of the names of row ranges, such as ``a[0:100]``.
 _LIKE_A_RANGE = re.compile(r"(.+)\[\d+:\d+\]", re.DOTALL)
 
 
 def check_name(name: object, taken: Container[str], what: str, longest: int) -> str:
-    """Return a name that may be given.
+    """Validate a name and return it.
 
     Parameters
     ----------
     name : object
-        What was asked for.
+        The requested name.
     taken : container of str
-        Names there are.
+        Names already used.
     what : str
-        Of what, for errors: ``array``.
+        Kind of the named object, for errors: ``array`` or ``task``.
     longest : int
-        Characters it may have.
+        Maximum length in characters.
 
     Raises
     ------
     GraphError
-        If it is no string, empty, or taken.
+        If it is not a string, is empty, or is already used.
     ArgumentError
         If it is too long.
     """
@@ -50,6 +50,6 @@ def check_name(name: object, taken: Container[str], what: str, longest: int) -> 
 
 
 def like_rows_of(name: str) -> str | None:
-    """Return the array for rows of which a name could be taken: ``x`` for ``x[0:2]``; None if there is none such."""
+    """Return the array part of a name that looks like a range of rows (``x`` for ``x[0:2]``), else None."""
     found = _LIKE_A_RANGE.fullmatch(name)
     return None if found is None else found[1]

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations: what a task computes, with one or more implementations and what each needs of a device.
+"""Operations: the computation of a task, with one or more implementations and their device requirements.
 
-An `Operation` is described once and run anywhere one of its implementations can run. Nothing here
-imports a SYCL package: an implementation is *loaded* by calling ``Implementation.load`` when it is
-first compiled.
+An `Operation` runs on any device that one of its implementations supports. This module imports no SYCL package; an
+implementation is loaded by ``Implementation.load`` when it is first compiled.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Scalar = int | float
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What one task passes to its operation, without the data.
+    """Shapes, dtypes and scalars of a task's arguments.
 
     Parameters
     ----------
@@ -32,7 +31,7 @@ class Signature:
     scalars : Mapping[str, int | float]
         Value of every scalar parameter.
     constants : frozenset of str, optional
-        The array parameters that are given a `syclsched.model.constant.Constant`.
+        The array parameters whose argument is a `syclsched.model.constant.Constant`.
     """
 
     shapes: Mapping[str, Shape]
@@ -52,9 +51,9 @@ class Work:
     bytes : float
         Bytes moved between the device's memory and its cores at least once (compulsory traffic).
     dtype : str
-        The dtype the operations are done in.
+        The dtype of the operations.
     parallelism : float, optional
-        How many work-items there are to spread over the device; 1 for a sequential task.
+        Number of independent work-items; 1 for a sequential task.
     """
 
     flops: float
@@ -65,23 +64,22 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of an operation, in the order its kernels take them.
+    """One parameter of an operation.
 
     Parameters
     ----------
     name : str
         Parameter name.
     mode : AccessMode or None
-        How an array is touched; None for a scalar.
+        Access mode of an array; None for a scalar.
     ndim : int or None, optional
         Number of dimensions an array must have; None for any.
     dtypes : tuple of str, optional
         NumPy dtype names an array may have; empty for any.
     like : str or None, optional
-        For an array: it must have the dtype of this other parameter. For a scalar: it is passed in that
-        array's dtype.
+        For an array: another parameter whose dtype it must have. For a scalar: the array in whose dtype it is passed.
     dtype : str, optional
-        For a scalar without ``like``: the dtype it is passed in.
+        For a scalar without ``like``: the dtype in which it is passed.
     """
 
     name: str
@@ -99,28 +97,27 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What an implementation needs of a device.
+    """Device requirements of an implementation.
 
     Parameters
     ----------
     aspects : tuple of str, optional
-        SYCL aspects the device must have (``fp64``, ``fp16``, ...).
-        ``fp64``/``fp16`` need not be listed for a kernel that is generic over dtypes: the dtypes of the task's
-        arrays add them.
+        SYCL aspects that the device must have (``fp64``, ``fp16``, ...). ``fp64`` and ``fp16`` need not be listed for
+        kernels that are generic over dtypes: they follow from the dtypes of the task's arrays.
     dtypes : tuple of str, optional
-        The only dtypes the arrays may have; empty for any.
+        Dtypes that the arrays may have; empty for any.
     backends : tuple of str, optional
         ``opencl``, ``level_zero``, ``cuda``, ``hip``; empty for any.
     device_kinds : tuple of str, optional
-        ``cpu``, ``gpu``, ``accelerator``; empty for any. An implementation of kind ``host`` runs on
-        the host device only and need not say so.
+        ``cpu``, ``gpu``, ``accelerator``; empty for any. Implementations of kind ``host`` always run on the host device
+        and leave it empty.
     packages : tuple of str, optional
-        Python packages, or distributions without one, that must be installed.
+        Python packages, or distributions without an import package, that must be installed.
     refuses : Callable[[Signature], str | None] or None, optional
-        Returns why it does not take a signature: shapes or attributes a library has nothing for; None if it does. Asked
-        while a plan is made, so it must be quick and must not load anything.
+        Returns the reason if the implementation does not support a signature (for instance a shape that a library
+        lacks), else None. Called during planning, so it must be quick and must not load anything.
     backend_packages : tuple of (str, str), optional
-        Backends, and the packages that must be installed besides for devices of theirs.
+        Pairs of a backend and a further package that must be installed for devices of that backend.
     """
 
     aspects: tuple[str, ...] = ()
@@ -134,20 +131,18 @@ class Requirements:
 
 @dataclass(frozen=True, slots=True)
 class DeviceLimits:
-    """What a launch, and code that is `Tailored`, need to know of the device they are made for.
-
-    Of what kind the device is, `Requirements` ask.
+    """Limits of a device, for choosing launch ranges and for `Tailored` code.
 
     Parameters
     ----------
     max_work_group_size : int
-        Largest work-group.
+        Maximum work-group size.
     compute_units : int
         Number of compute units.
     local_memory_bytes : int
-        Local memory of a work-group.
+        Local memory of a work-group, in bytes.
     sub_group_sizes : tuple of int, optional
-        How many work-items run in lock-step; ascending, empty where the device does not say.
+        Supported sub-group sizes, ascending; empty if the device does not report them.
     """
 
     max_work_group_size: int
@@ -158,7 +153,7 @@ class DeviceLimits:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """An index space.
+    """Index space of a kernel launch.
 
     Parameters
     ----------
@@ -174,14 +169,14 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class OpenCLSource:
-    """What ``load`` of an ``opencl-c`` implementation returns.
+    """OpenCL C code, as returned by ``load`` of an ``opencl-c`` implementation.
 
     Parameters
     ----------
     source : str
         OpenCL C program.
     kernel_name : str
-        The kernel in it.
+        Name of the kernel in it.
     options : str, optional
         Build options.
     """
@@ -193,14 +188,14 @@ class OpenCLSource:
 
 @dataclass(frozen=True, slots=True)
 class SpirvModule:
-    """What ``load`` of a ``spirv`` implementation returns.
+    """SPIR-V code, as returned by ``load`` of a ``spirv`` implementation.
 
     Parameters
     ----------
     code : bytes
         SPIR-V module.
     kernel_name : str
-        The kernel in it.
+        Name of the kernel in it.
     """
 
     code: bytes
@@ -209,12 +204,13 @@ class SpirvModule:
 
 @dataclass(frozen=True, slots=True)
 class Tailored:
-    """What ``load`` of a kernel returns whose code depends on the device: sizes of work-groups, and of what they share.
+    """Device-dependent kernel code, as returned by ``load``: work-group and local memory sizes depend on the device.
 
     Parameters
     ----------
     of : Callable[[DeviceLimits], Any]
-        Given the device's limits, returns what ``load`` returns otherwise. The launch must agree with it.
+        Returns the code for a device with these limits, of the type that ``load`` returns otherwise. It must be
+        consistent with ``Implementation.launch``.
     """
 
     of: Callable[[DeviceLimits], Any]
@@ -222,31 +218,32 @@ class Tailored:
 
 @dataclass(frozen=True, slots=True)
 class NativeCall:
-    """A function of a library that is called from the compiled submission loop, without Python.
+    """A library function that the compiled submission loop calls without Python.
 
-    The function submits its work to the in-order queue it was made for, and returns at once. It takes up to six machine
-    words and returns an ``int32_t``: 0 if all went well.
+    The function submits its work to the in-order queue it was made for and returns without waiting. It takes up to six
+    machine words and returns an ``int32_t``: 0 on success.
 
     Parameters
     ----------
     function : int
-        Its address.
+        Address of the function.
     arguments : tuple of int
-        What it is called with: numbers and addresses.
+        Its arguments: numbers and addresses.
     keep : object
-        Whatever must stay alive for as long as it may be called, and until its work has completed.
+        Object that must stay alive until the last call's work has completed.
     explain : Callable[[int], str] or None, optional
-        Turns what it returned, other than 0, into what went wrong.
+        Translates a non-zero return value into a description of the error.
     event : int or None, optional
-        Which argument takes the address of a ``sycl::event`` that the function assigns (oneDNN's ``return_event``): it
-        stands for the call's work. Without it fences are put before and behind the call, which cost more.
+        Index of the argument for the address of a ``sycl::event`` that the function assigns (oneDNN's
+        ``return_event``); it completes with the call's work. Without it fences are submitted before and after the call,
+        which cost more.
     on_queue : bool, optional
-        Whether its work gets into the native queue behind the SYCL queue, as kernels do. False for host tasks, which
-        threads of the SYCL runtime's do: oneDNN's primitives on CPU devices. What follows other work on its lane is
-        then submitted once that has ended.
+        Whether the work is submitted to the native queue below the SYCL queue, as kernels are. False for host tasks,
+        which run on threads of the SYCL runtime: oneDNN's primitives on CPU devices. Such a call is submitted only when
+        other work before it on its lane has completed.
     reading_elsewhere : Callable[[int], ReadingElsewhere or None] or None, optional
-        Given the address of an array that it only reads, returns a call that reads it wherever it is told to; None if
-        there is none.
+        Given the address of an array that the call only reads, returns an equivalent call whose address of this array
+        can be changed; None if there is none.
     """
 
     function: int
@@ -260,17 +257,17 @@ class NativeCall:
 
 @dataclass(frozen=True, slots=True)
 class ReadingElsewhere:
-    """A call that does what another does, and can be told where in the host's reach one of the arrays it reads lies.
+    """A native call that can read one of its input arrays from another, host-accessible address on each call.
 
     Parameters
     ----------
     call : NativeCall
         The call.
     move : int
-        Address of a function that is given ``moved`` and the address of the array, before the call is made. It returns
-        an ``int32_t``: 0 if all went well.
+        Address of a function that sets the array's address before the call. It takes ``moved`` and that address, and
+        returns an ``int32_t``: 0 on success.
     moved : int
-        A word.
+        First argument of ``move``: a machine word.
     """
 
     call: NativeCall
@@ -280,38 +277,38 @@ class ReadingElsewhere:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Copies within a memory space, one after another: what an implementation of kind ``library`` may load.
+    """A sequence of copies within a memory space, as returned by ``load`` of some ``library`` implementations.
 
     Parameters
     ----------
     of : Callable[[Mapping[str, Any]], Sequence[tuple[Any, Any, int]]]
-        Given the arguments, returns where to, where from (USM memory) and how many bytes, for each copy; at least one.
+        Given the arguments, returns (destination, source, bytes) of at least one copy, with USM memory.
     """
 
     of: Callable[[Mapping[str, Any]], Sequence[tuple[Any, Any, int]]]
 
     def __call__(self, queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
-        """Submit them as a library does; see `Implementation`."""
+        """Submit the copies, as a ``library`` implementation; see `Implementation`."""
         for to, source, nbytes in self.of(arguments):
-            # One after another, whatever kind of queue it is: the last event stands for all.
+            # Chained, so that the last event covers all copies also on an out-of-order queue.
             depends = [queue.memcpy_async(to, source, nbytes, depends)]
         return depends[0]
 
 
-#: Makes constants what an implementation wants in their place: given the signature, a queue and their values.
+#: Transforms constants into the layout of an implementation, given the signature, a queue and their values.
 Prepare = Callable[[Signature, Any, Mapping[str, Any]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """One way to do an operation.
+    """One implementation of an operation.
 
     Parameters
     ----------
     name : str
         Unique within the operation, for instance ``numba-dpex`` or ``onemkl``.
     kind : str
-        What ``load`` returns:
+        Type of the result of ``load``:
 
         ``numba-dpex``
             a ``numba_dpex.kernel`` whose parameters are the item followed by the operation's
@@ -324,41 +321,41 @@ class Implementation:
         ``library``
             ``submit(queue, arguments, depends) -> SyclEvent``: submits asynchronously to a
             ``dpctl.SyclQueue``; ``arguments`` maps parameter names to ``dpctl.tensor.usm_ndarray`` or Python
-            scalars; ``depends`` is a list of events; the returned event completes with the last piece of work.
-            If it has a method ``native(queue, arguments) -> NativeCall``, that is asked once for each in-order queue
-            and set of arguments, and what it returns is called instead, as often as the task is done, wherever the
-            compiled loop submits. What is nothing but copies is `Copies`.
+            scalars; ``depends`` is a list of events; the returned event completes with the last submitted command.
+            If it has a method ``native(queue, arguments) -> NativeCall``, the compiled submission loop calls that once
+            per in-order queue and set of arguments, and then the returned function for every execution of the task.
+            Implementations that only copy return `Copies`.
         ``sequence``
-            a tuple of `syclsched.model.sequence.Part`: submitted one after another to one in-order queue. Made by
+            a tuple of `syclsched.model.sequence.Part`, submitted in order to one in-order queue. Made by
             `syclsched.model.sequence.sequence_operation`.
         ``host``
             ``function(**arguments)`` on NumPy arrays; writes its results in place; may raise.
         ``cost-only``
-            nothing: ``load`` raises. What a task takes stands in its signature; see `syclsched.model.costonly`.
+            nothing: ``load`` raises. The cost is stored in the signature; see `syclsched.model.costonly`.
     load : Callable[[Signature], Any]
-        Makes the implementation for a signature; imports what it needs. Of the kernel kinds it may return a `Tailored`,
-        which makes it for a device.
+        Makes the implementation for a signature; imports the packages it needs. For kernel kinds it may return a
+        `Tailored`, which makes the code for a device.
     launch : Callable[[Signature, DeviceLimits], Launch] or None
         Index space, for the kernel kinds; None for all others.
     requires : Requirements, optional
-        What it needs of a device.
+        Device requirements.
     efficiency : float, optional
-        Prior guess of the fraction of the roofline it reaches, used until it has been measured.
+        Prior estimate of the fraction of the roofline it reaches, used until it has been measured.
     revision : str, optional
-        Changed whenever the code changes enough that old measurements no longer hold.
+        Version of the code; changed when old measurements no longer apply.
     parts : tuple of str, optional
-        For an operation of several steps: the name of the implementation of each.
+        For an operation of several steps: the name of each step's implementation.
     prepare : callable or None, optional
-        ``prepare(signature, queue, constants) -> mapping``: given the values of the parameters that are constants
-        (read-only NumPy arrays), returns what is passed in their place: under the same names, and for kind
-        ``library`` any others besides, ``dpctl.tensor.usm_ndarray`` of the queue's context, ready to be used, or NumPy
-        arrays, which are uploaded. Done once for the same constants, signature, implementation and device, and kept for
-        as long as something uses it. Without it constants are uploaded as they are. Not for kind ``host``. What a
-        ``numba-dpex`` kernel is passed must keep its dtype and number of dimensions.
+        ``prepare(signature, queue, constants) -> mapping``: transforms constants (given as read-only NumPy arrays by
+        parameter name), for instance into a packed layout. Returns the arguments passed in their place under the same
+        names; kind ``library`` may add further names. The values are ``dpctl.tensor.usm_ndarray`` of the queue's
+        context, ready for use, or NumPy arrays, which are uploaded. Called once per constants, signature,
+        implementation and device; the result is kept while it is used. Without it constants are uploaded unchanged. Not
+        for kind ``host``. Arguments of a ``numba-dpex`` kernel must keep their dtype and number of dimensions.
     form : callable or None, optional
-        ``form(signature, queue) -> hashable`` says what ``prepare`` would make: what was made of the same constants is
-        shared wherever this is equal, whatever the implementation and the rest of the signature. So weights that are
-        packed alike for several sizes of the input are there once. It must name the layout in full, and who it is for.
+        ``form(signature, queue) -> hashable``: identifies the layout that ``prepare`` would produce. Prepared constants
+        are shared between all implementations and signatures with an equal form, so that weights packed alike for
+        several input sizes exist once. It must identify the layout completely, and the library it belongs to.
     """
 
     name: str
@@ -380,24 +377,24 @@ class Implementation:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How an operation can be cut into chunks of rows, each done by the same operation on the chunk's arrays.
+    """Rules for splitting an operation into chunks of rows, each computed by the same operation.
 
     Parameters
     ----------
     rows : tuple of str
-        The array parameters that are cut along axis 0; all have the same extent there. Everything that is written is
-        among them; array parameters that are not are read whole by every chunk.
+        The array parameters that are split along axis 0, where all have the same extent. They include all written
+        arrays; every chunk reads the other array parameters whole.
     grain : Callable[[Signature], int] or None, optional
-        Rows a chunk should have a multiple of, and at least; 1 if not given.
+        Granularity: a chunk should have a multiple of this many rows; 1 if not given.
     scalars : Callable[[Signature, int, int], Mapping[str, int | float]] or None, optional
-        Given the signature of the whole and the first and one past the last row of a chunk, the scalars of the chunk
-        that differ from those of the whole.
+        Given the signature of the whole and the first and one past the last row of a chunk, returns the scalars of the
+        chunk that differ from those of the whole.
     whole : Callable[[Signature], Collection[str]] or None, optional
-        Given a signature, those of ``rows`` that every chunk reads whole all the same, for instance because they are
+        Given a signature, returns those of ``rows`` that every chunk still reads whole, for instance because they are
         broadcast along axis 0.
     inexact : tuple of str, optional
-        Implementations that no chunk is done by, because what they give for a row depends, in its last bits, on how
-        many rows there are: libraries choose their blocking so. A result must not depend on how work is dealt out.
+        Implementations not used for chunks, because the last bits of a row depend on the number of rows (libraries
+        choose their blocking by it). Results must not depend on the split.
     """
 
     rows: tuple[str, ...]
@@ -407,7 +404,7 @@ class Split:
     whole: Callable[[Signature], Collection[str]] | None = None
 
     def cut(self, signature: Signature) -> tuple[str, ...]:
-        """Return the array parameters that are cut along axis 0."""
+        """Return the array parameters that are split along axis 0."""
         if self.whole is None:
             return self.rows
         whole = self.whole(signature)
@@ -416,14 +413,14 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of an operation that consists of several.
+    """One step of a sequence operation.
 
     Parameters
     ----------
     operation : Operation
-        What the step computes.
+        The step's operation.
     arguments : tuple of (str, str)
-        For each of its parameters, the parameter of the whole that is passed.
+        Pairs of a parameter of the step and the parameter of the sequence passed for it.
     """
 
     operation: Operation
@@ -432,7 +429,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a task computes.
+    """The computation of a task.
 
     Parameters
     ----------
@@ -441,23 +438,23 @@ class Operation:
     parameters : tuple of Parameter
         Parameters in the order kernels take them.
     implementations : tuple of Implementation
-        At least one; ties in cost go to the earlier one.
+        At least one; of two with equal cost the earlier one is preferred.
     work : Callable[[Signature], Work]
-        The work of one task.
+        Returns the work of one task.
     check : Callable[[Signature], str | None] or None, optional
-        Returns what is wrong with the shapes and scalars of a signature (relations between parameters that
-        ``ndim``, ``dtypes`` and ``like`` cannot say), or None.
+        Returns what is wrong with the shapes and scalars of a signature, or None; for relations between parameters that
+        ``ndim``, ``dtypes`` and ``like`` cannot express.
     status : str or None, optional
         Name of a one-element int32 ``write`` parameter that a device implementation sets to 0 on success and to another
-        number on failure; the run reads it before results are given out.
+        number on failure; the run checks it before it hands out results.
     explain_status : Callable[[int], str] or None, optional
-        Turns a non-zero status into what went wrong.
+        Translates a non-zero status into a description of the error.
     split : Split or None, optional
-        How it can be cut into chunks that compute the same; None if it cannot.
+        Rules for splitting into chunks with the same results; None if it cannot be split.
     steps : tuple of Step, optional
-        What it consists of, if it is a sequence of other operations; see `syclsched.model.sequence`.
+        Its steps, if it is a sequence of other operations; see `syclsched.model.sequence`.
     pure : bool, optional
-        Whether it does nothing but write what follows from what it reads, so that doing it again does no harm.
+        Whether its only effect is to write values that depend on its inputs alone, so that it may be repeated.
     """
 
     name: str
@@ -482,7 +479,7 @@ class Operation:
         Raises
         ------
         KeyError
-            If there is none.
+            If the operation has no such implementation.
         """
         for implementation in self.implementations:
             if implementation.name == name:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topological order and cycles, on plain names."""
+"""Topological order and cycle detection of graphs given as names and edges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from syclsched.errors import CycleError
 
 
 def topological_order(nodes: Iterable[str], edges: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the nodes so that every edge points forward (Kahn 1962), stable in the order given.
+    """Return the nodes in topological order (Kahn 1962); ties keep the given order.
 
     Parameters
     ----------
@@ -44,24 +44,24 @@ def topological_order(nodes: Iterable[str], edges: Sequence[tuple[str, str]]) ->
 
 
 def acyclic_order(nodes: Iterable[str], edges: Sequence[tuple[str, str]], where: str, hint: str) -> tuple[str, ...]:
-    """Return the topological order of all nodes.
+    """Return the nodes in topological order; raise `CycleError` if there is none.
 
     Parameters
     ----------
     nodes, edges
         As for `topological_order`.
     where, hint : str
-        For the error.
+        Place and hint for the error message.
 
     Returns
     -------
     tuple of str
-        As long as ``nodes``.
+        All nodes.
 
     Raises
     ------
     CycleError
-        If the edges close a cycle; names its nodes.
+        If the edges form a cycle; the message names its nodes.
     """
     names = list(nodes)
     order = topological_order(names, edges)
@@ -71,7 +71,7 @@ def acyclic_order(nodes: Iterable[str], edges: Sequence[tuple[str, str]], where:
 
 
 def find_cycle(nodes: Iterable[str], edges: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return one cycle as names, the first repeated at the end; empty if there is none.
+    """Return the nodes of one cycle, with the first repeated at the end; empty if there is none.
 
     Parameters
     ----------
@@ -85,12 +85,12 @@ def find_cycle(nodes: Iterable[str], edges: Sequence[tuple[str, str]]) -> tuple[
     tuple of str
         The cycle.
     """
-    sorted_out = set(topological_order(nodes := list(nodes), edges))
-    left = [(b, a) for b, a in edges if b not in sorted_out and a not in sorted_out]
-    predecessor = {after: before for before, after in left}
+    acyclic = set(topological_order(nodes := list(nodes), edges))
+    remaining = [(b, a) for b, a in edges if b not in acyclic and a not in acyclic]
+    predecessor = {after: before for before, after in remaining}
     if not predecessor:
         return ()
-    # Every node left that has a predecessor left leads back into a cycle.
+    # Following the remaining predecessors from any node leads into a cycle.
     node = next(iter(predecessor))
     seen: dict[str, int] = {}
     path: list[str] = []

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans: a schedule made executable, as plain data that prints, verifies, simulates and runs.
+"""Plans: executable schedules, as plain data that can be printed, verified, simulated and run.
 
-A plan holds, per lane, a list of instructions. A lane is an in-order queue: an instruction starts after
-the one before it has finished. Every dependency between lanes is explicit: ``Instruction.waits`` lists
-the instructions of other lanes that must have finished first.
+A plan holds a list of instructions per lane. A lane is an in-order queue: an instruction starts after its predecessor
+has finished. Every dependency between lanes is explicit: ``Instruction.waits`` lists the instructions of other lanes
+that must have finished first.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 
 @dataclass(frozen=True, slots=True)
 class BufferUse:
-    """How an instruction touches one array's copy in one memory space.
+    """An instruction's access to the buffer of one array in one memory space.
 
     Parameters
     ----------
     array, space : str
-        Which buffer.
+        Array and memory space that identify the buffer.
     mode : AccessMode
-        How.
+        Access mode.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -49,33 +49,33 @@ class BufferUse:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One step of a lane.
+    """One instruction of a lane.
 
     Parameters
     ----------
     id : int
         Position in the plan's global order, which respects every dependency.
     kind : str
-        ``alloc`` and ``free`` of a buffer (host work; ``free`` takes effect when all it waits for, and all before it
-        on its lane, has finished, and holds nothing up), ``copy`` of an array from one space to another,
+        ``alloc`` or ``free`` of a buffer (host work; ``free`` takes effect when the instructions in ``waits`` and all
+        earlier ones on its lane have finished, and delays nothing), ``copy`` of an array from one space to another,
         ``launch`` of a kernel or library call, ``host`` function, ``barrier``.
     task : str or None
-        The task it does, or for whose sake it is there.
+        The task it executes, or that it serves (for instance the task that needs a copy).
     implementation : str or None
         For ``launch`` and ``host``.
     uses : tuple of BufferUse
-        The buffers it touches. A copy reads one and writes one.
+        The buffers it accesses. A copy reads one and writes one.
     waits : tuple of int
         Instructions of other lanes that must have finished before it starts.
     duration_s : float
-        Predicted, alone on the machine.
+        Predicted duration on an otherwise idle machine.
     start_s, finish_s : float
-        Predicted by simulation.
+        Times predicted by simulation.
     nbytes : int
         For ``alloc``, ``free`` and ``copy``: the buffer's size.
     again : int
-        For ``launch`` and ``host``: how many times the task has been done before. A temporary that was given up for
-        lack of memory is made again by doing its task again.
+        For ``launch`` and ``host``: how often the task has been executed before. A temporary that was dropped for lack
+        of memory is recomputed by executing its task again.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -95,7 +95,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """An in-order queue of a device, or of the host, and what is done on it.
+    """An in-order queue of a device or of the host, with its instructions.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Lane:
     kind : str
         ``compute``, ``copy`` or ``host``.
     instructions : tuple of Instruction
-        In order.
+        The instructions in order of submission.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -119,7 +119,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRows:
-    """Which rows of which array, from the first to one past the last."""
+    """A range of rows of an array: ``start`` is the first, ``stop`` one past the last."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
@@ -130,11 +130,11 @@ class PlannedRows:
 
 @dataclass(frozen=True, slots=True)
 class PlannedArray:
-    """An array of the graph, as the plan needs it: `LogicalArray` with whether its value is an input.
+    """An array of the graph, as in `LogicalArray`, with a flag for inputs.
 
-    ``usm`` is the kind of memory that was asked for. An array that tasks touch in parts is followed by its segments,
-    arrays of their own that have ``rows``. Tasks and copies touch these; memory is the whole's, and they lie in it one
-    after another.
+    ``usm`` is the kind of memory requested by the user. An array that tasks access in parts is followed by its
+    segments, separate arrays with ``rows``. Tasks and copies access the segments; memory is allocated for the whole
+    array, which contains them one after another.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -151,7 +151,7 @@ class PlannedArray:
 
 @dataclass(frozen=True, slots=True)
 class PlannedAccess:
-    """One task's access, as data."""
+    """One access of a task, by array (or segment) name."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
@@ -161,19 +161,19 @@ class PlannedAccess:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTask:
-    """A task of the graph, as the verifier needs it.
+    """A task of the graph, as needed by the verifier.
 
     Parameters
     ----------
     name, kind, family : str
         As in `Task`.
     accesses : tuple of PlannedAccess
-        What it touches, in the graph's order of submission.
+        Its accesses, in the graph's order of submission.
     after : tuple of str
-        Explicit and barrier dependencies.
+        Predecessors by explicit edges and barriers.
     repeatable : bool
-        Whether it may be done more than once: it does nothing but write what follows from what it reads, and no edge
-        of the graph says that it does more.
+        Whether it may be executed more than once: its operation is pure, and no edge of the graph implies a further
+        effect.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -188,7 +188,7 @@ class PlannedTask:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What synchronisation a plan needs.
+    """Synchronisation and copies of a plan.
 
     Parameters
     ----------
@@ -197,18 +197,18 @@ class Counters:
     edges : int
         Dependencies between instructions before reduction.
     waits : int
-        Cross-lane waits left after it.
+        Cross-lane waits after reduction.
     events : int
-        Instructions some other lane waits for.
+        Instructions that other lanes wait for.
     barriers : int
-        Fences and barriers that are submitted at most, as each backend needs them: fewer where what is waited for has
-        completed by then.
+        Maximum number of fences and barriers submitted, depending on the backend; fewer if the awaited instruction has
+        already completed.
     copies : int
         Copies between memory spaces.
     copied_bytes : int
-        Their bytes.
+        Total bytes of these copies.
     recomputed : int
-        Launches of tasks that have been done before.
+        Repeated launches of tasks, to recompute values dropped for lack of memory.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -225,18 +225,18 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way the planner considered.
+    """One candidate plan that the planner considered.
 
     Parameters
     ----------
     policy : str
-        How it was made.
+        The policy that made it.
     makespan_s : float or None
         Predicted by simulation; None if it was not simulated.
     refused : str or None, optional
-        Why it could not be planned; None if it could, or if it was not worth trying by ``modelled_s``.
+        Why no plan could be made; None if it could, or was not tried because of its ``modelled_s``.
     modelled_s : float or None, optional
-        Its makespan by the scheduler's model; None if it has no timetable.
+        Its makespan by the scheduler's model; None if it has no schedule.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -249,14 +249,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What one task would have cost elsewhere, for `Plan.explain`.
+    """Cost of one task on one device with one implementation, for `Plan.explain`.
 
     Parameters
     ----------
     task, device, implementation : str
         Names.
     seconds : float
-        Predicted duration alone.
+        Predicted duration on an otherwise idle machine.
     origin : str
         ``measured``, ``modelled`` or ``spec-sheet``.
     """
@@ -270,60 +270,60 @@ class Option:
     origin: Text
 
 
-class _Referable:
-    """Can be referred to weakly: what is worked out of a plan is kept for as long as the plan is."""
+class _WeaklyReferable:
+    """Base with ``__weakref__``: data derived from a plan are cached in weak dictionaries."""
 
     __slots__ = ("__weakref__",)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(_Referable):
-    """A schedule made executable.
+class Plan(_WeaklyReferable):
+    """An executable schedule.
 
     Parameters
     ----------
     name : str
         The graph's name.
     fingerprint : str
-        Of the graph it plans (`TaskGraph.fingerprint`): as rewritten, if it was.
+        Fingerprint of the planned graph (`TaskGraph.fingerprint`), after rewriting if it was rewritten.
     policy : str
         The policy that made its schedule.
     platform : Platform
-        What it was made for, without profiles.
+        The platform it was made for, without profiles.
     arrays, tasks : tuple
-        The graph, as data.
+        The planned graph, as data.
     schedule : Schedule
-        Where each task runs.
+        Placement of each task.
     lanes : tuple of Lane
-        What is done, in order.
+        The instructions of each lane, in order.
     makespan_s : float
-        Predicted by simulation.
+        Makespan predicted by simulation.
     peak_bytes : dict of str to int
         Peak memory per space, from liveness.
     counters : Counters
         Synchronisation and copies.
     candidates : tuple of Candidate
-        What else was considered.
+        The candidates that were considered.
     options : tuple of Option
-        What tasks would have cost elsewhere.
+        Costs of the tasks on other devices.
     lower_bound_s : float
-        No plan of the graph (as rewritten) for the platform, by the same costs, has a shorter makespan; 0 if nothing is
-        known.
+        Lower bound of the makespan of any plan of the graph (as rewritten) for the platform, with the same costs; 0 if
+        unknown.
     aim : str
-        What was minimised, under which constraints.
+        The objective and the constraints.
     energy_j : float or None
-        Of all devices until the makespan; None where a power is not known.
+        Energy of all devices until the makespan; None if a device's power is unknown.
     interval_s : float
-        What the busiest lane does in one run: no shorter time can pass between the starts of two runs.
+        Busy time of the busiest lane in one run: the shortest possible interval between the starts of two runs.
     recipe : Recipe
-        What was done to the graph before it was planned: tasks cut and merged; empty if nothing was. The plan runs with
-        the original graph, and its names are those of the original.
+        Rewrites of the graph before planning: split and merged tasks; empty if there were none. The plan runs with the
+        original graph, and inputs and results have the original names.
     original_fingerprint : str or None
-        Of the graph before that; None if it was not rewritten.
+        Fingerprint of the graph before rewriting; None if it was not rewritten.
     constant_bytes : dict of str to int
-        What constants take of each space, as they are, besides the peaks: an implementation may want another form.
+        Bytes of constants per space, in addition to the peaks; without the layout changes of implementations.
     memory : tuple of ArrayMemory
-        The kind of memory of arrays that do not lie in what is usual in a space.
+        The kind of memory of arrays that do not use their space's default kind.
     format : str
         The format's name and version.
     """
@@ -355,7 +355,7 @@ class Plan(_Referable):
 
     @property
     def needed_bytes(self) -> dict[str, int]:
-        """What a run needs of each space at its peak: arrays, constants, and inputs that lie there from the start."""
+        """Peak bytes that a run needs of each space: arrays, constants, and inputs that reside there from the start."""
         found = dict(self.peak_bytes)
         for space, nbytes in (*self.constant_bytes.items(), *self.resident_bytes.items()):
             found[space] = found.get(space, 0) + nbytes
@@ -363,7 +363,7 @@ class Plan(_Referable):
 
     @property
     def residents(self) -> dict[str, str]:
-        """The space where an input lies when a run begins, by array, for those that have memory of the run's own."""
+        """The space of each input that resides in memory of the run from its start, by array."""
         found = {chosen.array: chosen.space for chosen in self.memory if chosen.resident}
         for array in self.arrays if found else ():
             if array.rows is not None and array.rows.array in found:
@@ -372,7 +372,7 @@ class Plan(_Referable):
 
     @property
     def resident_bytes(self) -> dict[str, int]:
-        """What these inputs take of each space, besides the peaks."""
+        """Bytes of resident inputs per space, in addition to the peaks."""
         spaces, found = self.residents, dict[str, int]()
         for array in self.arrays if spaces else ():
             if array.name in spaces and array.rows is None:
@@ -381,11 +381,10 @@ class Plan(_Referable):
 
     @property
     def gap(self) -> float | None:
-        """By what share of the lower bound the makespan is above it; None if there is no bound.
+        """Relative distance of the makespan from its lower bound; None if there is no bound.
 
-        The bound is that of the scheduling problem. Simulation adds to its times (submission, hand-offs), and takes
-        none away, so that the bound holds for the predicted makespan as well, and the gap is the most by which any
-        plan could be better.
+        The bound is that of the scheduling problem. Simulation only adds to its times (submission, hand-offs), so the
+        bound also holds for the predicted makespan, and no plan can be better by more than the gap.
         """
         if self.lower_bound_s <= 0.0:
             return None
@@ -402,18 +401,17 @@ class Plan(_Referable):
         return plan_text(self)
 
     def explain(self, task: str) -> str:
-        """Say where a task runs, when, why there, and what it would have cost elsewhere.
+        """Explain a task's placement: device, times, the work it waits for, and its cost on other devices.
 
         Parameters
         ----------
         task : str
-            Task name: of the original graph, or of the plan.
+            Name of a task of the original graph or of the plan.
 
         Returns
         -------
         str
-            A few lines of text; of a task that was merged, about what it was merged into, and of one that was cut,
-            about its chunks.
+            A few lines of text. For a merged task they describe the merged whole, for a split one its chunks.
 
         Raises
         ------
@@ -449,7 +447,7 @@ class Plan(_Referable):
         Raises
         ------
         FormatError
-            If it is not a plan; names the place and what is expected there.
+            If it is not a valid plan; names the place and what is expected there.
         """
         from syclsched.model.serial import from_json
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Platforms: devices, memory spaces and links, as plain data; live or described."""
+"""Platforms: devices, memory spaces and links as plain data, discovered or described."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """How a sub-device is cut from its parent.
+    """Partition of a parent device that gives a sub-device.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Partition:
     argument : str
         The number, or the affinity domain.
     index : int
-        Which of the parts.
+        Index of the part.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -55,17 +55,17 @@ class Device:
     name : str
         Short and unique on its platform: ``cpu``, ``gpu``, ``gpu1``, ``accelerator``, ``cpu.0`` for a sub-device.
     key : str
-        Stable identity over processes: device, driver, partition.
+        Identity of device, driver and partition, stable across processes.
     kind, backend : str
         As SYCL gives them.
     description : str
         Product name.
     space : str
-        Memory space its kernels' arrays are allocated in.
+        Memory space in which its kernels' arrays are allocated.
     reaches : tuple of str
         All memory spaces its kernels (or the host's functions) can address, ``space`` first.
     lanes : int
-        In-order compute queues worth using: how many kernels make progress at once.
+        Number of in-order compute queues to use: the kernels that make progress at once.
     vendor, driver_version : str
         As SYCL gives them.
     aspects, dtypes : tuple of str
@@ -73,17 +73,17 @@ class Device:
     compute_units, max_work_group_size, local_memory_bytes, global_memory_bytes : int
         As SYCL gives them.
     sub_group_sizes : tuple of int
-        As SYCL gives them, ascending; empty where they are not known.
+        As SYCL gives them, ascending; empty if unknown.
     filter_string : str or None
         dpctl's filter string of the device, or of a sub-device's parent; None if it is not on this machine.
     partition : Partition or None
         For a sub-device.
     distrust : str or None
-        Why the device must not be given work; None if it passed its known-answer test.
+        Why the device must not be used; None if it passed its known-answer test.
     copy_lane : bool
-        Whether a separate queue for copies is of use.
+        Whether to use a separate queue for copies.
     profile : DeviceProfile or None
-        Its numbers; None before profiling.
+        Its profile; None before profiling.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -118,20 +118,20 @@ class Device:
 
     @property
     def limits(self) -> DeviceLimits:
-        """What a launch needs to know."""
+        """The limits that launches need."""
         return DeviceLimits(self.max_work_group_size, self.compute_units, self.local_memory_bytes, self.sub_group_sizes)
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySpace:
-    """Memory in which one pointer means the same to every device that reaches it.
+    """Memory that has the same addresses on every device that can access it.
 
     Parameters
     ----------
     name : str
         Unique on the platform.
     capacity_bytes : int
-        How much can be allocated.
+        Allocatable bytes; 0 if unknown.
     host_accessible : bool
         Whether the host can address it directly.
     """
@@ -145,7 +145,7 @@ class MemorySpace:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A direct way from one memory space to another.
+    """A direct link from one memory space to another.
 
     Parameters
     ----------
@@ -154,12 +154,12 @@ class Link:
     latency_s : float
         Fixed cost of a copy.
     bandwidth_bytes_per_s : float
-        Bytes a second after that; infinity is taken as the largest number there is, so that files can hold it.
+        Bandwidth in bytes per second; infinity is stored as the largest finite number, since files hold no infinity.
     origin : str
         ``measured``, ``spec-sheet`` or ``assumed``.
     channel : str or None
-        What its copies occupy: links that name the same channel share it. None is a channel of its own, so that the
-        two directions between a pair of spaces do not get in each other's way.
+        The shared resource that its copies occupy: links with the same channel share bandwidth. None for a separate
+        channel, so that the two directions between a pair of spaces do not contend.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -177,7 +177,7 @@ class Link:
 
     @property
     def channel_name(self) -> str:
-        """The channel its copies occupy, by name."""
+        """Name of the channel that its copies occupy."""
         return self.channel or f"{self.source}->{self.destination}"
 
     def seconds(self, nbytes: float) -> float:
@@ -187,14 +187,14 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Interference:
-    """How much work on one device slows work on another (or a second lane of the same) down.
+    """Slow-down of work on one device by work on another, or on a second lane of the same device.
 
     Parameters
     ----------
     first, second : str
         Device names; equal for two lanes of one device.
     factor : float
-        0 if both run as if alone, 1 if they take turns on the same cores.
+        0 if both run at full speed, 1 if they share the same cores, so that each takes twice as long.
     origin : str
         ``measured`` or ``assumed``.
     """
@@ -209,29 +209,29 @@ class Interference:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What a plan is made for.
+    """The target of a plan: devices, memory spaces and links.
 
     Parameters
     ----------
     name : str
-        For people.
+        Name for reports.
     devices : tuple of Device
         The host included, last.
     spaces : tuple of MemorySpace
         The host's memory included.
     links : tuple of Link
-        Direct ways between spaces; others go through the host's memory.
+        Direct links between spaces; other copies go through host memory.
     interferences : tuple of Interference, optional
-        Pairs that slow each other down; those not listed do not.
+        Pairs of devices that slow each other down; others do not.
     submission_s : float, optional
         Host time of one submission.
     dispatch_s : float or None, optional
-        Host time of one instruction of a run, submission included, as measured; None if it was not.
+        Measured host time of one instruction of a run, submission included; None if not measured.
     handoff_s : float or None, optional
-        Between work on a device and a host function, one of which waits for the other; None if it was not measured.
+        Latency between device work and a dependent host function, or the reverse; None if not measured.
     contention : str, optional
-        What copies on one channel do to each other: ``none`` (nothing, the model of the textbooks), ``one-port`` (they
-        go one after another) or ``fair`` (they share its bandwidth, max-min fair).
+        Model of concurrent copies on one channel: ``none`` (independent, the textbook model), ``one-port`` (serialised)
+        or ``fair`` (max-min fair shares of the bandwidth).
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -258,7 +258,7 @@ class Platform:
         Raises
         ------
         PlatformError
-            If the platform describes none.
+            If the platform has no host.
         """
         for device in self.devices:
             if device.is_host:
@@ -271,7 +271,7 @@ class Platform:
         Raises
         ------
         DeviceNotFoundError
-            If there is none.
+            If the platform has no such device.
         """
         for device in self.devices:
             if device.name == name:
@@ -288,7 +288,7 @@ class Platform:
         Raises
         ------
         PlatformError
-            If there is none.
+            If the platform has no such space.
         """
         for space in self.spaces:
             if space.name == name:
@@ -303,12 +303,12 @@ class Platform:
         return None
 
     def route(self, source: str, destination: str) -> tuple[Link, ...]:
-        """Return the links a copy takes: none, one, or two through the host's memory.
+        """Return the links of a copy: none, one, or two through host memory.
 
         Raises
         ------
         PlatformError
-            If there is no way.
+            If the spaces are not connected.
         """
         if source == destination:
             return ()
@@ -321,14 +321,14 @@ class Platform:
         return (up, down)
 
     def interference(self, first: str, second: str) -> float:
-        """Return how much work on ``second`` slows work on ``first`` down: 0 for not at all."""
+        """Return the slow-down of work on ``first`` by work on ``second``: 0 for none."""
         for pair in self.interferences:
             if {pair.first, pair.second} == {first, second}:
                 return pair.factor
         return 0.0
 
     def select(self, keep: Callable[[Device], bool] | Iterable[str]) -> Platform:
-        """Return the platform with only some of its devices, and the host.
+        """Return the platform with a subset of its devices, and the host.
 
         Parameters
         ----------
@@ -338,7 +338,7 @@ class Platform:
         Returns
         -------
         Platform
-            With the spaces and links that are still reached.
+            With the spaces and links of the remaining devices.
 
         Raises
         ------
@@ -369,5 +369,5 @@ class Platform:
         )
 
     def without_profiles(self) -> Platform:
-        """Return the platform without the devices' profiles, as plans embed it."""
+        """Return the platform without device profiles, as embedded in plans."""
         return replace(self, devices=tuple(replace(d, profile=None) for d in self.devices))

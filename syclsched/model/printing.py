@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans as text for people: what ``print(plan)`` shows, and why a task runs where it does."""
+"""Text output of plans: ``print(plan)`` and the explanation of a task's placement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syclsched.model.plan import BufferUse, Candidate, Instruction, Lane, Option
 from syclsched.model.units import format_bytes, format_gap, format_ratio, format_seconds, plural
 from syclsched.model.usm import PoolKey, PoolKeys, why_usual
 
-#: What is shown of a large plan: so many rows of each kind, the rest is counted.
+#: Maximum number of rows shown per section; the rest is counted.
 MAX_LANES = 16
 MAX_INSTRUCTIONS = 8
 MAX_ROWS = 16
@@ -21,23 +21,23 @@ MAX_LIST = 6
 _MEMORY_KINDS = ("alloc", "free")
 _WORK_KINDS = ("launch", "host", "barrier")
 
-#: The rows each segment of an array is.
+#: Row range of each segment, by the segment's name.
 _Rows = Mapping[str, PlannedRows]
 
-#: Marks a task that has been done before.
+#: Suffix of repeated tasks.
 _AGAIN = " (done again)"
 
-#: What plans are made for if nothing else is said.
+#: The default objective.
 _PLAIN = "minimize makespan"
 
 
 def plan_text(plan: Plan) -> str:
-    """Return a plan as text: what it promises, what each lane does first, where each family of tasks goes.
+    """Return a plan as text: predictions, the first instructions of each lane, and the devices of each task family.
 
     Parameters
     ----------
     plan : Plan
-        Any plan; of a large one the beginning of every list is shown, and how much more there is.
+        Any plan. Long lists are truncated, and the number of further items is stated.
 
     Returns
     -------
@@ -49,14 +49,14 @@ def plan_text(plan: Plan) -> str:
 
 
 def explain_task(plan: Plan, task: str) -> str:
-    """Return why a task runs where and when it does, and what it would have cost elsewhere.
+    """Return an explanation of a task's placement and times, with its cost on other devices.
 
     Parameters
     ----------
     plan : Plan
         A plan with predicted times.
     task : str
-        Name of one of its tasks, or of one of the original graph, if that was rewritten.
+        Name of a task of the plan, or of the original graph if it was rewritten.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def _candidates(plan: Plan) -> list[str]:
         return []
     ranked = sorted(plan.candidates, key=_rank)
     chosen = next((c for c in ranked if plan.policy in (c.policy, f"auto: {c.policy}")), None)
-    # Times by the model are compared with the model's own time of the chosen plan: simulation adds to both.
+    # Model times are compared with the model time of the chosen plan, since simulated times include more costs.
     modelled_s = None if chosen is None else chosen.modelled_s
     lines = [f"Candidates ({len(ranked)} considered)"]
     width = min(40, max(len(c.policy) for c in ranked[:MAX_ROWS]))
@@ -134,7 +134,7 @@ def _times(seconds: float, of_s: float | None) -> str:
 
 
 def _rank(candidate: Candidate) -> tuple[int, float]:
-    """Rank what was simulated, then what was not, then what was refused."""
+    """Rank simulated candidates first, then candidates with a model time only, then refused ones."""
     if candidate.makespan_s is not None:
         return 0, candidate.makespan_s
     return (2, 0.0) if candidate.refused is not None else (1, candidate.modelled_s or 0.0)
@@ -196,7 +196,7 @@ def _memory(plan: Plan) -> list[str]:
 
 
 def _kinds(plan: Plan) -> list[str]:
-    """Say which kind of memory arrays lie in, and why: those of the usual kind are counted."""
+    """Return the kinds of memory of the arrays with the reasons; arrays of the default kind are counted."""
     keys, lines = PoolKeys(plan.platform, plan.memory), ["Memory kinds"]
     chosen = {(each.array, each.space): each for each in plan.memory}
     parts = {array.name: array.rows.array for array in plan.arrays if array.rows is not None}
@@ -223,7 +223,7 @@ def _counters(plan: Plan) -> list[str]:
         f"{plural(c.edges, 'edge')} between instructions, {plural(c.waits, 'wait')} left after reduction, "
         f"on {plural(c.events, 'event')}; {plural(c.barriers, 'barrier')}",
         f"  {plural(c.copies, 'copy', 'copies')} between memory spaces, {format_bytes(c.copied_bytes)}"
-        + (f"; {plural(c.recomputed, 'task')} done again for what there was no room" if c.recomputed else ""),
+        + (f"; {plural(c.recomputed, 'task')} done again for lack of memory" if c.recomputed else ""),
     ]
 
 
@@ -231,7 +231,7 @@ def _counters(plan: Plan) -> list[str]:
 
 
 def _chunks(plan: Plan, task: str, holders: Sequence[str]) -> list[str]:
-    """Say where the chunks of a task run, and what else the tasks do that hold them."""
+    """Return the lines about a split task: the planned tasks that contain its chunks, with times and lanes."""
     wanted = set(holders)
     work = {i.task: (n, i) for n, i in plan.instructions() if i.task in wanted and i.kind in _WORK_KINDS}
     devices = Counter(n.device for n, _ in work.values())
@@ -282,7 +282,7 @@ def _where(plan: Plan, lane: Lane, instruction: Instruction, rows: _Rows) -> lis
 
 
 def _waited_for(plan: Plan, lane: Lane, instruction: Instruction) -> list[str]:
-    """Say what had to finish first: the work before it on its lane, and other lanes' instructions."""
+    """Return the predecessors of an instruction: the one before it on its lane, and awaited ones of other lanes."""
     by_id = {i.id: (n, i) for n, i in plan.instructions()}
     before = [i for i in lane.instructions if i.id < instruction.id and i.kind not in _MEMORY_KINDS]
     first: list[tuple[Lane, Instruction]] = [(lane, before[-1])] if before else []
@@ -313,10 +313,10 @@ def _copied_for(plan: Plan, task: str) -> list[str]:
 
 
 def _done_again(plan: Plan, task: str) -> list[str]:
-    """Say when a task is done again, because what it writes was given up for lack of memory."""
+    """Return the times of repeated executions of a task, which recompute results dropped for lack of memory."""
     more = [i for _, i in plan.instructions() if i.task == task and i.again]
     times = [f"{format_seconds(i.start_s)} to {format_seconds(i.finish_s)}" for i in more]
-    return [f"  done again   {plural(len(more), 'time')}, as there was no room for it: {_some(times)}"] if more else []
+    return [f"  done again   {plural(len(more), 'time')} for lack of memory: {_some(times)}"] if more else []
 
 
 def _elsewhere(plan: Plan, task: str, device: str, instruction: Instruction) -> list[str]:
@@ -359,7 +359,7 @@ def _rows(plan: Plan) -> _Rows:
 
 
 def _joined(uses: Iterable[BufferUse], rows: _Rows) -> list[tuple[str, str, AccessMode, str]]:
-    """Return array, space, mode and whole of what is touched; segments that follow each other make up one range."""
+    """Return (name, space, mode, whole array) of each buffer use, with adjacent segments merged into one range."""
     found: list[tuple[str, str, AccessMode, PlannedRows | None]] = []
     for use in uses:
         mine = rows.get(use.array)
@@ -383,13 +383,13 @@ def _copy_text(instruction: Instruction, rows: _Rows) -> str:
 
 
 def _clean(text: str, width: int = 80) -> str:
-    """Return text from a file so that it cannot steer a terminal or fill the screen."""
+    """Escape control characters of text from a file, which could control the terminal, and shorten it."""
     safe = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[: width + 1])
     return safe if len(safe) <= width else safe[: width - 1] + "…"
 
 
 def _some(items: Iterable[str], limit: int = MAX_LIST) -> str:
-    """Return the first few items, and how many more there are."""
+    """Join the first few items and state the number of further ones."""
     listed = list(items)
     shown = ", ".join(_clean(i, 120) for i in listed[:limit])
     return shown if len(listed) <= limit else f"{shown} and {len(listed) - limit:,} more"

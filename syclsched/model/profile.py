@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device profiles: the numbers of one device, measured or from a spec sheet, with units in the names.
+"""Device profiles: measured or published numbers of one device, with units in the field names.
 
-`docs/profiling.md` defines every number. Field constraints (``annotated_types``) are enforced when a
-profile is read from a file, by `syclsched.model.serial`.
+`docs/profiling.md` defines every number. Field constraints (``annotated_types``) are enforced by
+`syclsched.model.serial` when a profile is read from a file.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 NonNegative = Annotated[float, Ge(0)]
 Positive = Annotated[float, Gt(0)]
-#: Counts are worked with as 64-bit numbers.
+#: Counts fit into signed 64-bit integers.
 Count = Annotated[int, Ge(0), Le(2**63 - 1)]
-#: Sizes of one piece of memory; small enough that many of them can be added up.
+#: Size of one allocation; small enough that sums of many of them do not overflow.
 ByteCount = Annotated[int, Ge(0), Le(2**53)]
 Text = Annotated[str, MaxLen(4096)]
-#: Characters of a name in a file.
+#: Maximum length of a name in a file, in characters.
 MAX_NAME: Final = 512
 Name = Annotated[str, MinLen(1), MaxLen(MAX_NAME)]
 
@@ -31,7 +31,7 @@ PAIR_FORMAT: Final = "syclsched-pair-profile/1"
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """One number and where it comes from; the unit is in the name of the field that holds it.
+    """One number with its provenance; the unit is in the name of the field that holds it.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Quantity:
     spikes : int, optional
         Samples set aside as outliers.
     source : str or None, optional
-        For a published or derived number: where it stands, or how it was derived.
+        For a published or derived number: its reference, or its derivation.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -58,7 +58,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class LinkFit:
-    """Time of a transfer as ``latency_s + bytes / bandwidth_bytes_per_s``.
+    """Linear model of transfer time: ``latency_s + bytes / bandwidth_bytes_per_s``.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ class LinkFit:
     residual : float, optional
         Root mean square of the relative errors of the fit.
     points : tuple of (int, float), optional
-        The measured (bytes, seconds).
+        The measured (bytes, seconds) pairs.
     source : str or None, optional
-        For numbers that were not measured: where they stand.
+        Reference of numbers that were not measured.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -89,7 +89,7 @@ class LinkFit:
 
 @dataclass(frozen=True, slots=True)
 class DeviceIdentity:
-    """What device a profile is of.
+    """Identity and capabilities of a profiled device.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class DeviceIdentity:
     host_accessible : bool
         True if host and device share memory, so that no copies are needed between them.
     lanes : int, optional
-        Kernels that run at once without slowing each other down, from the measured overlap.
+        Number of kernels that run concurrently without slow-down, by the measured overlap.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -131,28 +131,28 @@ class DeviceIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where, when and how a profile came about.
+    """Origin of a profile's numbers: date, machine, versions and conditions.
 
     Parameters
     ----------
     date : str
         ISO date.
     duration_s : float, optional
-        How long the measurement took; 0 for a spec sheet.
+        Duration of the measurement in seconds; 0 for a spec sheet.
     host : str, optional
         Name of the machine's processor and operating system; no personal data.
     versions : dict of str to str, optional
-        Versions of the packages that matter.
+        Versions of the relevant packages.
     boot_environment : dict of str to str, optional
-        Variables that change generated code or the device's behaviour.
+        Environment variables that change generated code or the device's behaviour.
     busy : bool, optional
-        True if other processes took a noticeable share of the machine meanwhile.
+        True if other processes used a noticeable share of the machine during the measurement.
     complete : bool, optional
-        False if the measurement was interrupted; what is there is valid.
+        False if the measurement was interrupted; the numbers present are valid.
     sources : tuple of str, optional
-        Documents a spec sheet was taken from.
+        Documents that a spec sheet's numbers come from.
     notes : tuple of str, optional
-        Anything a reader should know.
+        Remarks.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -170,7 +170,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class LaunchCosts:
-    """What it costs to get a kernel going, seconds; see `docs/profiling.md`.
+    """Launch overheads of kernels, in seconds; see `docs/profiling.md`.
 
     Parameters
     ----------
@@ -183,11 +183,11 @@ class LaunchCosts:
     cross_queue_s : Quantity or None, optional
         Time per kernel of a chain that alternates between two queues of the device.
     jit_first_launch_s : Quantity or None, optional
-        First launch of a numba-dpex kernel in a process: compile and submit.
+        First launch of a numba-dpex kernel in a process: compilation and submission.
     dispatch_s : Quantity or None, optional
-        Processor time of this package's submitting thread for one instruction of a run, submission included.
+        CPU time of the submitting thread per instruction of a run, submission included.
     handoff_s : Quantity or None, optional
-        From the end of a kernel to the start of a host function that waits for it, or back.
+        From the end of a kernel to the start of a host function that waits for it, or the reverse.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -208,11 +208,11 @@ class UsmCosts:
     Parameters
     ----------
     allocation_s : Quantity
-        Allocate and free 1 MiB.
+        Time to allocate and free 1 MiB.
     bandwidth_bytes_per_s : Quantity or None, optional
         Triad bandwidth of a kernel on memory of this kind.
     read_bandwidth_bytes_per_s : Quantity or None, optional
-        What a triad reads a second of memory of this kind, while it writes to memory of kind ``device``.
+        Bytes per second that a triad reads from memory of this kind while it writes to ``device`` memory.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -224,14 +224,14 @@ class UsmCosts:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What runs at once, as a slow-down: 0 if two run as if alone, 1 if they take turns.
+    """Slow-down of concurrent work: 0 if both run at full speed, 1 if they are serialised.
 
     Parameters
     ----------
     kernel_kernel : Quantity or None, optional
         Two large kernels on two queues of the device.
     copy_kernel : Quantity or None, optional
-        A host-to-device copy beside a kernel.
+        A host-to-device copy during a kernel.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -242,7 +242,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Power of the device, watts, where the operating system or a spec sheet gives it."""
+    """Power of the device in watts, if the operating system or a spec sheet gives it."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
@@ -252,30 +252,30 @@ class Power:
 
 @dataclass(frozen=True, slots=True)
 class DeviceProfile:
-    """The numbers of one device.
+    """The profile of one device.
 
     Parameters
     ----------
     identity : DeviceIdentity
-        What device.
+        The profiled device.
     provenance : Provenance
-        Where the numbers come from.
+        Origin of the numbers.
     launch : LaunchCosts
         Costs per kernel.
     peak_flops : dict of str to Quantity
-        FLOP/s by dtype (operations a second for integers); a fused multiply-add counts two.
+        FLOP/s by dtype (operations per second for integers); a fused multiply-add counts as two.
     triad_bandwidth_bytes_per_s : Quantity
-        STREAM triad over arrays that do not fit the caches.
+        STREAM triad bandwidth with arrays larger than the caches.
     bandwidth_curve : tuple of (int, float), optional
-        (working set in bytes, bytes/s) of the triad over sizes.
+        (working set in bytes, bytes/s) of the triad for several sizes.
     transfers : dict of str to LinkFit, optional
         ``h2d``, ``d2h`` and ``d2d`` (within the device).
     usm : dict of str to UsmCosts, optional
         By kind: ``device``, ``shared``, ``host``.
     overlap : Overlap, optional
-        What runs at once.
+        Slow-down of concurrent work.
     power : Power, optional
-        Watts, where known.
+        Power in watts, if known.
     origin : str, optional
         ``measured`` or ``spec-sheet``.
     format : str, optional
@@ -305,20 +305,20 @@ class DeviceProfile:
 
 @dataclass(frozen=True, slots=True)
 class PairProfile:
-    """What was measured between two devices (or between two queues of one).
+    """Measurements between two devices, or between two queues of one device.
 
     Parameters
     ----------
     first, second : str
         Device keys.
     provenance : Provenance
-        Where the numbers come from.
+        Origin of the numbers.
     event_latency_s : Quantity or None, optional
         From the end of a kernel on the first to the start of one on the second that waits for it.
     link : LinkFit or None, optional
         Copy from the first's memory to the second's; None if they share memory.
     interference : Quantity or None, optional
-        Slow-down of a large kernel on the first while one runs on the second: 0 as if alone, 1 taking turns.
+        Slow-down of a large kernel on the first while one runs on the second: 0 for none, 1 if they are serialised.
     format : str, optional
         The format's name and version.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities with units as people type them: ``20ms``, ``1.5 GiB``, ``5 J``, ``50 runs/s``."""
+"""Parsing and formatting of quantities with units: ``20ms``, ``1.5 GiB``, ``5 J``, ``50 runs/s``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syclsched.model.units import format_bytes, format_seconds
 
 Dimension = Literal["time", "bytes", "energy", "rate"]
 
-#: What one of each unit is in seconds, bytes, joules or runs per second.
+#: Conversion factor of each unit to seconds, bytes, joules or runs per second.
 UNITS: Final[dict[Dimension, dict[str, float]]] = {
     "time": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0},
     "bytes": {
@@ -31,28 +31,28 @@ _NUMBER: Final = re.compile(
 def parse_quantity(
     text: str, dimension: Dimension, *, where: str, raising: type[SyclschedError] = ArgumentError
 ) -> float:
-    """Read a number with its unit.
+    """Parse a number with its unit.
 
     Parameters
     ----------
     text : str
         For instance ``20ms``; spaces between number and unit are allowed.
     dimension : str
-        What is expected: ``time``, ``bytes``, ``energy`` or ``rate``.
+        Expected dimension: ``time``, ``bytes``, ``energy`` or ``rate``.
     where : str
-        What it is a part of, for messages.
+        Place of the quantity, for error messages.
     raising : type, optional
-        What is raised where it cannot be read.
+        Class of the error raised for invalid text.
 
     Returns
     -------
     float
-        In seconds, bytes, joules or runs per second.
+        Value in seconds, bytes, joules or runs per second.
 
     Raises
     ------
     ArgumentError
-        Or ``raising``: if it is not a number of zero or more with a unit of that dimension.
+        Or ``raising``: if it is not a non-negative number with a unit of that dimension.
     """
     known = UNITS[dimension]
     found = _NUMBER.fullmatch(text)
@@ -69,19 +69,19 @@ def parse_quantity(
 
 
 def format_quantity(value: float, dimension: Dimension) -> str:
-    """Return a quantity as people read it.
+    """Format a quantity with a readable unit.
 
     Parameters
     ----------
     value : float
-        In seconds, bytes, joules or runs per second.
+        Value in seconds, bytes, joules or runs per second.
     dimension : str
-        Which of them.
+        Its dimension: ``time``, ``bytes``, ``energy`` or ``rate``.
 
     Returns
     -------
     str
-        With its unit.
+        Number and unit.
     """
     if dimension == "time":
         return format_seconds(value)

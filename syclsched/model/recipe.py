@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was decided to do to a graph before it was planned, as plain data: which tasks to cut, which to merge.
+"""Recipe of the rewrites applied to a graph before planning (split and merged tasks), as plain data.
 
-A plan carries its recipe, so that it runs with the graph it was made for, and answers to the names of that graph.
+A plan carries its recipe, so that it runs with the original graph and understands that graph's names.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from annotated_types import MaxLen, MinLen
 from syclsched.model.profile import Count, Name
 from syclsched.model.units import plural
 
-#: What is refused in a file: more chunks of one cut, and more steps or ways of one merged task, than anything makes.
+#: Limits for files: chunks of one split, and steps or implementations of one merged task. No rewrite reaches them.
 MAX_CHUNKS: Final = 65_536
 MAX_PARTS: Final = 4_096
 
-#: What tells names apart, and how often at most: who needs more has names that end so on purpose, and is refused.
+#: Suffix that makes names unique, and its maximum number of repetitions.
 _MARK: Final = "'"
 _MOST_MARKS: Final = 4
 
@@ -29,14 +29,14 @@ _STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Tasks that are cut into the same chunks of rows.
+    """Tasks that are split into the same chunks of rows.
 
     Parameters
     ----------
     tasks : tuple of str
         Names in the original graph.
     rows : tuple of int
-        Rows of each chunk, in order; at least two chunks.
+        Number of rows of each chunk, in order; at least two chunks.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -47,16 +47,16 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Tasks that become one.
+    """Tasks that are merged into one.
 
     Parameters
     ----------
     tasks : tuple of str
-        At least two, in the order in which they are done; names in the graph after all cuts.
+        At least two, in order of execution; names in the graph after all splits.
     implementations : tuple of tuple of str
-        The implementations of the merged task: for each the names of the tasks' own.
+        The implementations of the merged task, each as the names of its tasks' implementations.
     name : str
-        Of the merged task.
+        Name of the merged task.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -68,14 +68,14 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """All that was decided: `syclsched.rewrites.replay` makes the same graph of it again.
+    """All rewrites of a graph; `syclsched.rewrites.replay` applies them again to the original graph.
 
     Parameters
     ----------
     cuts : tuple of Cut
-        Done first.
+        Splits, applied first.
     merges : tuple of Merge
-        Done then.
+        Merges, applied after all splits.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -84,11 +84,11 @@ class Recipe:
     merges: tuple[Merge, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether there are any rewrites."""
         return bool(self.cuts or self.merges)
 
     def __str__(self) -> str:
-        """Say in a few words how much is cut and merged."""
+        """Summarise the numbers of split and merged tasks."""
         cut, chunks = sum(len(c.tasks) for c in self.cuts), sum(len(c.tasks) * len(c.rows) for c in self.cuts)
         merged = sum(len(m.tasks) for m in self.merges)
         said = [f"{plural(cut, 'task')} cut into {chunks:,} chunks"] if cut else []
@@ -96,19 +96,19 @@ class Recipe:
         return "; ".join(said)
 
     def holders(self, task: str, planned: Collection[str]) -> tuple[str, ...]:
-        """Return the tasks that do an original task in the rewritten graph.
+        """Return the tasks of the rewritten graph that contain an original task.
 
         Parameters
         ----------
         task : str
-            Of the original graph, or a chunk of one.
+            A task of the original graph, or a chunk of one.
         planned : collection of str
-            The names of all tasks of the rewritten graph.
+            Names of all tasks of the rewritten graph.
 
         Returns
         -------
         tuple of str
-            In order, each once; the task itself if it was left alone, nothing if there is none of that name.
+            In order, each once: the task itself if it was not rewritten; empty if it does not exist.
         """
         merged = {name: merge.name for merge in self.merges for name in merge.tasks}
         names = merged.keys() | planned if self.merges else planned
@@ -117,42 +117,42 @@ class Recipe:
         return tuple(dict.fromkeys(done for piece in pieces if (done := merged.get(piece, piece)) in planned))
 
     def held(self, task: str) -> tuple[str, ...]:
-        """Return the tasks of the graph after all cuts that a merged task does, in order; none if it is not merged."""
+        """Return the tasks merged into a task, in order of execution; empty if it is not a merged task."""
         return next((merge.tasks for merge in self.merges if merge.name == task), ())
 
 
 def ends_of(rows: Collection[int]) -> tuple[tuple[int, int], ...]:
-    """Return the first row of each chunk, and one past its last."""
+    """Return the first row and one past the last row of each chunk."""
     return tuple(pairwise(accumulate(rows, initial=0)))
 
 
 def chunk_name(name: str, start: int, stop: int) -> str:
-    """Return the name of some rows of an array, or of a task cut into chunks; see `free_name`."""
+    """Return the name of a chunk of an array or task, before `free_name` makes it unique."""
     return f"{name}[{start}:{stop}]"
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
-    """Return a name that is not taken: the one given, or with more apostrophes than any that is.
+    """Return an unused name: the given one, or with one apostrophe more than any used variant.
 
-    So the one that was given out can be found again: it is the one with most (`marked`).
+    The name returned last is thus the variant with the most apostrophes, which `marked` finds.
 
     Parameters
     ----------
     name : str
-        What it should be called.
+        The wanted name.
     taken : collection of str
-        Names there are already.
+        Names already used.
 
     Returns
     -------
     str
-        The name, marked if need be.
+        The name, with apostrophes if necessary.
     """
     last = marked(name, taken)
     return last + _MARK if last in taken else name
 
 
 def marked(name: str, names: Collection[str]) -> str:
-    """Return the one with most marks of those names that are a name and marks; the name itself if there is none."""
+    """Return the variant of a name with the most apostrophes among ``names``; the name itself if there is none."""
     tried = (name + _MARK * count for count in range(_MOST_MARKS, 0, -1))
     return next((found for found in tried if found in names), name)

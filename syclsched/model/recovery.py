@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was done when something broke during a run, as plain data."""
+"""Record of one failure during a run and of the recovery from it, as plain data."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ _STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """One failure that a run went on after.
+    """One failure that a run recovered from.
 
     Parameters
     ----------
     reason : str
-        What failed: a ``submission``, a ``copy``, ``memory`` that was not to be had, a ``device`` that reported a
-        failure or broke off, a task that ``raised``, whose ``status`` says that it failed, whose values failed a
-        ``check``, or that was past its ``deadline``.
+        Kind of failure: ``submission``, ``copy``, ``memory`` (allocation failed), ``device`` (reported a failure or was
+        lost); or of a task: it ``raised``, its ``status`` reports a failure, its values failed a ``check``, or it
+        exceeded its ``deadline``.
     what : str
-        The first error, as it would have been raised.
+        Message of the first error.
     task : str or None
-        Whose error it was.
+        The task that failed.
     device : str or None
-        Where.
+        The device that failed.
     failures : int
-        How many instructions failed together.
+        Number of instructions that failed together.
     lost : tuple of str
-        Devices that do not answer any more.
+        Devices that no longer respond.
     left_out : tuple of str
-        Devices that are not used any more in this run: those lost, and those that failed too often.
+        Devices no longer used in this run: lost ones, and those that failed too often.
     planned : int
-        Tasks that were planned anew: all that were left.
+        Number of tasks planned anew: all unfinished ones.
     redone : tuple of str
-        Tasks among them that had been done, but whose results were lost.
+        Tasks among them that had finished, but whose results were lost.
     moved : int
-        Tasks among them that went to another device than before.
+        Number of tasks among them that moved to another device.
     given_up : tuple of str
-        Tasks that cannot be done any more.
+        Tasks that cannot be executed any more.
     took_s : float
-        From the end of what was on its way to the beginning of the rest.
+        Seconds from the end of the last work in flight to the start of the remaining tasks.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -62,7 +62,7 @@ class Recovery:
     took_s: NonNegative = 0.0
 
     def __str__(self) -> str:
-        """Say in a line what happened, and what was done."""
+        """Summarise the failure and the recovery in one line."""
         said = [f"{plural(self.planned, 'task')} planned anew in {format_seconds(self.took_s)}"]
         if self.redone:
             said.append(f"{len(self.redone)} of them to be done again")

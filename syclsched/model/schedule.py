@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules: for every task its device, lane, implementation, start and finish."""
+"""Schedules: device, lane, implementation, start and finish of every task."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Where and when one task runs.
+    """Placement and times of one task.
 
     Parameters
     ----------
     task, device : str
         Names.
     lane : int
-        Which of the device's lanes.
+        Index of the device's lane.
     implementation : str or None
-        Which of the operation's implementations; None for a barrier.
+        Name of the operation's implementation; None for a barrier.
     start_s, finish_s : float
-        By the scheduler's model, from the start of the run.
+        Seconds from the start of the run, by the scheduler's model.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -39,12 +39,12 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What a policy produces.
+    """Result of a scheduling policy.
 
     Parameters
     ----------
     policy : str
-        Which policy made it.
+        The policy that made it.
     assignments : tuple of Assignment
         One per task, in an order that respects dependencies.
     """
@@ -56,5 +56,5 @@ class Schedule:
 
     @property
     def makespan_s(self) -> float:
-        """Finish of the last task, by the scheduler's model."""
+        """Finish time of the last task, by the scheduler's model."""
         return max((a.finish_s for a in self.assignments), default=0.0)

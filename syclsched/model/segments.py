@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments: an array cut wherever a range begins or ends that some task touches.
+"""Segments of arrays: maximal ranges of rows that every task accesses either completely or not at all.
 
-No range begins or ends within a segment, so every task touches all of it or nothing. Dependencies, transfers and proofs
-take segments for arrays; only memory, in which the rows of a range must follow each other, is the whole array's.
+An array is cut at every start and end of a range that some task accesses. Dependency analysis, transfers and
+verification treat segments as arrays; only memory allocation uses whole arrays, since a range must be contiguous.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from syclsched.model.task import LogicalArray, Task
 
 
 class Segment(NamedTuple):
-    """Some rows of an array.
+    """A segment of an array.
 
     Parameters
     ----------
     name : str
-        ``a[0:100]``.
+        Name of the segment, such as ``a[0:100]``.
     whole : str
         Name of the array.
     rows : (int, int)
@@ -34,12 +34,12 @@ class Segment(NamedTuple):
     rows: RowRange
 
 
-#: The segments of each array of which some task touches a part, in order: they make up the array.
+#: The segments of each array that some task accesses in part, in order; together they are the array.
 Segments = Mapping[str, tuple[Segment, ...]]
 
 
 def find_segments(tasks: Iterable[Task], arrays: Mapping[str, LogicalArray]) -> dict[str, tuple[Segment, ...]]:
-    """Return the segments of every array of which some task touches a part.
+    """Return the segments of every array that some task accesses in part.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def find_segments(tasks: Iterable[Task], arrays: Mapping[str, LogicalArray]) -> 
     Returns
     -------
     dict of str to tuple of Segment
-        By name of the array; empty if all tasks touch whole arrays.
+        Segments by array name; empty if all tasks access whole arrays.
     """
     ends: dict[str, set[int]] = {}
     for task in tasks:
@@ -67,19 +67,19 @@ def find_segments(tasks: Iterable[Task], arrays: Mapping[str, LogicalArray]) -> 
 
 
 def touched_segments(tasks: Iterable[Task], segments: Segments) -> list[tuple[Access, ...]]:
-    """Return what each task touches, with segments in place of the arrays that are cut.
+    """Return the accesses of each task, with segments in place of segmented arrays.
 
     Parameters
     ----------
     tasks : iterable of Task
-        Of a graph.
+        Tasks of a graph.
     segments : Segments
-        The graph's.
+        Segments of the graph.
 
     Returns
     -------
     list of tuple of Access
-        By task; each array or segment once, none of them with rows.
+        Accesses per task: each array or segment once, without rows.
     """
     if not segments:
         return [task.accesses for task in tasks]
@@ -107,17 +107,17 @@ def _touched(
 
 
 def joined_rows(segments: Iterable[Segment]) -> list[tuple[str, RowRange]]:
-    """Return segments as few ranges, those that follow each other together.
+    """Merge adjacent segments into ranges of rows.
 
     Parameters
     ----------
     segments : iterable of Segment
-        In any order.
+        Segments in any order.
 
     Returns
     -------
     list of (str, (int, int))
-        Name of the whole array, and rows; sorted.
+        (array name, row range) pairs, sorted.
     """
     found: list[tuple[str, RowRange]] = []
     for _, whole, rows in sorted(segments, key=lambda s: (s.whole, s.rows)):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations that are sequences of other operations: one task, its steps one after another on one lane.
+"""Sequence operations: several operations merged into one task, whose steps run in order on one lane.
 
-A device runs the steps as they were, submitted back to back to one in-order queue; the host calls their functions in
-order. So a sequence computes to the last bit what its steps compute as tasks of their own.
+A device executes the unchanged steps, submitted back to back to one in-order queue; the host calls their functions in
+order. Results are therefore bit-identical to those of separate tasks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syclsched.errors import ArgumentError
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Step, Work
 
-#: Longer names of sequences are cut short.
+#: Maximum length of a sequence's name; longer ones are shortened.
 _NAME_LENGTH = 60
 
 
@@ -29,13 +29,13 @@ class Part:
     Parameters
     ----------
     operation : Operation
-        What it computes.
+        The step's operation.
     implementation : Implementation
-        How.
+        The implementation chosen for it.
     signature : Signature
-        The step's, taken from the sequence's.
+        The step's signature, derived from the sequence's.
     arguments : tuple of (str, str)
-        For each parameter of the step, the parameter of the sequence that is passed.
+        Pairs of a parameter of the step and the parameter of the sequence passed for it.
     """
 
     operation: Operation
@@ -45,27 +45,27 @@ class Part:
 
     @property
     def writes_nothing(self) -> bool:
-        """Whether all it writes is empty."""
+        """Whether all written arrays are empty."""
         written = [p.name for p in self.operation.arrays if p.mode is not None and p.mode.writes]
         return bool(written) and all(0 in self.signature.shapes[name] for name in written)
 
 
 def parts_of(operation: Operation, implementation: Implementation, signature: Signature) -> tuple[Part, ...]:
-    """Return the steps of an operation with the implementations that one of its own stands for.
+    """Return the steps of a sequence operation with the implementations that an implementation of it selects.
 
     Parameters
     ----------
     operation : Operation
-        Any.
+        Any operation.
     implementation : Implementation
-        One of its own.
+        One of its implementations.
     signature : Signature
-        The task's.
+        Signature of the task.
 
     Returns
     -------
     tuple of Part
-        In order; empty if the operation is no sequence.
+        The steps in order; empty if the operation is not a sequence.
     """
     if not implementation.parts:
         return ()
@@ -80,19 +80,19 @@ def _parts(steps: tuple[Step, ...], names: tuple[str, ...], signature: Signature
 
 
 def step_signature(step: Step, signature: Signature) -> Signature:
-    """Return the signature of a step from the one of the sequence.
+    """Derive the signature of a step from that of its sequence.
 
     Parameters
     ----------
     step : Step
-        One of its steps.
+        A step of the sequence.
     signature : Signature
-        The sequence's.
+        Signature of the sequence.
 
     Returns
     -------
     Signature
-        In the step's own parameter names.
+        Signature with the step's parameter names.
     """
     arrays = {p.name for p in step.operation.arrays}
     shapes = {own: signature.shapes[whole] for own, whole in step.arguments if own in arrays}
@@ -103,20 +103,20 @@ def step_signature(step: Step, signature: Signature) -> Signature:
 
 
 def sequence_operation(steps: Sequence[Step], combinations: Iterable[tuple[str, ...]]) -> Operation:
-    """Return the operation that does some operations one after another.
+    """Make an operation that executes several operations in order.
 
     Parameters
     ----------
     steps : sequence of Step
-        At least one. Parameters of the sequence that steps share are one argument.
+        At least one. Steps share data by naming the same parameter of the sequence.
     combinations : iterable of tuple of str
-        Its implementations: for each the names of the steps' implementations, either all for devices or all for the
-        host.
+        Implementations of the sequence, each as the names of the steps' implementations: all for devices or all for
+        the host.
 
     Returns
     -------
     Operation
-        Its parameters are the steps' in order of first use; what is written before it is read is a ``write``.
+        Operation whose parameters are in order of first use. An array written before it is read has mode ``write``.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def _parameters(steps: tuple[Step, ...]) -> tuple[Parameter, ...]:
         for parameter in step.operation.parameters:
             whole = wiring[parameter.name]
             if parameter.mode is None:
-                # Each step passes the number in the type its own operation says.
+                # Each step converts the number to the dtype that its own operation declares.
                 found.setdefault(whole, Parameter(whole))
                 continue
             before = found.get(whole)
@@ -167,9 +167,9 @@ def _parameters(steps: tuple[Step, ...]) -> tuple[Parameter, ...]:
 
 
 def _merged(before: AccessMode | None, after: AccessMode) -> AccessMode:
-    """Return how a sequence touches an array that it touches in one way and later in another."""
+    """Return the access mode of a sequence from an earlier and a later access by its steps."""
     if before is None or before is after or not after.writes or before is AccessMode.WRITE:
-        # What was written afresh within the sequence needs no old value, whatever comes later.
+        # An array first written within the sequence never needs its old value.
         return before or after
     return AccessMode.UPDATE
 
@@ -218,7 +218,7 @@ def _only_read(operation: Operation) -> frozenset[str]:
 
 
 def _view(value: Any, only_read: bool) -> Any:
-    """Return an argument as the step may use it: what it only reads cannot be written to."""
+    """Return a read-only view of an argument that the step only reads."""
     if not only_read or not value.flags.writeable:
         return value
     view = value.view()
@@ -227,7 +227,7 @@ def _view(value: Any, only_read: bool) -> Any:
 
 
 def _work(steps: tuple[Step, ...], signature: Signature) -> Work:
-    """Return the sum over the steps, in the dtype most of the operations are done in."""
+    """Return the summed work of the steps, with the dtype of the step with the most operations."""
     each = [step.operation.work(step_signature(step, signature)) for step in steps]
     largest = max(each, key=lambda work: work.flops)
     return Work(
@@ -253,7 +253,7 @@ def _explain(operation: Operation, value: int) -> str:
 
 
 def _revision(steps: tuple[Step, ...], chosen: Sequence[Implementation]) -> str:
-    """Tell sequences apart: what is wired how, and by which code."""
+    """Return a digest of the steps' arguments and implementations, as the sequence's revision."""
     content = [
         (step.operation.name, step.arguments, implementation.name, implementation.revision)
         for step, implementation in zip(steps, chosen, strict=True)
@@ -262,7 +262,7 @@ def _revision(steps: tuple[Step, ...], chosen: Sequence[Implementation]) -> str:
 
 
 def _name(names: Iterable[str]) -> str:
-    """Return names joined, repetitions counted: ``scale*3+axpy``."""
+    """Join names and count repetitions: ``scale*3+axpy``."""
     runs = [(name, sum(1 for _ in run)) for name, run in groupby(names)]
     joined = "+".join(name if count == 1 else f"{name}*{count}" for name, count in runs)
     return joined if len(joined) <= _NAME_LENGTH else f"{runs[0][0]}+...+{runs[-1][0]}"

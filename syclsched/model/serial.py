@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frozen data to JSON text and back, schema-checked by pydantic; text in, data out, no files."""
+"""JSON serialisation of the model's dataclasses, validated by pydantic schemas. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Deeper or longer documents are refused before they are parsed; files of this project are far below.
+#: Longer documents are refused before they are parsed; files of this project are far smaller.
 MAX_TEXT_BYTES = 1 << 30
 
 
@@ -21,7 +21,7 @@ _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Return the validator of a dataclass, built once: pydantic takes milliseconds for each."""
+    """Return the cached validator of a dataclass; building one takes milliseconds."""
     from pydantic import TypeAdapter
 
     if kind not in _ADAPTERS:
@@ -59,17 +59,17 @@ def from_json(kind: type[T], text: str | bytes, *, where: str, strict: bool = Tr
     where : str
         The file's name, for errors.
     strict : bool, optional
-        Whether text is no number, and neither is ``true``; False for formats whose writers do not mind.
+        Whether to reject type conversions, such as of text or ``true`` to a number; False for formats with lax writers.
 
     Returns
     -------
     instance of ``kind``
-        Checked field by field: types, ranges, no NaN or infinity, no unknown keys.
+        Validated: types, ranges, no NaN or infinity, no unknown keys.
 
     Raises
     ------
     FormatError
-        Says the place in the file and what was expected there.
+        If it is invalid; names the place in the file and what is expected there.
     """
     from pydantic import ValidationError
 
@@ -87,7 +87,7 @@ def json_schema(kind: type[Any]) -> str:
 
 
 def _called(kind: type[Any]) -> str:
-    """Return what to call a document in a message: what its class says (``document_name``), else the class's name."""
+    """Return the name of a document in messages: its class's ``document_name``, else the class's name."""
     return getattr(kind, "document_name", f"a {kind.__name__}")
 
 

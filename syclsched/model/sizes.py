@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes in bytes that follow from shapes and dtypes."""
+"""Array sizes in bytes, from shapes and dtypes."""
 
 from __future__ import annotations
 

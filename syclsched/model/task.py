@@ -22,7 +22,7 @@ TaskKind = Literal["kernel", "copy", "host", "barrier"]
 
 @dataclass(frozen=True, slots=True)
 class LogicalArray:
-    """An array of the graph, wherever its copies may lie.
+    """An array of the graph, independent of the memory spaces that hold copies of it.
 
     Parameters
     ----------
@@ -33,9 +33,9 @@ class LogicalArray:
     dtype : str
         NumPy dtype name.
     temporary : bool, optional
-        True if no one asks for its value after the run, so that its memory can be given back early.
+        True if its value is not needed after the run, so that its memory can be freed early.
     usm : str or None, optional
-        The kind of USM memory it is to lie in; None if plans choose.
+        Requested kind of USM memory; None if plans choose.
     """
 
     name: str
@@ -66,13 +66,13 @@ class LogicalArray:
         return Access(self.name, AccessMode.REDUCE)
 
     def __getitem__(self, rows: slice) -> ArrayRows:
-        """Return some rows, to be passed to a task instead of the whole: ``a[0:100]``.
+        """Return a range of rows, to be passed to a task in place of the array: ``a[0:100]``.
 
         Parameters
         ----------
         rows : slice
-            Along axis 0, with step 1. Negative numbers count from the end, as in NumPy; but a range that goes beyond
-            the array is refused when the task is added, and not cut short.
+            Range along axis 0, with step 1. Negative numbers count from the end, as in NumPy. Unlike in NumPy, a range
+            that exceeds the array is not clipped but refused when the task is added.
 
         Raises
         ------
@@ -84,34 +84,34 @@ class LogicalArray:
     def reshaped(self, shape: int | Iterable[int]) -> ReshapedArray:
         """Return the same elements under another shape, to be passed to a task: ``a.reshaped((8, -1))``.
 
-        No copy is made, and tasks depend on each other as if they had been passed the array itself.
+        No copy is made. Dependencies are the same as if the array itself were passed.
 
         Parameters
         ----------
         shape : int or iterable of int
-            Extents with the same product; one of them may be -1, which is then worked out.
+            Extents with the same product; one of them may be -1 and is then inferred.
 
         Raises
         ------
         ArgumentError
-            If there are not so many elements.
+            If the number of elements differs.
         """
         return ReshapedArray(self, _fitting(shape, self.shape, self.name))
 
-    #: Else Python would take the indexing for iteration.
+    #: Prevents iteration by indexing.
     __iter__ = None
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayRows:
-    """Some rows of an array of the graph, as a task is given them: an array of their own, without a copy.
+    """A range of rows of an array of the graph, passed to a task as a separate array, without a copy.
 
-    Tasks that touch disjoint rows of one array do not depend on each other.
+    Tasks that access disjoint rows of one array do not depend on each other.
 
     Parameters
     ----------
     array : LogicalArray
-        The whole.
+        The whole array.
     start, stop : int
         First row and one past the last.
     """
@@ -122,7 +122,7 @@ class ArrayRows:
 
     @property
     def name(self) -> str:
-        """``a[0:100]``."""
+        """Name of the range, such as ``a[0:100]``."""
         return rows_name(self.array.name, self.rows)
 
     @property
@@ -162,17 +162,17 @@ class ArrayRows:
         return Access(self.array.name, AccessMode.REDUCE, self.rows)
 
     def __getitem__(self, rows: slice) -> ArrayRows:
-        """Return some of these rows, counted from the first of them; see `LogicalArray`.
+        """Return a sub-range of these rows, relative to the first of them; see `LogicalArray`.
 
         Parameters
         ----------
         rows : slice
-            Along axis 0, with step 1. Negative numbers count from the end of these rows.
+            Range along axis 0, with step 1. Negative numbers count from the end of these rows.
 
         Raises
         ------
         ArgumentError
-            If it is not a range of rows, or goes beyond these.
+            If it is not a range of rows, or exceeds these rows.
         """
         start, stop = _ends(rows, self.shape, self.name)
         extent = self.shape[0]
@@ -185,27 +185,27 @@ class ArrayRows:
         return ArrayRows(self.array, self.start + start, self.start + stop)
 
     def reshaped(self, shape: int | Iterable[int]) -> ReshapedArray:
-        """Refuse: only whole arrays can be passed under another shape."""
+        """Raise `ArgumentError`: only whole arrays can be reshaped."""
         raise ArgumentError(
             f"rows of an array cannot be passed under another shape, such as {shape!r}",
             where=f"array {self.array.name!r}",
             hint="Pass the whole array reshaped, or let the task take the rows as they are",
         )
 
-    #: Else Python would take the indexing for iteration.
+    #: Prevents iteration by indexing.
     __iter__ = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReshapedArray:
-    """A whole array of the graph under another shape, as a task is given it: the same elements, without a copy.
+    """A whole array of the graph, passed to a task under another shape, without a copy.
 
     Parameters
     ----------
     array : LogicalArray
-        Whose elements they are.
+        The array.
     shape : tuple of int
-        The shape under which the task sees them.
+        The shape seen by the task.
     """
 
     array: LogicalArray
@@ -213,7 +213,7 @@ class ReshapedArray:
 
     @property
     def name(self) -> str:
-        """The array's."""
+        """Name of the array."""
         return self.array.name
 
     @property
@@ -243,23 +243,23 @@ class ReshapedArray:
         return Access(self.array.name, AccessMode.REDUCE, shape=self.shape)
 
     def reshaped(self, shape: int | Iterable[int]) -> ReshapedArray:
-        """Return the same elements under yet another shape; see `LogicalArray.reshaped`."""
+        """Return the array under another shape; see `LogicalArray.reshaped`."""
         return self.array.reshaped(shape)
 
     def __getitem__(self, rows: slice) -> ArrayRows:
-        """Refuse: rows are taken of an array as it is."""
+        """Raise `ArgumentError`: rows can only be taken of the array itself."""
         raise ArgumentError(
             "rows of a reshaped array cannot be passed to a task",
             where=f"array {self.array.name!r}",
             hint="Take rows of the array itself",
         )
 
-    #: Else Python would take the indexing for iteration.
+    #: Prevents iteration by indexing.
     __iter__ = None
 
 
 def _fitting(shape: int | Iterable[int], own: Shape, name: str) -> Shape:
-    """Return a shape of as many elements as another, with what is to be worked out of it."""
+    """Validate a new shape of an array and infer an extent of -1."""
     try:
         wanted = [operator.index(n) for n in (shape if isinstance(shape, Iterable) else (shape,))]
     except TypeError as error:
@@ -275,7 +275,7 @@ def _fitting(shape: int | Iterable[int], own: Shape, name: str) -> Shape:
 
 
 def _ends(rows: slice, shape: Shape, name: str) -> RowRange:
-    """Return the ends of a range of rows; whether there are such rows is checked when it is passed to a task."""
+    """Return start and stop of a slice; their bounds are checked when the rows are passed to a task."""
     if not isinstance(rows, slice) or rows.step not in (None, 1) or not shape:
         hint = "Only rows that follow each other can be taken, along axis 0: a[0:100], or a[7:8] for one"
         raise ArgumentError(f"{rows!r} is not a range of rows of shape {shape}", where=f"array {name!r}", hint=hint)
@@ -289,14 +289,14 @@ def _ends(rows: slice, shape: Shape, name: str) -> RowRange:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """An array whose rows are held by other arrays.
+    """An array whose rows are stored in other arrays.
 
     Parameters
     ----------
     whole : LogicalArray
-        Its name, shape and dtype.
+        Name, shape and dtype of the joined array.
     parts : tuple of str
-        The arrays that hold its rows, in order.
+        Names of the arrays that store its rows, in order.
     """
 
     whole: LogicalArray
@@ -314,25 +314,26 @@ class Task:
     kind : str
         ``kernel``, ``copy``, ``host`` or ``barrier``.
     accesses : tuple of Access
-        One access per array, or per range of its rows; once if it is passed twice.
+        One access per array, or per range of its rows; one if the same is passed twice.
     operation : Operation or None
-        What it computes; None for a barrier.
+        Its operation; None for a barrier.
     arguments : Mapping[str, str], optional
         Array name by parameter name.
     rows : Mapping[str, (int, int)], optional
-        By parameter name, the rows of its array that are passed, for those that are not given the whole.
+        Row range by parameter name, for arguments that are not whole arrays.
     signature : Signature or None
         Shapes, dtypes and scalars by parameter name.
     priority : int, optional
-        Larger runs earlier among equals.
+        Tie-breaker: higher priorities run first.
     deadline_s : float or None, optional
-        Seconds it may run; it fails if it takes longer. No part of a graph's fingerprint: plans do not depend on it.
+        Maximum execution time in seconds; the task fails if it takes longer. Not part of a graph's fingerprint, since
+        plans do not depend on it.
     retries : int, optional
-        How often it is tried again if it fails by itself: what it writes in place has its old value then.
+        How often it is repeated if it fails; arrays that it updates in place are restored before each retry.
     constants : Mapping[str, Constant], optional
-        By parameter name, for those that are given a constant instead of an array.
+        Constant by parameter name, for arguments that are not arrays of the graph.
     reshaped : frozenset of str, optional
-        The parameters whose array is passed under another shape than its own: that of the signature.
+        The parameters whose array is passed under another shape, which is that of the signature.
     """
 
     name: str
@@ -350,5 +351,5 @@ class Task:
 
     @property
     def family(self) -> str:
-        """What kind of work it is, for reports: the operation's name, or the task kind."""
+        """Kind of work, for reports: the operation's name, or the task kind."""
         return self.kind if self.operation is None else self.operation.name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces: what happened, instruction by instruction, beside what the plan predicted."""
+"""Traces: the executed instructions of a run with their measured times, and the times the plan predicted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One instruction as it ran; times are seconds from the start of the run, on the host's clock.
+    """One executed instruction; times are seconds from the start of the run, on the host's clock.
 
     Parameters
     ----------
@@ -27,21 +27,21 @@ class Span:
     family : str
         The task's family, for colours and sums.
     lane, device, lane_kind : str
-        Where.
+        The lane it ran on.
     submit_s : float
-        When the host submitted it.
+        Time of submission by the host.
     start_s, finish_s : float
-        Device time mapped to the host's clock, or the host's own for host functions.
+        Device times mapped to the host's clock; host times for host functions.
     predicted_start_s, predicted_finish_s : float
-        From the plan.
+        Times predicted by the plan.
     waits : tuple of int
-        Instructions of other lanes it waited for.
+        Instructions of other lanes that it waited for.
     outcome : str
         ``done``, ``failed`` or ``cancelled``.
     uses : tuple of BufferUse
-        The buffers it touched, as in `Instruction`.
+        The buffers it accessed, as in `Instruction`.
     generation : int
-        Which of several runs in one trace it is of.
+        Index of its run, in a trace of several runs.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -67,38 +67,38 @@ class Span:
 
     @property
     def duration_s(self) -> float:
-        """How long it ran."""
+        """Duration in seconds."""
         return self.finish_s - self.start_s
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What happened in one run.
+    """The record of one run.
 
     Parameters
     ----------
     name, policy : str
-        From the plan.
+        Graph name and policy of the plan.
     spans : tuple of Span
         In order of start; without ``alloc`` and ``free``.
     makespan_s : float
         From the first submission to the end of the last instruction.
     predicted_makespan_s : float
-        From the plan.
+        Makespan predicted by the plan.
     host_waits : int
-        How often the host blocked on the user's behalf.
+        Number of blocking waits of the host on the user's behalf.
     events, barriers, submissions : int
-        How many were made.
+        Numbers of events, barriers and submissions.
     peak_bytes : dict of str to int
-        Most bytes of arrays at once, per space.
+        Peak bytes of arrays per space.
     held_bytes : dict of str to int
-        Most bytes held for them, per space: with padding, and what was got before its time.
+        Peak bytes allocated for arrays per space, including padding and early allocations.
     constant_bytes : dict of str to int
-        Bytes of constants, per space, in the form in which implementations take them; there before and after.
+        Bytes of constants per space, in the layouts of the implementations; resident before and after the run.
     simulated : bool
         True if it comes from a simulation.
     recoveries : tuple of Recovery
-        Failures that the run went on after, in order.
+        Failures that the run recovered from, in order.
     format : str
         The format's name and version.
     """

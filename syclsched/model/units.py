@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers with units as people read them; for text, tables and charts only."""
+"""Formatting of times, sizes and ratios with units, for text, tables and charts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
-    """Return the unit in which a duration has one to three digits before the point.
+    """Return the unit in which a duration has one to three digits before the decimal point.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def time_unit(seconds: float) -> tuple[float, str]:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration with four significant digits, such as ``12.3 ms``.
+    """Format a duration with four significant digits, such as ``12.30 ms``.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def format_seconds(seconds: float) -> str:
     Returns
     -------
     str
-        With its unit.
+        Number and unit.
     """
     if not math.isfinite(seconds):
         return f"{seconds} s"
@@ -53,7 +53,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_bytes(nbytes: float) -> str:
-    """Return a size in binary units, such as ``1.5 MiB``.
+    """Format a size in binary units, such as ``1.500 MiB``.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def format_bytes(nbytes: float) -> str:
     Returns
     -------
     str
-        With its unit.
+        Number and unit.
     """
     value, power = float(nbytes), 0
     while abs(value) >= 1023.5 and power < len(_SIZES) - 1:
@@ -72,7 +72,7 @@ def format_bytes(nbytes: float) -> str:
 
 
 def format_exact_bytes(nbytes: float) -> str:
-    """Return a size to the byte, such as ``1536 bytes (1.500 KiB)``, for messages that refuse one for another.
+    """Format a size in exact bytes, such as ``1536 bytes (1.500 KiB)``, for messages that compare sizes.
 
     Parameters
     ----------
@@ -82,84 +82,84 @@ def format_exact_bytes(nbytes: float) -> str:
     Returns
     -------
     str
-        In binary units as well, if it is large enough for one.
+        Number of bytes, and from 1024 bytes on also the size in binary units.
     """
     return f"{nbytes:.0f} bytes" + (f" ({format_bytes(nbytes)})" if nbytes >= 1024 else "")
 
 
 def format_ratio(ratio: float) -> str:
-    """Return a share as a percentage, such as ``87.5 %``.
+    """Format a ratio as a percentage, such as ``87.5 %``.
 
     Parameters
     ----------
     ratio : float
-        1 for all.
+        The ratio; 1 for 100 %.
 
     Returns
     -------
     str
-        With the per-cent sign.
+        Percentage with its sign.
     """
     return f"{100 * ratio:.1f} %"
 
 
 def format_excess(gap: float) -> str:
-    """Return how far something is above its bound, such as ``3.2 %``, or ``3860x`` the bound where it is far above.
+    """Format the excess of a value over its lower bound, such as ``3.2 %``, or ``3860x`` for large ones.
 
     Parameters
     ----------
     gap : float
-        As a share of the bound.
+        Excess relative to the bound.
 
     Returns
     -------
     str
-        A percentage up to 1000 %, and then how many times the bound it is.
+        The excess in per cent up to 1000 %, beyond that the value as a multiple of the bound.
     """
     return format_ratio(gap) if gap <= 10.0 else f"{1.0 + gap:.0f}x"
 
 
 def format_gap(gap: float, lower_bound_s: float) -> str:
-    """Return how far a makespan is above its lower bound, such as ``at most 3.2 % above the optimum (bound 1.2 ms)``.
+    """Format the gap of a makespan, such as ``at most 3.2 % above the optimum (lower bound 1.200 ms)``.
 
     Parameters
     ----------
     gap : float
-        As a share of the bound.
+        Excess of the makespan relative to its lower bound.
     lower_bound_s : float
         The bound, in seconds.
 
     Returns
     -------
     str
-        With the bound.
+        The gap and the bound.
     """
     above = " above" if gap <= 10.0 else ""
     return f"at most {format_excess(gap)}{above} the optimum (lower bound {format_seconds(lower_bound_s)})"
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
-    """Return a count with its noun, such as ``1 task`` or ``3 copies``.
+    """Format a count with its noun, such as ``1 task`` or ``3 copies``.
 
     Parameters
     ----------
     count : int
-        How many.
+        The count.
     noun : str
-        For one.
+        Singular.
     nouns : str, optional
-        For more; ``noun`` with an s if not given.
+        Plural; ``noun`` with an s if not given.
 
     Returns
     -------
     str
-        With thousands separated.
+        The count, with thousands separators, and the noun.
     """
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def _digits(value: float) -> str:
-    """Return four significant digits, or all before the point, without an exponent."""
+    """Format a number with four significant digits or all integer digits, without an exponent."""
     size = abs(value)
     if size >= 99.95:
         return f"{value:.0f}" if size >= 999.5 else f"{value:.1f}"
@@ -167,12 +167,12 @@ def _digits(value: float) -> str:
 
 
 def check_seconds(seconds: float | None, where: str) -> None:
-    """Raise unless seconds are more than none, or not given.
+    """Check an optional number of seconds.
 
     Raises
     ------
     ArgumentError
-        If they are not.
+        If it is given and is not a number above 0.
     """
     if seconds is None:
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of memory: which one the arrays of a space lie in, unless a plan says otherwise of one of them."""
+"""Kinds of memory: the default kind of each memory space, and a plan's choices for single arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syclsched.model.platform import HOST, MemorySpace, Platform
 from syclsched.model.profile import Name, Text
 
 UsmKind = Literal["device", "shared", "host"]
-#: USM memory, or the host's plain memory.
+#: A kind of USM memory, or ordinary host memory (``plain``).
 MemoryKind = Literal["device", "shared", "host", "plain"]
 
 USM_KINDS: Final[tuple[UsmKind, ...]] = ("device", "shared", "host")
@@ -19,20 +19,20 @@ USM_KINDS: Final[tuple[UsmKind, ...]] = ("device", "shared", "host")
 
 @dataclass(frozen=True, slots=True)
 class ArrayMemory:
-    """The memory that a plan chose for one array in one space, where that is not what is usual there.
+    """The memory that a plan chose for one array in one space, if it is not the space's default.
 
     Parameters
     ----------
     array, space : str
-        Which buffer.
+        Array and memory space that identify the buffer.
     kind : str
         ``device``, ``shared``, ``host`` (USM) or ``plain``.
     why : str
-        For people: what was compared, with its numbers.
+        Reason of the choice, for users: the compared alternatives with their numbers.
     context : str or None
-        The space whose devices' context it is allocated in, if not its own: kernels of these devices reach it.
+        The space in whose devices' context it is allocated, if not its own; kernels of these devices can access it.
     resident : bool
-        Of an input: its value lies there when a run begins, and is not copied there by the plan.
+        For an input: its value resides there from the start of a run; the plan does not copy it there.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
@@ -46,14 +46,14 @@ class ArrayMemory:
 
 
 class PoolKey(NamedTuple):
-    """Memory that can take each other's place: of one space and kind, allocated in one context.
+    """Key of a memory pool: buffers of one space, kind and context can reuse each other's memory.
 
     Parameters
     ----------
     space : str
-        What it counts against.
+        The space whose capacity it uses.
     kind : str
-        What it is.
+        Kind of memory.
     context : str or None
         As for `ArrayMemory`.
     """
@@ -64,22 +64,22 @@ class PoolKey(NamedTuple):
 
 
 def usual_kind(space: MemorySpace, platform: Platform) -> MemoryKind:
-    """Return the kind of memory that arrays of a space lie in, if nothing else is chosen.
+    """Return the default kind of memory of a space.
 
     Parameters
     ----------
     space : MemorySpace
         A space of the platform.
     platform : Platform
-        Its devices.
+        The platform.
 
     Returns
     -------
     str
-        ``shared`` where host and device use the same memory: nothing moves, and the host may touch it. ``device``
-        where they do not: pages that move by themselves would do so at times no plan knows. For the host's own memory
-        ``host``, which is pinned, if some device has memory of its own: copies to and from it then need no staging;
-        else ``plain``, memory that needs no runtime.
+        ``shared`` if host and device use the same memory: nothing migrates, and the host may access it. Otherwise
+        ``device``, since pages of shared memory would migrate at times unknown to the plan. For host memory ``host``
+        (pinned), if some device has separate memory, since copies then need no staging; else ``plain``, which needs no
+        runtime.
     """
     if space.name != HOST:
         return "shared" if space.host_accessible else "device"
@@ -87,7 +87,7 @@ def usual_kind(space: MemorySpace, platform: Platform) -> MemoryKind:
 
 
 def why_usual(key: PoolKey) -> str:
-    """Return for people why memory is of the kind that is usual in its space."""
+    """Return the reason for the default kind of memory of a space, for users."""
     if key.kind == "shared":
         return "host and device use the same memory, and no kind is measurably faster"
     if key.kind == "device":
@@ -96,14 +96,14 @@ def why_usual(key: PoolKey) -> str:
 
 
 class PoolKeys:
-    """Which memory each buffer of a plan lies in.
+    """Memory pool key of each buffer of a plan.
 
     Parameters
     ----------
     platform : Platform
-        Its spaces.
+        The plan's platform.
     chosen : iterable of ArrayMemory, optional
-        What differs from the usual.
+        Buffers that do not use the default kind of their space.
     """
 
     __slots__ = ("_chosen", "_usual")
@@ -113,11 +113,11 @@ class PoolKeys:
         self._chosen = {(c.array, c.space): PoolKey(c.space, c.kind, c.context) for c in chosen}
 
     def get(self, buffer: tuple[str, str]) -> PoolKey | None:
-        """Return where a buffer lies, or None in a space that the platform does not have."""
+        """Return the pool key of a buffer, or None for a space that the platform does not have."""
         return self._chosen.get(buffer) or self._usual.get(buffer[1])
 
     def __getitem__(self, buffer: tuple[str, str]) -> PoolKey:
-        """Return where the buffer of a whole array lies.
+        """Return the pool key of the buffer of a whole array.
 
         Parameters
         ----------

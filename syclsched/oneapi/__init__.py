@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds and loads the SYCL runtime in-process; nothing happens until `load` is called."""
+"""The SYCL runtime: found and loaded in this process, only when `load` is called."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An OpenCL loader layer that lets OpenCL 1.2 platforms take SPIR-V.
+ * An OpenCL loader layer that makes OpenCL 1.2 platforms accept SPIR-V.
  *
- * SYCL runtimes hand SPIR-V to clCreateProgramWithIL, which an OpenCL 1.2 platform (the FPGA emulator is one) refuses
- * with CL_INVALID_OPERATION although it offers the same service as clCreateProgramWithILKHR (cl_khr_il_program). This
- * layer repeats a refused call through that extension. Everything else passes through untouched.
+ * SYCL runtimes pass SPIR-V to clCreateProgramWithIL, which an OpenCL 1.2 platform (the FPGA emulator is one) refuses
+ * with CL_INVALID_OPERATION although it has the same function as clCreateProgramWithILKHR (cl_khr_il_program). This
+ * layer repeats a refused call through that extension. All other calls pass through unchanged.
  *
- * The types are declared here instead of taken from the OpenCL headers, so that building needs a C compiler and nothing
- * more. What is declared is binary interface fixed by the OpenCL specification and by the loader's cl_loader_layers
- * extension: the order of the dispatch table, the types' sizes and five constants.
+ * The types are declared here instead of taken from the OpenCL headers, so that building needs only a C compiler. The
+ * declarations are binary interface fixed by the OpenCL specification and by the loader's cl_loader_layers extension:
+ * the order of the dispatch table, the types' sizes and five constants.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -79,7 +79,7 @@ typedef cl_program (*create_with_il_fn)(cl_context context, const void *il, size
 static entry_point target[SLOTS_USED]; /* the next layer, or the loader itself */
 static entry_point layer[SLOTS_USED];  /* a null entry means "pass through" */
 
-/* The platform's clCreateProgramWithILKHR, or null where it has none. */
+/* Return the platform's clCreateProgramWithILKHR, or null if it has none. */
 static create_with_il_fn il_extension_of(cl_context context)
 {
     get_info_fn context_info = (get_info_fn)target[GetContextInfo];
@@ -120,7 +120,7 @@ EXPORTED cl_int clGetLayerInfo(cl_uint name, size_t size, void *value, size_t *s
 EXPORTED cl_int clInitLayer(cl_uint entries, const entry_point *target_dispatch, cl_uint *entries_ret,
                             const entry_point **layer_dispatch);
 
-/* cl_loader_layers: the loader asks which version of the interface this layer speaks. */
+/* cl_loader_layers: return the interface version of this layer. */
 cl_int clGetLayerInfo(cl_uint name, size_t size, void *value, size_t *size_ret)
 {
     if (name != CL_LAYER_API_VERSION || (value != NULL && size < sizeof(cl_uint)))
@@ -132,7 +132,7 @@ cl_int clGetLayerInfo(cl_uint name, size_t size, void *value, size_t *size_ret)
     return CL_SUCCESS;
 }
 
-/* cl_loader_layers: the loader gives the table to call on and takes the table to be called through. */
+/* cl_loader_layers: the loader passes the dispatch table of the next layer and receives this layer's. */
 cl_int clInitLayer(cl_uint entries, const entry_point *target_dispatch, cl_uint *entries_ret,
                    const entry_point **layer_dispatch)
 {

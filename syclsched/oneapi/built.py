@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the shared objects that the package's build made of its C parts."""
+"""Shared objects that the package's build made from its C sources."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def find_built(stem: str, folder: Path, *, installed: bool) -> str | None:
 
 
 def find_submission_loop(folder: Path | None = None) -> str | None:
-    """Return where the build put the submission loop (``_submit*.c``), or None where there was no C compiler."""
-    home = Path(__file__).parents[1] / "devices"
-    return find_built("_submit", home if folder is None else folder, installed=folder is None)
+    """Return the path of the built submission loop (``_submit*.c``), or None if there was no C compiler."""
+    default_folder = Path(__file__).parents[1] / "devices"
+    return find_built("_submit", default_folder if folder is None else folder, installed=folder is None)
 
 
 def _installed(stem: str) -> Iterator[Path]:
-    """Yield what an installation has: Python started in a checkout imports the checkout, where nothing was built."""
+    """Yield the shared objects of an installed package: a checkout that Python imports has none."""
     for distribution in distributions(name="syclsched"):
         for file in distribution.files or ():
             if file.match(f"{stem}*.so"):

@@ -9,7 +9,7 @@ APPLICATION = "syclsched"
 
 
 def cache_root() -> Path:
-    """Return the folder for what can be made again (``XDG_CACHE_HOME`` is respected); it may not exist yet."""
+    """Return the folder for data that can be made again (``XDG_CACHE_HOME`` is respected); it may not exist yet."""
     import platformdirs
 
     return Path(platformdirs.user_cache_dir(APPLICATION, appauthor=False))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the FPGA emulator out of the OpenCL CPU runtime's own library, in the user's cache folder.
+"""The FPGA emulator, made from the OpenCL CPU runtime's library in the user's cache folder.
 
-The 2024 wheel of the runtime registers an emulator but leaves out its library, which is the CPU runtime's library
-under another name, with another configuration file beside it. A copy, not a link, because the OpenCL loader
-recognises a library it has loaded already; its companions (built-in functions, compiler) can be links.
+The 2024 wheel of the runtime registers an emulator but lacks its library, which is the CPU runtime's library under
+another name with another configuration file. It is copied, not linked, because the OpenCL loader recognises a library
+that it has loaded already; its companions (built-in functions, compiler) can be links.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .cache import cache_root
 
 SWITCH_VARIABLE = "SYCLSCHED_FPGA_EMULATOR"
 EMULATOR_LIBRARY = "libintelocl_emu.so"
-#: Runtimes up to this year become an emulator under the other name; later ones show a second CPU device instead.
+#: Runtimes up to this year act as an emulator under the other name; later ones show a second CPU device instead.
 LAST_EMULATOR_YEAR = 2024
 _COMPANIONS = ("clbltfn*", "cllibrary*", "__ocl_svml_*", "libcommon_clang*")
 _CONFIGURATIONS = ("cl.cfg", "cl.fpga_emu.cfg")
@@ -33,27 +33,27 @@ _ABANDONED_AFTER_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Emulator:
-    """Outcome of preparing the emulator: its library's path, or None and the reason why not."""
+    """The outcome of preparing the emulator: its library's path, or None and the reason."""
 
     library: str | None
     note: str | None = None
 
 
 def supported(runtime_version: str | None) -> bool:
-    """Tell whether a version of ``intel-opencl-rt`` can be made into an emulator."""
+    """Return whether a version of ``intel-opencl-rt`` can be made into an emulator."""
     year = (runtime_version or "").split(".")[0]
     return year.isdigit() and int(year) <= LAST_EMULATOR_YEAR
 
 
 def switched_off(environ: Mapping[str, str]) -> bool:
-    """Tell whether the user does without the emulator (``SYCLSCHED_FPGA_EMULATOR=0``)."""
+    """Return whether the user has switched off the emulator (``SYCLSCHED_FPGA_EMULATOR=0``)."""
     return environ.get(SWITCH_VARIABLE, "").strip().lower() in {"0", "no", "off", "false"}
 
 
 def prepare(
     source: str | None, version: str | None, environ: Mapping[str, str], folder: Path | None = None
 ) -> Emulator:
-    """Return the emulator's library, making its folder where it is not there yet."""
+    """Return the emulator's library, making its folder if it does not exist yet."""
     if switched_off(environ):
         return Emulator(None, f"the FPGA emulator is switched off ({SWITCH_VARIABLE})")
     if source is None:
@@ -85,12 +85,12 @@ def _ensure(source: Path, version: str, root: Path) -> Path:
         _build(source, temporary, identity)
         _move_into_place(temporary, final, identity)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # Gone already where the move succeeded.
+        shutil.rmtree(temporary, ignore_errors=True)  # does not exist any more if the move succeeded
     return library
 
 
 def _identity(source: Path, version: str) -> dict[str, str | int]:
-    """Return what makes a folder stale when it changes."""
+    """Return the properties of the source library that make a folder stale when they change."""
     status = source.stat()
     return {
         "library": str(source),
@@ -101,7 +101,7 @@ def _identity(source: Path, version: str) -> dict[str, str | int]:
 
 
 def _complete(folder: Path, identity: Mapping[str, str | int]) -> bool:
-    """Tell whether a folder has the whole library and its companions still lead somewhere."""
+    """Return whether a folder has the whole library and all links in it are valid."""
     try:
         return (
             (folder / EMULATOR_LIBRARY).stat().st_size == identity["size_bytes"]
@@ -122,7 +122,7 @@ def _build(source: Path, folder: Path, identity: Mapping[str, str | int]) -> Non
     configuration = _emulator_configuration((source.parent / "cl.cfg").read_text(encoding="utf-8"))
     for name in _CONFIGURATIONS:
         (folder / name).write_text(configuration, encoding="utf-8")
-    # Last, because a folder without it counts as unfinished.
+    # Written last, because a folder without it counts as incomplete.
     (folder / _RECORD).write_text(json.dumps(identity), encoding="utf-8")
 
 
@@ -133,7 +133,7 @@ def _emulator_configuration(cpu_configuration: str) -> str:
 
 
 def _move_into_place(temporary: Path, final: Path, identity: Mapping[str, str | int]) -> None:
-    """Rename a built folder to its final name; where another process was quicker, its folder is used."""
+    """Rename a built folder to its final name; if another process was faster, use its folder."""
     for _ in range(2):
         try:
             os.rename(temporary, final)
@@ -143,15 +143,15 @@ def _move_into_place(temporary: Path, final: Path, identity: Mapping[str, str | 
                 raise
             if _complete(final, identity):
                 return
-            _remove(final)  # Damaged: somebody emptied part of the cache.
+            _remove(final)  # damaged, for example by a partly emptied cache
     if not _complete(final, identity):
         raise RuntimeError(f"{final} is there but incomplete and could not be replaced")
 
 
 def remove_stale(root: Path) -> None:
-    """Remove folders whose source library is gone or changed, and builds left by processes that were killed."""
+    """Remove folders whose source library is missing or changed, and builds left by killed processes."""
     for folder in root.iterdir():
-        # Another process may be tidying up the same folders.
+        # Another process may remove the same folders.
         with contextlib.suppress(FileNotFoundError):
             if _abandoned(folder) if folder.name.startswith(".building-") else _stale(folder):
                 _remove(folder)
@@ -170,7 +170,7 @@ def _stale(folder: Path) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    """Take a folder away at once, then empty it: nobody finds it half empty under its name."""
-    doomed = folder.with_name(f".building-removed-{os.getpid()}-{folder.name.lstrip('.')}")
-    os.rename(folder, doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
+    """Rename a folder, then delete it, so that it is never seen half empty under its name."""
+    renamed = folder.with_name(f".building-removed-{os.getpid()}-{folder.name.lstrip('.')}")
+    os.rename(folder, renamed)
+    shutil.rmtree(renamed, ignore_errors=True)

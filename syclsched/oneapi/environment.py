@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide which environment variables the SYCL stack needs, and set those the user has not set.
+"""Environment variables of the SYCL stack: those it needs and the user has not set.
 
-The variables are inherited by child processes, which must not take their parent's choice for the user's: what was set,
-and what the user had there, is noted in one more variable.
+Child processes inherit the variables, and must not take them for the user's choice: one more variable records which
+were set and the user's values before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .processor import TARGET_ARCH_VARIABLE
 
 ICD_VARIABLE = "OCL_ICD_FILENAMES"
 RECORD_VARIABLE = "SYCLSCHED_BOOT_ENVIRONMENT"
-#: Variables that change which devices there are, the code generated for them, or how they run it.
+#: Variables that change the visible devices, the code generated for them, or how they run it.
 _BOOT_PREFIXES = ("CL_CONFIG_", "IGC_", "NUMBA_DPEX_", "SYCL_PROGRAM_")
 _BOOT_NAMES = frozenset(
     (
@@ -30,13 +30,13 @@ _BOOT_NAMES = frozenset(
         "ZE_FLAT_DEVICE_HIERARCHY",
     )
 )
-#: Of these only the files' names count: the same library in another folder generates the same code.
+#: Of these only the files' base names count: the same library in another folder generates the same code.
 _BOOT_FILE_NAMES = frozenset((ICD_VARIABLE, layers.LAYERS_VARIABLE))
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the stack found would like to have in the environment; None where there is nothing to set."""
+    """The settings requested by the stack that was found; None where nothing is to be set."""
 
     icd_files: tuple[str, ...] = ()
     layer: str | None = None
@@ -44,7 +44,7 @@ class Wishes:
 
 
 def users_own(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment as the user made it, without what a parent process set through this module."""
+    """Return the environment as the user made it, without variables that a parent process set here."""
     own = {name: value for name, value in environ.items() if name != RECORD_VARIABLE}
     for name, (ours, original) in _record(environ).items():
         if environ.get(name) == ours:
@@ -56,16 +56,16 @@ def users_own(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _record(environ: Mapping[str, str]) -> dict[str, tuple[str, str | None]]:
-    """Read what a parent process has set: name to (value set, the user's value before)."""
+    """Return the variables set by a parent process: name to (value set, the user's value before)."""
     try:
         entries = json.loads(environ.get(RECORD_VARIABLE, "{}"))
         return {str(name): (str(ours), original) for name, (ours, original) in entries.items()}
     except (ValueError, TypeError, AttributeError):
-        return {}  # Not written by this module, so nothing was set by it.
+        return {}  # not written by this module, so it has set nothing
 
 
 def decide(own: Mapping[str, str], wishes: Wishes) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the variables to set and notes on those left as the user has them."""
+    """Return the variables to set, and notes on those left as the user has set them."""
     values: dict[str, str] = {}
     notes: list[str] = []
     if ICD_VARIABLE in own:
@@ -82,7 +82,7 @@ def decide(own: Mapping[str, str], wishes: Wishes) -> tuple[dict[str, str], tupl
 
 
 def apply(environ: MutableMapping[str, str], values: Mapping[str, str]) -> None:
-    """Set the variables, and note beside them what they replace."""
+    """Set the variables, and record the values they replace."""
     own = users_own(environ)
     for name in _record(environ):
         if name in own:
@@ -94,15 +94,16 @@ def apply(environ: MutableMapping[str, str], values: Mapping[str, str]) -> None:
 
 
 def repair(environ: MutableMapping[str, str], values: Mapping[str, str]) -> None:
-    """Set the variables' values once more.
+    """Set the variables' values again.
 
-    The OpenCL loader cuts lists of files at the first colon, in place, in the environment that child processes inherit.
+    The OpenCL loader truncates lists of files at the first colon, in place, in the environment that child processes
+    inherit.
     """
     environ.update(values)
 
 
 def boot_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that change generated code or the devices' behaviour, as they are now."""
+    """Return the current variables that change generated code or the devices' behaviour."""
     boot: dict[str, str] = {}
     for name, value in sorted(environ.items()):
         if name in _BOOT_FILE_NAMES:

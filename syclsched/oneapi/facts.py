@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the doctor looks at, as plain data: gathered here and in `syclsched.devices.diagnosis`, judged in `findings`.
+"""Inputs of the diagnosis as plain data, gathered from the machine, this Python and the installed packages.
 
-Nothing here imports dpctl or any other compiled package, so it works on a machine where those are missing or broken.
+Devices are probed in `syclsched.devices.diagnosis`; `findings` evaluates the data. Nothing here imports dpctl or any
+other compiled package, so it works on a machine where those are missing or broken.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from . import built, emulator, environment, layer, libraries, loading, processor
 from .cache import APPLICATION, cache_root
 
 _BUSY_SAMPLE_S = 0.2
-#: The emulator's library, and what profiles, verdicts and compiled checks come to.
+#: Size of the emulator's library; total size of profiles, verdicts and compiled checks.
 _EMULATOR_BYTES = 104_000_000
 _SMALL_FILES_BYTES = 5_000_000
 _INTEL_VENDOR = "0x8086"
@@ -26,7 +27,7 @@ _INTEL_VENDOR = "0x8086"
 
 @dataclass(frozen=True, slots=True)
 class RenderNode:
-    """A GPU's device file: whether this user may open it, the group that may, and the maker (PCI vendor id)."""
+    """A GPU's device file: whether this user may open it, its group, and the vendor (PCI vendor id)."""
 
     path: str
     readable: bool
@@ -38,8 +39,8 @@ class RenderNode:
 class Folder:
     """A folder that is written to.
 
-    What for, the variable that moves it, whether it can be written to, the room it should have and the room left (None
-    where unknown).
+    `variable` changes its place; `needed_bytes` is the space it should have, `free_bytes` the space left (None if
+    unknown).
     """
 
     path: str
@@ -52,7 +53,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class DeviceFact:
-    """A device the runtime shows, with its verdict; `trusted` is None where the check did not come to an end."""
+    """A device shown by the runtime, with its verdict; `trusted` is None if the check did not end."""
 
     name: str
     backend: str
@@ -65,11 +66,11 @@ class DeviceFact:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a separate process saw when it loaded the stack and checked every device.
+    """The results of a subprocess that loaded the stack and checked every device.
 
-    `error` and `hint` are set where loading failed; `died` names the signal or exit code where the process ended before
-    its time, and `stderr` what it last said. `onednn` says why oneDNN does not compute, or "" if it does; None where it
-    was not tried.
+    `error` and `hint` are set if loading failed; `died` is the signal or exit code if the process ended early, and
+    `stderr` the end of its output. `onednn` says why oneDNN does not compute, "" if it does, and None if it was not
+    tried.
     """
 
     devices: tuple[DeviceFact, ...] = ()
@@ -85,7 +86,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything the diagnosis is made from."""
+    """All inputs of the diagnosis."""
 
     system: str
     machine: str
@@ -110,7 +111,7 @@ class Facts:
 
 
 def gather(probe: Probe, environ: Mapping[str, str] = os.environ) -> Facts:
-    """Look at the machine, this Python and the installed packages."""
+    """Gather the facts about the machine, this Python and the installed packages."""
     own = environment.users_own(environ)
     places = libraries.sources(own)
     needed = libraries.needed_sycl_library(libraries.dpctl_folder())
@@ -151,7 +152,7 @@ def render_nodes(folder: Path = Path("/dev/dri"), sysfs: Path = Path("/sys/class
         try:
             group = path.group()
         except (KeyError, OSError):
-            group = "unknown"  # Containers often have the file's group number and not its name.
+            group = "unknown"  # containers often know the file's group number but not its name
         try:
             vendor = (sysfs / path.name / "device" / "vendor").read_text(encoding="ascii").strip()
         except (OSError, ValueError):
@@ -161,12 +162,12 @@ def render_nodes(folder: Path = Path("/dev/dri"), sysfs: Path = Path("/sys/class
 
 
 def is_intel(node: RenderNode) -> bool:
-    """Tell whether a GPU is made by Intel, as far as the system says."""
+    """Return whether a GPU is made by Intel, as far as the system reports."""
     return node.vendor == _INTEL_VENDOR
 
 
 def busy_fraction(stat: Path = Path("/proc/stat"), sample_s: float = _BUSY_SAMPLE_S) -> float | None:
-    """Return the part of all processors' time that is not idle, over a short sample; None where unknown."""
+    """Return the fraction of all processors' time that is not idle, over a short sample; None if unknown."""
     try:
         before = _processor_times(stat)
         time.sleep(sample_s)
@@ -178,13 +179,13 @@ def busy_fraction(stat: Path = Path("/proc/stat"), sample_s: float = _BUSY_SAMPL
 
 
 def _processor_times(stat: Path) -> tuple[int, int]:
-    """Return total and idle (with waiting for input and output) time in clock ticks, from the first line."""
+    """Return total and idle time (waiting for I/O included) in clock ticks, from the first line."""
     ticks = [int(each) for each in stat.read_text(encoding="ascii").splitlines()[0].split()[1:9]]
     return sum(ticks), ticks[3] + ticks[4]
 
 
 def load_average() -> float | None:
-    """Return the mean number of runnable tasks over the last minute; None where the system does not tell."""
+    """Return the mean number of runnable tasks over the last minute; None if unknown."""
     try:
         return os.getloadavg()[0]
     except OSError:
@@ -192,7 +193,7 @@ def load_average() -> float | None:
 
 
 def folder_fact(path: Path, purpose: str, variable: str, needed_bytes: int) -> Folder:
-    """Look whether a folder, or the nearest existing one above it, can be written to, and how much room is left."""
+    """Return whether a folder, or its nearest existing parent, can be written to, and its free space."""
     existing = path
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
@@ -206,7 +207,7 @@ def folder_fact(path: Path, purpose: str, variable: str, needed_bytes: int) -> F
 
 
 def _mounted_read_only(path: Path) -> bool:
-    """Root passes every permission check, so the mount is asked as well."""
+    """Return whether a folder's mount is read-only: root passes every permission check."""
     try:
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except OSError:
@@ -214,12 +215,12 @@ def _mounted_read_only(path: Path) -> bool:
 
 
 def _folders(emulator_there: bool) -> tuple[Folder, ...]:
-    """Return the cache and data folders; an emulator that is made already needs no more room."""
+    """Return the cache and data folders; an emulator that exists already needs no more space."""
     import platformdirs
 
     data = Path(platformdirs.user_data_dir(APPLICATION, appauthor=False))
-    room = _SMALL_FILES_BYTES if emulator_there else _SMALL_FILES_BYTES + _EMULATOR_BYTES
+    needed_bytes = _SMALL_FILES_BYTES if emulator_there else _SMALL_FILES_BYTES + _EMULATOR_BYTES
     return (
-        folder_fact(cache_root(), "cache (FPGA emulator, compiled checks, verdicts)", "XDG_CACHE_HOME", room),
+        folder_fact(cache_root(), "cache (FPGA emulator, compiled checks, verdicts)", "XDG_CACHE_HOME", needed_bytes),
         folder_fact(data, "data (device profiles)", "XDG_DATA_HOME", _SMALL_FILES_BYTES),
     )

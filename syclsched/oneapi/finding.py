@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One thing the doctor found: what it is, what follows from it, and what mends it."""
+"""A finding of the diagnosis: its topic, its consequence, and how to fix it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Status = Literal["ok", "warning", "missing", "info"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """One result of the diagnosis."""
 
-    topic: str  # what it is about, in a word or two
-    status: Status  # ``missing`` means that something is needed and not there or not usable
-    what: str  # what was found
-    meaning: str | None = None  # what follows from it for the user
-    mend: str | None = None  # the command, or else the step, that mends it
-    is_blocking: bool = False  # whether nothing can be run until it is mended
+    topic: str  # one or two words
+    status: Status  # ``missing``: needed, but absent or unusable
+    what: str  # the observation
+    meaning: str | None = None  # the consequence for the user
+    mend: str | None = None  # the command, or else the step, that fixes it
+    is_blocking: bool = False  # whether nothing can run until it is fixed

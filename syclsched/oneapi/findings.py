@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judge the facts about a machine: what is there, what is missing, what that means and the command that mends it."""
+"""All findings of the diagnosis: what is available or missing, the consequences, and the commands that fix it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .finding import Finding
 
 
 def judge(facts: Facts) -> tuple[Finding, ...]:
-    """Return all findings, in the order in which one thing needs another."""
-    judges: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
+    """Return all findings in the order of their dependencies."""
+    rules: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
         installation.judge_machine,
         installation.judge_packages,
         installation.judge_sycl,
@@ -29,9 +29,9 @@ def judge(facts: Facts) -> tuple[Finding, ...]:
         devices.judge_load,
         devices.judge_folders,
     )
-    return tuple(finding for each in judges for finding in each(facts))
+    return tuple(finding for each in rules for finding in each(facts))
 
 
 def usable(facts: Facts) -> bool:
-    """Tell whether there is at least one device that may be given work."""
+    """Return whether there is at least one trusted device."""
     return any(each.trusted for each in facts.probe.devices)

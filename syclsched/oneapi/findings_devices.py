@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judge what can be used: the environment, the devices shown and their verdicts, GPUs, load and folders.
+"""Findings about use: environment, devices and their verdicts, GPUs, load and folders.
 
-Pure functions from `Facts` to findings, so that every case can be tried without breaking a machine.
+Pure functions from `Facts` to findings, so that every case can be tested without breaking a machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BUSY_FRACTION = 0.25
 
 
 def judge_environment(facts: Facts) -> Iterator[Finding]:
-    """Judge the variables the user has set that change devices or generated code."""
+    """Report the variables set by the user that change devices or generated code."""
     for name, value in facts.users_variables.items():
         if name == TARGET_ARCH_VARIABLE and value not in KNOWN_ARCHITECTURES:
             yield Finding(
@@ -39,7 +39,7 @@ def judge_environment(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_loading(facts: Facts) -> Iterator[Finding]:
-    """Judge whether a fresh process could load the stack, and which libraries it could not."""
+    """Report whether a new process could load the stack, and which libraries it could not."""
     probe = facts.probe
     if probe.error is not None:
         mend = probe.hint.rpartition("Run: ")[2] if probe.hint else None
@@ -50,7 +50,7 @@ def judge_loading(facts: Facts) -> Iterator[Finding]:
             "missing",
             f"a process that loaded the stack and tried the devices died ({probe.died})",
             f"it last said: {probe.stderr}" if probe.stderr else "a driver or library is broken",
-            _mend_death(probe),
+            _retry_command(probe),
         )
     for library in probe.libraries:
         if library.error is not None:
@@ -59,13 +59,13 @@ def judge_loading(facts: Facts) -> Iterator[Finding]:
                 "libraries",
                 "warning",
                 f"{library.name} could not be loaded: {library.error}",
-                "what needs it (dpnp's linear algebra, for oneMKL's) fails when it is used",
+                "functions that need it (for oneMKL's: dpnp's linear algebra) fail when they are used",
                 install_command((owner,)) if owner else None,
             )
 
 
-def _mend_death(probe: Probe) -> str:
-    """Return the command that tries again without the unfinished device; where none was begun, the installing one."""
+def _retry_command(probe: Probe) -> str:
+    """Return the command that retries without the unfinished device, or the install command if none had begun."""
     unfinished = next((device for device in probe.devices if device.trusted is None), None)
     if unfinished is None:
         return install_command()
@@ -74,7 +74,7 @@ def _mend_death(probe: Probe) -> str:
 
 
 def judge_devices(facts: Facts) -> Iterator[Finding]:
-    """Judge the devices shown, by their verdicts."""
+    """Report the devices shown, with their verdicts."""
     probe = facts.probe
     if not probe.devices and probe.error is None:
         yield Finding(
@@ -82,7 +82,7 @@ def judge_devices(facts: Facts) -> Iterator[Finding]:
             "missing",
             "the runtime shows no device",
             "nothing can be run; graphs can be planned and simulated for other platforms",
-            _mend_no_devices(facts),
+            _fix_no_devices(facts),
         )
     for device in probe.devices:
         label = f"{device.name} ({device.backend} {device.kind}, driver {device.driver})"
@@ -96,27 +96,27 @@ def judge_devices(facts: Facts) -> Iterator[Finding]:
                 "missing",
                 f"{label}: {device.reason}",
                 "it is refused for work: what it computes cannot be relied on",
-                _mend_untrusted(facts),
+                _fix_untrusted(facts),
             )
         for reason in device.skipped:
             yield Finding("device", "info", f"{label}: not tried, {reason}")
 
 
-def _mend_no_devices(facts: Facts) -> str:
+def _fix_no_devices(facts: Facts) -> str:
     if "ONEAPI_DEVICE_SELECTOR" in facts.users_variables:
         return "unset ONEAPI_DEVICE_SELECTOR"
     return "unset OCL_ICD_FILENAMES" if "OCL_ICD_FILENAMES" in facts.users_variables else install_command()
 
 
-def _mend_untrusted(facts: Facts) -> str:
-    set_ones = [name for name in facts.users_variables if name.startswith("CL_CONFIG_")]
-    if set_ones:
-        return "unset " + " ".join(set_ones)
+def _fix_untrusted(facts: Facts) -> str:
+    variables = [name for name in facts.users_variables if name.startswith("CL_CONFIG_")]
+    if variables:
+        return "unset " + " ".join(variables)
     return "export CL_CONFIG_CPU_VECTORIZER_MODE=1"
 
 
 def judge_gpu(facts: Facts) -> Iterator[Finding]:
-    """Judge whether the machine's GPUs may be opened and are shown by the runtime."""
+    """Report whether the machine's GPUs may be opened and are shown by the runtime."""
     for node in facts.render_nodes:
         if not node.readable:
             yield Finding(
@@ -141,7 +141,7 @@ def judge_gpu(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_load(facts: Facts) -> Iterator[Finding]:
-    """Judge whether something else keeps the processors busy."""
+    """Report whether other programs keep the processors busy."""
     busy = facts.busy_fraction
     average = "" if facts.load_average is None else f", load average {facts.load_average:.2f}"
     if busy is None:
@@ -159,7 +159,7 @@ def judge_load(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_folders(facts: Facts) -> Iterator[Finding]:
-    """Judge the folders that are written to."""
+    """Report whether the cache and data folders are writable and have space."""
     for folder in facts.folders:
         if not folder.writable:
             yield Finding(
@@ -173,7 +173,7 @@ def judge_folders(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "folders",
                 "warning",
-                f"{folder.path} has {folder.free_bytes / 1e6:.0f} MB of room left",
+                f"{folder.path} has {folder.free_bytes / 1e6:.0f} MB of free space",
                 f"the folder for {folder.purpose} needs up to {folder.needed_bytes / 1e6:.0f} MB",
                 f'export {folder.variable}="$(mktemp -d)"',
             )

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judge what is installed: packages of one generation, SYCL and OpenCL libraries, layer and emulator.
+"""Findings about the installation: packages of one generation, SYCL and OpenCL libraries, layer and emulator.
 
-Pure functions from `Facts` to findings, so that every case can be tried without breaking a machine.
+Pure functions from `Facts` to findings, so that every case can be tested without breaking a machine.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from .emulator import supported as emulator_supported
 from .facts import Facts
 from .finding import Finding
-from .libraries import LibraryFound
-from .pins import NUMPY_REQUIREMENT, PINS, install_command, shipped_by
+from .pins import NUMPY_REQUIREMENT, PINS, install_command
 
 _MACHINES = frozenset(("x86_64", "AMD64"))
 _PYTHONS = ((3, 10), (3, 11))
@@ -23,7 +21,7 @@ _REBUILD_COMMAND = "python -m pip install --force-reinstall --no-deps --no-cache
 
 
 def judge_machine(facts: Facts) -> Iterator[Finding]:
-    """Judge operating system, processor architecture and Python version."""
+    """Report operating system, processor architecture and Python version."""
     version = f"Python {facts.python[0]}.{facts.python[1]}"
     if facts.system != "Linux" or facts.machine not in _MACHINES:
         yield Finding(
@@ -45,7 +43,7 @@ def judge_machine(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_packages(facts: Facts) -> Iterator[Finding]:
-    """Judge the installed distributions and whether they are of one generation."""
+    """Report the installed distributions and whether they are of one generation."""
     versions = facts.versions
     absent = [name for name in _REQUIRED if name not in versions]
     if absent:
@@ -56,13 +54,13 @@ def judge_packages(facts: Facts) -> Iterator[Finding]:
             "without them no device can be used",
             install_command(absent),
         )
-    yield from _wrong_pairs(versions)
+    yield from _incompatible_pairs(versions)
     present = ", ".join(f"{name} {versions[name]}" for name in _REQUIRED if name in versions)
     if present:
         yield Finding("packages", "info", present)
 
 
-def _wrong_pairs(versions: Mapping[str, str]) -> Iterator[Finding]:
+def _incompatible_pairs(versions: Mapping[str, str]) -> Iterator[Finding]:
     dpex, dpctl = versions.get("numba-dpex"), versions.get("dpctl")
     if dpex is not None and dpctl is not None and not _same(dpctl, PINS["dpctl"], parts=2):
         yield Finding(
@@ -98,7 +96,7 @@ def _same(version: str, wanted: str, parts: int) -> bool:
 
 
 def judge_sycl(facts: Facts) -> Iterator[Finding]:
-    """Judge the SYCL runtime's library and its OpenCL adapter."""
+    """Report the SYCL runtime's library and its OpenCL adapter."""
     runtime = facts.versions.get("intel-sycl-rt") or facts.versions.get("dpcpp-cpp-rt")
     if facts.sycl_library is None:
         needed = facts.needed_sycl or "libsycl"
@@ -110,12 +108,12 @@ def judge_sycl(facts: Facts) -> Iterator[Finding]:
             install_command(("intel-sycl-rt", "intel-cmplr-lib-rt", "dpctl")),
         )
     elif facts.adapter is None:
-        lost = bool(runtime and _same(runtime, "2026.2", parts=2))
+        missing = bool(runtime and _same(runtime, "2026.2", parts=2))
         yield Finding(
             "SYCL runtime",
             "missing",
             f"{facts.sycl_library} is there, its OpenCL adapter is not",
-            ("the 2026.2 wheel was published without it: " if lost else "") + "the runtime shows no OpenCL device",
+            ("the 2026.2 wheel was published without it: " if missing else "") + "the runtime shows no OpenCL device",
             install_command(),
         )
     else:
@@ -123,7 +121,7 @@ def judge_sycl(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_opencl(facts: Facts) -> Iterator[Finding]:
-    """Judge the OpenCL loader and the CPU's driver."""
+    """Report the OpenCL loader and the CPU's driver."""
     if facts.opencl_loader is None:
         yield Finding(
             "OpenCL",
@@ -147,7 +145,7 @@ def judge_opencl(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_layer(facts: Facts) -> Iterator[Finding]:
-    """Judge the OpenCL layer that the build compiles."""
+    """Report the OpenCL layer that the build compiles."""
     if facts.layer is None:
         yield Finding(
             "OpenCL layer",
@@ -161,7 +159,7 @@ def judge_layer(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_submission(facts: Facts) -> Iterator[Finding]:
-    """Judge the submission loop that the build compiles."""
+    """Report the submission loop that the build compiles."""
     if facts.submission is None:
         yield Finding(
             "submission loop",
@@ -175,7 +173,7 @@ def judge_submission(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_emulator(facts: Facts) -> Iterator[Finding]:
-    """Say whether the FPGA emulator is there, and why not."""
+    """Report whether the FPGA emulator is available, and why not."""
     version = facts.versions.get("intel-opencl-rt")
     if facts.probe.emulator is not None:
         yield Finding("FPGA emulator", "ok", facts.probe.emulator)
@@ -208,23 +206,8 @@ def judge_emulator(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def explain_import_failure(
-    message: str, versions: Mapping[str, str], libraries: Iterable[LibraryFound]
-) -> tuple[str, str]:
-    """Say why dpctl could not be imported, and return that with the command that mends it."""
-    if "dpctl" not in versions and "No module named 'dpctl'" in message:
-        return "dpctl is not installed", install_command()
-    found = re.search(r"(lib[\w+.-]+\.so[.\d]*)", message)
-    owner = shipped_by(found.group(1)) if found else None
-    broken = [each.name for each in libraries if each.path is None and each.error is not None]
-    also = f" (not found: {', '.join(broken)})" if broken else ""
-    if found and owner:
-        return f"{found.group(1)} could not be loaded: {message}{also}", install_command((owner,))
-    return f"dpctl cannot be imported: {message}{also}", install_command()
-
-
 def judge_models(facts: Facts) -> Iterator[Finding]:
-    """Say whether ONNX models can be read, and whether oneDNN computes for them."""
+    """Report whether ONNX models can be read, and whether oneDNN computes for them."""
     onnx, onednn, failed = facts.versions.get("onnx"), facts.versions.get("onednn"), facts.probe.onednn
     if onnx is None:
         yield Finding("ONNX models", "info", f"cannot be read: the package onnx is not installed ({_MODELS_COMMAND})")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process forked from one that had loaded the SYCL runtime cannot use it: its threads are not there any more.
+"""Detection of processes forked after the SYCL runtime was loaded.
 
-Whatever it asked of a device it would wait for, for ever. So it is refused, with a reason. Processes that are started
-anew (``spawn``, ``subprocess``) are not concerned, nor is a fork before the runtime was loaded.
+The runtime's threads do not exist in such a process: device calls would wait for ever, so they raise an error.
+Processes started anew (``spawn``, ``subprocess``) are not affected, nor is a fork before the runtime is loaded.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _watching = _forked = False
 
 
 def watch() -> None:
-    """Notice forks from now on: the runtime is loaded."""
+    """Detect forks from now on: the runtime is loaded."""
     global _watching
     if not _watching:
         _watching = True
-        os.register_at_fork(after_in_child=_note)
+        os.register_at_fork(after_in_child=_note_fork)
 
 
 def check_not_forked(where: str) -> None:
-    """Refuse to go on in a process that was forked after the runtime had been loaded."""
+    """Raise ForkedError in a process that was forked after the runtime had been loaded."""
     if _forked:
         raise ForkedError(
-            "this process was forked from one that had loaded the SYCL runtime, whose threads did not come along",
+            "this process was forked from one that had loaded the SYCL runtime, whose threads do not exist here",
             where=where,
             hint='Start processes with multiprocessing.get_context("spawn"), or fork before the first use of a device',
         )
@@ -40,14 +40,14 @@ def is_forked() -> bool:
 
 
 class LockUnlessForked:
-    """A reentrant lock, refused in a process that was forked: a thread that held it then did not come along."""
+    """A reentrant lock that raises ForkedError in a forked process, where its holder may not exist."""
 
     def __init__(self, where: str) -> None:
         self._where = where
         self._lock = threading.RLock()
 
     def __enter__(self) -> None:
-        """Wait for the lock; raises `ForkedError` where it would be for ever."""
+        """Acquire the lock; raises `ForkedError` where that could block for ever."""
         check_not_forked(self._where)
         self._lock.acquire()
 
@@ -56,13 +56,13 @@ class LockUnlessForked:
 
 
 def exit_without_destructors() -> None:
-    """Let this process end, when it does, without the destructors of C and C++, which would wait for those threads."""
+    """Make this process exit without C and C++ destructors, which would wait for the missing threads."""
     libc = ctypes.CDLL(None)
-    if hasattr(libc, "on_exit"):  # of glibc: called with the exit code, before all that was registered earlier
+    if hasattr(libc, "on_exit"):  # glibc only: called with the exit code, before handlers registered earlier
         libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
 
 
-def _note() -> None:
+def _note_fork() -> None:
     global _forked
     _forked = True
     exit_without_destructors()

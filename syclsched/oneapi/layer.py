@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the compiled OpenCL layer (``_il_layer.c``) that lets OpenCL 1.2 platforms take SPIR-V."""
+"""The compiled OpenCL layer (``_il_layer.c``) that makes OpenCL 1.2 platforms accept SPIR-V."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the shared libraries of the SYCL stack and load them in the order their circular references need.
+"""Shared libraries of the SYCL stack: search, and loading in the order that their circular references need.
 
-The packages' libraries lie where pip put them (virtual environment, ``--user``, dist-packages) and their run paths do
-not lead there, so they are found through the installed distributions' own records and opened before dpctl asks for
-them. Once a library is in the process, the dynamic linker satisfies every later reference to its name with it.
+The packages' libraries are where pip put them (virtual environment, ``--user``, dist-packages), and their run paths do
+not contain these folders. They are found through the installed distributions' records and opened before dpctl needs
+them: once a library is in the process, the dynamic linker uses it for every later reference to its name.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class LibraryGroup:
 
 @dataclass(frozen=True, slots=True)
 class LibraryFound:
-    """One library that was looked for, and what came of it.
+    """The result of searching and loading one library.
 
     `source` says where it was found: ``process`` (already loaded), ``LD_LIBRARY_PATH``, a distribution's name, a
-    folder, ``linker`` (the dynamic linker knew it) or ``nowhere``. `error` is the linker's message where loading
-    failed, else None.
+    folder, ``linker`` (found by the dynamic linker) or ``nowhere``. `error` is the linker's message if loading failed,
+    else None.
     """
 
     name: str
@@ -51,12 +51,12 @@ class LibraryFound:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A place that holds libraries: file name to (path, label of where it is from)."""
+    """A place that holds libraries: file name to (path, label of the place)."""
 
     files: Mapping[str, tuple[str, str]]
 
     def find(self, pattern: str) -> tuple[str, str] | None:
-        """Return path and label of the first file that fits the pattern, if any."""
+        """Return path and label of the first file that matches the pattern, if any."""
         if pattern in self.files:
             return self.files[pattern]
         names = sorted(fnmatch.filter(self.files, pattern), reverse=True)
@@ -106,7 +106,7 @@ def groups(sycl_library: str) -> tuple[LibraryGroup, ...]:
 
 
 def sources(environ: Mapping[str, str]) -> tuple[Source, ...]:
-    """List the places to look in, the user's own choice (``LD_LIBRARY_PATH``) first."""
+    """Return the places to search, the user's own choice (``LD_LIBRARY_PATH``) first."""
     paths = [Path(each) for each in environ.get("LD_LIBRARY_PATH", "").split(":") if each]
     chosen = [_folder_source(path, "LD_LIBRARY_PATH") for path in paths]
     return (*chosen, distribution_source(), *(_folder_source(path, str(path)) for path in _usual_folders(environ)))
@@ -134,12 +134,12 @@ def _folder_source(folder: Path, label: str) -> Source:
     try:
         names = [name for name in os.listdir(folder) if name.startswith("lib") and ".so" in name]
     except OSError:
-        names = []  # A search path may name folders that do not exist; the dynamic linker skips them as well.
+        names = []  # search paths may name missing folders; the dynamic linker skips them, too
     return Source({name: (str(folder / name), label) for name in names})
 
 
 def _usual_folders(environ: Mapping[str, str]) -> Iterator[Path]:
-    """Folders of conda environments and of a system-wide oneAPI, which no Python distribution lists."""
+    """Yield the folders of conda environments and of a system-wide oneAPI, which no Python distribution lists."""
     yield Path(sys.prefix) / "lib"
     yield Path(sys.base_prefix) / "lib"
     if "CMPLR_ROOT" in environ:
@@ -168,7 +168,7 @@ def find_library(name: str, places: Iterable[Source]) -> str | None:
 
 
 def known_to_linker(name: str) -> str | None:
-    """Return what the system's dynamic linker has under a library's bare name (``OpenCL`` for ``libOpenCL.so.1``)."""
+    """Return the system's library of a bare name, as the dynamic linker finds it (``OpenCL``: ``libOpenCL.so.1``)."""
     import ctypes.util
 
     return ctypes.util.find_library(name)
@@ -177,8 +177,8 @@ def known_to_linker(name: str) -> str | None:
 def preload(wanted: Iterable[LibraryGroup], places: Iterable[Source]) -> tuple[LibraryFound, ...]:
     """Load libraries into the process, lazily bound and visible to all later ones.
 
-    What is already loaded under the same name is left as it is: a second copy of a SYCL runtime in one process is
-    fatal. Never raises for a library that is missing; the result says so.
+    A library that is already loaded under the same name is not loaded again: two copies of a SYCL runtime in one
+    process are fatal. Missing libraries raise no error; the result reports them.
     """
     open_library, last_error = _linker()
     known = tuple(places)
@@ -193,7 +193,7 @@ def preload(wanted: Iterable[LibraryGroup], places: Iterable[Source]) -> tuple[L
 def _load_one(
     name: str, hit: tuple[str, str] | None, open_library: Callable[[str, int], bool], last_error: Callable[[], str]
 ) -> LibraryFound:
-    # RTLD_LAZY because oneMKL's libraries refer to each other in a circle: bound at once, the first one fails.
+    # RTLD_LAZY because oneMKL's libraries have circular references: with RTLD_NOW the first one fails.
     mode = os.RTLD_LAZY | os.RTLD_GLOBAL
     if open_library(name, mode | os.RTLD_NOLOAD):
         return LibraryFound(name, loaded_path(name), "process")
@@ -207,7 +207,7 @@ def _load_one(
 
 
 def _linker() -> tuple[Callable[[str, int], bool], Callable[[], str]]:
-    """Libc's own ``dlopen`` and ``dlerror``: `ctypes.CDLL` would add RTLD_NOW to every mode."""
+    """Return libc's own ``dlopen`` and ``dlerror``: `ctypes.CDLL` would add RTLD_NOW to every mode."""
     libc = ctypes.CDLL(None)
     libc.dlopen.argtypes = [ctypes.c_char_p, ctypes.c_int]
     libc.dlopen.restype = ctypes.c_void_p
@@ -224,7 +224,7 @@ def _linker() -> tuple[Callable[[str, int], bool], Callable[[], str]]:
 
 
 def loaded_path(name: str) -> str | None:
-    """Return the file from which the process has loaded the library of that name, as Linux's memory map tells."""
+    """Return the file of a library loaded in this process, from Linux's memory map."""
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
     except OSError:

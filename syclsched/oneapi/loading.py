@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the SYCL stack importable in this process: environment, libraries, dpctl, once and in the right order."""
+"""Loading of the SYCL stack into this process: environment, libraries and dpctl, once and in the right order."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import RuntimeMissingError
 from . import emulator as emulators
 from . import environment, forked, layer, libraries, processor
+from .import_errors import explain_import_failure
 from .libraries import LibraryFound
 from .pins import EXTRA_DISTRIBUTIONS, MODEL_DISTRIBUTIONS, PINS
 
@@ -23,13 +24,13 @@ class Runtime:
     """The SYCL stack as it was found and loaded."""
 
     versions: dict[str, str]  # installed distributions of the stack and their versions
-    libraries: tuple[LibraryFound, ...]  # every library looked for, where it came from, or why it could not be loaded
-    icd_files: tuple[str, ...]  # openCL drivers named to the loader
+    libraries: tuple[LibraryFound, ...]  # every library searched, with its origin or its error
+    icd_files: tuple[str, ...]  # OpenCL drivers passed to the loader
     layer: str | None  # the OpenCL layer in use
     emulator: str | None  # the FPGA emulator's library
-    target_arch: str | None  # instruction set the CPU runtime compiles for; None where it decides itself
+    target_arch: str | None  # instruction set the CPU runtime compiles for; None: its own choice
     boot_environment: dict[str, str]  # variables that change generated code or the devices' behaviour
-    notes: tuple[str, ...]  # what was left out or left as the user had it, and why
+    notes: tuple[str, ...]  # settings left out or left to the user, with reasons
 
 
 _lock = threading.Lock()
@@ -37,7 +38,7 @@ _runtime: Runtime | None = None
 
 
 def is_loaded() -> bool:
-    """Tell whether `load` has succeeded in this process."""
+    """Return whether `load` has succeeded in this process."""
     return _runtime is not None
 
 
@@ -79,8 +80,8 @@ def _load() -> Runtime:
     sycl_library = libraries.needed_sycl_library(libraries.dpctl_folder()) or libraries.DEFAULT_SYCL_LIBRARY
     found = libraries.preload(libraries.groups(sycl_library), places)
     dpctl = _import_dpctl(found, versions)
-    # The drivers are read at the first question about devices: asked here, so that the answer to everything that
-    # follows is fixed, and what the loader does to the environment can be undone.
+    # The first query of devices reads the drivers. It is made here, so that later queries see the same devices and the
+    # loader's changes of the environment can be undone.
     dpctl.get_num_devices()
     environment.repair(os.environ, values)
     return _describe(versions, found, notes)
@@ -89,7 +90,7 @@ def _load() -> Runtime:
 def _prepare_environment(
     own: dict[str, str], places: tuple[libraries.Source, ...], versions: dict[str, str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Set what is wanted and not set by the user; return it, with notes."""
+    """Set the requested variables that the user has not set; return them, with notes."""
     cpu_driver = libraries.find_library(libraries.CPU_ICD_LIBRARY, places)
     notes: list[str] = []
     drivers = [cpu_driver] if cpu_driver is not None else []
@@ -114,8 +115,6 @@ def _import_dpctl(found: tuple[LibraryFound, ...], versions: dict[str, str]) -> 
     try:
         import dpctl
     except ImportError as error:
-        from .findings_installation import explain_import_failure
-
         what, command = explain_import_failure(str(error), versions, found)
         hint = f"`python -m syclsched doctor` says more. Run: {command}"
         raise RuntimeMissingError(what, where="SYCL runtime", hint=hint) from error

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one generation of SYCL packages that works together, as data, and the commands that install it.
+"""The one generation of SYCL packages that works together, and the commands that install it.
 
 numba-dpex 0.23.0 is linked against ``libDPCTLSyclInterface.so.0`` and ``libsycl.so.7``, so it works with exactly one
-generation of its neighbours; pip alone resolves to a set that installs and cannot be imported.
+generation of the other packages; pip alone resolves to a set that installs but cannot be imported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-#: Distribution name to the version that belongs together.
+#: Distribution name to its version in this generation.
 PINS: dict[str, str] = {
     "dpctl": "0.17.0",
     "dpnp": "0.15.0",
@@ -32,7 +32,7 @@ PINS: dict[str, str] = {
     "onemkl-sycl-stats": "2024.2.2",
 }
 
-#: Those that need all the others: naming them is enough to install the whole generation.
+#: Distributions that depend on all the others: enough to install the whole generation.
 TOP_LEVEL: tuple[str, ...] = (
     "numba-dpex",
     "dpctl",
@@ -45,7 +45,7 @@ TOP_LEVEL: tuple[str, ...] = (
     "mkl-dpcpp",
 )
 
-#: Distributions looked into for libraries, besides those of PINS.
+#: Distributions searched for libraries, besides those of PINS.
 EXTRA_DISTRIBUTIONS: tuple[str, ...] = (
     "intel-openmp",
     "onemkl-sycl-sparse",
@@ -54,14 +54,14 @@ EXTRA_DISTRIBUTIONS: tuple[str, ...] = (
     "numpy",
 )
 
-#: What ONNX models need besides: the first reads them, the second is fast.
+#: Distributions for ONNX models: the first reads them, the second makes them fast.
 MODEL_DISTRIBUTIONS: tuple[str, ...] = ("onnx", "onednn")
 
-#: Range pip must be given besides the pins: NumPy 2 changed the C interface the pinned packages were built for.
+#: Version range for pip besides the pins: NumPy 2 changed the C interface that the pinned packages were built for.
 NUMPY_REQUIREMENT = "numpy<2"
 
 
-#: First letters of a library's name to the distribution that ships it.
+#: Prefix of a library's name to the distribution that ships it.
 _SHIPPED_BY: dict[str, str] = {
     "libDPCTL": "dpctl",
     "libintlc": "intel-cmplr-lib-rt",

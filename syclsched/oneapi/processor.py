@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the instruction set the OpenCL CPU runtime compiles for, from the processor's own flags.
+"""Selection of the instruction set that the OpenCL CPU runtime compiles for, from the processor's flags.
 
-A CPU runtime that does not know the host processor (one newer than itself) falls back to a guess and generates wrong
-vector code without an error. Naming the instruction set in ``CL_CONFIG_CPU_TARGET_ARCH`` before the runtime loads
-takes the guess away.
+A CPU runtime that does not know the host processor (one newer than itself) guesses and generates wrong vector code
+without an error. Setting ``CL_CONFIG_CPU_TARGET_ARCH`` before the runtime is loaded avoids the guess.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ TARGET_ARCH_VARIABLE = "CL_CONFIG_CPU_TARGET_ARCH"
 
 _AVX2_SET = frozenset(("avx2", "bmi1", "bmi2", "fma", "f16c", "movbe", "abm"))
 
-#: Runtime's name of each instruction set, best first, with the ``/proc/cpuinfo`` flags it takes for granted: those of
-#: the compiler's ``-march=`` of the same name, without what only operating systems use.
+#: The runtime's names of instruction sets, best first, with the ``/proc/cpuinfo`` flags they require: those of the
+#: compiler's ``-march=`` of the same name, without flags that only operating systems use.
 _REQUIRED_FLAGS: tuple[tuple[str, frozenset[str]], ...] = (
     ("skx", _AVX2_SET | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
     ("core-avx2", _AVX2_SET),
     ("corei7-avx", frozenset(("avx", "sse4_1", "sse4_2", "popcnt"))),
 )
 
-#: Names that the CPU runtime of the pinned generation takes.
+#: Names that the CPU runtime of the pinned generation accepts.
 KNOWN_ARCHITECTURES = (*(name for name, _ in _REQUIRED_FLAGS), "corei7", "icelake-server", "sapphirerapids")
 
 
 def target_arch(flags: frozenset[str]) -> str | None:
-    """Name the best instruction set that both the processor and the runtime know."""
+    """Return the best instruction set that both the processor and the runtime know."""
     return next((name for name, required in _REQUIRED_FLAGS if required <= flags), None)
 
 
@@ -42,7 +41,7 @@ def parse_flags(cpuinfo: str) -> frozenset[str]:
 
 
 def read_flags(path: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
-    """Return the host processor's flags; empty where the system does not tell."""
+    """Return the host processor's flags; empty if unknown."""
     try:
         return parse_flags(path.read_text(encoding="utf-8", errors="replace"))
     except OSError:

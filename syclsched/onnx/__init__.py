@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models as task graphs: `load` one, look at its graph, or `compile` it into something to be called.
+"""ONNX models as task graphs: `load` a model to get its graph, or `compile` it into a callable.
 
     import syclsched
 
     compiled = syclsched.compile("model.onnx")
     outputs = compiled({"image": image})
 
-The road from a file to tasks is `syclsched.frontends.onnx`; this is what a user holds.
+`syclsched.frontends.onnx` imports a file and lowers it to tasks; this package is the user interface.
 """
 
 from syclsched.onnx.compiled import CompiledModel, compile

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A call like the last one, by the shortest way: when a large model has run, nothing of Python is left in the caches.
+"""Fast path for repeated calls of a model with the same input shapes and dtypes.
 
-Every function and every object touched before the first submission costs microseconds then, tens of them together
-more than submitting a small model. So inputs are looked at once, by C, and what else may be in the way by a look each.
+After a run of a large model the interpreter's data has left the CPU caches, so every Python function and object touched
+before the first submission costs microseconds: tens of them cost more than submitting a small model. So C code checks
+all inputs in one pass, and every other precondition is a single test.
 """
 
 from __future__ import annotations
@@ -17,10 +18,9 @@ from syclsched.onnx.specialised import Array
 
 
 class Again:
-    """Calls of a model with arrays of known shapes; made by `again_for`."""
+    """A fast callable for inputs of known shapes and dtypes; made by `again_for`."""
 
     def __init__(self, bound: Bound, names: tuple[str, ...], repeat: Any) -> None:
-        #: What is used.
         self.bound = bound
         self._names = names
         self._count = len(names)
@@ -28,18 +28,18 @@ class Again:
         self._results = bound.specialised.results
 
     def __call__(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
-        """Return the model's outputs; None, and nothing is done, if these are other inputs or something is unusual."""
+        """Return the model's outputs; None, without any run, if the inputs differ or the fast path does not apply."""
         if len(given) == 1 and type(given[0]) is dict:
             by_name = given[0]
             if len(by_name) != self._count:
                 return None
             given = tuple(map(by_name.get, self._names))
-        found = self._repeat(given)
-        return None if found is None else self._results(found)
+        outputs = self._repeat(given)
+        return None if outputs is None else self._results(outputs)
 
 
 def again_for(bound: Bound, dtypes: Mapping[str, np.dtype[Any]]) -> Again | None:
-    """Return how to call again what was called; None where it cannot be, or more has to be looked at, such as indices."""
+    """Return a fast callable for repeated calls; None if there is none, or index inputs need a range check."""
     specialised = bound.specialised
     inputs = [(specialised.inputs.get(name), dtype, specialised.shapes[name]) for name, dtype in dtypes.items()]
     repeat = None if specialised.picked else bound.runner.repeat(inputs, specialised.fetched)

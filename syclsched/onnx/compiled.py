@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model that can be called: planned and bound for the input shapes it is given, and kept for the next call."""
+"""Compiled models: callables that are planned and bound per set of input shapes, and cached for later calls."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from syclsched.scheduling.objectives import minimize as aim_at
 if TYPE_CHECKING:
     from syclsched.execution import Run
 
-_Done = TypeVar("_Done")
+_Result = TypeVar("_Result")
 
-#: Input shapes a model is kept ready for, the last ones used.
+#: Number of sets of input shapes in a model's cache, evicted least recently used.
 KEPT = 16
 
 
@@ -57,34 +57,34 @@ def compile(
 ) -> CompiledModel:
     """Make an ONNX model ready to be called with inputs.
 
-    It is planned and bound when it is first called, and again for every other shape it is called with; or before, by
-    `CompiledModel.load`, if the model, or ``shapes``, says its shapes.
+    It is planned and bound at the first call, and again at the first call with other shapes; or beforehand by
+    `CompiledModel.load`, if the model or ``shapes`` gives all shapes.
 
     Parameters
     ----------
     model : OnnxModel, path, bytes or onnx.ModelProto
-        What to run; see `load`.
+        The model; see `load`.
     platform : Platform, optional
-        Where; by default every usable device of this machine but emulators.
+        The devices to use; by default every usable device of this machine except emulators.
     devices : str, optional
-        Instead of a platform: which of this machine's devices, as for `syclsched.discover`.
+        A selection of this machine's devices in place of ``platform``, as for `syclsched.discover`.
     shapes, rewrites
-        As for `load`; with an `OnnxModel` they have been said.
+        As for `load`; not allowed with an `OnnxModel`.
     minimize : str, optional
         ``latency`` (of one run), ``throughput`` (the time between runs of a stream), ``energy`` or ``memory``.
     policy, rewrite, subject_to, memory_limit
-        As for `syclsched.plan`. Tasks are cut and merged only where there is more than one lane, if nothing is said.
+        As for `syclsched.plan`. By default tasks are split and merged only if there is more than one lane.
     autotune : bool, optional
-        Time the implementations there are of every operation on every device, once per shape; they are remembered.
+        Time the implementations of every operation on every device, once per shape; the times are stored.
     without : iterable of str, optional
-        Implementations that are not to be used, by name: ``["opencl-c-winograd"]``. What has no other keeps them.
+        Names of implementations not to use: ``["opencl-c-winograd"]``. Tasks without another one keep them.
     progress : callable, optional
-        Called with (done, total, what comes next) while the model is made ready; both are 0 where it is not known how
-        much there is to do. The logger ``syclsched`` is told what comes next, too, as INFO.
+        Called with (done, total, next step) while the model is prepared; both numbers are 0 if the amount of work is
+        unknown. The next step is also logged by ``syclsched`` as INFO.
     keep : int, optional
-        For so many sets of input shapes, the last ones used, all that was made stays ready.
+        Number of sets of input shapes in the cache, evicted least recently used.
     trace : bool or int, optional
-        Keep times of runs; see `syclsched.bind`.
+        Record traces of runs; see `syclsched.bind`.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def compile(
     StorageError, ModelError
         As `load`.
     ArgumentError
-        If what was said contradicts the model or itself, or names an implementation that there is not.
+        If arguments contradict the model or each other, or name an unknown implementation.
 
     Examples
     --------
@@ -111,10 +111,12 @@ def compile(
     without = frozenset(without)
     check_names(without)
     subject_to = tuple(subject_to)
-    aim_at(minimize).subject_to(*subject_to)  # what is no aim is refused now, not when the model is first called
+    aim_at(minimize).subject_to(*subject_to)  # refuse an unknown objective now, not at the first call
     if isinstance(model, OnnxModel):
         if shapes is not None or rewrites is not True:
-            raise ArgumentError("shapes and rewrites are said when a model is loaded", where="compile()")
+            raise ArgumentError(
+                "shapes and rewrites are given when a model is loaded, not when it is compiled", where="compile()"
+            )
         loaded = model
     else:
         loaded = load(model, shapes=shapes, rewrites=rewrites)
@@ -154,13 +156,13 @@ class CompiledModel:
         self._maker = maker
         self._names = tuple(each.name for each in model.inputs)
         self._dtypes = {name: model.dtype(name) for name in self._names}
-        #: Inputs whose values shapes follow from.
-        self._settling: tuple[str, ...] = ()
+        #: Inputs whose values determine shapes.
+        self._shape_inputs: tuple[str, ...] = ()
         self._kept = Kept(keep)
         self._last: Bound | None = None
-        #: What calls with the same shapes as the last one begin with, and what was looked at for that.
+        #: Fast path for the last input shapes, and the bound model for which it was last built.
         self._again: Again | None = None
-        self._looked_at: Bound | None = None
+        self._again_built_for: Bound | None = None
         self._closed = False
         self._lock = threading.Lock()
 
@@ -179,13 +181,13 @@ class CompiledModel:
         Returns
         -------
         dict of str to numpy.ndarray
-            By name of the output, in the model's order; the caller's own arrays.
+            The outputs by name, in the model's order; the caller owns the arrays.
 
         Raises
         ------
         ArgumentError
-            If an input is missing, unknown, of another dtype or shape than the model takes, or has indices that are out
-            of range.
+            If an input is missing or unknown, has a dtype or shape that the model does not take, or has indices out of
+            range.
         TaskFailedError, ExecutionError
             If the run fails.
         """
@@ -194,35 +196,35 @@ class CompiledModel:
         if found is not None:
             return found
         values = self._values(inputs, named)
-        made = self._done_by(_run, values)
+        made = self._call_with(_run, values)
         last = self._last
-        if last is not None and last is not self._looked_at and not self._settling:
-            self._looked_at = last
+        if last is not None and last is not self._again_built_for and not self._shape_inputs:
+            self._again_built_for = last
             self._again = again_for(last, self._dtypes)
         return made
 
     def start(self, *inputs: Any, **named: Any) -> Run:
         """Start a run and return at once.
 
-        Its results, by the names of the graph's arrays, can be read until the model is next called.
+        Its results, under the names of the graph's arrays, can be read until the next call of the model.
 
         Parameters
         ----------
         *inputs, **named
             As for a call.
         """
-        return self._done_by(_start, self._values(inputs, named))
+        return self._call_with(_start, self._values(inputs, named))
 
     def stream(self, inputs: Iterable[Any], *, in_flight: int | None = None) -> Iterator[dict[str, Array]]:
-        """Run the model with one input after another, several on their way at once.
+        """Run the model with one input after another, several runs in flight at once.
 
         Parameters
         ----------
         inputs : iterable
-            Of what a call takes: a mapping, one array, or a tuple of arrays. Where the shapes change, what is on its
-            way ends first.
+            Arguments of a call: a mapping, one array, or a tuple of arrays. Where the shapes change, runs in flight
+            complete first.
         in_flight : int, optional
-            How many are on their way at once; by default what keeps the devices busy.
+            Runs in flight at once; by default enough to keep the devices busy.
 
         Yields
         ------
@@ -236,7 +238,7 @@ class CompiledModel:
                 key, first = self._key(following), following
                 following = None
 
-                def same(first: dict[str, Any] = first, key: Any = key, bound: Bound = bound) -> Iterator[Any]:
+                def same_shapes(first: dict[str, Any] = first, key: Any = key, bound: Bound = bound) -> Iterator[Any]:
                     nonlocal following
                     value: dict[str, Any] | None = first
                     while value is not None:
@@ -246,10 +248,12 @@ class CompiledModel:
                         yield bound.specialised.given(value)
                         value = self._next(waiting)
 
-                with bound.runner.stream(same(), in_flight=in_flight, results=bound.specialised.fetched) as stream:
-                    for found in stream:
-                        assert isinstance(found, dict)  # errors are raised
-                        yield bound.specialised.results(found)
+                with bound.runner.stream(
+                    same_shapes(), in_flight=in_flight, results=bound.specialised.fetched
+                ) as stream:
+                    for outputs in stream:
+                        assert isinstance(outputs, dict)  # errors are raised
+                        yield bound.specialised.results(outputs)
 
     def times(self, *inputs: Any, repeat: int = 5) -> tuple[OperatorTime, ...]:
         """Run the model a few times with tracing, and return how long each of its tasks takes.
@@ -259,7 +263,7 @@ class CompiledModel:
         *inputs
             As for a call.
         repeat : int, optional
-            How often; the medians are returned.
+            Number of runs; the medians are returned.
         """
         values = self._values(inputs, {})
         with self._using(values) as bound, self._maker.bound_again(bound, repeat) as runner:
@@ -267,25 +271,25 @@ class CompiledModel:
                 runner(bound.specialised.given(values), bound.specialised.fetched)
             return measured_times(runner.traces()[-repeat:], bound.plan, bound.specialised.origins)
 
-    # --- looking ----------------------------------------------------------------------------------
+    # --- properties -------------------------------------------------------------------------------
 
     @property
     def inputs(self) -> tuple[Declared, ...]:
-        """What it takes, as the model declares it: name, dtype, dimensions (known, named, or None for open ones)."""
+        """The inputs as the model declares them: name, dtype, dimensions (known, named, or None for open ones)."""
         return self.model.inputs
 
     @property
     def outputs(self) -> tuple[Declared, ...]:
-        """What it returns, in the same way."""
+        """The outputs as the model declares them."""
         return self.model.outputs
 
     def load(self) -> None:
-        """Plan and bind the model for the shapes it was loaded for, if that was not done yet.
+        """Plan and bind the model for the shapes given when it was loaded, if not done yet.
 
         Raises
         ------
         OpenDimensionError
-            If extents are open.
+            If dimensions of inputs are open.
         """
         shapes = self.model.full_shapes()
         with self._bound(tuple(shapes[name] for name in self._names), lambda: shapes, dict):
@@ -293,7 +297,7 @@ class CompiledModel:
 
     @property
     def plan(self) -> Plan:
-        """The plan that was last used; made now, if none was."""
+        """The plan of the last call; made now if there was no call."""
         return self._current().plan
 
     @property
@@ -303,7 +307,7 @@ class CompiledModel:
 
     @property
     def report(self) -> Report:
-        """What has become of the model's operators in that plan."""
+        """The tasks of the model's operators in that plan, with predicted times."""
         bound = self._current()
         return Report(
             self.model.name,
@@ -315,32 +319,32 @@ class CompiledModel:
 
     @property
     def peak_bytes(self) -> int:
-        """Most memory of inputs, outputs and activations at once, on all devices, by that plan."""
+        """Peak memory of inputs, outputs and activations over all devices in that plan, in bytes."""
         return sum(self._current().plan.peak_bytes.values())
 
     @property
     def handed_over_ns(self) -> int | None:
-        """What the last call cost the host until all was submitted; None if it was not one call of C.
+        """Host time of the last call until everything was submitted, in ns; None if it was not one call of C.
 
-        It is `time.thread_time_ns` of the calling thread when that had submitted what it does, plus the processor time
-        that another thread took for the rest.
+        It is `time.thread_time_ns` of the calling thread at the end of its submissions, plus the processor time of
+        another thread for the remaining ones.
         """
         return self._current().runner.handed_over_ns
 
     @property
     def platform(self) -> Platform:
-        """Where it runs."""
+        """The platform on which the model runs."""
         return self._maker.platform
 
     @property
     def kept_shapes(self) -> tuple[Shapes, ...]:
-        """The input shapes it is ready for, the last used last."""
+        """The cached sets of input shapes, most recently used last."""
         return tuple(bound.specialised.shapes for bound in self._kept.all())
 
-    # --- ending -----------------------------------------------------------------------------------
+    # --- closing ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Give all memory and the devices back, once no call is on its way; streams that are open end."""
+        """Release all memory and the devices once no call is in flight; open streams end."""
         with self._lock:
             if self._closed:
                 return
@@ -361,7 +365,7 @@ class CompiledModel:
         how = "closed" if self._closed else f"ready for {len(self._kept.all())} sets of shapes"
         return f"<CompiledModel {self.model.name!r} on {self._maker.platform.name}: {how}>"
 
-    # --- inside -----------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------
 
     def _next(self, waiting: Iterator[Any]) -> dict[str, Any] | None:
         for value in waiting:
@@ -369,7 +373,7 @@ class CompiledModel:
         return None
 
     def _values(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the value of every input by name, of the dtype the model takes."""
+        """Return the value of every input by name, in the dtype that the model takes."""
         if len(inputs) == 1 and isinstance(inputs[0], Mapping):
             given = {**inputs[0], **named}
         elif len(inputs) > len(self._names):
@@ -394,12 +398,12 @@ class CompiledModel:
 
     def _key(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         shapes = tuple(tuple(value.shape) for value in values.values())
-        if not self._settling:
+        if not self._shape_inputs:
             return shapes
-        return (*shapes, *(np.asarray(values[name]).tobytes() for name in self._settling))
+        return (*shapes, *(np.asarray(values[name]).tobytes() for name in self._shape_inputs))
 
-    def _done_by(self, do: Callable[[Bound, Mapping[str, Any]], _Done], values: Mapping[str, Any]) -> _Done:
-        """Return what something returns of what is bound for the shapes of some values."""
+    def _call_with(self, do: Callable[[Bound, Mapping[str, Any]], _Result], values: Mapping[str, Any]) -> _Result:
+        """Call a function with the model bound for the shapes of these values; return its result."""
         slot = None if self._closed else self._kept.take_ready(self._key(values))
         if slot is None:
             with self._using(values) as bound:
@@ -413,36 +417,36 @@ class CompiledModel:
 
     @contextmanager
     def _using(self, values: Mapping[str, Any], *, awaited: bool = True) -> Iterator[Bound]:
-        """Yield what is bound for the shapes of some values."""
+        """Yield the model bound for the shapes of these values."""
 
         def shapes() -> Shapes:
             return self.model.full_shapes({name: tuple(value.shape) for name, value in values.items()})
 
-        def settled() -> dict[str, Array]:
-            return {name: np.asarray(values[name]) for name in self._settling}
+        def shape_values() -> dict[str, Array]:
+            return {name: np.asarray(values[name]) for name in self._shape_inputs}
 
         while True:
             entered = False
             try:
-                with self._bound(self._key(values), shapes, settled, awaited=awaited) as bound:
+                with self._bound(self._key(values), shapes, shape_values, awaited=awaited) as bound:
                     entered = True
                     yield bound
                 return
             except ValueNeededError as error:
-                new = set(error.inputs) - set(self._settling)
-                if entered or not new or not set(error.inputs) <= set(self._names):
+                unknown = set(error.inputs) - set(self._shape_inputs)
+                if entered or not unknown or not set(error.inputs) <= set(self._names):
                     raise
-                self._settle(error.inputs)
+                self._add_shape_inputs(error.inputs)
 
-    def _settle(self, names: Iterable[str]) -> None:
-        """Take values of inputs for something that shapes follow from; say so where they hardly come twice."""
-        new = [name for name in names if name not in self._settling]
-        self._settling = (*self._settling, *dict.fromkeys(new))
-        real = [repr(name) for name in new if self._dtypes[name].kind == "f"]
-        if real:
+    def _add_shape_inputs(self, names: Iterable[str]) -> None:
+        """Make input values part of the cache key; warn of floating-point values, which rarely repeat."""
+        new = [name for name in names if name not in self._shape_inputs]
+        self._shape_inputs = (*self._shape_inputs, *dict.fromkeys(new))
+        floating = [repr(name) for name in new if self._dtypes[name].kind == "f"]
+        if floating:
             warnings.warn(
-                f"model {self.model.name!r} is planned and bound anew for every value of {', '.join(real)}, as shapes "
-                "follow from it; export the model with constant shapes if calls are to be quick",
+                f"model {self.model.name!r} is planned and bound anew for every value of {', '.join(floating)}, as "
+                "shapes follow from it; export the model with constant shapes if calls are to be quick",
                 RemadeModelWarning,
                 stacklevel=2,
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of two plans of a model is faster: found by running both in turns, and remembered with how sure that is."""
+"""A/B comparison of two plans of a model: alternating runs, and a stored ratio with its standard error."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from syclsched.profiling.statistics import summarise
 if TYPE_CHECKING:
     from syclsched.profiling.calibration import RecordingHistory
 
-#: A plan with kernels must take less than this part of the time it takes without: two equal ones differ by 1 %.
+#: A plan with kernels must take less than this share of the time without: two equal plans differ by 1 %.
 CLEARLY: Final = 0.98
-#: Of each of two plans in turns: runs at least and at most, and seconds after which it is enough.
+#: Runs of each plan, at least and at most, and seconds after which the minimum suffices.
 LEAST_RUNS, MOST_RUNS, ENOUGH_S = 5, 25, 1.5
-#: Relative error of a ratio that no number of runs takes away: where memory lies, who shares the machine.
+#: Relative error of a ratio that more runs do not reduce: memory placement, other users of the machine.
 _FLOOR: Final = 0.005
-#: Standard errors by which a ratio must be off `CLEARLY` to be certain, and to end a race before its time: that is
-#: asked after every turn, so that chance has many tries.
+#: Distance of a ratio from `CLEARLY`, in standard errors, to be certain, and to end a comparison early. The latter is
+#: tested after every turn, so it must be stricter.
 _CERTAIN, _EARLY = 2.0, 4.0
-#: Samples of each that are kept of a race that goes on to its end, and races after which there is nothing to find out.
+#: Samples of each plan stored by a full comparison, and the number of comparisons after which the ratio is final.
 _KEPT, _RACES = MOST_RUNS // 2 + 1, 3
 
 Run = Callable[[], object]
@@ -38,30 +38,30 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is known of two plans, one with kernels for some of the library's tasks and one without."""
+    """Measured ratio of two plans: with kernels for some of the library's tasks, to without."""
 
-    ratio: float  # of their times: below 1 that with kernels is faster
-    error: float  # standard error of that
-    samples: int  # there are of each
+    ratio: float  # of their times; below 1 the plan with kernels is faster
+    error: float  # standard error of the ratio
+    samples: int  # of each plan
 
     @property
     def is_faster(self) -> bool:
-        """Whether the one with kernels is clearly faster."""
+        """Whether the plan with kernels is clearly faster."""
         return self.ratio < CLEARLY
 
     @property
     def margin(self) -> float:
-        """By how many standard errors."""
+        """Distance of the ratio from `CLEARLY` in standard errors."""
         return abs(self.ratio - CLEARLY) / self.error
 
     @property
     def is_certain(self) -> bool:
-        """Whether another race would hardly tell otherwise, or there were enough for two that are as good as equal."""
+        """Whether the ratio is significant, or there are enough samples of two practically equal plans."""
         return self.margin >= _CERTAIN or self.samples >= _RACES * _KEPT
 
 
 def verdict(without: Quantity, with_kernels: Quantity) -> Verdict | None:
-    """Return what the times of two plans say; None if they say nothing."""
+    """Return the ratio of two plans' times; None if a time is zero."""
     if not without.value or not with_kernels.value:
         return None
     ratio = with_kernels.value / without.value
@@ -70,9 +70,9 @@ def verdict(without: Quantity, with_kernels: Quantity) -> Verdict | None:
 
 
 def in_turns(runs: Sequence[Run], clock: Callable[[], float] = time.perf_counter) -> list[list[float]]:
-    """Return the seconds that runs of two plans take, in turns, once each has run once.
+    """Return the seconds of alternating runs of two plans, after one warm-up run of each.
 
-    It ends as soon as it is clear which is faster.
+    Stops as soon as one is clearly faster.
     """
     for run in runs:
         run()
@@ -82,7 +82,7 @@ def in_turns(runs: Sequence[Run], clock: Callable[[], float] = time.perf_counter
         if len(found[-1]) >= LEAST_RUNS and (clock() - begun > ENOUGH_S or _is_over(found)):
             break
         turn = list(zip(runs, found, strict=True))
-        # Who follows whom changes, for what one leaves in the caches is the other's to find.
+        # The order alternates, because each run starts with the caches that the other left.
         for run, seconds in turn if len(found[-1]) % 2 == 0 else reversed(turn):
             start = clock()
             run()
@@ -91,7 +91,7 @@ def in_turns(runs: Sequence[Run], clock: Callable[[], float] = time.perf_counter
 
 
 def contest(graph: TaskGraph) -> str:
-    """Return what tells a graph with kernels for some tasks from others with other kernels, or with older ones."""
+    """Return a key of a graph and the revisions of its implementations."""
     offered = [
         (task.name, [(each.name, each.revision) for each in task.operation.implementations])
         for task in graph.tasks
@@ -101,13 +101,13 @@ def contest(graph: TaskGraph) -> str:
 
 
 def known(device: Device, history: RecordingHistory, mixed: str) -> Verdict | None:
-    """Return what earlier races of a plan with kernels and the one without have told; None if there were none."""
+    """Return the stored ratio of a plan with kernels to the one without; None if there is none."""
     without, with_kernels = (history.lookup(key) for key in _keys_of_both(device, mixed))
     return None if without is None or with_kernels is None else verdict(without, with_kernels)
 
 
 def is_known_faster(device: Device, history: RecordingHistory, mixed: str) -> bool | None:
-    """Return whether a plan with kernels is clearly faster than the one without; None if that is not known for sure."""
+    """Return whether a plan with kernels is clearly faster than the one without; None if that is uncertain."""
     found = known(device, history, mixed)
     return found.is_faster if found is not None and found.is_certain else None
 
@@ -115,36 +115,36 @@ def is_known_faster(device: Device, history: RecordingHistory, mixed: str) -> bo
 def is_found_faster(
     device: Device, history: RecordingHistory, mixed: str, measure: Callable[[], Sequence[Sequence[float]]]
 ) -> bool:
-    """Measure and remember what `known` tells; False, and forgotten, if others use the machine meanwhile."""
+    """Measure and store the ratio; return False and store nothing if others use the machine meanwhile."""
     before = read_times()
     found = measure()
     if is_disturbed(before):
         return False
-    with interrupts_held():  # one without the other would stay beside what the next race tells
+    with interrupts_held():  # the samples of both must be stored together
         for key, seconds in zip(_keys_of_both(device, mixed), found, strict=True):
             history.record(key, _undisturbed(seconds))
-    told = known(device, history, mixed)
-    return told is not None and told.is_faster
+    measured = known(device, history, mixed)
+    return measured is not None and measured.is_faster
 
 
 def is_disturbed(before: CpuTimes | None) -> bool:
-    """Return whether others have used the machine since."""
+    """Return whether other processes have used the machine since."""
     share = others_share(before, read_times())
     return share is not None and share > BUSY_SHARE
 
 
 def _is_over(found: Sequence[Sequence[float]]) -> bool:
-    told = verdict(*(summarise(_undisturbed(seconds)) for seconds in found))
-    return told is not None and told.margin >= _EARLY
+    measured = verdict(*(summarise(_undisturbed(seconds)) for seconds in found))
+    return measured is not None and measured.margin >= _EARLY
 
 
 def _undisturbed(seconds: Sequence[float]) -> list[float]:
-    """Return the lesser half: the others were disturbed, if any was."""
+    """Return the lower half of the samples: disturbances only make times longer."""
     return sorted(seconds)[: len(seconds) // 2 + 1]
 
 
 def _relative_error(each: Quantity) -> float:
-    """Return the standard error of a median, twice that of normal noise: of what was sampled it is the lesser half."""
+    """Return the relative standard error of a median, doubled because only the lower half was sampled."""
     return 2.0 * 1.4826 * 1.2533 * each.mad / (each.value * math.sqrt(max(each.samples, 1)))
 
 

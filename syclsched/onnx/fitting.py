@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tasks of a model devices have no room for, under a limit on memory: the host does these."""
+"""Host fallback under a memory limit: the tasks of a model that do not fit into device memory."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from syclsched.model.platform import Platform
 
 
 def without_room(graph: TaskGraph, platform: Platform) -> frozenset[str]:
-    """Return the tasks that devices have no room for.
+    """Return the tasks that do not fit into the memory of any device.
 
-    A task needs all it touches at once, and its constants stay for as long as the plan is bound. So what alone is too
-    large is left out first; of the rest, tasks are taken, those with the least constants first, for as long as there is
-    room for their constants beside the largest of them.
+    A task needs all its arrays at once, and its constants for as long as the plan is bound. Tasks that are too large
+    alone are left out first; the others are accepted by ascending bytes of constants, while all accepted constants fit
+    beside the largest task.
     """
     homes = {device.space for device in platform.compute_devices}
     capacities = [space.capacity_bytes for space in platform.spaces if space.name in homes]
     if not capacities or not all(capacities):
         return frozenset()
-    room = max(capacities)
+    capacity = max(capacities)
     arrays = graph.arrays
     touched = {
         task.name: sum(arrays[name].nbytes for name in {access.array for access in task.accesses})
         for task in graph.tasks
     }
-    fitting = [task for task in graph.tasks if touched[task.name] <= room]
+    fitting = [task for task in graph.tasks if touched[task.name] <= capacity]
     largest = max((touched[task.name] for task in fitting), default=0)
     held: set[Constant] = set()
     held_bytes = 0
@@ -33,7 +33,7 @@ def without_room(graph: TaskGraph, platform: Platform) -> frozenset[str]:
     for task in sorted(fitting, key=lambda each: sum(c.nbytes for c in each.constants.values())):
         more = set(task.constants.values()) - held
         needed = held_bytes + sum(constant.nbytes for constant in more)
-        if needed + largest <= room:
+        if needed + largest <= capacity:
             held |= more
             held_bytes = needed
             kept.add(task.name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was made ready for some input shapes, kept for as long as it is among the last that were used."""
+"""LRU cache of bound models, by input shapes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 class Bound:
     """A model for known shapes, planned and bound."""
 
-    specialised: Specialised  # its graph
-    plan: Plan  # for that
-    runner: Runner  # of that
+    specialised: Specialised  # the graph
+    plan: Plan  # of that graph
+    runner: Runner  # of that plan
 
 
 class Kept:
-    """The last few things used, each made once, by whoever needs it first, and closed when nobody uses it any more."""
+    """LRU cache; the first thread that needs an entry makes it, and evicted entries are closed once unused."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -39,9 +39,9 @@ class Kept:
         self._closed = False
 
     def take_ready(self, key: Hashable) -> Slot | None:
-        """Return where that is which belongs to a key, if it is ready; to be given back with `give`.
+        """Return the slot of a key if its entry is ready, else None; the caller must `give` it back.
 
-        As `using`, in a third of the time: for calls that take a fraction of a millisecond.
+        Takes a third of the time of `using`, for calls that take a fraction of a millisecond.
         """
         with self._lock:
             slot = self._slots.get(key)
@@ -53,16 +53,16 @@ class Kept:
         return slot
 
     def give(self, slot: Slot, *, awaited: bool = True) -> None:
-        """Use no more what `take_ready` returned."""
+        """End the use of a slot that `take_ready` returned."""
         with self._free:
             slot.users -= 1
             self._used -= awaited
-            if self._closed and self._used == 0:  # nobody else waits for it
+            if self._closed and self._used == 0:  # only then does `close` wait
                 self._free.notify_all()
 
     @contextmanager
     def using(self, key: Hashable, make: Callable[[], Bound], *, awaited: bool = True) -> Iterator[Bound]:
-        """Yield what belongs to a key; made first, if there is nothing yet."""
+        """Yield the entry of a key; make it first if it is missing."""
         slot, dropped = self._take(key, awaited)
         try:
             for each in dropped:
@@ -79,12 +79,12 @@ class Kept:
             self.give(slot, awaited=awaited)
 
     def all(self) -> tuple[Bound, ...]:
-        """Return all there is, the last used last."""
+        """Return all entries, most recently used last."""
         with self._lock:
             return tuple(slot.bound for slot in self._slots.values() if slot.bound is not None)
 
     def close(self) -> None:
-        """Wait until nothing is used any more that is to be awaited, and close everything."""
+        """Wait until no awaited entry is in use, and close all entries."""
         with self._free:
             self._closed = True
             self._free.wait_for(lambda: self._used == 0)
@@ -114,7 +114,7 @@ class Kept:
 
 
 class Slot:
-    """Room for one thing, who uses it, and a lock for whoever makes it."""
+    """A cache slot: its entry, the number of users, and a lock held while the entry is made."""
 
     def __init__(self) -> None:
         self.bound: Bound | None = None
@@ -122,7 +122,7 @@ class Slot:
         self.lock = threading.Lock()
 
     def close(self) -> None:
-        """Close what is in it."""
+        """Close the entry, if any."""
         bound, self.bound = self.bound, None
         if bound is not None:
             bound.runner.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of constants that the host need not hold: devices have them, and they can be made of the file again."""
+"""Eviction of constant values from host memory: devices hold them, and the model file can recompute them."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ from syclsched.errors import StorageError
 from syclsched.model.constant import Constant
 from syclsched.onnx.specialised import Array
 
-#: Smaller ones are held: they are no memory to speak of.
+#: Smaller constants stay in host memory.
 LEAST_BYTES: Final = 1 << 16
 
-#: Makes values again: of digests, by digest.
+#: Recomputes values, by digest.
 Again = Callable[[Collection[str]], Mapping[str, Array]]
 
 
 class LetGo:
-    """Constants that were computed while a model became tasks, and whose values can be computed again.
+    """Constants computed during lowering whose values can be evicted from host memory and recomputed.
 
-    Whoever asks for the value of one, such as another device, gets it, and all of them are held again.
+    A read of one evicted value, such as an upload to another device, recomputes all of them.
     """
 
     def __init__(self, again: Again) -> None:
-        self._again = again
-        self._gone: WeakSet[Constant] = WeakSet()
+        self._recompute = again
+        self._evicted: WeakSet[Constant] = WeakSet()
         self._lock = threading.Lock()
 
     def let_go(self, constants: Iterable[Constant]) -> None:
-        """Hold the values of large constants no more."""
+        """Evict the values of large constants from host memory."""
         with self._lock:
             for each in constants:
                 if each.is_held and each.was_hashed and each.nbytes >= LEAST_BYTES:
-                    self._gone.add(each)
+                    self._evicted.add(each)
                     each.let_go(partial(self._value, ref(each)))
 
     def _value(self, asked: ref[Constant]) -> Array:
         wanted = asked()
-        assert wanted is not None  # it is what asks
+        assert wanted is not None  # the constant itself calls this
         with self._lock:
-            if wanted.is_held:  # another thread was here first
+            if wanted.is_held:  # another thread has recomputed it
                 return wanted.data
-            gone = {each.digest: each for each in self._gone if not each.is_held}
-            made = self._again({wanted.digest, *gone})
-            for digest, constant in gone.items():
+            evicted = {each.digest: each for each in self._evicted if not each.is_held}
+            made = self._recompute({wanted.digest, *evicted})
+            for digest, constant in evicted.items():
                 if digest in made:
                     constant.take_back(made[digest])
-            self._gone = WeakSet(each for digest, each in gone.items() if digest not in made)
+            self._evicted = WeakSet(each for digest, each in evicted.items() if digest not in made)
             if wanted.digest not in made:
                 raise StorageError(
-                    f"the weights {wanted.name or ''!r} came out otherwise than when the model was first read",
+                    f"the weights {wanted.name or ''!r} recomputed from the model differ from those first read",
                     where="model",
                     hint="Load the model again",
                 )
@@ -62,7 +62,7 @@ class LetGo:
 
 
 def give_back_free_memory() -> None:
-    """Give memory that nobody uses back to the system: the C library keeps some of what planning took."""
+    """Return free heap memory to the system: the C library keeps part of the memory that planning used."""
     trim = _malloc_trim()
     if trim is not None:
         trim(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a model and input shapes to something that runs: specialised, autotuned, planned and bound."""
+"""Build of a runnable model for known input shapes: specialisation, autotuning, planning, binding."""
 
 from __future__ import annotations
 
@@ -29,15 +29,14 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("syclsched")
 
-#: Weights for whose sake the garbage collector, which takes 0.2 s, need not be waited for to come by itself.
+#: Weights from this size on justify an explicit garbage collection, which takes 0.2 s.
 _MUCH_BYTES: Final = 8 << 20
 
 
 def usual_platform(devices: str | None = None) -> Platform:
-    """Return the devices of this machine that a model runs on if nothing else is said.
+    """Return the selected devices of this machine, by default all except emulators.
 
-    Emulators are left out where there is anything else: they compute on the cores that the CPU device uses, and never
-    gain anything.
+    Emulators compute on the cores of the CPU device, so they never gain anything beside it.
     """
     from syclsched.api import discover
 
@@ -45,7 +44,7 @@ def usual_platform(devices: str | None = None) -> Platform:
 
 
 def without_emulators(platform: Platform) -> Platform:
-    """Return a platform without emulators, if there is anything else."""
+    """Return a platform without emulators, if it has other devices."""
     real = [device.name for device in platform.compute_devices if not _emulated(device)]
     return platform.select(real) if real else platform
 
@@ -55,7 +54,7 @@ def _emulated(device: Device) -> bool:
 
 
 class Maker:
-    """Makes models ready for input shapes, on devices that are opened once."""
+    """Builds bound models for input shapes, on devices that are opened once."""
 
     def __init__(
         self,
@@ -88,32 +87,32 @@ class Maker:
         self._lock = threading.Lock()
 
     def make(self, shapes: Shapes, values: Mapping[str, Array]) -> Bound:
-        """Return the model for shapes of its inputs, ready to run."""
+        """Return the model planned and bound for these input shapes."""
         from syclsched.profiling import HistoryStore
 
         self._tell("making tasks of the model")
         specialised = self._model.specialised(shapes, values)
         specialised = replace(specialised, graph=without_implementations(specialised.graph, self._without))
-        with self._lock, HistoryStore() as history:  # timings would disturb each other
+        with self._lock, HistoryStore() as history:  # concurrent timings would disturb each other
             try:
-                return self._made(specialised, values, history)
+                return self._build(specialised, values, history)
             finally:
-                self._tidy(specialised)
+                self._release_unneeded(specialised)
 
     @staticmethod
-    def _tidy(specialised: Specialised) -> None:
-        """Hold no more than calls need: devices have the weights, in the forms that were chosen."""
+    def _release_unneeded(specialised: Specialised) -> None:
+        """Release memory that calls do not need: devices hold the weights in the chosen layouts."""
         from syclsched.devices.constants import release_unused
 
         constants = specialised.graph.constants
         if sum(each.nbytes for each in constants) >= _MUCH_BYTES:
-            gc.collect()  # implementations that were tried
+            gc.collect()  # frees rejected implementations
         release_unused(constants)
         if specialised.letting_go is not None:
             specialised.letting_go.let_go(constants)
         give_back_free_memory()
 
-    def _made(self, specialised: Specialised, values: Mapping[str, Array], history: HistoryStore) -> Bound:
+    def _build(self, specialised: Specialised, values: Mapping[str, Array], history: HistoryStore) -> Bound:
         bound = self._bound(specialised, on_devices(specialised.graph, self.platform), history)
         if not self._mixes:
             return bound
@@ -122,7 +121,7 @@ class Maker:
         return faster_of_both(bound, specialised.graph, values, track)
 
     def _bound(self, specialised: Specialised, graph: TaskGraph, history: HistoryStore) -> Bound:
-        """Return what is made of a graph in place of the model's own."""
+        """Autotune, plan and bind a variant of the model's graph."""
         from syclsched.api import plan
         from syclsched.execution import bind
         from syclsched.planner import graph_to_time
@@ -144,7 +143,7 @@ class Maker:
     def _calibrate(self, graph: TaskGraph, history: HistoryStore) -> None:
         from syclsched.profiling import calibrate
 
-        # What one lane does, and there is no choice of, is timed in a run of the model.
+        # With one lane, tasks with a single implementation are timed in a run of the model.
         calibrate(graph, self.platform, self._opened(), history, progress=self._progress, choices_only=self._mixes)
 
     def _tell(self, what: str) -> None:
@@ -153,7 +152,7 @@ class Maker:
             self._progress(0, 0, what)
 
     def bound_again(self, bound: Bound, trace: int | Literal["exact"]) -> Runner:
-        """Return another runner of a plan, which keeps times of so many runs, or of some exactly."""
+        """Bind a plan again, with traces of the last ``trace`` runs, or exact ones."""
         from syclsched.execution import bind
 
         return bind(bound.plan, bound.specialised.graph, self._opened(), trace=trace)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether kernels do some of what a library can do on a CPU, where to change over from one to the other costs time.
+"""Choice of CPU tasks that run as kernels instead of library calls, given the cost of each switch between them.
 
-There the library's work is done by threads of the SYCL runtime's, kernels by those of the OpenCL runtime. Who changes
-over waits until one side has ended, and wakes the other.
+On a CPU the library computes on threads of the SYCL runtime, and kernels on threads of the OpenCL runtime. A switch
+waits for one side to complete and wakes the other.
 """
 
 from __future__ import annotations
@@ -27,29 +27,28 @@ from syclsched.profiling.busy import read_times
 if TYPE_CHECKING:
     from syclsched.profiling.calibration import RecordingHistory
 
-#: The implementation that is a library's.
+#: Name of the library implementation.
 LIBRARY: Final = "onednn"
-#: What it costs to change over once, beside times of kernels on the device (docs/benchmarks.md, "Kernels between
+#: Cost of one switch, beside kernel times on the device (docs/benchmarks.md, "Kernels between
 #: oneDNN's tasks").
 SWITCH_S: Final = 50e-6
-#: Share of the time that kernels must save by what their tasks take for it to be tried whether they do: half of what
-#: they must save at all.
+#: Predicted share of the time that kernels must save to be tried: half of the share they must save when measured.
 WORTH_TRYING: Final = (1.0 - CLEARLY) / 2.0
-#: Runs of which each task's least time counts: at most; and at least, once they have taken so many seconds.
+#: Traced runs, of which the least time of each task counts: at most; and at least, after so many seconds.
 TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 4, 0.5
-#: How often it is looked again what would be worth it, once more is known.
+#: Rounds of choosing tasks and measuring them.
 ROUNDS: Final = 3
 
 
 def is_worth_mixing(platform: Platform, *, minimize: str, rewrite: str, is_limited: bool) -> bool:
-    """Return whether kernels are considered at all: where one lane of one CPU does everything, in the least time."""
+    """Return whether kernels may replace library calls: only on one lane of one CPU, when latency is minimised."""
     devices = platform.compute_devices
     is_one = len(devices) == 1 and devices[0].kind == "cpu" and devices[0].lanes == 1
     return is_one and minimize in ("makespan", "latency") and rewrite == "none" and not is_limited
 
 
 def usual_rewrite(platform: Platform, policy: str) -> str:
-    """Return how sizes of a model's tasks are changed if nothing is said: only several lanes gain by it."""
+    """Return the default rewrite of task sizes: only platforms with several lanes gain by it."""
     lanes = sum(device.lanes for device in platform.compute_devices)
     return "auto" if lanes > 1 and policy == "auto" else "none"
 
@@ -60,7 +59,7 @@ def kernels_worth(
     kernel_s: Mapping[str, float],
     switch_s: float = SWITCH_S,
 ) -> frozenset[str]:
-    """Return which tasks kernels should do, so that all of them and all changes take the least time together.
+    """Return the tasks to run as kernels so that all tasks and all switches take the least total time.
 
     A shortest path through two states (the Viterbi algorithm), in time proportional to the number of tasks.
     """
@@ -75,10 +74,10 @@ def kernels_worth(
         reached = min(reached[0], to_library) + own[0], min(reached[1], to_kernels) + own[1]
     side = 0 if reached[0] <= reached[1] else 1
     found: set[str] = set()
-    for task, came_from in reversed(steps):
+    for task, origin_side in reversed(steps):
         if side == 1:
             found.add(task)
-        side = came_from[side]
+        side = origin_side[side]
     return frozenset(found)
 
 
@@ -89,7 +88,7 @@ def saved_share(
     kernels: Collection[str],
     switch_s: float = SWITCH_S,
 ) -> float:
-    """Return which share of the time it saves that kernels do some tasks, beside the library doing all it can."""
+    """Return the share of the time saved by kernels for some tasks, against the library for all it can do."""
     by_library = with_kernels = 0.0
     sides: list[tuple[bool, bool]] = []
     for task in order:
@@ -110,7 +109,7 @@ def saved_share(
 def seconds_of(
     graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory, *, by_library: bool
 ) -> dict[str, float]:
-    """Return what tasks take the library, or the best kernel for each: in a run, if that is known."""
+    """Return the seconds of each task by the library, or by its best kernel; measured within a run if known."""
     found = {}
     for task in graph.tasks:
         seconds = []
@@ -129,7 +128,7 @@ def seconds_of(
 
 
 def is_known(graph: TaskGraph, tasks: Iterable[str], device: Device, history: RecordingHistory) -> bool:
-    """Return whether of each of some tasks one implementation's time in a run is known."""
+    """Return whether each of these tasks has an implementation whose time within a run is known."""
     return all(
         any(history.lookup(_key(task, each, device)) is not None for each in task.operation.implementations)
         for task in map(graph.task, tasks)
@@ -144,7 +143,7 @@ def learn(
     history: RecordingHistory,
     traced: Callable[[], Sequence[OperatorTime]],
 ) -> bool:
-    """Remember what tasks take in a run. Alone they take less or more: weights are in caches, or a thread is asleep."""
+    """Store the times of tasks within a run; alone they differ: weights are cached, or threads are asleep."""
     tasks = frozenset(tasks)
     before = read_times()
     times = traced()
@@ -168,14 +167,14 @@ def learn(
 
 
 def sample(specialised: Specialised, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return inputs that a model can be timed with: zeros, where no values are given."""
+    """Return inputs to time a model with: the given values, else zeros."""
     arrays = specialised.graph.arrays
     zeros = {name: np.zeros(arrays[made].shape, arrays[made].dtype) for name, made in specialised.inputs.items()}
     return {**zeros, **values}
 
 
 def _key(task: Task, by: Implementation, device: Device) -> HistoryKey:
-    """Return the key of a task in a run."""
+    """Return the history key of a task timed within a run."""
     assert task.operation is not None
     assert task.signature is not None
     return in_a_run(history_key(device.key, task.operation, by, task.signature))

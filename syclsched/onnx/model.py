@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model that was read: what goes in, what comes out, and its graph for the shapes it is given."""
+"""ONNX models as read from a file: inputs, outputs, and the task graph for given input shapes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from syclsched.onnx.specialised import Array, Shapes, Specialised
 if TYPE_CHECKING:
     from syclsched.frontends.onnx.model import Declared, Model
 
-#: What says how large inputs are: shapes by input, or extents by the name of a dimension the model leaves open.
+#: Shapes by input name, or extents by the name of an open dimension.
 GivenShapes = Mapping[str, "Iterable[int] | int"]
 
 
@@ -33,17 +33,17 @@ def load(
     shapes: GivenShapes | None = None,
     rewrites: bool | Iterable[str] = True,
 ) -> OnnxModel:
-    """Read an ONNX model, and check it.
+    """Read and check an ONNX model.
 
     Parameters
     ----------
     source : path, bytes or onnx.ModelProto
         A file, the content of one, or a model in memory.
     shapes : Mapping[str, tuple of int or int], optional
-        Where the model leaves extents of its inputs open: the shape of an input by its name, or an extent by the
-        dimension's name (``{"batch": 1}``).
+        For open dimensions of inputs: the shape of an input by its name, or an extent by the dimension's name
+        (``{"batch": 1}``).
     rewrites : bool or iterable of str, optional
-        Which rewrites there are to be before the model becomes tasks: all, none, or these.
+        Graph rewrites before lowering to tasks: all, none, or these by name.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def load(
     Raises
     ------
     StorageError, ModelError
-        If the file cannot be read, or is no model that can be taken; nothing has run by then.
+        If the file cannot be read, or is not a supported model. Nothing has run then.
 
     Examples
     --------
@@ -65,12 +65,12 @@ def load(
 
 
 class OnnxModel:
-    """A model that was read. Made by `load`.
+    """An ONNX model as read. Made by `load`.
 
     Parameters
     ----------
     model : Model
-        As it was read.
+        The parsed model.
     shapes, rewrites
         As for `load`.
     """
@@ -82,7 +82,7 @@ class OnnxModel:
         self._constant_bytes = model.constant_bytes
         self._rewrites = rewrites if isinstance(rewrites, bool) else tuple(rewrites)
         self._given = _checked(shapes or {}, model.inputs)
-        #: For the shapes given when it was loaded.
+        #: Cached result for the shapes given when it was loaded.
         self._made: Specialised | None = None
         self._lock = threading.Lock()
         self._constants: WeakValueDictionary[str, Constant] = WeakValueDictionary()
@@ -94,82 +94,83 @@ class OnnxModel:
 
     @property
     def inputs(self) -> tuple[Declared, ...]:
-        """Its inputs, as the model declares them: name, dtype, dimensions (known, named, or None for open ones)."""
+        """The inputs as the model declares them: name, dtype, dimensions (known, named, or None for open ones)."""
         return self._model.inputs
 
     @property
     def outputs(self) -> tuple[Declared, ...]:
-        """Its outputs, in the same way."""
+        """The outputs as the model declares them."""
         return self._model.outputs
 
     @property
     def constant_bytes(self) -> int:
-        """Bytes of its weights."""
+        """Size of the weights in bytes."""
         return self._constant_bytes
 
     @property
     def graph(self) -> TaskGraph:
-        """Its task graph, for the shapes that were given when it was loaded.
+        """The task graph for the shapes given when the model was loaded.
 
         Raises
         ------
         OpenDimensionError
-            If extents are open; names them.
+            If dimensions are open; the error names them.
         """
         return self.specialised().graph
 
     def specialised(self, shapes: Shapes | None = None, values: Mapping[str, Array] | None = None) -> Specialised:
-        """Return the model for shapes of its inputs.
+        """Return the model specialised for input shapes.
 
         Parameters
         ----------
         shapes : Mapping[str, tuple of int], optional
-            Of all inputs, or of those that differ from what was given before.
+            Shapes of all inputs, or of those that differ from the shapes given before.
         values : Mapping[str, numpy.ndarray], optional
-            Values of inputs that shapes within the model follow from.
+            Values of inputs that determine shapes within the model.
 
         Returns
         -------
         Specialised
-            Its graph, and which arrays are inputs and outputs.
+            The graph, and its input and output arrays.
 
         Raises
         ------
         OpenDimensionError, ValueNeededError, ModelError
-            If extents, or values they follow from, are open; or an operator cannot be done for these shapes.
+            If dimensions, or input values that determine shapes, are missing; or an operator does not support the
+            shapes.
         """
-        said = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-        # What was said of dimensions when it was loaded is for inputs of which nothing is said now.
-        asked = said if all(each.name in said for each in self.inputs) else {**self._given, **said}
+        new = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+        # Dimensions given at loading apply only to inputs without a shape in this call.
+        asked = new if all(each.name in new for each in self.inputs) else {**self._given, **new}
         full = self.full_shapes(asked)
         with self._lock:
             if self._made is not None and not values and full == self._made.shapes:
                 return self._made
             made = specialise(self._model, full, values or {}, self._rewrites, self._constants)
-            if not values and self._has_one_form and not self._model.is_in_its_file:
-                # Nobody will ask for another form: what was in memory need not be kept beside it.
+            if not values and self._has_fixed_shapes and not self._model.is_in_its_file:
+                # No other shapes can be asked for, so the parsed content need not stay in memory.
                 self._model = self._model.without_content()
             elif not values:
                 made = replace(made, letting_go=LetGo(partial(values_again, self._model, full, self._rewrites)))
-            if not values and (not shapes or self._has_one_form):
+            if not values and (not shapes or self._has_fixed_shapes):
                 self._made = made
             return made
 
     @property
-    def _has_one_form(self) -> bool:
-        """Whether the model says all extents of its inputs."""
+    def _has_fixed_shapes(self) -> bool:
+        """Whether the model declares fixed shapes for all inputs."""
         return all(
             each.dimensions is not None and all(isinstance(extent, int) for extent in each.dimensions)
             for each in self.inputs
         )
 
     def full_shapes(self, given: Mapping[str, tuple[int, ...] | int] | None = None) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every input: as declared, with what is given in the place of what is open.
+        """Return the shape of every input: as declared, with open dimensions filled in.
 
         Raises
         ------
         OpenDimensionError
-            If extents are left open.
+            If dimensions stay open.
         ArgumentError
             If a shape contradicts the model.
         """
@@ -200,7 +201,7 @@ class OnnxModel:
                 f"the model leaves extents of its inputs open: {', '.join(missing)}",
                 names=tuple(missing),
                 where=f"model {self.name!r}",
-                hint=_how_to_say(self.inputs, tuple(missing)),
+                hint=_shapes_hint(self.inputs, tuple(missing)),
             )
         return found
 
@@ -213,8 +214,8 @@ class OnnxModel:
         return f"<OnnxModel {self.name!r}: {inputs} -> {', '.join(_signature(each) for each in self.outputs)}>"
 
 
-def _how_to_say(inputs: tuple[Declared, ...], missing: tuple[str, ...]) -> str:
-    """Return how open extents are given, by the names this model has for them."""
+def _shapes_hint(inputs: tuple[Declared, ...], missing: tuple[str, ...]) -> str:
+    """Return a hint on how to give open dimensions of this model."""
     named = [d for each in inputs for d in each.dimensions or () if isinstance(d, str) and d in missing]
     if named:
         name = named[0]
@@ -262,7 +263,7 @@ def _checked(given: GivenShapes, inputs: tuple[Declared, ...]) -> dict[str, tupl
 
 
 def _fitting(each: Declared, shape: tuple[int, ...], extents: dict[str, int]) -> tuple[int, ...]:
-    """Return a shape that an input can have; the extents of named dimensions are noted."""
+    """Check a shape against an input's declaration and record extents of named dimensions; return the shape."""
     if each.dimensions is None:
         return shape
     wrong = len(shape) != len(each.dimensions)

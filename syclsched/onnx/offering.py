@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which implementations a model's tasks may be done by."""
+"""Filters for the implementations of a model's tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syclsched.model.task import Task
 from syclsched.onnx.fitting import without_room
 from syclsched.onnx.mixing import LIBRARY
 
-#: What does operators of models: a library, kernels (for few forms, or GPUs, some), and the host.
+#: Implementations of operators: a library, kernels (some for few shapes or GPUs only), and the host.
 IMPLEMENTATIONS: Final = (
     LIBRARY,
     "numba-dpex",
@@ -29,14 +29,14 @@ IMPLEMENTATIONS: Final = (
 
 
 def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = ()) -> TaskGraph:
-    """Return a graph whose tasks the host does only if no device can: between devices' tasks it holds all of them up.
+    """Return a graph whose tasks run on the host only if no device can run them: a host task stalls the devices.
 
-    Under a limit on memory there may be tasks that no device has room for (`without_room`). The host does these, too.
-    Where there are only CPUs, the library does whatever it can but for some tasks.
+    Tasks that do not fit into device memory (`without_room`) also run on the host. If all devices are CPUs, the library
+    does every task it supports, except those named in ``kernels``.
     """
     costs = CostModel(platform)
 
-    def done_by_a_device(task: Task) -> bool:
+    def device_supports(task: Task) -> bool:
         return task.operation is not None and any(
             costs.supports(task, each, device) is None
             for each in task.operation.implementations
@@ -44,7 +44,7 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
             for device in platform.compute_devices
         )
 
-    def done_by_library(task: Task) -> bool:
+    def library_supports(task: Task) -> bool:
         return task.operation is not None and all(
             any(
                 costs.supports(task, each, device) is None
@@ -59,21 +59,21 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
         return each.name == LIBRARY
 
     def keep(task: Task, each: Implementation) -> bool:
-        if task.name in homeless:
+        if task.name in oversized:
             return each.kind == "host"
         if each.kind == "host":
-            return not done_by_a_device(task)
-        if not only_cpus or not done_by_library(task):
+            return not device_supports(task)
+        if not only_cpus or not library_supports(task):
             return True
         return is_library(each) != (task.name in kernels)
 
-    homeless = without_room(graph, platform)
+    oversized = without_room(graph, platform)
     only_cpus = all(device.kind == "cpu" for device in platform.compute_devices)
     return graph.with_implementations(keep)
 
 
 def check_names(names: Collection[str], where: str = "without") -> None:
-    """Refuse names that no implementation of a model's operation has."""
+    """Raise `ArgumentError` for names of unknown implementations."""
     for name in sorted(set(names).difference(IMPLEMENTATIONS)):
         close = get_close_matches(name, IMPLEMENTATIONS, n=1)
         raise ArgumentError(
@@ -84,5 +84,5 @@ def check_names(names: Collection[str], where: str = "without") -> None:
 
 
 def without_implementations(graph: TaskGraph, names: Collection[str]) -> TaskGraph:
-    """Return a graph of which no task is done by an implementation of these names, if it has any other."""
+    """Return a graph without implementations of these names, except where a task has no other."""
     return graph.with_implementations(lambda _, each: not any(name in names for name in (each.name, *each.parts)))

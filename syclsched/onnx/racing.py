@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two plans of a model, by a library alone and with kernels for some of its tasks, run to see which is faster."""
+"""Autotuning of a model: run the plan by the library alone and plans with kernels, and keep the fastest."""
 
 from __future__ import annotations
 
@@ -43,23 +43,22 @@ _LOGGER = logging.getLogger("syclsched")
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """Where plans of a model are made and run."""
+    """What the comparison of a model's plans needs: platform, history, and callbacks."""
 
     platform: Platform  # with one compute device
-    history: HistoryStore  # remembers what runs told, and who won
-    make: Callable[[TaskGraph], Bound]  # returns what is planned and bound of a graph
-    #: Returns another runner of a plan, which keeps times of so many runs, or of some exactly.
+    history: HistoryStore  # stores task times and ratios of plans
+    make: Callable[[TaskGraph], Bound]  # plans and binds a graph
+    #: Binds a plan again, with traces of that many runs, or exact ones.
     again: Callable[[Bound, int | Literal["exact"]], Runner]
-    tell: Callable[[str], None] = lambda what: None  # told what comes next
-    #: Whether runners of what is made keep times of their runs, so that those of a race must not be among them.
+    tell: Callable[[str], None] = lambda what: None  # called with the next step
+    #: Whether the plans' own runners record traces; then a comparison must use other runners.
     keeps_traces: bool = False
 
 
 def faster_of_both(bound: Bound, graph: TaskGraph, values: Mapping[str, Any], track: Track) -> Bound:
-    """Return what is bound, or the same with kernels for some of the library's tasks, if that is faster.
+    """Return the bound model, or a variant with kernels for some of the library's tasks if that is faster.
 
-    What another plan is refused for, or fails of, is no failure of this: it is out. Whatever else was bound is closed,
-    and all of it if this is interrupted.
+    A variant that fails is dropped without an error. All other bound variants are closed; on an interrupt, every one.
     """
     made, best = [bound], None
 
@@ -69,8 +68,8 @@ def faster_of_both(bound: Bound, graph: TaskGraph, values: Mapping[str, Any], tr
 
     try:
         best = _raced(bound, graph, values, replace(track, make=make))
-    except Exception as error:  # dpctl's errors have no class of their own in common
-        # Whatever is in the way of another plan, such as too little memory for both, this one runs.
+    except Exception as error:  # dpctl's errors share no base class
+        # A failure of another plan, such as too little memory for both, must not stop this one.
         level = logging.INFO if isinstance(error, SyclschedError) else logging.WARNING
         _LOGGER.log(level, "%s runs by the library alone: %s: %s", graph.name, type(error).__name__, error)
         best = bound
@@ -82,14 +81,14 @@ def faster_of_both(bound: Bound, graph: TaskGraph, values: Mapping[str, Any], tr
 
 
 def _raced(bound: Bound, graph: TaskGraph, values: Mapping[str, Any], track: Track) -> Bound:
-    """Return the faster of both; what has lost a round is closed, so that there are never more than two."""
+    """Return the faster plan; the loser of each round is closed, so at most two are bound at a time."""
     (device,) = track.platform.compute_devices
     history = track.history
     inputs = bound.specialised.given(sample(bound.specialised, values))
     launched = [each for _, each in bound.plan.instructions() if each.kind == "launch" and each.task is not None]
     order = [each.task for each in launched if each.task is not None]
     library = [each.task for each in bound.plan.schedule.assignments if each.implementation == LIBRARY]
-    guessed = not is_known(bound.specialised.graph, order, device, history)
+    is_estimated = not is_known(bound.specialised.graph, order, device, history)
 
     def run(runner: Runner) -> None:
         runner(inputs, bound.specialised.fetched)
@@ -140,12 +139,14 @@ def _raced(bound: Bound, graph: TaskGraph, values: Mapping[str, Any], track: Tra
         if not kernels or known is False or (is_known(tried, kernels, device, history) and not may_win(kernels)):
             break
         mixed = track.make(tried)
-        told = learnt(mixed, kernels)
-        if told and left and worth() != kernels:
+        learnt_kernels = learnt(mixed, kernels)
+        if learnt_kernels and left and worth() != kernels:
             mixed.runner.close()
             continue
-        if told and (known or (may_win(kernels) and is_found_faster(device, history, between, partial(both, mixed)))):
+        if learnt_kernels and (
+            known or (may_win(kernels) and is_found_faster(device, history, between, partial(both, mixed)))
+        ):
             return mixed
         break
-    # Its tasks' times were guessed when it was planned, and are known by now.
-    return track.make(bound.specialised.graph) if guessed else bound
+    # The plan was made with estimated task times, which are measured by now: plan again.
+    return track.make(bound.specialised.graph) if is_estimated else bound

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of a model's operators: which tasks do them, where, by what, and how long they take."""
+"""Report of a model's operators: their tasks, devices, implementations and times."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class OperatorTime:
     Parameters
     ----------
     operator : str
-        The model's operators it does, as ``"Conv conv1 + Relu relu1"``.
+        The model's operators that the task computes, as ``"Conv conv1 + Relu relu1"``.
     task : str
-        Its name in the graph.
+        The task's name in the graph.
     device, implementation : str
-        Where and by what.
+        The names of the device and of the implementation.
     seconds : float
-        How long: predicted, or the median of the runs it was timed in.
+        Its duration: predicted, or the median of timed runs.
     """
 
     operator: str
@@ -38,20 +38,20 @@ class OperatorTime:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of a model.
+    """Report of a planned model.
 
     Parameters
     ----------
     name : str
-        The model's.
+        The model's name.
     operators : tuple of OperatorTime
-        Its tasks in order, with predicted times.
+        The tasks in order, with predicted times.
     rewrites : tuple of str
-        What was changed before there were tasks.
+        The graph rewrites applied before lowering.
     makespan_s : float
-        Of one run, predicted.
+        Predicted makespan of one run.
     peak_bytes : Mapping[str, int]
-        Most memory of activations at once, by memory space.
+        Peak memory of activations in bytes, by memory space.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Report:
 
     @property
     def on_host(self) -> tuple[OperatorTime, ...]:
-        """The operators that no device does: the host runs them, with onnx's reference implementation."""
+        """The operators that no device supports: the host runs them with onnx's reference implementation."""
         return tuple(each for each in self.operators if each.implementation == REFERENCE)
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ def planned_times(plan: Plan, origins: Mapping[str, tuple[str, ...]]) -> tuple[O
     Parameters
     ----------
     plan : Plan
-        Of the model's graph.
+        A plan of the model's graph.
     origins : Mapping[str, tuple of str]
         See `Specialised`.
     """
@@ -97,14 +97,14 @@ def planned_times(plan: Plan, origins: Mapping[str, tuple[str, ...]]) -> tuple[O
 def measured_times(
     traces: Iterable[Trace], plan: Plan, origins: Mapping[str, tuple[str, ...]]
 ) -> tuple[OperatorTime, ...]:
-    """Return the tasks of several runs in order, with the median of the times they took.
+    """Return the tasks of several runs in order, with their median times.
 
     Parameters
     ----------
     traces : iterable of Trace
-        Of runs of a plan.
+        Traces of runs of the plan.
     plan : Plan
-        That plan.
+        The plan of these runs.
     origins : Mapping[str, tuple of str]
         See `Specialised`.
     """
@@ -121,7 +121,7 @@ def measured_times(
 
 
 def _operators(plan: Plan, origins: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Return what the tasks of a plan do, chunks and merged ones, too."""
+    """Return the operators of each task of a plan, including chunks and merged tasks."""
     planned = {assignment.task for assignment in plan.schedule.assignments}
     done: dict[str, list[str]] = {}
     for task, operators in origins.items():

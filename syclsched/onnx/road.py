@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The road from a file to tasks, in two steps: `read`, once; and `specialise`, for every set of input shapes."""
+"""Import pipeline of ONNX models: `read` once, then `specialise` for every set of input shapes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def read(source: Any) -> Model:
-    """Return a model that was read and checked; see `syclsched.onnx.load`."""
+    """Read and check a model; see `syclsched.onnx.load`."""
     from syclsched.frontends.onnx.reading import read_model
 
     return read_model(source)
@@ -30,7 +30,7 @@ def specialise(
     rewrites: bool | tuple[str, ...],
     shared: MutableMapping[str, Constant],
 ) -> Specialised:
-    """Return a model's tasks for shapes of its inputs."""
+    """Lower a model to tasks for these input shapes."""
     from syclsched.frontends.onnx.lowering import lower
     from syclsched.frontends.onnx.picking import picked
 
@@ -50,7 +50,7 @@ def specialise(
 def values_again(
     model: Model, shapes: Shapes, rewrites: bool | tuple[str, ...], digests: Collection[str]
 ) -> dict[str, Array]:
-    """Return values of constants of a model's tasks, made again."""
+    """Recompute constants of a model's tasks; return their values by digest."""
     from syclsched.frontends.onnx.stored import place_of
     from syclsched.model.constant import digest_of
 
@@ -75,5 +75,5 @@ def _rewritten(
     open_ones = {name: shape for name, shape in shapes.items() if name not in values}
     network = import_model(model, open_ones, known=values)
     found = rewrite(network, passes=(DEFAULT_PASSES if rewrites else ()) if isinstance(rewrites, bool) else rewrites)
-    check_all(model.graph.initialisers.values())  # what was read meanwhile was that, too
+    check_all(model.graph.initialisers.values())  # the file may have changed meanwhile
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model for known shapes of its inputs: the graph of tasks it has become, and what stands for what."""
+"""A model specialised for input shapes: its task graph, and the map between model and graph names."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Specialised:
-    """A model for known shapes of its inputs.
+    """A model specialised for known input shapes.
 
     Parameters
     ----------
     graph : TaskGraph
-        An ordinary one: any policy plans it, it can be simulated, traced, and cut.
+        An ordinary task graph for planning, simulation and tracing.
     shapes : Mapping[str, tuple of int]
-        Of every input of the model.
+        The shape of every input of the model.
     inputs : Mapping[str, str]
-        The graph's array for each input of the model; inputs that nothing depends on have none.
+        The graph's array for each input of the model; unused inputs have none.
     outputs : Mapping[str, str or numpy.ndarray]
-        The graph's array for each output of the model, in the model's order; or the value of one that is known.
+        The graph's array for each output of the model, in the model's order; or the value of a constant output.
     origins : Mapping[str, tuple of str]
-        For each task the operators of the model it does, as ``"Conv conv1"``.
+        For each task the operators of the model that it computes, as ``"Conv conv1"``.
     rewrites : tuple of str
-        What was changed before there were tasks, one line each.
+        The graph rewrites applied before lowering, one line each.
     picked : Mapping[str, Picked]
-        Inputs of the model that are indices, and of what.
+        Inputs of the model that are indices, and the range each of them indexes.
     letting_go : LetGo, optional
-        Lets the values of constants go that were computed; None if they could not be computed again.
+        Evicts computed constants from host memory; None if they cannot be recomputed.
     """
 
     graph: TaskGraph
@@ -55,23 +55,23 @@ class Specialised:
 
     @property
     def fetched(self) -> tuple[str, ...]:
-        """The arrays to ask for after a run."""
+        """The graph's arrays to fetch after a run."""
         return tuple(dict.fromkeys(made for made in self.outputs.values() if isinstance(made, str)))
 
     def given(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the graph's inputs for values of the model's.
+        """Return the graph's inputs for values of the model's inputs.
 
         Raises
         ------
         ArgumentError
-            If one says which elements to pick, and there is one that is not there.
+            If an input of indices has one out of range.
         """
         for name, each in self.picked.items():
             _check(name, values[name], each)
         return {array: values[name] for name, array in self.inputs.items()}
 
     def results(self, found: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the model's outputs for values of the graph's arrays."""
+        """Return the model's outputs for values of the graph's arrays; constants are copied."""
         return {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The road from graph to best plan: candidates from scheduling, made executable by planning, judged by simulation."""
+"""Planner: candidate schedules from scheduling, executable plans from planning, the best by simulation."""
 
 from syclsched.planner.front import FrontPlan, plan_front
 from syclsched.planner.plan import plan_graph

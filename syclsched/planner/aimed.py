@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As `auto`, for other aims than the makespan alone, and under constraints."""
+"""Policy `auto` for objectives other than the makespan alone, and under constraints."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from syclsched.scheduling.objectives import (
 from syclsched.scheduling.portfolio import Entry, ask_all, distinct
 from syclsched.scheduling.registry import AUTO
 
-#: What the candidate of the search for other aims is called, and that of a graph cut into stages.
+#: Names of two candidates: the result of the search, and the graph cut into pipeline stages.
 SEARCHED, STAGES = "searched", "stages"
 
 
 @dataclass(slots=True)
 class Aimed:
-    """As `Auto`, for other aims than the makespan alone: the best by the aim that keeps to its constraints."""
+    """Finds the best plan for an objective among those that satisfy its constraints."""
 
     builder: Builder
     budget: Budget
@@ -43,7 +43,7 @@ class Aimed:
     refusals: list[SyclschedError] = field(default_factory=list)
 
     def best(self) -> Plan:
-        """Return the best plan by the aim, as simulated, with all candidates."""
+        """Return the best plan by simulation, with all candidates."""
         problem = self.builder.problem()
         entries, refusals = ask_all(problem, policy_candidates(problem))
         for entry in entries:
@@ -53,7 +53,7 @@ class Aimed:
             self.refusals.append(refusal.error)
         different = distinct(entries)
         ranked = sorted(different, key=lambda entry: rank(self.aim, evaluate(problem, entry.timetable)))
-        # The fastest as well: what does not fit into memory is evicted, which may cost little.
+        # The fastest are simulated, too: a plan that evicts arrays to fit into memory may still be good.
         singles = [entry for entry in ranked if entry.policy.startswith("single:")]
         for label in dict.fromkeys(e.label for e in [*ranked[:SIMULATED], *different[:SIMULATED], *singles]):
             self._simulate(next(entry for entry in ranked if entry.label == label))
@@ -70,7 +70,7 @@ class Aimed:
         return replace(plan, candidates=tuple(self.considered.values()))
 
     def _search(self, problem: Problem, timetables: Sequence[Timetable]) -> None:
-        """Add what the search under the constraints finds; it may find nothing where plans that evict would do."""
+        """Add the result of the constrained search; it may fail where plans with evictions would be feasible."""
         try:
             found = self.budget.search(problem, self.aim, timetables)
         except InfeasibleError as error:
@@ -83,7 +83,7 @@ class Aimed:
         self._simulate(entry)
 
     def _cut(self, problem: Problem) -> None:
-        """Add the plan of stages: others with the same loads may go to and fro between lanes, which wait in order."""
+        """Add the plan of pipeline stages: with equal loads, other plans may alternate between in-order lanes."""
         timetable = stages(problem)
         if timetable is not None:
             validate(problem, timetable, policy=STAGES)
@@ -92,7 +92,7 @@ class Aimed:
             self._simulate(entry)
 
     def _worth(self, plan: Plan, metrics: Metrics) -> tuple[float, ...]:
-        """Return what plans are ranked by in the end: where it is the interval, that of their streams."""
+        """Return the ranking key; for the objective ``interval`` it includes that of the plan's streams."""
         ranked = rank(self.aim, metrics)
         return (ranked[0], stream_interval_s(plan), *ranked[1:]) if self.aim.metric == "interval" else ranked
 
@@ -110,7 +110,7 @@ class Aimed:
 
 
 def rank(aim: Aim, metrics: Metrics) -> tuple[float, float, float]:
-    """Return what plans are ranked by: what is above the constraints, the aim, the makespan; less is better."""
+    """Return the ranking key (constraint violation, objective, makespan); less is better."""
     unknown = aim.metric == "energy" and metrics.energy_j is None
     worth = math.inf if unknown else metrics.value(aim.metric, aim.space)
     return excess(metrics, aim.constraints), worth, metrics.makespan_s

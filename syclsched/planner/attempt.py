@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One graph planned as it is, by one policy or by `auto`, for an aim under its constraints."""
+"""Planning of one graph as it is, by one policy or by `auto`, for an objective under constraints."""
 
 from __future__ import annotations
 
@@ -24,27 +24,28 @@ from syclsched.scheduling.registry import AUTO
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for, whatever graph it is tried with."""
+    """Platform, policy and objective to plan for, independent of the graph."""
 
-    platform: Platform  # live or described
+    platform: Platform
     costs: CostModel  # of the platform
-    policy: str  # A registered one, or ``auto``
-    aim: Aim  # as typed
+    policy: str  # a registered policy, or ``auto``
+    aim: Aim  # as given by the user
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The best plan of one graph, with what is needed to compare it with that of another, and to finish it."""
+    """Best plan of one graph, with the data to compare it with another graph's plan and to finish it."""
 
     builder: Builder  # of the graph
-    aim: Aim  # on this platform
-    plan: Plan  # simulated; within the constraints
-    metrics: Metrics  # measured on it
+    aim: Aim  # resolved for this platform
+    plan: Plan  # simulated; satisfies the constraints
+    metrics: Metrics  # of the plan
 
     def better_than(self, other: Attempt) -> bool:
-        """Return whether this is better by the aim; of equals that of fewer tasks: not all that a task costs is known.
+        """Return whether this plan is better by the objective; on a tie, whether it has fewer tasks.
 
-        Of a makespan without constraints it must be so also when devices that share cores are counted as `auto` does.
+        For the makespan without constraints, it must also be better by `worth_s`, which penalises devices that share
+        cores. The tie-break is for costs per task that the model does not know.
         """
         mine, theirs = self._worth(), other._worth()
         if all(a < b * (1.0 - ROUNDING) for a, b in zip(mine, theirs, strict=True)):
@@ -53,12 +54,12 @@ class Attempt:
         return equal and len(self.plan.tasks) < len(other.plan.tasks)
 
     def _worth(self) -> tuple[float, ...]:
-        """Return all by which one plan must be better than another; each is within the constraints."""
+        """Return all values by which a plan must be better than another; each satisfies the constraints."""
         value = rank(self.aim, self.metrics)[1]
         return (value, worth_s(self.plan)) if self.aim.plain else (value,)
 
     def finished(self) -> Plan:
-        """Return the plan with all it carries, verified."""
+        """Return the plan with its metadata, verified."""
         builder, platform = self.builder, self.builder.platform
         bound_s = plan_bound_s(builder.problem())
         plan = replace(

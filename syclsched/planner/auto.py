@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy `auto`: ask every policy, make plans of the best few, search on, keep the best by simulation."""
+"""Policy `auto`: run every policy, simulate the best few plans, refine by search, keep the best plan."""
 
 from __future__ import annotations
 
@@ -19,39 +19,38 @@ from syclsched.scheduling.portfolio import ROUNDING, Entry, Refusal, ask_all, di
 from syclsched.scheduling.registry import AUTO
 from syclsched.scheduling.tables import NOTHING
 
-#: What the search's own candidate is called.
+#: Name of the search's candidate.
 REFINED = "refined"
 
 #: With more devices than this, `auto` tries leaving out one device at a time instead of all subsets.
 _ALL_SUBSETS = 4
 
-#: With more devices than this, no part is tried, and singles are simulated only if they may win: leaving out one of so
-#: many changes little, and trying them all would take longer than everything else.
+#: With more devices than this, no subset is tried, and single devices are simulated only if they may win: leaving out
+#: one of so many changes little, and trying them all would dominate the planning time.
 _MANY_DEVICES = 16
 
-#: So many timetables of the whole platform, and of parts of it, are made plans and simulated; of larger graphs fewer.
+#: Most timetables of the whole platform, and of subsets of it, that are simulated; of large graphs fewer.
 SIMULATED, _SIMULATED_PARTS = 4, 4
 _SIMULATED_LARGE, _SIMULATED_PARTS_LARGE = 2, 1
 
-#: How much better, relatively, a plan must be in which several devices share the same cores: predictions of those are
-#: the least sure, and it must not be slower than one of them alone.
+#: Relative margin by which a plan whose devices share cores must be better: its prediction is the least certain, and it
+#: must not be slower than one device alone.
 CROWDED = 0.1
 
-#: So many policies, the best on the whole platform, are asked about its parts.
+#: Number of policies, the best on the whole platform, that are tried on its subsets.
 _ASKED_OF_PARTS = 3
 
-#: Of graphs of up to so many tasks, all timetables of the whole platform are simulated: what is ranked lower by the
-#: model may be better as a plan, and it takes milliseconds to see.
+#: For graphs of up to this many tasks, all timetables of the whole platform are simulated, which takes milliseconds:
+#: one that the model ranks lower may be the better plan.
 _FEW = 64
 
-#: Graphs of more tasks are large: of these, no single device is simulated whose work alone takes longer than the best
-#: plan, which cannot win.
+#: Graphs of more tasks are large: single devices whose work alone takes longer than the best plan are not simulated.
 _LARGE = 2_000
 
 
 @dataclass(slots=True)
 class Auto:
-    """Asks, ranks, simulates, searches; keeps the best plan and what became of every candidate."""
+    """Finds the best plan by makespan, and records the outcome of every candidate."""
 
     builder: Builder
     budget: Budget
@@ -63,7 +62,7 @@ class Auto:
         """Return the best plan by simulation, with all candidates."""
         names = policy_candidates(self.builder.problem())
         singles = self._ask([name for name in names if name.startswith("single:")], None)
-        if self._has_one_way():
+        if self._has_single_lane():
             self._simulate(singles, len(singles))
             if self.plan is not None and not moves_again(self.plan):
                 return replace(self.plan, candidates=tuple(self.considered.values()))
@@ -86,10 +85,11 @@ class Auto:
             raise self.refusals[0]
         return replace(self.plan, candidates=tuple(self.considered.values()))
 
-    def _has_one_way(self) -> bool:
-        """Return whether one lane of one CPU must do everything: then policies can only differ in the order.
+    def _has_single_lane(self) -> bool:
+        """Return whether one lane of one CPU must run everything, so that policies can only differ in the order.
 
-        That changes nothing unless memory is short, as a CPU copies with the cores that compute: no order hides copies.
+        The order changes nothing unless memory is short: a CPU copies with its computing cores, so no order hides
+        copies.
         """
         problem = self.builder.problem()
         works = problem.implementation[(problem.implementation != NOTHING).any(axis=1)] != NOTHING
@@ -113,7 +113,7 @@ class Auto:
         return entries
 
     def _simulate(self, entries: Sequence[Entry], count: int) -> None:
-        """Make plans of the first entries that have not been, until so many are planned."""
+        """Build and simulate plans of the first ``count`` entries that have none yet."""
         for entry in entries:
             candidate = self.considered[entry.label]
             if count == 0:
@@ -128,12 +128,12 @@ class Auto:
                 continue
             count -= 1
             self.considered[entry.label] = replace(candidate, makespan_s=plan.makespan_s)
-            # Better by more than rounding only: among equals the simpler candidate, which comes first, is kept.
+            # On a tie up to rounding, the simpler candidate, which comes first, is kept.
             if self.plan is None or worth_s(plan) < worth_s(self.plan) * (1.0 - ROUNDING):
                 self.plan = replace(plan, policy=f"{AUTO}: {entry.label}")
 
     def _search(self, entries: Sequence[Entry]) -> None:
-        """Search on from the timetables for those devices that did best in simulation."""
+        """Refine the timetables of the device set that did best in simulation."""
         simulated = [(s, e) for e in entries if (s := self.considered[e.label].makespan_s) is not None]
         if not simulated:
             return
@@ -148,7 +148,7 @@ class Auto:
         self._simulate([refined], 1)
 
     def _may_win(self, single: Entry) -> bool:
-        """Return whether a single device is to be simulated: not if its work alone takes longer than the best plan."""
+        """Return whether a single device's work alone takes less time than the best plan."""
         if self.plan is None:
             return True
         tables, timetable = single.problem.tables, single.timetable
@@ -157,7 +157,7 @@ class Auto:
         return bool((work_s / np.diff(tables.device_start)).max() < self.plan.makespan_s)
 
     def _parts(self) -> Iterator[tuple[str, ...]]:
-        """Yield sets of devices that leave some out: all; of more devices those that leave out one; of many none."""
+        """Yield subsets of the devices: all, or those that leave out one device, or none, by their number."""
         devices = [d.name for d in self.builder.platform.compute_devices]
         count = len(devices)
         if count > _MANY_DEVICES:
@@ -168,14 +168,14 @@ class Auto:
 
 
 def moves_again(plan: Plan) -> bool:
-    """Return whether anything is copied twice or done twice in a plan, as where memory is short."""
+    """Return whether a plan copies an array twice or runs a task twice, as plans do where memory is short."""
     steps = [each for _, each in plan.instructions()]
     copied = [use.array for each in steps if each.kind == "copy" for use in each.uses[:1]]
     return len(set(copied)) < len(copied) or any(each.again for each in steps)
 
 
 def worth_s(plan: Plan) -> float:
-    """Return the makespan, with something added if devices work in it that slow each other down."""
+    """Return the makespan, with a margin added if devices that slow each other down are used together."""
     together = {frozenset((i.first, i.second)) for i in plan.platform.interferences if i.factor > 0.0}
     if not together:
         return plan.makespan_s

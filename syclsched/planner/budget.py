@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a search may use: moves, or seconds of a clock that the caller reads, and the seed of its random numbers."""
+"""Budget of a search: steps, or seconds of a clock that the caller provides, and a random seed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from syclsched.scheduling.registry import AUTO
 
 
 def end_of(budget_s: float | None, clock: Clock | None) -> float | None:
-    """Return the time on a clock at which a budget of seconds ends; None if there is no budget."""
+    """Return the clock time at which a budget ends; None if there is no budget."""
     if budget_s is None:
         return None
     if clock is None or not budget_s >= 0.0:
@@ -33,7 +33,7 @@ def end_of(budget_s: float | None, clock: Clock | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What the search may use."""
+    """Limits of a search."""
 
     steps: int | None
     end_s: float | None
@@ -41,20 +41,20 @@ class Budget:
     seed: int
 
     def part(self, share: float) -> Budget:
-        """Return a budget that ends when this share of the seconds that are left is over; steps are not shared."""
+        """Return a budget that ends when this share of the remaining seconds is over; steps are not divided."""
         left_s = self.left_s()
         if left_s is None or self.clock is None:
             return self
         return replace(self, end_s=self.clock() + share * left_s)
 
     def reduced(self, tasks: int, share: float) -> Budget:
-        """Return a budget of this share of the steps there are by default for so many tasks, if nothing was said."""
+        """Return a budget with this share of the default steps for a number of tasks, if no limit was given."""
         if self.steps is not None or self.end_s is not None:
             return self
         return replace(self, steps=max(1, int(share * default_steps(tasks))))
 
     def left_s(self) -> float | None:
-        """Return the seconds that are left; None if they are not counted."""
+        """Return the remaining seconds; None if there is no time limit."""
         if self.end_s is None or self.clock is None:
             return None
         return max(0.0, self.end_s - self.clock())
@@ -65,7 +65,7 @@ class Budget:
         return refine(problem, timetables, budget_s=budget_s, steps=self.steps, seed=self.seed, clock=self.clock)
 
     def search(self, problem: Problem, aim: Aim, timetables: Sequence[Timetable]) -> Found:
-        """Return the best by an aim that is found."""
+        """Return the best timetable found for an objective."""
         return search(
             problem, aim, timetables=timetables, budget_s=self.left_s(), steps=self.steps, seed=self.seed,
             clock=self.clock,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes simulated plans of one graph from timetables."""
+"""Construction of simulated plans of one graph from timetables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_OPTIONS = 100_000
 
 @dataclass(slots=True)
 class Builder:
-    """Makes simulated plans of one graph."""
+    """Builds simulated plans of one graph."""
 
     graph: TaskGraph
     platform: Platform
@@ -39,7 +39,7 @@ class Builder:
     limited: Platform | None = None
 
     def limit(self, aim: Aim) -> None:
-        """Let plans be made for spaces no larger than an aim allows."""
+        """Limit the memory spaces to an objective's memory constraints."""
         limits: dict[str | None, float] = {}
         for c in aim.constraints:
             if c.metric == "memory":
@@ -52,7 +52,7 @@ class Builder:
             )
 
     def problem(self, devices: tuple[str, ...] | None = None) -> Problem:
-        """Return the graph as numbers, on all devices or on some and the host; made once for each."""
+        """Return the scheduling problem on all devices, or on some and the host; cached."""
         if devices not in self.problems:
             if devices is None:
                 self.problems[devices] = build_problem(self.graph, self.platform, self.costs)
@@ -66,13 +66,13 @@ class Builder:
             return on_devices(self.problem(), [d.name for d in kept])
         except CapabilityError:
             for task in self.graph.tasks:
-                self.costs.require(task, kept)  # says what each of them lacks
+                self.costs.require(task, kept)  # raises an error that says what each device lacks
             raise
 
     def build(self, entry: Entry) -> Plan:
         """Return the simulated plan of a timetable."""
         problem, timetable = entry.problem, entry.timetable
-        # Times of the tables, not of the timetable: differences of times of day carry rounding.
+        # Durations come from the tables: differences of the timetable's start and finish would carry rounding.
         device = problem.tables.processor_device[timetable.processor]
         seconds = problem.tables.seconds[np.arange(len(problem)), device]
         durations = dict(zip(problem.names, seconds.tolist(), strict=True))
@@ -80,7 +80,7 @@ class Builder:
         return predict(build_plan(self.graph, self.limited or self.platform, schedule, durations))
 
     def options(self) -> tuple[Option, ...]:
-        """Return what each task would cost on each device that can run it."""
+        """Return the cost of each task on each device that can run it."""
         if len(self.graph) * len(self.platform.devices) > _MAX_OPTIONS:
             return ()
         found = []
@@ -93,10 +93,10 @@ class Builder:
 
 
 def with_metrics(plan: Plan, metrics: Metrics, bound_s: float) -> Plan:
-    """Return a plan that carries its metrics and the lower bound."""
+    """Return a plan with its metrics and its lower bound."""
     return replace(
         plan,
-        # No plan is shorter, but for rounding; were it otherwise, the bound would be wrong, and better none than that.
+        # No plan is shorter than the bound, but for rounding. A wrong bound is not shown.
         lower_bound_s=bound_s if bound_s <= plan.makespan_s * (1.0 + ROUNDING) else 0.0,
         energy_j=metrics.energy_j,
         interval_s=metrics.initiation_interval_s,

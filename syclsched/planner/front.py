@@ -39,32 +39,32 @@ def plan_front(
     seed: int = 0,
     rewrite: str = AUTO,
 ) -> tuple[FrontPlan, ...]:
-    """Return plans of which none is better in one metric without being worse in another.
+    """Return plans of the Pareto front: none is better in one metric without being worse in another.
 
     Parameters
     ----------
     graph : TaskGraph
-        What to run.
+        The graph to plan.
     platform : Platform
-        Live or described.
+        Discovered or loaded from profiles.
     metrics : sequence of str, optional
-        Two or more different ones, as ``minimize`` of `plan_graph` takes them.
+        Two or more different metrics, as for ``minimize`` of `plan_graph`.
     history : History, optional
         Measured task times.
     points, steps, seed
-        As in `syclsched.scheduling.objectives.front`; for each graph that is planned.
+        As in `syclsched.scheduling.objectives.front`; they apply to each graph variant.
     rewrite : str, optional
-        As in `plan_graph`; with ``auto`` the plans of the graph as it is and of the rewritten one are ranked together.
+        As in `plan_graph`; with ``auto`` the plans of the original and of the rewritten graph are ranked together.
 
     Returns
     -------
     tuple of FrontPlan
-        By the first metric, rising; then what was made a plan and simulated but is dominated, as it says.
+        The front by the first metric, ascending; then the dominated plans, marked as such.
 
     Raises
     ------
     PolicyError
-        If there is no such metric or rewrite, no two different metrics are given, or a power is not known.
+        If a metric or the rewrite does not exist, fewer than two different metrics are given, or power is not known.
     PlanError
         If every plan was refused.
     """
@@ -89,7 +89,7 @@ def plan_front(
 def _plans(
     builder: Builder, metrics: Sequence[str], points: int, steps: int | None, seed: int
 ) -> tuple[list[tuple[Plan, tuple[float, ...]]], list[SyclschedError]]:
-    """Return verified plans of one graph with their metrics, and why others were refused."""
+    """Return verified plans of one graph with their metrics, and the errors of refused ones."""
     problem = builder.problem()
     aims = [resolve(problem, aim_at(metric)) for metric in metrics]
     entries, refusals = ask_all(problem, policy_candidates(problem))
@@ -120,15 +120,15 @@ def _plans(
 
 @dataclass(frozen=True, slots=True)
 class FrontPlan:
-    """A plan of a Pareto front, or beside it."""
+    """A plan on a Pareto front, or one that was simulated but is dominated."""
 
     plan: Plan  # with predicted times
-    values: tuple[float, ...]  # its metrics, in the order asked for
+    values: tuple[float, ...]  # its metrics, in the order requested
     dominated: bool  # whether another plan is better in one metric and worse in none
 
 
 def _ranked(made: Sequence[tuple[Plan, tuple[float, ...]]]) -> tuple[FrontPlan, ...]:
-    """Return plans by whether they are dominated, then by value; of equal ones the first."""
+    """Return plans sorted by whether they are dominated, then by value; of equal ones only the first."""
     first: list[tuple[Plan, tuple[float, ...]]] = []
     for plan, values in made:
         if not any(equal(values, other) for _, other in first):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a graph and a platform to a plan."""
+"""Planning of a graph for a platform."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def plan_graph(
 ) -> Plan:
     """Plan a graph for a platform.
 
-    ``auto`` asks every policy, on the whole platform and on parts of it, for a timetable; makes plans of the best few,
-    and of everything-on-one-device for every device; searches on from the best; and returns the best of all by
-    simulation: no plan of it is predicted slower than the best single device. ``plan.candidates`` says of each whether
-    it was simulated, ranked by the scheduler's model only, or refused. A plan in which devices share the same cores
-    must be clearly better than others.
+    ``auto`` runs every policy on the whole platform and on subsets of it. It builds plans of the best few timetables
+    and of each single device, refines the best by search, and returns the best plan by simulation: it is never
+    predicted slower than the best single device. ``plan.candidates`` says of each candidate whether it was simulated,
+    only ranked by the scheduler's model, or refused. A plan in which devices share cores must be clearly better than
+    others.
 
-    Where tasks are so small that submitting them takes longer than doing them, or so large that other devices would
-    wait, ``auto`` plans the graph rewritten (`syclsched.rewrites.rewrite`), too, and keeps the better plan. Such a plan
+    Where tasks are so small that submitting them takes longer than running them, or so large that other devices would
+    idle, ``auto`` also plans the rewritten graph (`syclsched.rewrites.rewrite`) and keeps the better plan. Such a plan
     carries its recipe and runs with the original graph.
     """
     check_rewrite(rewrite)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a graph is planned as it is, or with its tasks merged and cut first; and which of the two plans is better."""
+"""Choice between a graph as it is and its rewritten form, by comparing their plans."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from syclsched.rewrites import Rewrite, coarsen, rewrite, split
 from syclsched.rewrites.record import unchanged
 from syclsched.scheduling.registry import AUTO
 
-#: What is said for planning a graph as it is.
+#: Name of the choice to plan a graph as it is.
 NONE: Final = "none"
 
 _WAYS: Final[dict[str, Callable[[TaskGraph, Platform, CostModel], Rewrite]]] = {
     "coarsen": coarsen, "split": split, "both": rewrite,
 }  # fmt: skip
 
-#: What ``rewrite`` of `plan_graph` can be.
+#: Choices for ``rewrite`` of `plan_graph`.
 REWRITES: Final = (AUTO, NONE, *_WAYS)
 
-#: The search for the second plan of `auto` gets this part of the default steps: two should not take twice as long.
+#: Share of the default steps for the search on the rewritten graph: planning both must not take twice as long.
 _PART = 0.25
 
 
 def check_rewrite(name: str) -> str:
-    """Return the name of a way to rewrite, or raise `PolicyError` if it is none."""
+    """Return the name of a rewrite; raise `PolicyError` if it is unknown."""
     if name not in REWRITES:
         raise PolicyError(f"there is no rewrite {name!r}", where="rewrite", hint=f"One of {', '.join(REWRITES)}")
     return name
 
 
 def plan_rewritten(graph: TaskGraph, request: Request, budget: Budget, how: str) -> Plan:
-    """Plan a graph as it is, rewritten, or both ways to keep the better one."""
+    """Plan a graph as it is, rewritten, or both and keep the better plan."""
     if not _wanted(how, request.policy):
         return attempt(graph, request, budget).finished()
     if how != AUTO:
@@ -49,7 +49,7 @@ def plan_rewritten(graph: TaskGraph, request: Request, budget: Budget, how: str)
         return stamped(planned, graph, found)
     try:
         found = rewrite(graph, request.platform, request.costs)
-    except SyclschedError as error:  # what an operation says of its chunks may be wrong; whole, it can be planned
+    except SyclschedError as error:  # an operation's split may be wrong; uncut, the graph can be planned
         plan = attempt(graph, request, budget).finished()
         return _with(plan, Candidate("rewritten", None, str(error)))
     if not found.changed:
@@ -58,7 +58,7 @@ def plan_rewritten(graph: TaskGraph, request: Request, budget: Budget, how: str)
 
 
 def ways(graph: TaskGraph, platform: Platform, costs: CostModel, how: str) -> tuple[Rewrite, ...]:
-    """Return what is to be planned: the graph as it is, rewritten, or with ``auto`` both if they differ."""
+    """Return the variants of a graph to plan: as it is, rewritten, or with ``auto`` both if they differ."""
     whole = unchanged(graph)
     if how == NONE:
         return (whole,)
@@ -74,9 +74,9 @@ def ways(graph: TaskGraph, platform: Platform, costs: CostModel, how: str) -> tu
 def graph_to_time(
     graph: TaskGraph, platform: Platform, *, policy: str = AUTO, rewrite: str = AUTO, history: History | None = None
 ) -> TaskGraph | None:
-    """Return the graph with the chunks that planning would look at, so that these can be timed, too.
+    """Return the graph with the chunks that planning would consider, so that these can be measured, too.
 
-    Tasks that are merged need no timing of their own: they take what their steps take.
+    Merged tasks need no measurement: they take the sum of their steps.
     """
     if not _wanted(check_rewrite(rewrite), policy) or rewrite == "coarsen":
         return None
@@ -84,7 +84,7 @@ def graph_to_time(
     try:
         found = split(graph, platform, CostModel(platform, history))
     except SyclschedError:
-        if rewrite == AUTO:  # planning passes it over, and says why
+        if rewrite == AUTO:  # planning ignores the rewrite, too, and reports why
             return None
         raise
     return found.graph if found.changed else None
@@ -94,12 +94,12 @@ def graph_to_time(
 
 
 def _wanted(how: str, policy: str) -> bool:
-    """Return whether anything is to be rewritten: a named policy gets the graph as it is, unless more is said."""
+    """Return whether to rewrite: with ``auto``, a named policy gets the graph as it is."""
     return how != NONE and (how != AUTO or policy == AUTO)
 
 
 def _better(graph: TaskGraph, found: Rewrite, request: Request, budget: Budget) -> Plan:
-    """Plan both, and return the better."""
+    """Plan both variants and return the better plan."""
     original, refusal = None, None
     try:
         original = attempt(graph, request, budget.part(0.5))
@@ -127,7 +127,7 @@ def _with(plan: Plan, candidate: Candidate) -> Plan:
 
 
 def stamped(plan: Plan, graph: TaskGraph, found: Rewrite) -> Plan:
-    """Return the plan of a rewritten graph as one of the original."""
+    """Return the plan of a rewritten graph with its recipe, as a plan of the original."""
     if not found.changed:
         return plan
     return replace(plan, recipe=found.recipe, original_fingerprint=graph.fingerprint())

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dynamic and hybrid policies in the loop: what they make of a graph when things go differently than planned.
+"""Dynamic and hybrid policies simulated under disturbances.
 
-Such a policy decides while tasks run, so there is no plan before the run. It is tried on the scheduler's clock
-(`syclsched.scheduling.dynamic`), which knows nothing of submission, hand-offs and interference. Its decisions are then
-made a plan and simulated like any other, under the same disturbance, so that its makespan can be compared with those of
-static plans. After a failure there is no such plan, as some work was started twice or not done: the makespan is then
-that of the scheduler's clock, and on top what simulation added to the same policy's run without disturbances.
+Such a policy decides while tasks run, so it has no plan before the run. It runs on the scheduler's clock
+(`syclsched.scheduling.dynamic`), which ignores submission costs, hand-offs and interference. Its decisions then become
+a plan that is simulated under the same disturbance, so that its makespan is comparable to that of static plans. After a
+device failure there is no such plan, as some tasks ran twice or not at all: the makespan is then that of the
+scheduler's clock, plus the time that simulation added to the same policy's undisturbed run.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from syclsched.scheduling.tables import NOTHING
 from syclsched.simulation import Disturbance, Failure, Trial, Trials, repeat
 from syclsched.simulation.noise import copy_factors, task_factors
 
-#: Follows the plan of another policy, HEFT if not said, and deviates from it by rule.
+#: Follows the plan of another policy (HEFT by default) and deviates from it by rules.
 HYBRID = "hybrid"
 
-#: The policies that decide while tasks run, as users type them; the last also as ``hybrid:POLICY``.
+#: Names of the policies that decide while tasks run; the last may also be ``hybrid:POLICY``.
 LOOP_POLICIES: tuple[str, ...] = (*(policy.name for policy in DYNAMIC_POLICIES), HYBRID)
 
 
 def decides_in_the_loop(name: str) -> bool:
-    """Return whether a name is that of a policy that decides while tasks run."""
+    """Return whether a policy of this name decides while tasks run."""
     return name in LOOP_POLICIES or name.startswith(f"{HYBRID}:")
 
 
 def loop_policy(name: str, problem: Problem) -> DynamicPolicy:
-    """Return a policy that decides while tasks run."""
+    """Return the dynamic or hybrid policy of this name."""
     for policy in DYNAMIC_POLICIES:
         if policy.name == name:
             return policy
@@ -63,7 +63,7 @@ def try_in_the_loop(
     seeds: Iterable[int] = (0,),
     history: History | None = None,
 ) -> tuple[Plan, Trials | None]:
-    """Run a graph under a policy that decides while tasks run."""
+    """Simulate a graph under a dynamic or hybrid policy; return its undisturbed plan and its disturbed runs."""
     graph.validate()
     builder = Builder(graph, platform, CostModel(platform, history))
     problem = builder.problem()
@@ -86,13 +86,13 @@ def try_in_the_loop(
 
 
 def _plan(builder: Builder, policy: str, timetable: Timetable) -> Plan:
-    """Return the simulated plan of what a policy did, with the durations that it believed."""
+    """Return the simulated plan of a policy's decisions, with the durations the policy assumed."""
     plan = builder.build(Entry(policy, "", builder.problem(), timetable, timetable.makespan_s))
     return replace(plan, platform=builder.platform.without_profiles())
 
 
 def _disturbed(problem: Problem, policy: DynamicPolicy, plan: Plan, disturbance: Disturbance, seed: int) -> DynamicRun:
-    """Run a policy that believes the problem, where each task takes what it takes in any plan with this seed."""
+    """Run a policy that assumes planned durations, while true durations are those of any plan with this seed."""
     noise, tables = disturbance.noise, problem.tables
     by_name = dict(zip((task.name for task in plan.tasks), task_factors(plan.tasks, noise, seed).tolist(), strict=True))
     factors = np.array([by_name[name] for name in problem.names])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a schedule to an executable plan: transfers, memory, hazards, reduction to few waits, verification.
+"""Planning passes: a schedule becomes an executable plan with copies, memory, waits and a verification.
 
-Each pass is a file: `order` -> `transfers` (with `residency`, under memory limits) -> `liveness` -> `hazards` ->
-`reduction`, put together by `build`; `verification` checks any plan independently of how it was made.
+`build` runs the passes: `order`, `transfers` (or `evicting`, if memory is short), `prefetch`, `liveness`, `hazards`,
+`reduction`. `verification` checks any plan, independently of how it was made.
 """
 
 from __future__ import annotations

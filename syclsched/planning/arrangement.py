@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that a plan says, as arrays: it can be simulated before the many objects of a plan are made of it."""
+"""An executable plan as arrays, which can be simulated before its instruction objects exist."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ from syclsched.simulation.program import flatten, machine_of
 
 _WRITE = MODES.index(AccessMode.WRITE)
 
-#: What instructions are: what steps are, and memory that comes and goes.
+#: Instruction kinds by code: the kinds of steps, then allocations and frees.
 _KINDS = (*KINDS, "alloc", "free")
 _ALLOC, _FREE = len(KINDS), len(KINDS) + 1
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """A schedule made executable."""
+    """An executable plan as arrays."""
 
-    known: GraphRecord  # the graph
-    name: str  # its name
-    platform: Platform  # where
-    schedule: Schedule  # which task on which lane with which implementation
-    draft: Draft  # the steps
-    rows: Rows  # one per instruction, in global order, which gives their numbers
-    lanes: tuple[LaneKey, ...]  # the lanes in use, in the plan's order
-    lane: Ints  # lane of each row, by place in ``lanes``
-    #: Ragged: what each row waits for.
+    known: GraphRecord
+    name: str  # of the graph
+    platform: Platform
+    schedule: Schedule
+    draft: Draft
+    rows: Rows  # one per instruction; its index is the instruction's number
+    lanes: tuple[LaneKey, ...]  # in use, in the plan's order
+    lane: Ints  # of each row: index into ``lanes``
+    #: Ragged: the rows each row waits for.
     wait_starts: Ints
     waits: Ints
     peak_bytes: dict[str, int]  # per space
-    counters: Counters  # what synchronisation it needs
-    constant_bytes: dict[str, int]  # what constants take, per space
-    in_place: InPlace  # what is used where it lies
+    counters: Counters
+    constant_bytes: dict[str, int]  # size of the constants, per space
+    in_place: InPlace  # arrays used without a copy
 
     @cached_property
     def _by_lane(self) -> Ints:
-        """The rows, lane after lane in the order of each."""
+        """The rows sorted by lane, each lane in its own order."""
         return np.argsort(self.lane, kind="stable")
 
     @cached_property
@@ -69,12 +69,12 @@ class Arrangement:
 
     @cached_property
     def machine(self) -> Machine:
-        """As the simulation's engine runs it."""
+        """The plan in the form the simulation engine runs."""
         return machine_of(self.platform, self.lanes, self._machine_columns(), self.peak_bytes)
 
     @property
     def makespan_s(self) -> float:
-        """Predicted by simulation."""
+        """The makespan predicted by simulation."""
         return float(run_machine(self.machine)["finish_s"].max(initial=0.0))
 
     def _machine_columns(self) -> Columns:
@@ -103,7 +103,7 @@ class Arrangement:
     # --- objects ----------------------------------------------------------------------------------
 
     def plan(self, options: tuple[Option, ...] = ()) -> Plan:
-        """Return the plan; its instructions are made when they are first looked at."""
+        """Return the plan; a lane's instruction objects are made when they are first read."""
         made = Plan(
             name=self.name,
             fingerprint=self.known.fingerprint,
@@ -127,7 +127,7 @@ class Arrangement:
 
     @cached_property
     def _uses(self) -> list[tuple[BufferUse, ...]]:
-        """What each step touches and how, and then each memory as allocations and frees do."""
+        """The buffer uses of each step, then those of the allocations and frees of each memory."""
         draft, count, spaces = self.draft, len(MODES), self.platform.spaces
         steps, arrays = draft.steps, self.known.arrays
         buffers = [each.array * len(spaces) + each.space for each in (draft.blocks, draft.memory)]
@@ -149,7 +149,7 @@ class Arrangement:
         return [task.name for task in self.known.tasks]
 
     def _instructions(self, lane: int, times: Times | None = None) -> tuple[Instruction, ...]:
-        """Return the instructions of a lane, with predicted times if there are any."""
+        """Return the instructions of a lane, with predicted times if given."""
         with paused_collection():
             return tuple(self._made(lane, times))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put the planning passes together: graph, platform and schedule in, plan out."""
+"""Sequence of the planning passes: graph, platform and schedule in, plan out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from syclsched.planning.rows import WORK, Touches, touches
 from syclsched.planning.steps import Draft, Ints, paused_collection
 from syclsched.planning.transfers import transfers
 
-#: A plan with values made again, or used in place, must be faster, relatively, by more than this.
+#: Least relative gain of a plan with recomputed values or zero-copy arrays over one without.
 _ROUNDING: Final = 1e-9
 
 
@@ -44,14 +44,14 @@ def build_plan(
 ) -> Plan:
     """Make a schedule executable.
 
-    A plan that would not fit into a memory space is made again with arrays evicted to the host's memory and brought
-    back as needed; or given up, and their tasks done again when they are needed, where that is faster.
+    If the plan does not fit into a memory space, it is built again with arrays evicted to the host's memory and copied
+    back when needed, or with temporaries dropped and recomputed where that is predicted to be faster.
     """
     return arrange(graph, platform, schedule, durations_s).plan(tuple(options))
 
 
 def arrange(graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s: Mapping[str, float]) -> Arrangement:
-    """Make a schedule executable, as `build_plan` does, and stop short of the plan's many objects."""
+    """Make a schedule executable as `build_plan` does, without creating the plan's instruction objects."""
     with paused_collection():
         given = asked(graph, platform, schedule, durations_s)
         draft = drafted(given)
@@ -60,7 +60,7 @@ def arrange(graph: TaskGraph, platform: Platform, schedule: Schedule, durations_
 
 
 def _in_place_if_faster(graph: TaskGraph, given: Asked, made: Arrangement) -> Arrangement:
-    """Return a plan in which host and devices use arrays in place, if that is predicted to be faster than copies."""
+    """Return a plan that uses arrays in place, if it is predicted to be faster than the one given."""
     in_place = worthwhile(graph, given.known, given.platform, given.assignments, made.in_place)
     if in_place is None:
         return made
@@ -73,7 +73,7 @@ def _in_place_if_faster(graph: TaskGraph, given: Asked, made: Arrangement) -> Ar
 
 
 class Asked(NamedTuple):
-    """What a plan is made of, and the tasks in global order."""
+    """Inputs of the planning passes, with the tasks in global order."""
 
     known: GraphRecord
     name: str
@@ -81,15 +81,13 @@ class Asked(NamedTuple):
     schedule: Schedule
     durations_s: Mapping[str, float]
     assignments: Sequence[Assignment]
-    #: What constants take, by space; and the platform with the memory that is left.
-    constant_bytes: Mapping[str, int]
-    room: Platform
-    #: What is used where it lies.
-    in_place: InPlace
+    constant_bytes: Mapping[str, int]  # size of the constants, by space
+    room: Platform  # the platform without the memory of constants and resident inputs
+    in_place: InPlace  # arrays used without a copy
 
 
 class Drafted(NamedTuple):
-    """Steps with copies right before their use, what they touch, and the memory they take."""
+    """Steps with each copy right before its first use, the blocks they touch, and their memory footprint."""
 
     draft: Draft
     touched: Touches
@@ -97,7 +95,7 @@ class Drafted(NamedTuple):
 
 
 def asked(graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s: Mapping[str, float]) -> Asked:
-    """Return what a plan is made of."""
+    """Return the inputs of the planning passes."""
     known = record(graph)
     order = global_order(known, schedule)
     taken = constant_bytes(known.constants, ((each.task, each.device) for each in order), platform)
@@ -108,7 +106,7 @@ def asked(graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s:
 
 
 def drafted(given: Asked, *, limited: bool = False, remaking: bool = False) -> Drafted:
-    """Return the steps; within memory if it is limited, as `EvictingPass` makes them, which says what remaking is."""
+    """Return the steps; with ``limited``, within the capacities of the memory spaces (see `EvictingPass`)."""
     known, platform = given.known, given.room
     if limited:
         draft = EvictingPass(known, platform, given.durations_s, remaking=remaking).run(given.assignments)
@@ -119,11 +117,11 @@ def drafted(given: Asked, *, limited: bool = False, remaking: bool = False) -> D
 
 
 def _within_memory(given: Asked) -> Arrangement:
-    """Return a plan with evictions, or one that also makes values again if that is predicted to be faster.
+    """Return the faster of two plans that fit into memory: with evictions only, or with recomputed values, too.
 
-    Which of the two is decided by simulation: only that knows how full the links are.
+    Simulation decides, as it alone accounts for the load of the links.
     """
-    # Where memory is short, everything may have to move.
+    # Where memory is short any array may have to be evicted, so none is used in place.
     room = room_beside(given.platform, given.constant_bytes)
     given = given._replace(in_place=NOWHERE, room=room)
     refused = evicting = None
@@ -148,9 +146,9 @@ def _within_memory(given: Asked) -> Arrangement:
     return remaking if remaking.makespan_s < evicting.makespan_s * (1.0 - _ROUNDING) else evicting
 
 
-def finished(given: Asked, drafted: Drafted) -> Arrangement:
-    """Return a plan of steps: in an order in which copies come early, with memory, and with few waits."""
-    draft, touched, footprint = drafted
+def finished(given: Asked, drafts: Drafted) -> Arrangement:
+    """Return the plan of draft steps: prefetched copies, allocations and frees, and reduced waits."""
+    draft, touched, footprint = drafts
     known, platform = given.known, given.platform
     after = known.numbered_after()
     order = issue_early(draft, touched, after, footprint, platform)
@@ -193,10 +191,7 @@ def finished(given: Asked, drafted: Drafted) -> Arrangement:
 
 
 def _lane_order(platform: Platform, draft: Draft) -> tuple[list[int], Ints]:
-    """Return the lanes' order in the plan, and each step's lane in that order.
-
-    Lanes stand by device as on the platform: compute lanes, then the copy lane.
-    """
+    """Return the used lanes in plan order (by device, its copy lane last) and each step's place among them."""
     rank = {d.name: i for i, d in enumerate(platform.devices)}
     used = sorted(
         np.unique(draft.steps.lane).tolist(),

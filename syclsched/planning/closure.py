@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transitive reduction of a graph: the fewest dependencies that imply all others."""
+"""Transitive reduction of a task graph: the fewest dependencies that imply all others."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from syclsched.planning.steps import Flags, Ints
 def transitive_reduction(graph: TaskGraph) -> tuple[tuple[str, str], ...]:
     """Return the dependencies of a graph that no others imply.
 
-    Of an acyclic graph there is exactly one such set, and it is the smallest with the same order (Aho, Garey and
-    Ullman 1972).
+    For an acyclic graph this set is unique, and the smallest with the same order (Aho, Garey and Ullman 1972).
     """
     known = record(graph)
     names = list(known.place)
@@ -26,10 +25,10 @@ def transitive_reduction(graph: TaskGraph) -> tuple[tuple[str, str], ...]:
 def reduced_edges(count: int, before: Ints, after: Ints) -> tuple[Ints, Ints]:
     """Return the transitive reduction of edges between nodes in topological order.
 
-    An edge from one level to the next, where a node's level is the length of the longest path to it, can never be
-    implied. The sources of the other edges are followed through the graph 64 at a time, a bit of a word each (as
-    in bit-parallel transitive closure), from the first of them to the last node one of their edges leads to. On graphs
-    whose edges are short in topological order that is near linear; it never takes more than V/64 passes over the edges.
+    A node's level is the length of the longest path to it. An edge between adjacent levels is never implied. The
+    sources of all other edges are propagated through the graph 64 at a time, one bit each, as in bit-parallel
+    transitive closure. Each pass covers only the nodes between a group's first source and the last target of its edges,
+    so it is near linear for edges that are short in topological order. At most V/64 passes over the edges are needed.
     """
     edges = np.unique(after * np.int64(max(count, 1)) + before)
     after, before = edges // max(count, 1), edges % max(count, 1)
@@ -58,11 +57,11 @@ def _long_edges(starts: Ints, before: Ints) -> Flags:
 
 @compiled
 def _implied(starts: Ints, before: Ints, sources: Ints, last: Ints) -> Flags:
-    """Return which edges another path implies; ``last`` is the last node a long edge of each source leads to."""
+    """Return which edges another path implies; ``last`` is the last target of each source's long edges."""
     count = len(starts) - 1
     implied = np.zeros(len(before), np.bool_)
     bit = np.zeros(count, np.uint64)
-    reached = np.zeros(count, np.uint64)  # the sources of the group that lead to each node
+    reached = np.zeros(count, np.uint64)  # the group's sources from which each node is reachable
     for group in range(0, len(sources), 64):
         members = sources[group : group + 64]
         end = 0
@@ -71,7 +70,7 @@ def _implied(starts: Ints, before: Ints, sources: Ints, last: Ints) -> Flags:
             end = max(end, last[members[k]])
         first = members[0]
         for node in range(first, end + 1):
-            around = np.uint64(0)  # sources that lead here by way of another node
+            around = np.uint64(0)  # sources with a path to here through another node
             direct = np.uint64(0)
             for k in range(starts[node], starts[node + 1]):
                 if before[k] >= first:

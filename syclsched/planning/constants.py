@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What constants take of each memory space: there before a run begins, and until nothing uses them."""
+"""Memory reserved for constants, which are allocated before a run begins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from syclsched.model.units import format_exact_bytes
 def constant_bytes(
     constants: Mapping[str, tuple[Constant, ...]], where: Iterable[tuple[str, str]], platform: Platform
 ) -> dict[str, int]:
-    """Return the bytes of the constants that each space needs, as they are: an implementation may want another form."""
+    """Return the size of the constants used in each memory space, in their original form.
+
+    An implementation may keep a constant in another layout of a different size; that is not counted.
+    """
     if not constants:
         return {}
     devices = {device.name: device for device in platform.devices}
@@ -29,7 +32,7 @@ def constant_bytes(
 
 
 def launched(plan: Plan) -> list[tuple[str, str]]:
-    """Return the tasks that a plan launches, and on which devices."""
+    """Return the tasks that a plan launches, each with its device."""
     return [
         (instruction.task, lane.device)
         for lane in plan.lanes
@@ -39,7 +42,7 @@ def launched(plan: Plan) -> list[tuple[str, str]]:
 
 
 def room_beside(platform: Platform, taken: Mapping[str, int]) -> Platform:
-    """Return a platform with the memory that constants leave for arrays."""
+    """Return a platform whose capacities are reduced by the memory already taken in each space."""
     spaces = []
     for space in platform.spaces:
         needed, capacity = taken.get(space.name, 0), space.capacity_bytes

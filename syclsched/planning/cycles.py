@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a plan can begin anew when it is run again and again, generations interleaved on lanes in order. Pure.
+"""Initiation interval of a plan that is run repeatedly, with instances interleaved on in-order lanes. Pure.
 
-A modulo schedule of its instructions (Rau, "Iterative modulo scheduling", MICRO-27, 1994), each of which stays on its
-lane and in the lane's order.
+It comes from a modulo schedule of the plan's instructions (Rau, "Iterative modulo scheduling", MICRO-27, 1994), each of
+which keeps its lane and its place in the lane's order.
 """
 
 from __future__ import annotations
@@ -16,34 +16,33 @@ from syclsched.model.plan import Instruction, Plan
 from syclsched.scheduling.objectives.modulo import Operations, fit
 from syclsched.scheduling.tables import NOTHING, Floats
 
-#: Of plans with more instructions generations are submitted one after another.
+#: Plans with more instructions get no modulo schedule: their instances are submitted one after another.
 MOST_INSTRUCTIONS = 4000
 
-#: Intervals are tried from the load of the busiest lane on, each longer by this share of it.
+#: Intervals tried: the load of the busiest lane, plus each of these shares of it.
 _GROWTH = (0.0, 1e-3, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.55, 0.75, 1.0, 1.5, 2.0, 3.0)
 
 
 @dataclass(frozen=True, slots=True)
 class CyclicStep:
-    """Something that is done once in each generation."""
+    """An operation that runs once in each instance of a plan."""
 
-    #: What it is, and where it is done: after those before it in the sequence that are there, too.
     number: int
-    lane: int
-    seconds: float  # how long it takes
-    before: tuple[int, ...]  # numbers of what it waits for; those that are not among the steps are passed over
+    lane: int  # steps of one lane run in the order of the sequence
+    seconds: float  # duration
+    before: tuple[int, ...]  # numbers of its predecessors; unknown ones are ignored
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cycle:
     """A modulo schedule."""
 
-    interval_s: float  # between generations
-    begin_s: Floats  # when each step begins in its generation
+    interval_s: float  # between the starts of consecutive instances
+    begin_s: Floats  # start of each step within its instance
 
 
 def shortest_cycle(steps: Sequence[CyclicStep]) -> Cycle | None:
-    """Return the modulo schedule with the shortest interval that is found."""
+    """Return the modulo schedule with the shortest interval found; None if there is none worth having."""
     if len({step.lane for step in steps}) < 2 or len(steps) > MOST_INSTRUCTIONS:
         return None
     ops, loads = _operations(steps)
@@ -59,7 +58,7 @@ def shortest_cycle(steps: Sequence[CyclicStep]) -> Cycle | None:
 
 
 def stream_interval_s(plan: Plan) -> float:
-    """Return how often a plan's generations can follow each other as streams interleave them."""
+    """Return the interval at which instances of a plan can start when a stream interleaves them."""
     lane_of = {i.id: number for number, lane in enumerate(plan.lanes) for i in lane.instructions}
     steps = [CyclicStep(i.id, lane_of[i.id], seconds_of(i), i.waits) for _, i in plan.instructions()]
     found = shortest_cycle(steps)
@@ -67,7 +66,7 @@ def stream_interval_s(plan: Plan) -> float:
 
 
 def seconds_of(instruction: Instruction) -> float:
-    """Return how long an instruction takes by its plan."""
+    """Return an instruction's planned duration."""
     i = instruction
     return i.finish_s - i.start_s if i.finish_s > i.start_s else i.duration_s
 
@@ -76,7 +75,7 @@ def seconds_of(instruction: Instruction) -> float:
 
 
 def _operations(steps: Sequence[CyclicStep]) -> tuple[Operations, Floats]:
-    """Return the steps as operations, each on its lane, and the lanes' loads in seconds."""
+    """Return the steps as modulo-scheduling operations, and the load of each lane in seconds."""
     place = {step.number: position for position, step in enumerate(steps)}
     seconds = np.array([step.seconds for step in steps])
     edges: list[tuple[int, int]] = []

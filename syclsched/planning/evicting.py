@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each task finds its arrays within limited memory: the copies that bring them there, and what must go for them.
+"""Copies and evictions that bring each task its arrays within limited memory.
 
-What `syclsched.planning.transfers` does where memory is no question.
+`syclsched.planning.transfers` is the simpler pass for plans that fit into memory.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from syclsched.planning.steps import (
 )
 from syclsched.planning.uses import Upcoming
 
-#: How a copy touches what it reads and what it writes.
+#: Access modes of a copy: its source, its destination.
 _COPIES = bytes([MODE_CODE[id(AccessMode.READ)], MODE_CODE[id(AccessMode.WRITE)]])
 
 
 class _Step(NamedTuple):
-    """One of `Steps`; its task by name."""
+    """One row of `Steps`, with its task by name."""
 
     kind: int
     lane: int
@@ -54,10 +54,9 @@ class _Step(NamedTuple):
 
 
 class EvictingPass:
-    """Turn assignments in global order into steps within the capacities of the platform's spaces.
+    """Turns assignments in global order into steps that fit into the platform's memory spaces.
 
-    Copies are made by the rules of `syclsched.planning.transfers`; arrays that would be in the way are evicted: see
-    `Residency`.
+    Copies follow the rules of `syclsched.planning.transfers`. `Residency` chooses which arrays are evicted.
     """
 
     def __init__(
@@ -86,11 +85,11 @@ class EvictingPass:
         self._whole = graph.whole()
         self._end_row = {a.name: a.rows.stop for a in graph.arrays if a.rows is not None}
         self._first_row = {a.name: a.rows.start for a in graph.arrays if a.rows is not None}
-        # Spaces that hold the current value, the one written (or copied to) first coming first.
+        # Spaces that hold the current value of each array, in the order in which they got it.
         self._valid: dict[str, list[str]] = {a.name: [HOST] if a.is_input else [] for a in graph.arrays}
 
     def run(self, assignments: Sequence[Assignment]) -> Draft:
-        """Return the steps."""
+        """Return the draft of a plan for some assignments."""
         self._upcoming = Upcoming(assignments, self._tasks, self._devices)
         self._memory = Residency(self._graph, self._platform, self._upcoming, self._valid)
         self._remaking = self._make_remaking() if self._may_remake else None
@@ -148,7 +147,7 @@ class EvictingPass:
         return made
 
     def _kept(self) -> frozenset[int]:
-        """Return the memory with the last values of arrays someone may ask for, one for each array or segment."""
+        """Return one memory with the last value of each array or segment that may be read after the run."""
         written = {a.array for t in self._graph.tasks for a in t.accesses if WRITING[id(a.mode)]}
         return frozenset(
             self._memory.memory_of[self._memory.block(a.name, self._valid[a.name][0])]
@@ -164,23 +163,23 @@ class EvictingPass:
         if self._remaking is not None:
             for array, maker in self._remaking.missing(task):
                 self._again[maker.task.name] += 1
-                self._do(maker.task, maker.assignment)
+                self._add_task(maker.task, maker.assignment)
                 self._remaking.remade(array)
                 self._memory.end(maker.task)
         self._upcoming.now += 1
-        self._do(task, assignment)
+        self._add_task(task, assignment)
         if self._remaking is not None:
             self._remaking.made(Maker(task, assignment, self._upcoming.now))
         self._upcoming.now += 1
         self._memory.end(task)
 
-    def _do(self, task: PlannedTask, assignment: Assignment) -> None:
-        """Do a task, after the copies that it needs."""
+    def _add_task(self, task: PlannedTask, assignment: Assignment) -> None:
+        """Add the steps of a task, after the copies it needs."""
         device = self._devices[assignment.device]
         self._memory.begin(task, device)
         blocks, written = [], []
         valid, home = self._valid, device.space
-        chosen = self._bring_together(task, device, assignment.lane) if self._whole else {}
+        chosen = self._gather_segments(task, device, assignment.lane) if self._whole else {}
         for access in task.accesses:
             array, mode = access.array, id(access.mode)
             if array in chosen:
@@ -209,23 +208,23 @@ class EvictingPass:
             valid[array] = [space]
 
     def _space_to_read(self, array: str, device: Device, task: PlannedTask, lane: int) -> str:
-        """Return the space in which ``device`` reads an array that its own does not hold; copy it there if need be."""
+        """Return the space in which a device reads an array that is not in its own; copy it if needed."""
         valid = self._valid[array]
         for space in device.reaches:
             if space in valid:
                 return space
-        # Room first: what makes it may move this very array.
+        # Allocate first: the evictions this needs may move this very array.
         self._block(array, device.space, task, device, lane)
         self._copy([array], self._source(array, device.space), device.space, task, device, lane)
         return device.space
 
     def _source(self, array: str, destination: str) -> str:
-        """Return the space from which an array gets to another soonest."""
+        """Return the space from which an array can be copied to another soonest."""
         valid = self._valid[array]
         return valid[0] if len(valid) == 1 else min(valid, key=lambda s: self._seconds(s, destination, array))
 
-    def _bring_together(self, task: PlannedTask, device: Device, lane: int) -> dict[str, str]:
-        """Return the space of each segment a task touches, one for all of an array; copy what is missing there."""
+    def _gather_segments(self, task: PlannedTask, device: Device, lane: int) -> dict[str, str]:
+        """Return the space of each segment a task touches, one per array; copy the missing segments there."""
         touched: dict[str, list[PlannedAccess]] = {}
         for access in task.accesses:
             if access.array in self._whole:
@@ -235,15 +234,15 @@ class EvictingPass:
             read = [access.array for access in accesses if READING[id(access.mode)]]
             first = accesses[0].array
             space = self._space_for(read, device) if read else self._space_to_write(first, device)
-            self._block(first, space, task, device, lane)  # room first, as above
+            self._block(first, space, task, device, lane)  # allocate first, as above
             missing = [array for array in read if space not in self._valid[array]]
-            for source, together in self._runs(missing, space):
-                self._copy(together, source, space, task, device, lane)
+            for source, segments in self._adjacent_segments(missing, space):
+                self._copy(segments, source, space, task, device, lane)
             chosen.update((access.array, space) for access in accesses)
         return chosen
 
     def _space_for(self, read: Sequence[str], device: Device) -> str:
-        """Return the space within a device's reach to which the least has to be copied; its own, if none is better."""
+        """Return the reachable space with the fewest bytes to copy; the device's own on a tie."""
         fewest, best = None, device.space
         for space in (device.space, *device.reaches):
             missing = sum(self._nbytes[array] for array in read if space not in self._valid[array])
@@ -253,8 +252,8 @@ class EvictingPass:
                 fewest, best = missing, space
         return best
 
-    def _runs(self, segments: Iterable[str], destination: str) -> list[tuple[str, list[str]]]:
-        """Return which segments of one array, following each other, come from where: each run is one copy."""
+    def _adjacent_segments(self, segments: Iterable[str], destination: str) -> list[tuple[str, list[str]]]:
+        """Group adjacent segments of one array with the same source space: each group is one copy."""
         runs: list[tuple[str, list[str]]] = []
         for array in sorted(segments, key=self._first_row.__getitem__):
             source = self._source(array, destination)
@@ -265,7 +264,7 @@ class EvictingPass:
         return runs
 
     def _space_to_write(self, array: str, device: Device) -> str:
-        """Write where the next reader wants it, if this device reaches that space."""
+        """Return the space the next reader wants, if the device reaches it; else the device's own."""
         if len(device.reaches) > 1:
             for space in self._upcoming.readers(array):
                 if space in device.reaches and self._memory.can_hold(array, space):
@@ -273,23 +272,23 @@ class EvictingPass:
         return device.space
 
     def _block(self, array: str, space: str, task: PlannedTask, device: Device, lane: int) -> int:
-        """Return the memory of an array in a space for use by a task; evict others if there is no room for it."""
+        """Return the block of an array in a space for a task; evict other arrays if memory is short."""
         while (victim := self._memory.admit(array, space, task)) is not None:
             self._evict(victim, space, task, device, lane)
         return self._memory.block(array, space)
 
     def _evict(self, array: str, space: str, task: PlannedTask, device: Device, lane: int) -> None:
-        """Take an array out of a space; save its value to the host's memory if it is the only one and wanted."""
+        """Evict an array from a space; save its value to the host's memory if it is live and nowhere else."""
         pieces = self._graph.pieces.get(array, (array,))
-        lost = [piece for piece in pieces if self._valid[piece] == [space] and self._memory.wanted(piece)]
-        if lost == [array] and self._remaking is not None and self._remaking.gives_up(array, space):
+        unsaved = [piece for piece in pieces if self._valid[piece] == [space] and self._memory.wanted(piece)]
+        if unsaved == [array] and self._remaking is not None and self._remaking.gives_up(array, space):
             self._valid[array].clear()
             self._memory.drop(array, space)
             return
-        if lost:
-            self._block(lost[0], HOST, task, device, lane)
-        for source, together in [(space, lost)] if lost == [array] else self._runs(lost, HOST):
-            self._copy(together, source, HOST, task, device, lane)
+        if unsaved:
+            self._block(unsaved[0], HOST, task, device, lane)
+        for source, segments in [(space, unsaved)] if unsaved == [array] else self._adjacent_segments(unsaved, HOST):
+            self._copy(segments, source, HOST, task, device, lane)
         for piece in pieces:
             if space in self._valid[piece]:
                 self._valid[piece].remove(space)
@@ -314,7 +313,7 @@ class EvictingPass:
     def _copy(
         self, arrays: Sequence[str], source: str, destination: str, task: PlannedTask, device: Device, lane: int
     ) -> None:
-        """Copy an array, or segments of one that follow each other."""
+        """Add the copy of an array, or of adjacent segments of one."""
         nbytes, number = sum([self._nbytes[array] for array in arrays]), self._space_number
         for link in self._route(source, destination):
             blocks = []
@@ -337,25 +336,25 @@ class EvictingPass:
                 self._valid[array].append(link.destination)
 
     def _copy_lane(self, source: str, destination: str, consumer: Device, lane: int) -> int:
-        """Use the consumer's queue if it lives in the destination, else a device of the source's space.
+        """Return the lane of a copy: the consumer's if it lives in the destination, else one of the source's space.
 
-        Where a separate copy lane is of no use, the copy goes on the very lane that needs it: nothing has to wait.
+        On a device without a copy lane, the copy runs on the lane that needs it, so that nothing has to wait for it.
         """
         key = (source, destination, consumer.name, lane)
         if key not in self._copy_lanes:
             owner = consumer
             if consumer.is_host or consumer.space != destination:
-                here = [d for d in self._platform.compute_devices if d.space == destination]
-                there = [d for d in self._platform.compute_devices if d.space == source]
-                near = here or there
-                owner = consumer if consumer in near else near[0]
+                in_destination = [d for d in self._platform.compute_devices if d.space == destination]
+                in_source = [d for d in self._platform.compute_devices if d.space == source]
+                candidates = in_destination or in_source
+                owner = consumer if consumer in candidates else candidates[0]
             kind = LaneKey(owner.name, "copy")
             if not owner.copy_lane:
                 kind = LaneKey(owner.name, "compute", lane if owner is consumer else 0)
             self._copy_lanes[key] = self._lane(kind)
         return self._copy_lanes[key]
 
-    # --- shared parts -----------------------------------------------------------------------------
+    # --- lanes ------------------------------------------------------------------------------------
 
     def _compute_lane(self, device: Device, number: int) -> int:
         key = (device.name, number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many fences the engine will submit for a plan."""
+"""Number of fences (barrier commands) the engine will submit for a plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syclsched.model.platform import Platform
 from syclsched.planning.rows import WORK, Rows
 from syclsched.planning.steps import LAUNCH, MODES, Draft, Flags, Ints, Steps
 
-#: With more waits than this, one fence is submitted for them instead of a long event list, on any backend.
+#: With more waits than this, one fence is submitted instead of a long event list, on any backend.
 FENCE_WAITS: Final = 8
 
 _WRITES: Final = np.array([mode.writes for mode in MODES])
@@ -25,15 +25,16 @@ def count_fences(
     platform: Platform,
     nbytes: Ints,
 ) -> int:
-    """Return how many fences a plan's device lanes need if nothing that is waited for is done beforehand.
+    """Return how many fences a plan's device lanes need if no event they wait for has completed beforehand.
 
-    On OpenCL a kernel on an in-order queue cannot be trusted to wait for events of other queues, so it goes behind a
-    fence; elsewhere only one that waits for many does. A barrier, and what writes no bytes, is itself a fence. Host
-    functions, and work of devices in another memory space (another SYCL context), are waited for by the host instead.
+    On OpenCL a kernel on an in-order queue cannot be trusted to wait for events of other queues, so a fence is
+    submitted before it; on other backends only before a kernel that waits for many events. A barrier, or a task that
+    writes no bytes, is a fence itself. The host waits for host functions, and for devices of another memory space
+    (another SYCL context).
     """
     steps, devices = draft.steps, {d.name: d for d in platform.devices}
     spaces = {name: n for n, name in enumerate({d.space for d in platform.devices})}
-    # Number of the space whose context a lane's events belong to; -1 where there are no events.
+    # The space whose SYCL context a lane's events belong to; -1 for lanes without events.
     context_of_lane = [-1 if k.kind == "host" else spaces[devices[k.device].space] for k in draft.lanes]
     longest = [0 if devices[k.device].backend == "opencl" else FENCE_WAITS for k in draft.lanes]
     lane = steps.lane[rows.step]
@@ -42,8 +43,8 @@ def count_fences(
     waiting = np.repeat(np.arange(len(lane)), np.diff(wait_starts))
     events = np.bincount(waiting[context[waits] == context[waiting]], minlength=len(lane))
     for row in np.unique(waiting[~works[waits] & (context[waiting] >= 0)]).tolist():
-        behind = _work(works, lane, wait_starts, waits, waits[wait_starts[row] : wait_starts[row + 1]].tolist())
-        events[row] = sum(1 for before in behind if context[before] == context[row])
+        predecessors = _work(works, lane, wait_starts, waits, waits[wait_starts[row] : wait_starts[row + 1]].tolist())
+        events[row] = sum(1 for before in predecessors if context[before] == context[row])
     waits_long = (events > np.array(longest, np.int64)[lane])[works]
     fenced = (np.array(context_of_lane, np.int64)[steps.lane] >= 0) & ~(steps.copies & (steps.nbytes > 0))
     alone = steps.kind != LAUNCH
@@ -53,7 +54,7 @@ def count_fences(
 
 
 def _write_nothing(steps: Steps, empty: Flags) -> Flags:
-    """Return which steps write, but no bytes."""
+    """Return which steps write only empty arrays."""
     writes = _WRITES[steps.modes]
     step = np.repeat(np.arange(len(steps)), np.diff(steps.starts))
     written = np.bincount(step[writes], minlength=len(steps))
@@ -63,7 +64,7 @@ def _write_nothing(steps: Steps, empty: Flags) -> Flags:
 
 
 def _work(works: Flags, lane: Ints, starts: Ints, waits: Ints, todo: list[int]) -> set[int]:
-    """Return the work waited for: an ``alloc`` or ``free`` stands for its own waits and the work before it."""
+    """Return the steps waited for; an ``alloc`` or ``free`` stands for its own waits and its lane predecessor."""
     found: set[int] = set()
     while todo:
         row = todo.pop()

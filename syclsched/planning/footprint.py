@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory steps take in some order, without working the allocations out."""
+"""Memory held by steps in a given order, computed without placing the allocations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syclsched.planning.steps import Draft, Ints
 
 
 class Footprint:
-    """Memory held by steps in some order, from its first use to its last."""
+    """Memory held by steps in a given order, each memory from its first use to its last."""
 
     def __init__(self, draft: Draft, touched: Touches, platform: Platform) -> None:
         self._starts, self._touched = touched.starts, draft.memory_of[touched.blocks]
@@ -24,13 +24,13 @@ class Footprint:
         self._capacity = {s.name: s.capacity_bytes for s in platform.spaces if s.capacity_bytes}
 
     def fits(self, order: Ints | None = None) -> bool:
-        """Return whether there is enough memory."""
+        """Return whether every space has enough memory."""
         if not self._capacity:
             return True
         return all(peak <= self._capacity.get(space, peak) for space, peak in self.peak_bytes(order).items())
 
     def peak_bytes(self, order: Ints | None = None) -> dict[str, int]:
-        """Return the most memory held at once per space in which anything is allocated."""
+        """Return the most memory held at once in each space with allocations."""
         position = np.empty(self._count, np.int64)
         position[slice(None) if order is None else order] = np.arange(self._count)
         when = np.repeat(position, np.diff(self._starts))
@@ -42,9 +42,9 @@ class Footprint:
         last[self._kept] = self._count
         peaks = {}
         for space in np.unique(self._spaces[ours]):
-            here = np.flatnonzero(ours & (self._spaces == space))
+            in_space = np.flatnonzero(ours & (self._spaces == space))
             held = np.zeros(self._count + 2, np.int64)
-            np.add.at(held, first[here], self._nbytes[here])
-            np.subtract.at(held, last[here] + 1, self._nbytes[here])
+            np.add.at(held, first[in_space], self._nbytes[in_space])
+            np.subtract.at(held, last[in_space] + 1, self._nbytes[in_space])
             peaks[self._names[space]] = int(np.cumsum(held).max())
         return peaks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hazards between steps: which must finish before which, from the memory they touch."""
+"""Hazards between steps: the order that follows from the memory they touch."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from syclsched.planning.steps import COPY, Buffers, Draft, Flags, Ints
 def hazards(
     rows: Rows, draft: Draft, after: Mapping[int, Sequence[int]], *, by_buffer: bool = False
 ) -> tuple[Ints, Ints]:
-    """Return for each row the earlier rows it depends on.
+    """Return the earlier rows each row depends on, ragged.
 
-    Two that touch the same block, at least one of them writing, keep their global order (RAW, WAR, WAW); a
-    free comes after every use. Tasks ordered explicitly or by a barrier keep that order. An allocation is work of the
-    host at submission, which nothing on a device precedes; if the same array was in the same space before, it comes
-    after that block's free.
+    Two rows that touch the same block, at least one of them writing, keep their global order (RAW, WAR, WAW). A free
+    comes after every use. Tasks ordered explicitly or by a barrier keep that order. The host allocates at submission,
+    so no device work precedes an allocation; only an earlier block of the same array in the same space must have been
+    freed.
     """
     starts, blocks, writes = rows.touched
     count = len(draft.memory_of)
@@ -32,15 +32,15 @@ def hazards(
 
 
 def _codes(buffers: Buffers, spaces: int) -> Ints:
-    """Return a number for each buffer, equal for equal ones."""
+    """Return one number per buffer, equal for equal buffers."""
     return buffers.array * spaces + buffers.space
 
 
 def _buffers(draft: Draft) -> Ints:
-    """Return what each block counts as, by a block, if all blocks of one array in one space count as one.
+    """Return a representative block for each block, where the blocks of one array in one space count as one.
 
-    Segments of an array do not touch each other, unless the array leaves the space and comes back: then all of it must
-    have gone before any of it comes.
+    Segments stay apart unless their array leaves the space and returns: then all of it must be freed before any of it
+    is copied in again.
     """
     spaces = int(max(draft.blocks.space.max(initial=0), draft.memory.space.max(initial=0))) + 1
     memory, counts = np.unique(_codes(draft.memory, spaces), return_inverse=True, return_counts=True)[1:]
@@ -87,7 +87,7 @@ def _extra(rows: Rows, draft: Draft, after: Mapping[int, Sequence[int]]) -> tupl
 def hazard_edges(
     starts: Ints, touched: Ints, writes: Flags, skip: Flags, block_count: int, extra_starts: Ints, extra: Ints
 ) -> tuple[Ints, Ints]:
-    """Return ragged rows of the earlier steps each step depends on."""
+    """Return, ragged, the earlier steps each step depends on."""
     count = len(skip)
     writer = np.full(block_count, -1, np.int64)
     # Readers since the last write, as linked lists: the newest touch of each block, and the one before each touch.
@@ -106,7 +106,7 @@ def hazard_edges(
                 block = touched[k]
                 last = writer[block]
                 link = newest[block]
-                if writes[k] and link >= 0:  # the readers came after the writer, so they cover it
+                if writes[k] and link >= 0:  # the readers follow the writer, so they imply it
                     while link >= 0:
                         if seen[reader[link]] != step:
                             seen[reader[link]] = step

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that are used where they lie, without a copy: inputs in USM memory, and what host and device hand each other.
+"""Zero-copy arrays: inputs in USM memory, and arrays that host and device exchange without a copy.
 
-A device with memory of its own also reaches the host's memory, if that is USM memory of kind ``host`` of the device's
-context: its kernels then read and write over the link. What a copy would have cost is saved, and so is memory of the
-device; but every access goes over the link, and nothing is kept on the device's side. So it pays for what is written
-once by one side and read once by the other. How often a kernel fetches an element is not known; it is at most once for
-every two operations (a multiply and an add), so that products of matrices are left alone.
+A device with its own memory can also access the host's memory, if that is USM memory of kind ``host`` in the device's
+context: kernels then read and write over the link. This saves the copy and device memory, but every access crosses the
+link and nothing is cached on the device. So it pays for arrays that one side writes once and the other reads once. How
+often a kernel fetches an element is not known; the bound used is once per two operations (a multiply and an add), which
+excludes matrix products.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _WRITE: Final = MODES.index(AccessMode.WRITE)
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """What a plan uses in place."""
+    """The arrays that a plan uses without a copy."""
 
-    #: The space in which the value of an input lies when a run begins, by array; the host's for those not listed.
+    #: The space that holds each input's value when a run begins; the host's memory for arrays not listed.
     resident: Mapping[str, str] = field(default_factory=dict)
-    #: The space whose devices use an array in the host's memory, by array.
+    #: For each array that devices access in the host's memory: those devices' space.
     reached: Mapping[str, str] = field(default_factory=dict)
-    extra_s: Mapping[str, float] = field(default_factory=dict)  # what that adds to the time of a task
-    chosen: tuple[ArrayMemory, ...] = ()  # the memory this needs
+    extra_s: Mapping[str, float] = field(default_factory=dict)  # time this adds to each task
+    chosen: tuple[ArrayMemory, ...] = ()  # the arrays' memory
 
     def resident_bytes(self, known: GraphRecord) -> dict[str, int]:
-        """Return what inputs take of each space."""
+        """Return how much of each space resident inputs occupy."""
         found: dict[str, int] = {}
         for array in known.arrays:
             space = self.resident.get(array.name)
@@ -54,12 +54,12 @@ class InPlace:
         return found
 
 
-#: Nothing is.
+#: No array is used in place.
 NOWHERE: Final = InPlace()
 
 
 def asked_for(graph: TaskGraph, known: GraphRecord, platform: Platform, assignments: Sequence[Assignment]) -> InPlace:
-    """Return what is to be used in place because the user says so: of an array, or with the value that was given."""
+    """Return the arrays to use in place because of the user's memory kinds or of the inputs' own memory."""
     wanted: dict[str, UsmKind] = {a.name: a.usm for a in known.arrays if a.usm is not None and a.rows is None}
     given = {name: kind for name, kind in kinds_given(graph) if name not in wanted}
     if not wanted and not given:
@@ -98,25 +98,25 @@ def asked_for(graph: TaskGraph, known: GraphRecord, platform: Platform, assignme
 def worthwhile(
     graph: TaskGraph, known: GraphRecord, platform: Platform, assignments: Sequence[Assignment], besides: InPlace
 ) -> InPlace | None:
-    """Return what is used in place because that costs less than a copy, besides what is anyhow; None if nothing is."""
-    able = {d.name: d for d in platform.compute_devices if _reaches_host(d, platform)}
-    used = {each.device for each in assignments} if able else set()
-    if HOST not in used or used.isdisjoint(able):
+    """Return ``besides`` with the arrays for which zero-copy access is cheaper than a copy; None if there is none."""
+    capable = {d.name: d for d in platform.compute_devices if _reaches_host(d, platform)}
+    used = {each.device for each in assignments} if capable else set()
+    if HOST not in used or used.isdisjoint(capable):
         return None
     reached, chosen, shown = dict(besides.reached), list(besides.chosen), {c.array for c in besides.chosen}
-    for name, device, together in _handed_over(known, platform, assignments, able):
+    for name, device, together in _handed_over(known, platform, assignments, capable):
         array = together.array
         if name in shown:
             continue
-        there_s, extra_s = _copy_s(platform, device, array.nbytes, together.from_host), 0.0
+        copy_s, extra_s = _copy_s(platform, device, array.nbytes, together.from_host), 0.0
         for task in together.by_device:
             extra_s += _slower_s(platform, device, array.nbytes) * _fetches(graph.task(task))
-        if extra_s < there_s:
+        if extra_s < copy_s:
             reached[name] = device.space
             how = "read" if together.from_host else "written"
             why = (
                 f"{how} in place by {device.name}, which takes {format_seconds(extra_s)} longer; "
-                f"a copy takes {format_seconds(there_s)} ({_origin(platform, device)})"
+                f"a copy takes {format_seconds(copy_s)} ({_origin(platform, device)})"
             )
             chosen.append(ArrayMemory(name, HOST, "host", why, context=device.space))
     if len(reached) == len(besides.reached):
@@ -128,7 +128,7 @@ def worthwhile(
 
 
 class _HandedOver(NamedTuple):
-    """An array that one side writes once and the other reads."""
+    """An array that one side writes once and the other side reads."""
 
     array: PlannedArray
     by_device: tuple[str, ...]
@@ -136,7 +136,7 @@ class _HandedOver(NamedTuple):
 
 
 def kinds_given(graph: TaskGraph) -> Iterator[tuple[str, UsmKind]]:
-    """Yield the arrays whose values were given in USM memory that the host can address, and of which kind."""
+    """Yield the inputs whose values are in host-accessible USM memory, with its kind."""
     for name, value in graph.data.items():
         kind = getattr(value, "usm_type", None)
         if kind in ("shared", "host") and value.size:
@@ -146,7 +146,7 @@ def kinds_given(graph: TaskGraph) -> Iterator[tuple[str, UsmKind]]:
 def _users(
     known: GraphRecord, platform: Platform, assignments: Sequence[Assignment], names: set[str]
 ) -> dict[str, list[Device]]:
-    """Return the devices whose kernels touch some arrays, in the order in which they do first."""
+    """Return the devices whose kernels touch each of some arrays, in order of first use."""
     devices = {d.name: d for d in platform.compute_devices}
     touched, whole = {t.name: t.accesses for t in known.tasks}, known.whole()
     found: dict[str, dict[str, Device]] = {}
@@ -160,7 +160,7 @@ def _users(
 
 
 def check_kind(kind: UsmKind, array: str, devices: Sequence[Device]) -> None:
-    """Refuse a kind of memory that was asked for where a device does not have it."""
+    """Refuse a requested memory kind that a device does not support."""
     for device in devices:
         if device.aspects and f"usm_{kind}_allocations" not in device.aspects:
             raise PlanError(
@@ -171,7 +171,7 @@ def check_kind(kind: UsmKind, array: str, devices: Sequence[Device]) -> None:
 
 
 def _reaches_host(device: Device, platform: Platform) -> bool:
-    """Return whether kernels may use the host's memory in place, and it is known how fast."""
+    """Return whether kernels can access the host's memory, and the bandwidth of that is known."""
     return (
         not platform.space(device.space).host_accessible
         and "usm_host_allocations" in device.aspects
@@ -184,17 +184,17 @@ def _reaches_host(device: Device, platform: Platform) -> bool:
 def _handed_over(
     known: GraphRecord, platform: Platform, assignments: Sequence[Assignment], able: Mapping[str, Device]
 ) -> Iterator[tuple[str, Device, _HandedOver]]:
-    """Yield what the host writes once and devices of one space read, or one device writes and the host reads."""
+    """Yield arrays the host writes once and devices of one space read, or one device writes and the host reads."""
     count, place = len(known.arrays), {each.task: each.device for each in assignments}
     task_of = np.repeat(np.arange(len(known.tasks)), np.diff(known.access_starts))
     writes = np.bincount(known.access_array[_WRITES[known.access_mode]], minlength=count)
     plain = np.bincount(known.access_array[known.access_mode == _WRITE], minlength=count)
     by_host = np.array([place.get(task.name) == HOST for task in known.tasks], np.bool_)[task_of]
-    met = np.bincount(known.access_array[by_host], minlength=count) > 0
-    met &= np.bincount(known.access_array[~by_host], minlength=count) > 0
-    once = (writes == 1) & (plain == 1) & met
+    used_by_both = np.bincount(known.access_array[by_host], minlength=count) > 0
+    used_by_both &= np.bincount(known.access_array[~by_host], minlength=count) > 0
+    candidates = (writes == 1) & (plain == 1) & used_by_both
     users: dict[int, list[tuple[str, bool]]] = {}
-    for access in np.flatnonzero(once[known.access_array]).tolist():
+    for access in np.flatnonzero(candidates[known.access_array]).tolist():
         wrote = bool(_WRITES[known.access_mode[access]])
         users.setdefault(int(known.access_array[access]), []).append((known.tasks[task_of[access]].name, wrote))
     for number, touching in users.items():
@@ -209,7 +209,7 @@ def _handed_over(
             continue
         from_host = writer == HOST
         if not from_host and any(d != HOST for _, wrote, d in on if not wrote):
-            continue  # devices read what they write: that is best in their own memory
+            continue  # devices read the array, too: it is best in their own memory
         by_device = tuple(task for task, _, device in on if device != HOST)
         yield array.name, able[next(iter(devices))], _HandedOver(array, by_device, from_host)
 
@@ -222,17 +222,17 @@ def _copy_s(platform: Platform, device: Device, nbytes: int, from_host: bool) ->
 
 
 def _slower_s(platform: Platform, device: Device, nbytes: int) -> float:
-    """Return what touching an array once takes longer in the host's memory than in the device's."""
+    """Return how much longer one pass over an array takes in the host's memory than in the device's."""
     profile, link = device.profile, platform.link(HOST, device.space)
     if profile is None or link is None:
         return 0.0
-    here = profile.triad_bandwidth_bytes_per_s.value
+    device_rate = profile.triad_bandwidth_bytes_per_s.value
     costs = profile.usm.get("host")
     measured = None if costs is None else costs.read_bandwidth_bytes_per_s or costs.bandwidth_bytes_per_s
-    there = link.bandwidth_bytes_per_s if measured is None else measured.value
-    if not here or not there:
+    host_rate = link.bandwidth_bytes_per_s if measured is None else measured.value
+    if not device_rate or not host_rate:
         return 0.0
-    return max(0.0, nbytes / there - nbytes / here)
+    return max(0.0, nbytes / host_rate - nbytes / device_rate)
 
 
 def _origin(platform: Platform, device: Device) -> str:
@@ -243,7 +243,7 @@ def _origin(platform: Platform, device: Device) -> str:
 
 
 def _fetches(task: Task) -> float:
-    """Return how many times a kernel fetches an element at most: once for every two operations."""
+    """Return an upper bound of how often a kernel fetches an element: once per two operations."""
     if task.operation is None or task.signature is None:
         return 1.0
     elements = max((int(np.prod(shape)) for shape in task.signature.shapes.values()), default=0)
@@ -258,7 +258,7 @@ def _extra_s(
     assignments: Sequence[Assignment],
     reached: Mapping[str, str],
 ) -> dict[str, float]:
-    """Return what the use of arrays in the host's memory adds to the time of tasks."""
+    """Return how much zero-copy access adds to the duration of each task."""
     if not reached:
         return {}
     devices = {d.name: d for d in platform.compute_devices}

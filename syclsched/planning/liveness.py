@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When memory comes and goes: allocations before first use, frees after last use, peaks per space."""
+"""Lifetimes of memory: allocations before first use, frees after last use, peaks per space."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from syclsched.planning.steps import Draft
 def add_allocations(draft: Draft, touched: Touches) -> Rows:
     """Return the steps with an ``alloc`` before the first use of each memory and a ``free`` after its last.
 
-    The user's own is neither allocated nor freed; what is kept is not freed.
+    The user's own memory is neither allocated nor freed; memory with values that may be read after the run is not
+    freed.
     """
     count, uses, memories = len(draft.steps), len(touched.blocks), len(draft.memory_nbytes)
     used = draft.memory_of[touched.blocks]
@@ -30,14 +31,14 @@ def add_allocations(draft: Draft, touched: Touches) -> Rows:
     ours[draft.foreign] = False
     freed = ours.copy()
     freed[draft.kept] = False
-    made, gone = np.flatnonzero(ours), np.flatnonzero(freed)
+    allocated_memory, freed_memory = np.flatnonzero(ours), np.flatnonzero(freed)
     step_of_use = np.repeat(np.arange(count), np.diff(touched.starts))
-    step = np.concatenate((step_of_use[first[made]], np.arange(count), step_of_use[last[gone]]))
-    phase = np.repeat(np.array([ALLOC, WORK, FREE]), (len(made), count, len(gone)))
-    memory = np.concatenate((made, np.full(count, -1), gone))
-    use = np.concatenate((first[made], np.zeros(count, np.int64), last[gone]))
+    step = np.concatenate((step_of_use[first[allocated_memory]], np.arange(count), step_of_use[last[freed_memory]]))
+    phase = np.repeat(np.array([ALLOC, WORK, FREE]), (len(allocated_memory), count, len(freed_memory)))
+    memory = np.concatenate((allocated_memory, np.full(count, -1), freed_memory))
+    use = np.concatenate((first[allocated_memory], np.zeros(count, np.int64), last[freed_memory]))
     order = np.lexsort((use, 3 * step + phase))
-    # Beside the rows of steps one for each memory: its allocation and its free touch all its blocks.
+    # After the rows of steps, one row per memory: its allocation and its free touch all its blocks.
     blocks = np.argsort(draft.memory_of, kind="stable")
     each = Touches(
         np.concatenate((touched.starts, uses + np.cumsum(np.bincount(draft.memory_of, minlength=memories)))),
@@ -49,9 +50,9 @@ def add_allocations(draft: Draft, touched: Touches) -> Rows:
 
 
 def peak_bytes(numbers: Numbers, spaces: Sequence[str]) -> dict[str, int]:
-    """Return the most memory held at once per space, walking the global order.
+    """Return the most memory held at once in each space, in global order.
 
-    The engine holds an allocation back until earlier frees have taken effect, so this peak is kept.
+    The engine delays an allocation until earlier frees have taken effect, so a run does not exceed this peak.
     """
     rows = np.flatnonzero((numbers.kind == plan_numbers.ALLOC) | (numbers.kind == plan_numbers.FREE))
     gets = numbers.kind[rows] == plan_numbers.ALLOC
@@ -61,7 +62,7 @@ def peak_bytes(numbers: Numbers, spaces: Sequence[str]) -> dict[str, int]:
 
 
 def over_capacity(peak: Mapping[str, int], platform: Platform) -> list[str]:
-    """Return the spaces in which a plan needs more memory than there is; a capacity of 0 is unknown."""
+    """Return the spaces in which a plan needs more memory than there is; a capacity of 0 means unknown."""
     return [s.name for s in platform.spaces if s.capacity_bytes and peak.get(s.name, 0) > s.capacity_bytes]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan is worth by every measure, from its predicted times."""
+"""Metrics of a plan (makespan, initiation interval, energy, peak memory) from its predicted times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syclsched.scheduling.objectives.power import busy_seconds, weigh
 
 
 def measure(plan: Plan, platform: Platform) -> Metrics:
-    """Return a plan's measures."""
+    """Return a plan's metrics."""
     names = [device.name for device in platform.devices]
     spans = [(names.index(lane.device), i) for lane in plan.lanes for i in lane.instructions if _computes(i)]
     busy_s = busy_seconds(

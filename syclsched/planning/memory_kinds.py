@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kind of USM memory of each array in each space, once it is known who touches it there.
+"""USM memory kind of each array in each space, chosen from the accesses a plan makes.
 
-What is usual in a space (`syclsched.model.usm.usual_kind`) stays unless
+The usual kind of a space (`syclsched.model.usm.usual_kind`) is kept unless
 
-- the user asked for another kind, which the array then gets where those who touch it allow;
-- kernels are measurably faster on another kind: by a tenth, and by more than three median absolute deviations of both
-  measurements, on every device that touches the array. Memory of kind ``device`` the host cannot address, nor can
-  devices of another context, so it is for arrays that only kernels of the space touch;
-- an array in the host's memory is touched by functions of the host alone: that is not pinned.
+- the user asked for another kind, and every access to the array allows it;
+- kernels are measurably faster with another kind, by a tenth and by more than three median absolute deviations of both
+  measurements, on every device that touches the array. Kind ``device`` can be addressed neither by the host nor by
+  devices of another context, so it is only for arrays that kernels of the space alone touch;
+- an array in the host's memory is touched by host functions only: that one is not pinned.
 
-Memory of one kind cannot take the place of memory of another. Where the capacity of a space leaves no room for that,
-what is faster is given up, and what is usual stays.
+Memory of one kind cannot be reused as another. Where the sum of the kinds' peaks exceeds a space's capacity, faster
+kinds are given up for the usual one.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from syclsched.planning.record import GraphRecord
 from syclsched.planning.rows import ALLOC, FREE, Rows
 from syclsched.planning.steps import COPY, HOST_CALL, LAUNCH, Draft, Flags, Ints
 
-#: Two bandwidths differ if they do by so many median absolute deviations of both, and by this share: machines drift.
+#: Two bandwidths differ if by more than this many median absolute deviations of both, and by this share (drift).
 _MADS: Final = 3.0
 _SHARE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class _Users:
-    """Who touches each memory: functions of the host, copies from or to other devices' memory, which devices."""
+    """Accesses to each memory: by host functions, across contexts, by copies to other memory, and by which devices."""
 
     host: Flags
     crosses: Flags
@@ -48,7 +48,7 @@ class _Users:
 def choose_kinds(
     known: GraphRecord, platform: Platform, draft: Draft, rows: Rows, in_place: InPlace
 ) -> tuple[ArrayMemory, ...]:
-    """Return the memory of arrays that is not what is usual in its space."""
+    """Return the memory of arrays whose kind is not the usual one of its space."""
     usual: list[MemoryKind] = [usual_kind(space, platform) for space in platform.spaces]
     rates = {n: _faster(platform, space.name) for n, space in enumerate(platform.spaces) if space.name != HOST}
     faster = {n: found for n, found in rates.items() if found}
@@ -57,13 +57,13 @@ def choose_kinds(
         return in_place.chosen
     users = _users(platform, draft, by_device=asked or bool(faster))
     decided = {(c.array, c.space) for c in in_place.chosen}
-    ours = np.ones(len(draft.memory_nbytes), np.bool_)
-    ours[draft.foreign] = False
+    owned = np.ones(len(draft.memory_nbytes), np.bool_)
+    owned[draft.foreign] = False
     chosen: dict[int, ArrayMemory] = {}
     kinds: list[MemoryKind] = [usual[n] for n in draft.memory.space.tolist()]
-    wished = list(kinds)
+    preferred = list(kinds)
     of_interest = np.array([asked or n in faster or kind == "host" for n, kind in enumerate(usual)], np.bool_)
-    for memory in np.flatnonzero(ours & of_interest[draft.memory.space]).tolist():
+    for memory in np.flatnonzero(owned & of_interest[draft.memory.space]).tolist():
         array, number = known.arrays[draft.memory.array[memory]], int(draft.memory.space[memory])
         space = platform.spaces[number]
         if (array.name, space.name) in decided:
@@ -72,26 +72,26 @@ def choose_kinds(
             kind, why = _asked(array.usm, users, memory, host_accessible=space.host_accessible)
             if kind != kinds[memory]:
                 chosen[memory] = ArrayMemory(array.name, space.name, kind, why)
-                kinds[memory] = wished[memory] = kind
+                kinds[memory] = preferred[memory] = kind
         elif number in faster:
             best = _best(faster[number], users, memory)
             if best is not None:
-                wished[memory] = best[0]
+                preferred[memory] = best[0]
                 chosen[memory] = ArrayMemory(array.name, space.name, *best)
         elif usual[number] == "host" and not users.apart[memory]:
-            wished[memory] = "plain"
+            preferred[memory] = "plain"
             chosen[memory] = ArrayMemory(array.name, space.name, "plain", "only functions of the host touch it")
-    for number in _too_small(platform, draft, rows, wished):
-        for memory in [m for m in chosen if draft.memory.space[m] == number and kinds[m] != wished[m]]:
+    for number in _too_small(platform, draft, rows, preferred):
+        for memory in [m for m in chosen if draft.memory.space[m] == number and kinds[m] != preferred[m]]:
             del chosen[memory]
-    return (*in_place.chosen, *_together(chosen, draft, np.flatnonzero(ours).tolist()))
+    return (*in_place.chosen, *_together(chosen, draft, np.flatnonzero(owned).tolist()))
 
 
 def kinds_without_plan(graph: TaskGraph, known: GraphRecord, platform: Platform) -> tuple[ArrayMemory, ...]:
-    """Return the memory of arrays in a run that decides as it goes, where that is not what is usual.
+    """Return the memory of arrays in a dynamic run, where its kind is not the usual one.
 
-    Who touches an array where is not known then, so it is as the user asks where the host reaches it: ``device`` is for
-    plans. Inputs that no task writes are read in place in the first memory that the host shares with a device.
+    Accesses are not known in advance, so only kinds that the host can address are used as requested; ``device`` needs a
+    plan. Inputs that no task writes are read in place, in the first space that the host shares with a device.
     """
     asked = {array.name: array.usm for array in known.arrays if array.usm is not None and array.rows is None}
     wanted = {**dict(kinds_given(graph)), **asked}
@@ -117,7 +117,7 @@ def kinds_without_plan(graph: TaskGraph, known: GraphRecord, platform: Platform)
 
 
 def _together(chosen: Mapping[int, ArrayMemory], draft: Draft, ours: Sequence[int]) -> list[ArrayMemory]:
-    """Return what is chosen for all memories that an array has in a space, one after another: they are of one kind."""
+    """Return choices on which all memories of an array in a space agree, one per array and space."""
     kinds: dict[tuple[int, int], set[MemoryKind | None]] = {}
     places = list(zip(draft.memory.array.tolist(), draft.memory.space.tolist(), strict=True))
     for memory in ours:
@@ -126,7 +126,7 @@ def _together(chosen: Mapping[int, ArrayMemory], draft: Draft, ours: Sequence[in
 
 
 def _users(platform: Platform, draft: Draft, *, by_device: bool) -> _Users:
-    """Return who touches each memory; which devices do only if that is asked for, as there are many pairs."""
+    """Return the accesses to each memory; by device only on request, as there are many pairs."""
     steps, count, spaces = draft.steps, len(draft.memory_nbytes), len(platform.spaces)
     used = draft.memory_of[steps.blocks]
     step = np.repeat(np.arange(len(steps)), np.diff(steps.starts))
@@ -153,9 +153,9 @@ def _users(platform: Platform, draft: Draft, *, by_device: bool) -> _Users:
 
 
 def _asked(kind: UsmKind, users: _Users, memory: int, *, host_accessible: bool) -> tuple[MemoryKind, str]:
-    """Return the kind that an array gets in a device's space if the user asks for one."""
+    """Return the kind an array gets in a device's space for the kind the user requested, and the reason."""
     if not host_accessible:
-        # Of kind host it would be in the host's memory: what is here is a copy for a device that does not reach that.
+        # Memory of kind host is in the host's memory; this is the copy for a device that does not reach that.
         return "device" if kind == "host" else kind, "asked for"
     if kind == "device" and (users.host[memory] or users.crosses[memory]):
         return "shared", "asked for as device, but the host or another context touches it"
@@ -163,7 +163,7 @@ def _asked(kind: UsmKind, users: _Users, memory: int, *, host_accessible: bool) 
 
 
 def _faster(platform: Platform, space: str) -> dict[str, dict[UsmKind, str]]:
-    """Return the kinds that are measurably faster than the usual one, and by what, for each device of a space."""
+    """Return, for each device of a space, the kinds measurably faster than the usual one, with the reason."""
     found: dict[str, dict[UsmKind, str]] = {}
     if not platform.space(space).host_accessible:
         return found
@@ -187,12 +187,12 @@ def _faster_on(device: Device) -> dict[UsmKind, str]:
 
 
 def _differ(rate: Quantity, usual: Quantity) -> bool:
-    """Return whether a bandwidth is higher than the usual by more than it could be by chance."""
+    """Return whether a bandwidth is significantly higher than the usual one."""
     return rate.value - usual.value > max(_MADS * (rate.mad + usual.mad), _SHARE * usual.value)
 
 
 def _best(faster: Mapping[str, Mapping[UsmKind, str]], users: _Users, memory: int) -> tuple[UsmKind, str] | None:
-    """Return the fastest kind that all who touch a memory reach, and why it is chosen; None for the usual one."""
+    """Return the fastest kind that all accesses to a memory allow, and the reason; None for the usual kind."""
     devices = sorted(users.devices.get(memory, ()))
     if not devices:
         return None
@@ -204,17 +204,17 @@ def _best(faster: Mapping[str, Mapping[UsmKind, str]], users: _Users, memory: in
 
 
 def _too_small(platform: Platform, draft: Draft, rows: Rows, kinds: Sequence[MemoryKind]) -> list[int]:
-    """Return the spaces that do not have room for the peaks of all kinds together."""
+    """Return the spaces whose capacity is less than the sum of the peaks of all kinds."""
     moves = np.flatnonzero((rows.phase == ALLOC) | (rows.phase == FREE))
     memory = rows.memory[moves]
     change = np.where(rows.phase[moves] == ALLOC, draft.memory_nbytes[memory], -draft.memory_nbytes[memory])
     code = np.array([(*USM_KINDS, "plain").index(kind) for kind in kinds], np.int64)
     found = []
     for number, space in enumerate(platform.spaces):
-        here: Ints = code[memory]
+        kind_of_move: Ints = code[memory]
         inside = draft.memory.space[memory] == number
-        mine = np.unique(here[inside])
-        peak = sum(int(np.cumsum(change[inside & (here == kind)]).max(initial=0)) for kind in mine)
-        if space.capacity_bytes and len(mine) > 1 and peak > space.capacity_bytes:
+        present_kinds = np.unique(kind_of_move[inside])
+        peak = sum(int(np.cumsum(change[inside & (kind_of_move == kind)]).max(initial=0)) for kind in present_kinds)
+        if space.capacity_bytes and len(present_kinds) > 1 and peak > space.capacity_bytes:
             found.append(number)
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A finished plan as numbers, for its verification: read from the plan alone, independent of how it was made."""
+"""A finished plan as index arrays for verification, read from the plan alone and not from how it was made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syclsched.model.plan import BufferUse, Instruction, Plan
 from syclsched.model.platform import HOST
 from syclsched.planning.steps import Flags, Ints, gather_places, gather_ragged, ragged, ragged_starts
 
-#: Codes of instruction kinds; from `LAUNCH` on they run tasks.
+#: Codes of instruction kinds; kinds from `LAUNCH` on run tasks.
 ALLOC, FREE, COPY, LAUNCH, HOST_CALL, BARRIER = range(6)
 _KINDS: Final = {"alloc": ALLOC, "free": FREE, "copy": COPY, "launch": LAUNCH, "host": HOST_CALL, "barrier": BARRIER}
 
@@ -35,34 +35,33 @@ _ARRAY, _SPACE, _MODE = map(attrgetter, ("array", "space", "mode"))
 
 
 class Numbers(NamedTuple):
-    """Instructions by number, tasks by order of submission; -1 for a task or array that the plan does not know."""
+    """Instructions by number, tasks by submission; -1 for a task or array that the plan does not contain."""
 
-    #: How many there are.
     lane_count: int
     array_count: int
-    #: Of each instruction; its position in its lane.
+    #: Of each instruction; ``position`` is its place in its lane.
     kind: Ints
     lane: Ints
     position: Ints
     task: Ints
     nbytes: Ints
     again: Ints
-    #: Ragged: what each instruction waits for, by place in this order.
+    #: Ragged: the instructions each waits for, by index.
     wait_starts: Ints
     waits: Ints
-    #: Ragged: what each instruction touches; the buffer stands for array and space.
+    #: Ragged: the uses of each instruction; a buffer is a pair of array and space.
     use_starts: Ints
     use_array: Ints
     use_space: Ints
     use_mode: Ints
     use_buffer: Ints
     buffer_array: Ints  # array of each buffer
-    is_input: Flags  # whether a buffer is the user's
-    repeatable: Flags  # whether each task may be done more than once
+    is_input: Flags  # of each buffer: whether it is the user's
+    repeatable: Flags  # of each task: whether it may run more than once
     #: Ragged: explicit and barrier dependencies of each task.
     after_starts: Ints
     after: Ints
-    #: Ragged: what each task declares.
+    #: Ragged: the declared accesses of each task.
     access_starts: Ints
     access_array: Ints
     access_mode: Ints
@@ -70,26 +69,26 @@ class Numbers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """A plan, its instructions in order of their numbers, and both as `Numbers`."""
+    """A plan, its instructions sorted by number, and both as `Numbers`."""
 
     plan: Plan
     instructions: Sequence[Instruction]
     numbers: Numbers
 
     def where(self, index: int) -> str:
-        """Return an instruction's name, for errors."""
+        """Return an instruction's place, for error messages."""
         lane = self.plan.lanes[self.numbers.lane[index]]
         return f"instruction {self.instructions[index].id} on lane {lane.name!r}"
 
 
 def read_plan(plan: Plan) -> ReadPlan:
-    """Return a plan as numbers."""
+    """Return a plan as index arrays; refuse names and references it does not define."""
     arrays = _by_name(plan, "arrays", [a.name for a in plan.arrays])
     tasks = _by_name(plan, "tasks", [t.name for t in plan.tasks])
     spaces = _by_name(plan, "memory spaces", [s.name for s in plan.platform.spaces])
     _check_devices(plan, spaces)
     found, order, number, lane, position = _in_order(plan)
-    # Read lane after lane, as they lie in memory, and put in order as numbers.
+    # Attributes are read in memory order, lane after lane; sorting the columns afterwards is cheaper.
     count, touched = len(found), list(map(_USES, found))
     uses = list(chain.from_iterable(touched))
     use_starts, use_order = gather_places(ragged_starts(touched), order)
@@ -137,7 +136,7 @@ def read_plan(plan: Plan) -> ReadPlan:
 
 
 def _given_in(plan: Plan, spaces: Mapping[str, int]) -> Ints:
-    """Return the space of each input, in the order of the arrays; refuse what is not on the platform."""
+    """Return the space of each input, in the order of the arrays; refuse spaces and arrays not in the plan."""
     known = {array.name for array in plan.arrays}
     for chosen in plan.memory:
         missing = {chosen.space, chosen.context or chosen.space} - spaces.keys()
@@ -151,7 +150,7 @@ def _given_in(plan: Plan, spaces: Mapping[str, int]) -> Ints:
 
 
 def _by_name(plan: Plan, what: str, names: Sequence[str]) -> dict[str, int]:
-    """Return the places of names; refuse those that are given twice."""
+    """Return the index of each name; refuse duplicates."""
     places = {name: place for place, name in enumerate(names)}
     if len(places) < len(names):
         twice = next(name for name, times in Counter(names).items() if times > 1)
@@ -164,7 +163,7 @@ def _by_name(plan: Plan, what: str, names: Sequence[str]) -> dict[str, int]:
 
 
 def _check_devices(plan: Plan, spaces: Mapping[str, int]) -> None:
-    """Refuse a platform without the host's memory, and lanes on devices it does not have."""
+    """Refuse a platform without the host's memory, and lanes on unknown devices."""
     if HOST not in spaces:
         raise IncompletePlanError(
             f"the platform has no memory space {HOST!r}", where=f"plan {plan.name!r}", hint="Plan again"
@@ -181,7 +180,7 @@ def _check_devices(plan: Plan, spaces: Mapping[str, int]) -> None:
 
 
 def _refuse_space(plan: Plan, spaces: Mapping[str, int]) -> NoReturn:
-    """Raise for the first instruction that touches a space the platform does not have."""
+    """Raise for the first instruction that touches an unknown space."""
     lane, instruction, space = next(
         (lane, instruction, use.space)
         for lane in plan.lanes
@@ -197,12 +196,12 @@ def _refuse_space(plan: Plan, spaces: Mapping[str, int]) -> NoReturn:
 
 
 def _looked_up(table: Mapping[Any, int], keys: Iterable[object], count: int) -> Ints:
-    """Return what a table says of keys; -1 for those it does not have."""
+    """Return the table's value for each key; -1 for unknown keys."""
     return np.fromiter(map(table.get, keys, repeat(-1)), np.int64, count)
 
 
 def _read_uses(uses: Sequence[BufferUse], arrays: Mapping[str, int], spaces: Mapping[str, int]) -> tuple[Ints, ...]:
-    """Return array, space and mode of uses; each object is read once, however often it is used."""
+    """Return array, space and mode of uses; an object that is used several times is read once."""
     identity = np.fromiter(map(id, uses), np.int64, len(uses))
     _, first, which = np.unique(identity, return_index=True, return_inverse=True)
     once = list(map(uses.__getitem__, first.tolist()))
@@ -215,7 +214,7 @@ def _read_uses(uses: Sequence[BufferUse], arrays: Mapping[str, int], spaces: Map
 
 
 def _in_order(plan: Plan) -> tuple[list[Instruction], Ints, Ints, Ints, Ints]:
-    """Return all instructions lane after lane, their order by number, and in that order number, lane and position."""
+    """Return all instructions lane after lane, their order by number, and number, lane and position in that order."""
     found = [i for lane in plan.lanes for i in lane.instructions]
     sizes = [len(lane.instructions) for lane in plan.lanes]
     lane = np.repeat(np.arange(len(sizes)), sizes)
@@ -239,7 +238,7 @@ def _in_order(plan: Plan) -> tuple[list[Instruction], Ints, Ints, Ints, Ints]:
 
 
 def _places(instructions: Sequence[Instruction], ids: Ints, starts: Ints, waits: Ints) -> Ints:
-    """Return the places of the instructions waited for, each before the one that waits."""
+    """Return the indices of the instructions waited for; refuse unknown and later ones."""
     places = np.searchsorted(ids, waits)
     waiting = np.repeat(np.arange(len(ids)), np.diff(starts))
     unknown = (places == len(ids)) | (ids[np.minimum(places, len(ids) - 1)] != waits) if len(waits) else waits != waits
@@ -251,7 +250,7 @@ def _places(instructions: Sequence[Instruction], ids: Ints, starts: Ints, waits:
         if unknown[wrong]:
             raise IncompletePlanError(f"{what}, which does not exist", where=f"instruction {instruction.id}")
         raise IncompletePlanError(
-            f"{what}, which comes later: lanes could wait in a circle",
+            f"{what}, which comes later: lanes could wait for each other",
             where=f"instruction {instruction.id}",
             hint="The plan could deadlock; plan again",
         )
@@ -259,7 +258,7 @@ def _places(instructions: Sequence[Instruction], ids: Ints, starts: Ints, waits:
 
 
 def _check_tasks(plan: Plan, numbers: Numbers) -> None:
-    """Refuse tasks that name arrays or tasks the plan does not have."""
+    """Refuse tasks that refer to unknown arrays or tasks."""
     for wrong in np.flatnonzero(numbers.access_array < 0)[:1]:
         task = plan.tasks[np.searchsorted(numbers.access_starts, wrong, side="right") - 1]
         odd = task.accesses[wrong - numbers.access_starts[plan.tasks.index(task)]].array

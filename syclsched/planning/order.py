@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order in which a schedule's tasks enter a plan."""
+"""Global order in which a schedule's tasks enter a plan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def global_order(graph: GraphRecord, schedule: Schedule) -> list[Assignment]:
 
 
 def _first_ready(graph: GraphRecord, rank: list[int]) -> list[int]:
-    """Return the tasks' places in topological order, of those that are ready the one of lowest rank first."""
+    """Return the tasks in topological order, the ready one of lowest rank first."""
     successors: list[list[int]] = [[] for _ in rank]
     waiting = [0] * len(rank)
     for before, after in zip(graph.before.tolist(), graph.after.tolist(), strict=True):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled core of `syclsched.planning.transfers`: each task in turn, after the copies it needs.
+"""Compiled core of `syclsched.planning.transfers`: places the tasks in order, each after the copies it needs.
 
-Of each array it is known in which spaces it has a block, as a list through the blocks, and since when the block holds
-the present value: a count that goes up with everything that is written or copied.
+The blocks of an array are a linked list. Each block records when it got the value it holds, by a counter that increases
+with every write and copy: a block is current if that is not before the array's last write.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from syclsched.planning.steps import BARRIER, COPY, HOST_CALL, LAUNCH, MODES, Co
 
 NOTHING = -1
 
-#: Ways from space to space: there is none, one link, or one to the host's memory and one from there.
+#: Routes between spaces: none, one link, or two links through the host's memory.
 NO_WAY, DIRECT, BY_HOST = 0, 1, 2
 
-#: What `Made.counts` counts.
+#: Indices into `Made.counts`.
 STEPS, USES, BLOCKS, MEMORIES, CLOCK = 0, 1, 2, 3, 4
 
 _READS = np.array([mode.reads for mode in MODES])
@@ -29,46 +29,46 @@ _WRITE = next(code for code, mode in enumerate(MODES) if mode.writes and not mod
 
 
 class Setting(NamedTuple):
-    """What is given: tasks in global order, devices, spaces, links, arrays."""
+    """Input of the pass: tasks in global order, devices, spaces, links, arrays."""
 
-    #: By position in the global order; the lane is its number on the device.
+    #: Of each task, by position in the global order; ``lane`` is the lane's number on its device.
     task: Ints
     device: Ints
     lane: Ints
-    duration_s: Floats  # by position, too
-    barrier: Flags  # by task
+    duration_s: Floats
+    barrier: Flags  # by index of the task in the graph
     #: See `GraphRecord`.
     access_starts: Ints
     access_array: Ints
     access_mode: Codes
-    #: Of each device: its space, whether it has a copy lane, whether it is the host.
+    #: Of each device: its own space, whether it has a copy lane, whether it is the host.
     home: Ints
     copy_lane: Flags
     on_host: Flags
     #: Ragged: the spaces each device reaches.
     reach_starts: Ints
     reach: Ints
-    tenant: Ints  # the first device that computes in each space, or `NOTHING`
-    way: Ints  # `NO_WAY`, `DIRECT` or `BY_HOST`
-    #: Of links.
+    tenant: Ints  # the first compute device of each space, or `NOTHING`
+    #: By source and destination space: the route (`NO_WAY`, `DIRECT` or `BY_HOST`) and the direct link.
+    way: Ints
     latency_s: Floats
     bytes_per_s: Floats
-    host: int  # the host's memory
+    host: int  # index of the host's memory
     nbytes: Ints  # size of each array
-    #: The array that each is a segment of, and its rows there; itself if it is none.
+    #: Of each array: the array it is a segment of (or itself), and its rows there.
     whole: Ints
     first_row: Ints
     end_row: Ints
     in_parts: Flags  # whether an array is a segment of another
-    lanes: int  # more than there are numbers of lanes on any device
-    reached: Ints  # the space whose devices use an array in the host's memory, or `NOTHING`
+    lanes: int  # stride of lane codes: the most lanes on a device, plus one for its copy lane
+    reached: Ints  # of each array: the space whose devices access it in the host's memory, or `NOTHING`
 
 
 class Made(NamedTuple):
-    """What is made, with room for as much as there can be."""
+    """State and output of the pass, preallocated for the largest possible size."""
 
-    #: Of each step; a lane is ``device * lanes + number``, the last number standing for the copy lane; where what it
-    #: touches ends.
+    #: Of each step; a lane's code is ``device * lanes + number``, the last number being the copy lane; ``ends`` is the
+    #: end of its uses.
     kind: Ints
     lane: Ints
     task: Ints
@@ -76,30 +76,30 @@ class Made(NamedTuple):
     way: Ints
     duration_s: Floats
     ends: Ints
-    #: What steps touch, and how.
+    #: Uses of the steps: block and access mode.
     block: Ints
     mode: Codes
-    #: Of each block: what it is of, the next of the same array, and since when it holds a value.
+    #: Of each block: its array and space, the next block of that array, and when it got its value (`CLOCK`).
     block_array: Ints
     block_space: Ints
     block_next: Ints
     since: Ints
-    block_memory: Ints  # the memory of each block
-    #: Of each memory, as of blocks.
+    block_memory: Ints
+    #: Of each memory: its array and space, and the next memory of that array.
     memory_array: Ints
     memory_space: Ints
     memory_next: Ints
-    #: Of each array; `NOTHING` for none.
+    #: Of each array: heads of the linked lists; `NOTHING` if empty.
     first_block: Ints
     first_memory: Ints
-    written: Ints  # since when the present value is; 0 for one that was there from the start
-    next_touch: Ints  # the first of the touches of each array to come
-    chosen: Ints  # the space of each array that a task touches
-    counts: Ints  # how much there is: `STEPS` and so on
+    written: Ints  # when its current value was written; 0 for initial values
+    next_touch: Ints  # its first access to come, as an index into `Touching`
+    chosen: Ints  # space of each access of the current task
+    counts: Ints  # see `STEPS` and the following
 
 
 class Touching(NamedTuple):
-    """Ragged by array: the positions of those that touch it, their home spaces, and how."""
+    """Accesses to each array, ragged: the accessing task's position, its device's own space, and the mode."""
 
     starts: Ints
     position: Ints
@@ -109,7 +109,7 @@ class Touching(NamedTuple):
 
 @compiled
 def touches_by_array(s: Setting, arrays: int) -> Touching:
-    """Return who touches each array, in global order."""
+    """Return the accesses to each array, in global order."""
     count = len(s.access_array)
     starts = np.zeros(arrays + 1, np.int64)
     for array in s.access_array:
@@ -132,7 +132,7 @@ def touches_by_array(s: Setting, arrays: int) -> Touching:
 
 @compiled
 def place_tasks(s: Setting, m: Made, t: Touching) -> tuple[int, int]:
-    """Make the steps of all tasks."""
+    """Add the steps of all tasks; return two spaces without a route between them, or `NOTHING` twice."""
     for position in range(len(s.task)):
         task, device = s.task[position], s.device[position]
         begin, end = s.access_starts[task], s.access_starts[task + 1]
@@ -152,7 +152,7 @@ def place_tasks(s: Setting, m: Made, t: Touching) -> tuple[int, int]:
                 continue
             space = _space_to_read(s, m, device, array)
             if space == NOTHING:
-                # Room first, as when memory is short.
+                # Allocate first, as in `syclsched.planning.evicting`.
                 space = s.host if s.reached[array] == s.home[device] else s.home[device]
                 block_of(s, m, array, space)
                 source = _source(s, m, array, space)
@@ -166,7 +166,7 @@ def place_tasks(s: Setting, m: Made, t: Touching) -> tuple[int, int]:
 
 @lean
 def block_of(s: Setting, m: Made, array: int, space: int) -> int:
-    """Return the block of an array in a space, a new one if it has none."""
+    """Return the block of an array in a space; create it if needed."""
     found = _find(m, array, space)
     if found != NOTHING:
         return found
@@ -191,7 +191,7 @@ def block_of(s: Setting, m: Made, array: int, space: int) -> int:
 
 @compiled
 def holders(m: Made, arrays: Ints) -> Ints:
-    """Return for each of some arrays the block that has held its present value for longest."""
+    """Return for each of some arrays the block that has held its current value for longest."""
     found = np.full(len(arrays), NOTHING, np.int64)
     for place, array in enumerate(arrays):
         block = m.first_block[array]
@@ -216,14 +216,14 @@ def _find(m: Made, array: int, space: int) -> int:
 
 @inlined
 def _holds(m: Made, array: int, space: int) -> bool:
-    """Return whether the present value of an array is in a space."""
+    """Return whether the current value of an array is in a space."""
     block = _find(m, array, space)
     return block != NOTHING and m.since[block] >= m.written[array]
 
 
 @inlined
 def _space_to_read(s: Setting, m: Made, device: int, array: int) -> int:
-    """Return the first space in which a device can read an array as things are, its home before others."""
+    """Return the space where a device can read an array without a copy, its own first; `NOTHING` if none."""
     if s.reached[array] == s.home[device] and _holds(m, array, s.host):
         return s.host
     if _holds(m, array, s.home[device]):
@@ -236,7 +236,7 @@ def _space_to_read(s: Setting, m: Made, device: int, array: int) -> int:
 
 @inlined
 def _space_to_write(s: Setting, m: Made, t: Touching, position: int, array: int) -> int:
-    """Return where the next reader wants an array, if the device reaches that space; else its home."""
+    """Return the space the next reader wants, if the device reaches it; else the device's own."""
     device = s.device[position]
     if s.reached[array] == s.home[device]:
         return s.host
@@ -256,7 +256,7 @@ def _space_to_write(s: Setting, m: Made, t: Touching, position: int, array: int)
 
 @inlined
 def _seconds(s: Setting, source: int, destination: int, nbytes: int) -> float:
-    """Return what a copy takes, over one link or two; infinity if there is no way."""
+    """Return the duration of a copy over one link or two; infinity if there is no route."""
     if s.way[source, destination] == DIRECT:
         return float(s.latency_s[source, destination] + nbytes / s.bytes_per_s[source, destination])
     if s.way[source, destination] == NO_WAY:
@@ -267,7 +267,7 @@ def _seconds(s: Setting, source: int, destination: int, nbytes: int) -> float:
 
 @inlined
 def _source(s: Setting, m: Made, array: int, destination: int) -> int:
-    """Return the space from which an array gets to another soonest; of equals the one that has held it for longest."""
+    """Return the space from which a copy arrives soonest; on a tie, the one that has held the value for longest."""
     best, best_s, block = NOTHING, np.inf, m.first_block[array]
     while block != NOTHING:
         if m.since[block] >= m.written[array]:
@@ -280,9 +280,9 @@ def _source(s: Setting, m: Made, array: int, destination: int) -> int:
 
 @compiled
 def _bring_together(s: Setting, m: Made, t: Touching, position: int, first: int) -> tuple[int, int]:
-    """Choose a space for all segments of one array that a task touches, from the first on; copy what is missing there.
+    """Choose one space for all segments of an array that a task touches, and copy the missing ones there.
 
-    Return two spaces between which there is no way, or `NOTHING` twice.
+    Return two spaces without a route between them, or `NOTHING` twice.
     """
     task, device = s.task[position], s.device[position]
     begin, end = s.access_starts[task], s.access_starts[task + 1]
@@ -327,7 +327,7 @@ def _bring_together(s: Setting, m: Made, t: Touching, position: int, first: int)
 
 @lean
 def _space_for(s: Setting, m: Made, device: int, read: Ints) -> int:
-    """Return the space within a device's reach to which the least has to be copied; its own, if none is better."""
+    """Return the reachable space with the fewest bytes to copy; the device's own on a tie."""
     best, fewest = s.home[device], NOTHING
     for place in range(s.reach_starts[device] - 1, s.reach_starts[device + 1]):
         space = s.home[device] if place < s.reach_starts[device] else s.reach[place]
@@ -342,7 +342,7 @@ def _space_for(s: Setting, m: Made, device: int, read: Ints) -> int:
 
 @lean
 def _copy(s: Setting, m: Made, position: int, arrays: Ints, source: int, destination: int) -> None:
-    """Copy an array, or segments of one that follow each other."""
+    """Add the copy of an array, or of adjacent segments of one."""
     nbytes = 0
     for array in arrays:
         nbytes += s.nbytes[array]
@@ -355,7 +355,7 @@ def _copy(s: Setting, m: Made, position: int, arrays: Ints, source: int, destina
 
 @lean
 def _hop(s: Setting, m: Made, position: int, arrays: Ints, nbytes: int, source: int, destination: int) -> None:
-    """Copy over one link."""
+    """Add a copy over one link."""
     step = m.counts[STEPS]
     m.counts[STEPS] += 1
     for array in arrays:
@@ -377,9 +377,9 @@ def _hop(s: Setting, m: Made, position: int, arrays: Ints, nbytes: int, source: 
 
 @lean
 def _copy_lane(s: Setting, position: int, source: int, destination: int) -> int:
-    """Use the consumer's queue if it lives in the destination, else a device of the source's space.
+    """Return the lane of a copy: the consumer's if it lives in the destination, else one of the source's space.
 
-    Where a separate copy lane is of no use, the copy goes on the very lane that needs it: nothing has to wait.
+    On a device without a copy lane, the copy runs on the lane that needs it, so that nothing has to wait for it.
     """
     device = s.device[position]
     owner = device
@@ -396,7 +396,7 @@ def _copy_lane(s: Setting, position: int, source: int, destination: int) -> int:
 
 @inlined
 def _work(s: Setting, m: Made, position: int) -> None:
-    """Make the step of a task, whose copies are made."""
+    """Add the step of a task whose copies have been added."""
     task, device = s.task[position], s.device[position]
     begin, end = s.access_starts[task], s.access_starts[task + 1]
     step = m.counts[STEPS]

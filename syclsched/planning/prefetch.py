@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies issued as early as data, links and memory allow, rather than right before they are needed.
+"""Prefetch: copies are issued as early as data, links and memory allow, not right before they are needed.
 
-Copy lanes are in-order queues: a copy that waits for its data holds up those behind it. So each copy lane takes, of
-the copies whose data is there, the one needed first (earliest due date first, Jackson 1955), and never idles while
-there is one. What runs on compute lanes keeps its order.
+Copy lanes are in-order queues: a copy that waits for its data delays all copies after it. So each copy lane takes,
+among the copies whose data is ready, the one that is needed first (earliest due date first, Jackson 1955), and never
+idles while there is one. Steps of compute lanes keep their order.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from syclsched.planning.hazards import hazards
 from syclsched.planning.rows import Touches, without_memory
 from syclsched.planning.steps import Draft, Flags, Floats, Ints
 
-#: How many steps copies may run ahead of what runs, where memory is short; tried from the farthest.
+#: How many steps copies may run ahead of the tasks if memory is short, tried in this order.
 WINDOWS: Final = (256, 32, 4)
 
-#: Least part of the time that running ahead must save: the simpler order needs fewer waits.
+#: Least share of the time that prefetching must save, as the simpler order needs fewer waits.
 WORTH: Final = 0.005
 
 
@@ -35,9 +35,9 @@ def issue_early(
     footprint: Footprint,
     platform: Platform,
 ) -> Ints | None:
-    """Return an order of steps in which copies on copy lanes come as early as they can.
+    """Return an order of steps in which copies on copy lanes come as early as possible; None to keep the order.
 
-    No step is added: where memory has no room for data that comes early, nothing is evicted for it, it comes later.
+    No step is added: where memory has no space for prefetched data, the copy comes later; no array is evicted for it.
     """
     on_copy_lane = np.array([lane.kind == "copy" for lane in draft.lanes], np.bool_)
     if not on_copy_lane.any() or (early := on_copy_lane[draft.steps.lane]).sum() < 2:
@@ -60,7 +60,7 @@ def issue_early(
 
 @compiled
 def _push(heap: Ints, size: int, value: int) -> None:
-    """Add a value to the binary heap in the first ``size`` places."""
+    """Add a value to the binary heap in the first ``size`` elements."""
     place = size
     while place and heap[(place - 1) // 2] > value:
         heap[place] = heap[(place - 1) // 2]
@@ -70,7 +70,7 @@ def _push(heap: Ints, size: int, value: int) -> None:
 
 @compiled
 def _pop(heap: Ints, size: int) -> int:
-    """Remove and return the least value of the binary heap in the first ``size`` places."""
+    """Remove and return the least value of the binary heap in the first ``size`` elements."""
     least, value = heap[0], heap[size - 1]
     place = 0
     while 2 * place + 1 < size - 1:
@@ -89,7 +89,7 @@ def _pop(heap: Ints, size: int) -> int:
 def start_times(
     lane: Ints, early: Flags, starts: Ints, before: Ints, duration: Floats, lane_count: int, window: int
 ) -> Floats:
-    """Return when each step would start if copies are taken by due date and all else in order."""
+    """Return the start of each step if copies go by due date and all other steps in order."""
     count = len(lane)
     waiting = starts[1:] - starts[:-1]
     previous = np.full(lane_count, -1, np.int64)
@@ -117,7 +117,7 @@ def start_times(
     size = np.zeros(lane_count, np.int64)
     busy = np.zeros(lane_count, np.bool_)
     start_s = np.full(count, np.inf)
-    todo = [0 for _ in range(0)]  # steps that have become ready
+    todo = [0 for _ in range(0)]  # ready steps
     for step in range(count):
         if waiting[step] == 0:
             todo.append(step)  # noqa: PERF401 - compiled
@@ -161,10 +161,10 @@ def start_times(
 def sequence(
     start_s: Floats, duration: Floats, early: Flags, brings: Flags, lane: Ints, starts: Ints, before: Ints
 ) -> Ints:
-    """Return steps one after another, so that memory that is in use at once is so in that order, too.
+    """Return the steps in an order that keeps memory that is in use at the same time apart.
 
-    A step's memory counts as free behind it in the order. Data that is brought while a kernel runs must not be taken to
-    lie where that kernel's inputs are: it would wait for the kernel. So it comes before the kernel.
+    A step's memory counts as free after it in the order. Data copied while a kernel runs must not reuse the memory of
+    that kernel's inputs, or the copy would wait for the kernel. So such a copy is placed before the kernel.
     """
     order = np.argsort(start_s, kind="mergesort")  # stable
     place = np.empty(len(order))
@@ -173,7 +173,7 @@ def sequence(
     running = [0 for _ in range(0)]
     at = 0
     while at < len(order):
-        end = at  # what starts at once runs at once
+        end = at  # steps with the same start time run concurrently
         while end < len(order) and start_s[order[end]] == start_s[order[at]]:
             if not early[order[end]]:
                 running.append(order[end])

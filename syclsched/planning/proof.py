@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walk through a plan that proves order and values, compiled.
+"""Happens-before walk through a plan, which proves order and values. Compiled.
 
-What has finished before an instruction starts, in every execution the plan allows, is a vector clock: per lane, how
-many instructions are done (Mattern 1989). Walking in the order of numbers, each buffer remembers its last writer and
-the readers since; each must be covered by the clock of the next instruction in conflict with it. So every access is
-looked at once as it is made and once more at the next write, and the proof takes O((V + E) x lanes), with E the waits
-and accesses, not pairs.
+A vector clock counts, per lane, the instructions that have finished before an instruction starts in every execution
+the plan allows (Mattern 1989). The walk follows the instructions' numbers and keeps, for each buffer, its
+last writer and the readers since. Each of them must be covered by the clock of the next conflicting instruction. So
+every access is examined once when it is made and once at the next write: the proof takes O((V + E) x lanes), with E the
+number of waits and accesses, not of pairs.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from syclsched.compiled import compiled
 from syclsched.planning.numbers import ALLOC, COPY, FREE, LAUNCH, READING, WRITING, Numbers
 from syclsched.planning.steps import Flags, Ints
 
-#: What the walk can find wrong.
+#: Result codes of the walk: `NOTHING` if the plan is right, or its first defect.
 NOTHING, NO_MEMORY, FREED, RACE, VALUE, TWICE, TASK_ORDER, TWO_BLOCKS, FOREIGN, FREE_ORDER, ONCE_ONLY = range(11)
 
-#: Values of a buffer that no task has written: the user's input, and rubbish.
+#: Values of a buffer that no task has written: the user's input, or undefined.
 INPUT: Final = -1
 NOBODY: Final = -2
 
@@ -30,23 +30,22 @@ _WRITING = WRITING
 
 
 class Finding(NamedTuple):
-    """How a walk ended."""
+    """Result of a walk."""
 
-    code: int  # what is wrong; `NOTHING` if all is well
-    #: Where, and the earlier instruction (or, for `TASK_ORDER`, the task; for `VALUE`, the task whose value is there)
-    #: it concerns.
-    instruction: int
+    code: int
+    instruction: int  # where the walk ended
+    #: The earlier instruction involved; for `TASK_ORDER` the earlier task, for `VALUE` the expected writer.
     other: int
-    use: int  # which use of all
-    done: Ints  # instruction that ran each task first; -1 if none did
-    value: Ints  # the task that wrote what each buffer holds at the end, or `INPUT` or `NOBODY`
-    live: Flags  # whether each buffer has memory at the end
-    expected: Ints  # the task whose value each access of each task is to read
-    last: Ints  # the task that writes each array last; `INPUT` if none does
+    use: int  # index of the last use examined
+    done: Ints  # of each task: the instruction that ran it first; -1 if none did
+    value: Ints  # of each buffer: the task that wrote its final value, or `INPUT` or `NOBODY`
+    live: Flags  # of each buffer: whether it has memory at the end
+    expected: Ints  # of each access of each task: the task whose value it must read
+    last: Ints  # of each array: the task that writes it last; `INPUT` if none does
 
 
 class _Buffers(NamedTuple):
-    """Per buffer: its allocation, the free that ended it, its last writer and, linked, the readers since; its value."""
+    """State of each buffer: memory, allocation, last free, last writer, linked list of readers since, value."""
 
     live: Flags
     allocated: Ints
@@ -60,7 +59,7 @@ class _Buffers(NamedTuple):
 
 @compiled
 def _expected_values(access_starts: Ints, access_array: Ints, access_mode: Ints, array_count: int) -> tuple[Ints, Ints]:
-    """Return whose value each access reads in the sequential program, and who writes each array last."""
+    """Return the task whose value each access reads in the sequential program, and each array's last writer."""
     current = np.full(array_count, INPUT, np.int64)
     expected = np.full(len(access_array), NOBODY, np.int64)
     for task in range(len(access_starts) - 1):
@@ -75,7 +74,7 @@ def _expected_values(access_starts: Ints, access_array: Ints, access_mode: Ints,
 
 @compiled
 def _conflict(buffers: _Buffers, buffer: int, writes: bool, me: int, clock: Ints, lane: Ints, position: Ints) -> int:
-    """Return an earlier instruction that this access must follow and does not, or -1."""
+    """Return an earlier instruction that this access must follow but does not; -1 if there is none."""
     for before in (buffers.allocated[buffer], buffers.writer[buffer]):
         if before >= 0 and before != me and clock[lane[before]] <= position[before]:
             return int(before)
@@ -91,7 +90,7 @@ def _conflict(buffers: _Buffers, buffer: int, writes: bool, me: int, clock: Ints
 
 @compiled
 def walk(numbers: Numbers, shared: Flags) -> Finding:
-    """Walk through a plan's instructions and stop at the first thing that is wrong."""
+    """Walk through a plan's instructions and stop at the first defect."""
     lane, position, lanes = numbers.lane, numbers.position, numbers.lane_count
     count, buffer_count, uses = len(lane), len(numbers.buffer_array), len(numbers.use_array)
     tasks = len(numbers.access_starts) - 1
@@ -110,7 +109,7 @@ def walk(numbers: Numbers, shared: Flags) -> Finding:
     )
     done = np.full(tasks, -1, np.int64)
     times = np.zeros(tasks, np.int64)
-    row = np.full(count, -1, np.int64)  # only what is waited for needs its clock kept
+    row = np.full(count, -1, np.int64)  # clocks are kept only for instructions that others wait for
     rows = 0
     for before in numbers.waits:
         if row[before] < 0:
@@ -186,8 +185,8 @@ def walk(numbers: Numbers, shared: Flags) -> Finding:
                     buffers.value[numbers.use_buffer[k]] = task
         finished = position[me] + 1
         if kind < COPY:
-            # An allocation or a free may take effect at any time after what it waits for: nothing later on the lane
-            # relies on that.
+            # An allocation or a free may take effect at any time after its waits, so its clock does not pass on to
+            # later instructions of the lane.
             lane_clock[lane[me], lane[me]] = finished
         clock[lane[me]] = finished
         if kind >= COPY:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The graph as the plain data a plan carries, so that a plan can be verified without the graph."""
+"""Task graph as the plain data a plan carries, so that a plan can be verified without the graph."""
 
 from __future__ import annotations
 
@@ -22,40 +22,39 @@ _WRITES = np.array([mode.writes for mode in MODES])
 
 @dataclass(frozen=True, slots=True)
 class GraphRecord:
-    """What planning needs of a graph, worked out once for all plans of it."""
+    """Planning data of a graph, computed once for all plans of it."""
 
     fingerprint: str  # `TaskGraph.fingerprint`
-    #: Those that some task touches, in order of declaration; each followed by those of its segments that some task
-    #: touches, if it has segments.
+    #: Arrays that tasks touch, in order of declaration, each followed by its segments that tasks touch.
     arrays: tuple[PlannedArray, ...]
-    #: In order of submission, with explicit and barrier dependencies; those from accesses follow from the order.
+    #: In order of submission, with explicit and barrier dependencies; the others follow from the accesses.
     tasks: tuple[PlannedTask, ...]
     statuses: frozenset[str]  # arrays, or segments, in which tasks report their status; read when a run ends
-    dependencies: int  # how many there are, of all kinds
+    dependencies: int  # number of dependencies of all kinds
     place: Mapping[str, int]  # position of each task in a topological order
-    #: The dependencies' two ends, as such positions.
+    #: Source and target of each dependency, as such positions.
     before: Ints
     after: Ints
-    pieces: Mapping[str, tuple[str, ...]]  # the segments of each array that has some, in order
+    pieces: Mapping[str, tuple[str, ...]]  # segments of each divided array, in order
     #: Ragged: the arrays that each task touches, by index into ``arrays``.
     access_starts: Ints
     access_array: Ints
     access_mode: Codes  # how: index into `MODES`
     nbytes: Ints  # size of each array
-    constants: Mapping[str, tuple[Constant, ...]]  # those each task is given, for tasks that are given some
+    constants: Mapping[str, tuple[Constant, ...]]  # of each task that has constants
 
     def whole(self) -> dict[str, str]:
         """Return the array each segment belongs to."""
         return {segment: array for array, segments in self.pieces.items() for segment in segments}
 
     def written(self) -> frozenset[str]:
-        """Return the arrays that some task writes, those among them that it writes in parts."""
+        """Return the arrays that some task writes, wholly or in part."""
         numbers = np.unique(self.access_array[_WRITES[self.access_mode]]).tolist()
         rows = [(self.arrays[n].name, self.arrays[n].rows) for n in numbers]
         return frozenset(name if part is None else part.array for name, part in rows)
 
     def numbered_after(self) -> dict[int, list[int]]:
-        """Return explicit and barrier dependencies: task to the tasks before it, as indices into ``tasks``."""
+        """Return explicit and barrier dependencies: task to its predecessors, as indices into ``tasks``."""
         if not any(task.after for task in self.tasks):
             return {}
         number = {task.name: n for n, task in enumerate(self.tasks)}
@@ -63,19 +62,19 @@ class GraphRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
-    """What a graph was when it was recorded: it only grows, and every change shows in one of these."""
+class _GraphState:
+    """State of a graph when it was recorded: graphs only grow, and every change replaces one of these."""
 
     dependencies: tuple[Dependency, ...]
     arrays: Mapping[str, LogicalArray]
 
 
-_known: WeakKeyDictionary[TaskGraph, tuple[_State, GraphRecord]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[TaskGraph, tuple[_GraphState, GraphRecord]] = WeakKeyDictionary()
 
 
 def record(graph: TaskGraph) -> GraphRecord:
-    """Return a graph as data; remembered for as long as the graph lives and does not change."""
-    state = _State(graph.dependencies(), graph.arrays)
+    """Return a graph as plain data, cached for as long as the graph lives and does not change."""
+    state = _GraphState(graph.dependencies(), graph.arrays)
     known = _known.get(graph)
     if known is not None and known[0].dependencies is state.dependencies and known[0].arrays == state.arrays:
         return known[1]
@@ -84,7 +83,7 @@ def record(graph: TaskGraph) -> GraphRecord:
     return made
 
 
-def _record(graph: TaskGraph, state: _State) -> GraphRecord:
+def _record(graph: TaskGraph, state: _GraphState) -> GraphRecord:
     place = {name: position for position, name in enumerate(graph.order())}
     touched = graph.touched()
     arrays = _arrays(graph, state, {access.array for accesses in touched for access in accesses})
@@ -113,7 +112,7 @@ def _record(graph: TaskGraph, state: _State) -> GraphRecord:
     )
 
 
-def _arrays(graph: TaskGraph, state: _State, touched: set[str]) -> tuple[PlannedArray, ...]:
+def _arrays(graph: TaskGraph, state: _GraphState, touched: set[str]) -> tuple[PlannedArray, ...]:
     inputs, segments = set(graph.inputs()), graph.segments()
     found = []
     for a in state.arrays.values():
@@ -157,7 +156,7 @@ def _tasks(
 
     barriers = {task.name for task in graph.tasks if task.kind == "barrier"}
     explicit = [d for d in dependencies if d.kind == "explicit" and not barriers.intersection((d.before, d.after))]
-    ordered = {name for d in explicit for name in (d.before, d.after)}  # for reasons that no access tells
+    ordered = {name for d in explicit for name in (d.before, d.after)}  # for reasons the accesses do not show
     return tuple(
         PlannedTask(
             name=task.name,
@@ -172,7 +171,7 @@ def _tasks(
 
 
 def _repeatable(task: Task) -> bool:
-    """Return whether a task does nothing but write what follows from what it reads."""
+    """Return whether a task only writes arrays, from nothing but the arrays it reads."""
     return (
         task.operation is not None
         and task.operation.pure

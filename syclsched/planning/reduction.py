@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transitive reduction: of a plan's dependencies with respect to its lanes, and of a graph."""
+"""Transitive reduction of a plan's waits with respect to its in-order lanes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from syclsched.planning.steps import Flags, Ints
 
 @compiled
 def reduce_waits(lanes: Ints, starts: Ints, before: Ints, holds_lane: Flags, lane_count: int) -> tuple[Ints, Ints]:
-    """Drop every dependency implied by lane order or by other dependencies; the rest is what must be waited for.
+    """Return the waits that remain when every dependency implied by lane order or other dependencies is dropped.
 
-    Lanes are in-order chains, so what has finished before a step starts is a vector clock: per lane, the
-    last position known to be done (Mattern 1989). Walking predecessors from the latest to the earliest,
-    one that the clock already covers is implied. This is the transitive reduction with respect to the chains, in
-    O(E x lanes).
+    Lanes are in-order chains, so a vector clock gives the steps finished before a step starts: per lane, the last
+    position known to be done (Mattern 1989). Predecessors are visited from the latest to the earliest; one that the
+    clock already covers is implied. This is the transitive reduction with respect to the chains, in O(E x lanes).
     """
     count = len(lanes)
-    # Only what another lane may wait for needs its clock kept.
+    # Clocks are kept only for steps that another lane may wait for.
     row = np.full(count, -1, np.int64)
     rows = 0
     for step in range(count):

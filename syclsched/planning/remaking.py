@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which temporaries are given up where memory is short, to be made again when they are next read.
+"""Rematerialisation: where memory is short, temporaries are dropped and recomputed before their next reader.
 
-An array that must leave a space is saved to the host's memory and brought back, or its value is given up and the task
-that wrote it is done once more right before the next reader: rematerialisation, as of activations in training (Griewank
-and Walther 2000; Chen et al. 2016, https://arxiv.org/abs/1604.06174). It pays where the task takes less time than two
-copies. What the task reads must be there again by then, and be the same: until then it counts as read, so that it is
-neither forgotten nor the first to go.
+An array that must leave a space is either saved to the host's memory and copied back, or dropped; then the task that
+wrote it runs again right before the next reader, as for activations in training (Griewank and Walther 2000; Chen et al.
+2016, https://arxiv.org/abs/1604.06174). It pays where the task takes less time than the two copies. The task's inputs
+must still have the same values then, so they count as read until then, which keeps them from being freed or evicted
+first.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from syclsched.planning.residency import Residency
 from syclsched.planning.steps import READING, WRITING
 from syclsched.planning.uses import Touch, Upcoming
 
-#: So many tasks at most are done again for one value that is given up.
+#: Most tasks that are run again to recompute one value.
 MOST_AGAIN: Final = 32
 
 
 class Maker(NamedTuple):
-    """The task that wrote an array, where, and its position in the global order."""
+    """The task that wrote an array, its assignment, and its position in the global order."""
 
     task: PlannedTask
     assignment: Assignment
@@ -36,7 +36,7 @@ class Maker(NamedTuple):
 
 @dataclass(slots=True)
 class _Estimate:
-    """What making a value again takes: seconds, the arrays that are made, and what they read by when."""
+    """Cost of recomputing a value: seconds, the arrays that are written, and the reads this adds."""
 
     seconds: float
     made: set[str]
@@ -44,7 +44,7 @@ class _Estimate:
 
 
 class Remaking:
-    """Values that are given up, and who makes them again."""
+    """Values that have been dropped, and the tasks that recompute them."""
 
     def __init__(
         self,
@@ -66,27 +66,27 @@ class Remaking:
         self._temporary = {a.name for a in graph.arrays if a.temporary and a.rows is None} - graph.statuses
         self._temporary -= graph.pieces.keys()
         self._maker: dict[str, Maker] = {}
-        #: Per array that is given up, the reads that were added for its sake.
+        #: For each dropped array: the future reads added to keep its inputs.
         self._given_up: dict[str, list[tuple[str, Touch]]] = {}
 
     def made(self, maker: Maker) -> None:
-        """Note that a task has been placed."""
+        """Record that a task has been placed."""
         for access in maker.task.accesses:
             if WRITING[id(access.mode)]:
                 self._maker[access.array] = maker
                 if access.array in self._given_up:
-                    self.remade(access.array)  # nobody reads the old value any more
+                    self.remade(access.array)  # the old value has no readers left
 
     def can_give_up(self, array: str, space: str) -> bool:
-        """Return whether the value of an array that only one space holds could be made again there when needed."""
+        """Return whether an array's only copy could be dropped and recomputed when it is needed."""
         return self._estimate(array, space) is not None
 
     def gives_up(self, array: str, space: str) -> bool:
-        """Give the value of an array up, if making it again is cheaper than saving it, or if it cannot be saved."""
+        """Drop an array's value if recomputing is cheaper than saving it, or if it cannot be saved."""
         found = self._estimate(array, space)
         if found is None:
             return False
-        # There and back on one link. Other copies on it are not known yet: who makes the plan compares both ways.
+        # The load of the link is not known yet; the caller compares plans with and without recomputation.
         if self._memory.can_save(array, space) and found.seconds >= (
             self._seconds(space, HOST, array) + self._seconds(HOST, space, array)
         ):
@@ -98,7 +98,7 @@ class Remaking:
         return True
 
     def missing(self, task: PlannedTask) -> list[tuple[str, Maker]]:
-        """Return what must be made again before a task can read it: arrays with their makers, in order."""
+        """Return the arrays to recompute before a task can run, each with its task, in order."""
         todo = [(a.array, False) for a in task.accesses if READING[id(a.mode)] and a.array in self._given_up]
         found: dict[str, Maker] = {}
         while todo:
@@ -114,7 +114,7 @@ class Remaking:
         return list(found.items())
 
     def remade(self, array: str) -> None:
-        """Note that an array has been made again."""
+        """Record that an array has been recomputed."""
         reads = self._given_up.pop(array)
         for needed, touch in reads:
             self._upcoming.forget(needed, touch)
@@ -123,7 +123,7 @@ class Remaking:
     # --- inside -----------------------------------------------------------------------------------
 
     def _estimate(self, array: str, space: str) -> _Estimate | None:
-        """Return what it would take to make a value again for its next reader; None if that cannot be done."""
+        """Return the cost of recomputing a value for its next reader; None if that is impossible."""
         if array not in self._temporary:
             return None
         reader = self._upcoming.first_reader(array)
@@ -133,17 +133,17 @@ class Remaking:
         if until <= self._upcoming.now:
             return None
         estimate = _Estimate(0.0, set(), [])
-        return estimate if self._add(estimate, array, space, until) else None
+        return estimate if self._add_to_estimate(estimate, array, space, until) else None
 
-    def _add(self, estimate: _Estimate, array: str, space: str, until: int) -> bool:
-        """Add an array, and whatever must be made again for it, to an estimate; return False if it cannot be made."""
+    def _add_to_estimate(self, estimate: _Estimate, array: str, space: str, until: int) -> bool:
+        """Add an array, and all it depends on, to an estimate; return False if it cannot be recomputed."""
         todo = [array]
         while todo:
             array = todo.pop()
             if array in estimate.made:
                 continue
             maker = self._maker.get(array)
-            if maker is None or len(estimate.made) == MOST_AGAIN or not self._repeats(maker, array, space, until):
+            if maker is None or len(estimate.made) == MOST_AGAIN or not self._can_repeat(maker, array, space, until):
                 return False
             estimate.made.add(array)
             estimate.seconds += self._durations_s[maker.task.name]
@@ -152,14 +152,14 @@ class Remaking:
                 if needed in self._given_up:
                     todo.append(needed)
                     continue
-                seconds = self._bring_s(needed, space, until)
+                seconds = self._fetch_s(needed, space, until)
                 if seconds is None:
                     return False
                 estimate.seconds += seconds
         return True
 
-    def _repeats(self, maker: Maker, array: str, space: str, until: int) -> bool:
-        """Return whether doing a task again just before a position writes the same in the same space, and only that."""
+    def _can_repeat(self, maker: Maker, array: str, space: str, until: int) -> bool:
+        """Return whether running a task again at a position writes the same value there, and nothing else."""
         task, device = maker.task, self._devices[maker.assignment.device]
         if not task.repeatable or device.space != space or len(device.reaches) > 1:
             return False
@@ -172,10 +172,10 @@ class Remaking:
                 return False
         return True
 
-    def _bring_s(self, array: str, space: str, until: int) -> float | None:
-        """Return the seconds of copies that are needed for an array to be in a space at a position.
+    def _fetch_s(self, array: str, space: str, until: int) -> float | None:
+        """Return the seconds of copies needed for an array to be in a space at a position.
 
-        None if its value is gone for good.
+        None if its value exists nowhere.
         """
         spaces = [s for s in self._valid[array] if self._memory.holds(array, s)]
         if not spaces:
@@ -184,7 +184,7 @@ class Remaking:
         if len(others) == len(spaces):
             return min(others)
         if self._upcoming.next_in(array, space) <= until:
-            return 0.0  # it stays for another reader
+            return 0.0  # it stays there for another reader
         if others:
             return min(others)
         back_s = self._seconds(HOST, space, array)
@@ -198,7 +198,7 @@ def _reads(task: PlannedTask) -> list[str]:
 def pays(
     graph: GraphRecord, platform: Platform, assignments: Sequence[Assignment], durations_s: Mapping[str, float]
 ) -> bool:
-    """Return whether there is any temporary that takes less time to make again than to copy out and back."""
+    """Return whether some temporary takes less time to recompute than to copy out and back."""
     temporary = {a.name: a.nbytes for a in graph.arrays if a.temporary and a.rows is None}
     tasks = {t.name: t for t in graph.tasks if t.repeatable}
     links = {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which arrays lie in which memory spaces as a plan goes on, and which of them has to go when a space is full.
+"""Residency of arrays in memory spaces while a plan is built, and the choice of arrays to evict.
 
-The one whose next use lies farthest ahead goes (Belady 1966; with a known future that costs the fewest reloads).
-A plan knows its future, so no heuristic of recency is needed.
+The array whose next use is farthest ahead is evicted (Belady 1966: with a known future, this needs the fewest reloads).
+A plan knows its future, so no heuristic such as least recently used is needed.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from syclsched.planning.uses import Upcoming
 #: An array's copy in one memory space: (array, space).
 Buffer = tuple[str, str]
 
-#: An array that could go: minus its next use here, whether it would have to be saved, minus its size, its name.
+#: An eviction candidate: minus its next use, whether it must be saved first, minus its size, its name.
 _Entry = tuple[int, bool, int, str]
 
 
 class Residency:
-    """The blocks of memory there are, and who must make room.
+    """The blocks of memory in each space, and the eviction policy.
 
-    A block ends when it is dropped, and if the array comes back to the space it gets another. The segments of an array
-    have blocks of their own, and come and go together: memory is the whole array's.
+    A block ends when it is freed; if the array returns to the space, it gets a new one. The segments of an array have
+    their own blocks but share the whole array's memory, so they are allocated and freed together.
     """
 
     def __init__(
@@ -48,26 +48,26 @@ class Residency:
         self._lasting = graph.statuses | {a.name for a in graph.arrays if not a.temporary}
         self.blocks: list[Buffer] = []
         self._block: dict[Buffer, int] = {}
-        #: The memory of blocks: see `Draft`.
+        #: The memories of the blocks: see `Draft`.
         self.memory: list[Buffer] = []
         self.memory_of: list[int] = []
         self._memory: dict[Buffer, int] = {}
         for array in graph.arrays:
             if array.is_input and array.name not in self._pieces:
                 self.block(array.name, HOST)
-        #: Memory that is the user's: it takes no room, and stays.
+        #: The user's own memory, which counts towards no capacity and is never freed.
         self.foreign = frozenset(range(len(self.memory)))
         self._held_bytes = dict.fromkeys(self._capacity, 0)
         self._spaces: dict[str, set[str]] = {name: set() for name in self._nbytes}
-        # What could go, per space; of several entries for one buffer the newest counts.
+        # Eviction candidates per space, as heaps; of several entries for one buffer only the newest is valid.
         self._queues: dict[str, list[_Entry]] = {name: [] for name in self._capacity}
         self._newest: dict[Buffer, _Entry] = {}
         self._in_use: set[Buffer] = set()
-        #: Whether a value that is nowhere else but in a space can be given up, for it can be made again.
+        #: Whether the only copy of a value, in this space, can be dropped because it can be recomputed.
         self.can_give_up: Callable[[str, str], bool] = _never
 
     def block(self, array: str, space: str) -> int:
-        """Return the block of an array or a segment in a space, a new one if it has none."""
+        """Return the block of an array or a segment in a space; create it if needed."""
         buffer = (array, space)
         found = self._block.get(buffer)
         if found is None:
@@ -85,7 +85,7 @@ class Residency:
     # --- one task ---------------------------------------------------------------------------------
 
     def begin(self, task: PlannedTask, device: Device) -> None:
-        """Begin with a task: what it uses from now on cannot go."""
+        """Begin a task: the arrays it uses from now on cannot be evicted."""
         self._in_use.clear()
         capacity = self._capacity.get(device.space)
         if capacity is not None and len(device.reaches) == 1:
@@ -94,7 +94,7 @@ class Residency:
                 self._refuse(task, device.space, needed)
 
     def admit(self, array: str, space: str, task: PlannedTask) -> str | None:
-        """Give an array room in a space, or name the one that has to go first."""
+        """Allocate an array in a space, or return the array that must be evicted first."""
         whole = self._whole.get(array, array)
         buffer = (whole, space)
         if buffer not in self._memory:
@@ -102,7 +102,7 @@ class Residency:
             if capacity is not None:
                 nbytes = self._nbytes[whole]
                 if self._held_bytes[space] + nbytes > capacity:
-                    victim = self._farthest(space)
+                    victim = self._choose_victim(space)
                     if victim is None:
                         self._refuse(task, space, self._used_bytes(space) + self._saved_bytes(space) + nbytes)
                     return victim
@@ -114,32 +114,32 @@ class Residency:
         return None
 
     def can_hold(self, array: str, space: str) -> bool:
-        """Return whether there is, or can be made, room for an array beside what the task uses."""
+        """Return whether an array fits into a space beside the arrays the task uses, after evictions."""
         capacity, whole = self._capacity.get(space), self._whole.get(array, array)
         if capacity is None or (whole, space) in self._memory:
             return True
         return self._used_bytes(space) + self._nbytes[whole] <= capacity
 
     def wanted(self, array: str) -> bool:
-        """Return whether the present value of an array or a segment will be read, by a task or after the run."""
+        """Return whether the current value of an array or a segment will be read, by a task or after the run."""
         return self._upcoming.needed(array) or (array in self._lasting and self._upcoming.over(array))
 
     def holds(self, array: str, space: str) -> bool:
-        """Return whether there is memory of an array in a space."""
+        """Return whether an array has memory in a space."""
         return (self._whole.get(array, array), space) in self._memory
 
     def can_save(self, array: str, space: str) -> bool:
-        """Return whether the host's memory has, or can make, room for the value of an array that leaves a space."""
+        """Return whether an array evicted from a space can be saved to the host's memory."""
         capacity = self._capacity.get(HOST)
         if space == HOST:
-            return False  # there is nowhere else to save it to
+            return False  # there is no other space to save it to
         if capacity is None or self.holds(array, HOST):
             return True
         room = capacity - self._nbytes[array]
         return self._held_bytes[HOST] <= room or self._used_bytes(HOST) + self._saved_bytes(HOST) <= room
 
     def drop(self, array: str, space: str) -> None:
-        """End the stay of an array in a space; the user's own stays."""
+        """Free an array's memory in a space, unless it is the user's own."""
         if self._memory[array, space] in self.foreign:
             return
         del self._memory[array, space]
@@ -151,11 +151,11 @@ class Residency:
             self._held_bytes[space] -= self._nbytes[array]
 
     def end(self, task: PlannedTask) -> None:
-        """End with a task: drop what it has made stale or is not needed any more."""
+        """End a task: free the memory that is stale or no longer needed."""
         self.settle(self._touched(task))
 
     def settle(self, arrays: Iterable[str]) -> None:
-        """Drop what is stale or not needed any more of some arrays, and note when the others are needed next."""
+        """Free stale and dead memory of some arrays, and update the next use of the rest."""
         for array in arrays:
             pieces = self._pieces.get(array, (array,))
             dead = all(piece not in self._lasting and self._upcoming.over(piece) for piece in pieces)
@@ -166,7 +166,7 @@ class Residency:
                     self._enqueue(array, space)
 
     def renew(self, array: str) -> None:
-        """Note anew when an array is needed next."""
+        """Update an array's next use."""
         for space in self._spaces[self._whole.get(array, array)]:
             self._enqueue(self._whole.get(array, array), space)
 
@@ -178,19 +178,19 @@ class Residency:
 
     def _enqueue(self, array: str, space: str) -> None:
         if space in self._capacity:
-            dirty = self._only_here(array, space)
+            dirty = self._is_only_copy(array, space)
             next_use = min(self._upcoming.next_in(piece, space) for piece in self._pieces.get(array, (array,)))
             entry = (-next_use, dirty, -self._nbytes[array], array)
             self._newest[array, space] = entry
             heapq.heappush(self._queues[space], entry)
 
-    def _only_here(self, array: str, space: str) -> bool:
-        """Return whether the present value of an array, or of one of its segments, is wanted and nowhere else."""
+    def _is_only_copy(self, array: str, space: str) -> bool:
+        """Return whether a space has the only copy of a live value of an array or of one of its segments."""
         pieces = self._pieces.get(array, (array,))
         return any(list(self._valid[piece]) == [space] and self.wanted(piece) for piece in pieces)
 
-    def _farthest(self, space: str) -> str | None:
-        """Return the array in a space that may go and whose next use there lies farthest ahead."""
+    def _choose_victim(self, space: str) -> str | None:
+        """Return the evictable array of a space whose next use is farthest ahead; None if there is none."""
         queue, stay = self._queues[space], []
         victim = None
         while queue and victim is None:
@@ -201,25 +201,25 @@ class Residency:
             stay.append(entry)
             if (array, space) in self._in_use or array in self._statuses:
                 continue
-            if space == HOST and self._only_here(array, space) and not self.can_give_up(array, space):
-                continue  # there is nowhere else to save it to
+            if space == HOST and self._is_only_copy(array, space) and not self.can_give_up(array, space):
+                continue  # there is no other space to save it to
             victim = array
         for entry in stay:
             heapq.heappush(queue, entry)
         return victim
 
     def _used_bytes(self, space: str) -> int:
-        """Return the bytes in a space that cannot go: what the task uses, and statuses."""
+        """Return the bytes in a space that cannot be evicted: the task's arrays, and statuses."""
         staying = {a for a, where in self._in_use if where == space and self._memory[a, where] not in self.foreign}
         staying.update(array for array in self._statuses if space in self._spaces[array])
         return sum(self._nbytes[array] for array in staying)
 
     def _saved_bytes(self, space: str) -> int:
-        """Return the bytes of values that are nowhere else, in the space to which they are saved."""
+        """Return the bytes in the host's memory of values that exist nowhere else."""
         if space != HOST:
             return 0
         saved = [a for a, spaces in self._spaces.items() if HOST in spaces and (a, HOST) not in self._in_use]
-        return sum(self._nbytes[a] for a in saved if a not in self._statuses and self._only_here(a, HOST))
+        return sum(self._nbytes[a] for a in saved if a not in self._statuses and self._is_only_copy(a, HOST))
 
     def _refuse(self, task: PlannedTask, space: str, needed: int) -> NoReturn:
         capacity = self._capacity[space]

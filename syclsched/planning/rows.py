@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The instructions of a plan as numbers, while the passes work on them."""
+"""Instructions of a plan as arrays, used by the planning passes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from syclsched.planning.steps import MODES, Flags, Ints, Steps, gather_places
 
-#: What a row is: an allocation before a step, the step itself, or a free after it.
+#: Phase of a row: an allocation before a step, the step itself, or a free after it.
 ALLOC, WORK, FREE = range(3)
 
 _WRITES = np.array([mode.writes for mode in MODES])
 
 
 class Touches(NamedTuple):
-    """What steps or rows touch: ragged, the blocks of each and whether it writes them."""
+    """Accesses of steps or rows: ragged, the blocks of each and whether it writes them."""
 
     starts: Ints
     blocks: Ints
@@ -27,23 +27,23 @@ class Rows(NamedTuple):
     """One row per instruction, in global order."""
 
     phase: Ints  # `ALLOC`, `WORK` or `FREE`
-    step: Ints  # the step it is, or stands beside
+    step: Ints  # the step itself, or the one an allocation precedes or a free follows
     memory: Ints  # the memory of an allocation or a free: index into `Draft.memory`; -1 for a step
-    touched: Touches  # what it touches
+    touched: Touches
 
 
 def touches(steps: Steps) -> Touches:
-    """Return what steps touch."""
+    """Return the accesses of steps."""
     return Touches(steps.starts, steps.blocks, _WRITES[steps.modes])
 
 
 def gather(touched: Touches, order: Ints) -> Touches:
-    """Return the rows of `Touches` in another order."""
+    """Return `Touches` in another order."""
     starts, places = gather_places(touched.starts, order)
     return Touches(starts, touched.blocks[places], touched.writes[places])
 
 
 def without_memory(touched: Touches) -> Rows:
-    """Return rows of steps only."""
+    """Return rows of the steps only, without allocations and frees."""
     count = len(touched.starts) - 1
     return Rows(np.full(count, WORK), np.arange(count), np.full(count, -1), touched)

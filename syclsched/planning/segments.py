@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments in a finished plan: checked against the arrays they are rows of, and put in their place for the proof.
+"""Segments in a finished plan: checks against their arrays, and expansion of whole arrays for the proof.
 
-A plan has memory for whole arrays, and work on segments. The proof takes an allocation of an array for one of each of
-its segments: then what it knows of arrays holds for segments.
+A plan allocates whole arrays and works on segments. For the proof, an allocation of an array counts as one of each of
+its segments, so that all it proves about arrays holds for segments, too.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from syclsched.model.platform import HOST
 from syclsched.planning.numbers import ALLOC, COPY, FREE, LAUNCH, Numbers, ReadPlan
 from syclsched.planning.steps import Flags, Ints, ragged_starts
 
-#: What stands for "not a segment".
+#: Marks arrays that are not segments.
 NONE = -1
 
 
 class SegmentTable(NamedTuple):
-    """Per array of a plan: the array it is rows of, by number, and which; `NONE` for what is not a segment."""
+    """For each array of a plan: the index of the array it is rows of, and which rows; `NONE` if not a segment."""
 
     whole: Ints
     start: Ints
@@ -34,7 +34,7 @@ class SegmentTable(NamedTuple):
 
 
 def segment_table(plan: Plan) -> SegmentTable | None:
-    """Return the segments of a plan's arrays; None if it has none."""
+    """Return the segments among a plan's arrays; None if there are none. Refuse wrong or overlapping segments."""
     if all(array.rows is None for array in plan.arrays):
         return None
     number = {array.name: n for n, array in enumerate(plan.arrays)}
@@ -44,7 +44,7 @@ def segment_table(plan: Plan) -> SegmentTable | None:
             whole = number.get(array.rows.array, NONE)
             if whole == NONE or not _is_part(array, array.rows, plan.arrays[whole]):
                 raise IncompletePlanError(
-                    f"it is not what rows {array.rows.start} to {array.rows.stop} of array {array.rows.array!r} are",
+                    f"it does not match rows {array.rows.start} to {array.rows.stop} of array {array.rows.array!r}",
                     where=f"array {array.name!r}",
                 )
             found.whole[n], found.start[n], found.stop[n] = whole, array.rows.start, array.rows.stop
@@ -76,7 +76,7 @@ def _is_part(array: PlannedArray, rows: PlannedRows, whole: PlannedArray) -> boo
 
 
 def check_segment_uses(read: ReadPlan, table: SegmentTable) -> None:
-    """Refuse memory for segments, work on wholes that have segments, and a task whose rows lie in several spaces."""
+    """Refuse allocations of segments, work on whole divided arrays, and segments of a task in different spaces."""
     numbers, plan = read.numbers, read.plan
     instruction = np.repeat(np.arange(len(numbers.kind)), np.diff(numbers.use_starts))
     whole = table.whole[numbers.use_array]
@@ -101,7 +101,7 @@ def check_segment_uses(read: ReadPlan, table: SegmentTable) -> None:
 
 
 def follow_each_other(numbers: Numbers, table: SegmentTable | None, first: Ints, second: Ints) -> Flags:
-    """Return which uses are of segments of one array of which the second begins where the first ends."""
+    """Return which pairs of uses are adjacent segments of one array."""
     if table is None:
         return np.zeros(len(first), np.bool_)
     one, other = numbers.use_array[first], numbers.use_array[second]
@@ -111,7 +111,7 @@ def follow_each_other(numbers: Numbers, table: SegmentTable | None, first: Ints,
 
 
 def shared_buffers(numbers: Numbers, table: SegmentTable | None) -> Flags:
-    """Return which buffers are those of segments."""
+    """Return which buffers belong to segments."""
     shared = np.zeros(len(numbers.buffer_array), np.bool_)
     if table is not None:
         shared[:] = (numbers.buffer_array >= 0) & (table.whole[numbers.buffer_array] != NONE)
@@ -119,7 +119,7 @@ def shared_buffers(numbers: Numbers, table: SegmentTable | None) -> Flags:
 
 
 def by_segment(read: ReadPlan, table: SegmentTable | None) -> ReadPlan:
-    """Return a plan in which memory that is got and given back is that of the segments in it."""
+    """Return a plan in which allocations and frees of divided arrays refer to their segments."""
     if table is None:
         return read
     numbers = read.numbers
@@ -128,7 +128,7 @@ def by_segment(read: ReadPlan, table: SegmentTable | None) -> ReadPlan:
     for buffer in np.flatnonzero(numbers.is_input).tolist() if residents else ():
         array = read.plan.arrays[numbers.buffer_array[buffer]].name
         space[buffer] = names.index(residents.get(array, HOST))
-    space[numbers.use_buffer] = numbers.use_space  # the others are the user's
+    space[numbers.use_buffer] = numbers.use_space  # unused buffers are inputs
     inside: dict[tuple[int, int], list[int]] = {}
     for buffer, array in enumerate(numbers.buffer_array.tolist()):
         if array >= 0 and table.whole[array] != NONE:
@@ -137,11 +137,11 @@ def by_segment(read: ReadPlan, table: SegmentTable | None) -> ReadPlan:
 
 
 def _with_segments(numbers: Numbers, inside: Mapping[tuple[int, int], list[int]], wholes: Ints) -> Numbers:
-    divided = np.zeros(numbers.array_count + 1, np.bool_)  # the last one stands for NONE
+    divided = np.zeros(numbers.array_count + 1, np.bool_)  # the last element is for NONE
     divided[wholes] = True
     divided[NONE] = False
-    places: list[list[int]] = []  # uses of each instruction, by place among the old ones
-    buffers: list[list[int]] = []  # and their buffers
+    places: list[list[int]] = []  # for each instruction, the old uses its new ones derive from
+    buffers: list[list[int]] = []  # the buffers of the new uses
     for index, (begin, end) in enumerate(
         zip(numbers.use_starts[:-1].tolist(), numbers.use_starts[1:].tolist(), strict=True)
     ):

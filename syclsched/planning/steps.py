@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps: instructions in the making, in the plan's global order, before they are numbered and wait."""
+"""Draft of a plan: its steps in global order, before they are numbered and get waits."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Codes = NDArray[np.uint8]
 
-#: What steps are, in the order of their codes.
+#: Kinds of steps, in the order of their codes.
 KINDS: Final[tuple[InstructionKind, ...]] = ("launch", "host", "barrier", "copy")
 LAUNCH, HOST_CALL, BARRIER, COPY = range(4)
 
 
 class LaneKey(NamedTuple):
-    """Which lane: device, kind and number."""
+    """Identity of a lane: device, kind and number."""
 
     device: str
     kind: LaneKind
@@ -45,17 +45,16 @@ class Steps:
 
     kind: Ints  # index into `KINDS`
     lane: Ints  # index into `Draft.lanes`
-    task: Ints  # index into the graph's tasks; of a copy, the task for whose sake it is there
+    task: Ints  # index into the graph's tasks; of a copy, the task that needs it
     duration_s: Floats  # predicted, alone on the machine
-    nbytes: Ints  # what a copy moves; 0 for all others
-    again: Ints  # how many times the task has been done before
-    #: For a copy, the spaces it leads from and to: the first's number times how many there are, plus the second's; -1
-    #: for all others.
+    nbytes: Ints  # size of a copy; 0 for other steps
+    again: Ints  # how many times the task has run before
+    #: For a copy: source space times the number of spaces, plus destination space; -1 for other steps.
     way: Ints
     #: Ragged: the blocks of memory each step touches, by index into `Draft.blocks`.
     starts: Ints
     blocks: Ints
-    modes: Codes  # how: index into `MODES`. A copy reads every other block and writes the one after it.
+    modes: Codes  # index into `MODES`; the blocks of a copy are pairs of one it reads and one it writes
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -84,7 +83,7 @@ class Steps:
 
 
 class Buffers(NamedTuple):
-    """Copies of arrays in memory spaces, by number of both: the graph record's arrays, the platform's spaces."""
+    """Arrays in memory spaces, by index into the graph record's arrays and the platform's spaces."""
 
     array: Ints
     space: Ints
@@ -94,32 +93,31 @@ class Buffers(NamedTuple):
 class Draft:
     """Steps in global order, and the memory they touch."""
 
-    steps: Steps  # in global order
+    steps: Steps
     lanes: tuple[LaneKey, ...]  # by lane index
     implementations: tuple[str | None, ...]  # by index of the graph's tasks
-    #: By block index. A block is one stay of an array in a space, from its allocation until it is freed; a buffer that
-    #: was evicted and comes back is another block of the same array and space. Segments of an array have blocks of
-    #: their own.
+    #: By block index. A block is an array's memory in a space from allocation to free; an array that was evicted and is
+    #: copied back gets a new block. Segments of an array have their own blocks.
     blocks: Buffers
-    memory: Buffers  # by memory index: that of a block, or for the blocks of an array's segments that of the whole
+    memory: Buffers  # by memory index: one per block, but one for all blocks of a whole array's segments
     memory_of: Ints  # the memory of each block
     memory_nbytes: Ints  # size of each memory
-    foreign: Ints  # memory that is the user's own: neither allocated nor freed
-    kept: Ints  # memory that is not freed: it holds values someone may ask for
+    foreign: Ints  # the user's own memory: neither allocated nor freed
+    kept: Ints  # memory that is not freed, as its value may be read after the run
 
 
-#: More objects than this are not looked through at once, and after so many of those all are.
+#: Above the first number, new objects skip the young generations; after the second, a full collection runs.
 _MANY_OBJECTS, _MOST_OLD_OBJECTS = 20_000, 1_000_000
 _made_old = 0
 
 
 @contextmanager
 def paused_collection() -> Iterator[None]:
-    """Hold cyclic garbage collection back: a plan is many small objects without cycles, all of which stay.
+    """Pause cyclic garbage collection: a plan is many small objects without cycles, all of which survive.
 
-    Much that was made meanwhile counts as old afterwards, so that it is not looked through at once. Then the
-    collector's own count of when to look through the old starts anew, and cycles made between one plan and the next
-    would stay for good: so all is looked through after so many objects.
+    If many objects were made, they then go straight to the oldest generation instead of being traversed at once. That
+    resets the collector's own count towards a full collection, so cycles made between plans would never be freed: so a
+    full collection runs after a given number of such objects.
     """
     global _made_old
     enabled = gc.isenabled()
@@ -129,7 +127,7 @@ def paused_collection() -> Iterator[None]:
     finally:
         if enabled:
             made = gc.get_count()[0]
-            # Frozen objects of others are to stay so.
+            # Unfreezing would also release objects that other code froze.
             if made > _MANY_OBJECTS and gc.get_freeze_count() == 0:
                 gc.freeze()
                 gc.unfreeze()
@@ -141,14 +139,14 @@ def paused_collection() -> Iterator[None]:
 
 
 def ragged_starts(rows: Sequence[Sized]) -> Ints:
-    """Return where each of several rows begins if they stand one after another, and where the last ends."""
+    """Return the start offset of each row in a flat array, and the end of the last."""
     starts = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=starts[1:])
     return starts
 
 
 def ragged(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-    """Return rows of different lengths as two arrays."""
+    """Return rows of different lengths as offsets and a flat array."""
     starts = ragged_starts(rows)
     return starts, np.fromiter(chain.from_iterable(rows), np.int64, int(starts[-1]))
 
@@ -160,7 +158,7 @@ def gather_ragged(starts: Ints, values: NDArray[Any], order: Ints) -> tuple[Ints
 
 
 def gather_places(starts: Ints, order: Ints) -> tuple[Ints, Ints]:
-    """Return where ragged rows in another order begin, and where each of their values was before."""
+    """Return the offsets of ragged rows in another order, and the old index of each of their values."""
     length = np.diff(starts)[order]
     ordered = np.zeros(len(order) + 1, np.int64)
     np.cumsum(length, out=ordered[1:])

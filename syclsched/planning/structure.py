@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each lane of a plan may do and reach, checked instruction by instruction."""
+"""Structural checks of a plan: lanes, reachability, memory kinds, copies and declared accesses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syclsched.planning.steps import Flags
 
 
 def check_structure(read: ReadPlan) -> None:
-    """Refuse instructions that stand on the wrong lane, or touch what they cannot."""
+    """Refuse instructions on wrong lanes, unreachable buffers, and uses that differ from the tasks' accesses."""
     _lanes(read)
     _uses(read)
     if read.plan.memory:
@@ -30,7 +30,7 @@ def check_structure(read: ReadPlan) -> None:
 
 
 def _refuse(wrong: Flags, read: ReadPlan, what: Callable[[Instruction], str]) -> None:
-    """Raise for the first instruction of those that are wrong."""
+    """Raise for the first wrong instruction."""
     if wrong.any():
         first = int(np.argmax(wrong))
         raise IncompletePlanError(what(read.instructions[first]), where=read.where(first))
@@ -57,12 +57,12 @@ def _lanes(read: ReadPlan) -> None:
 
 
 def _of(table: Flags, index: np.ndarray) -> Flags:  # type: ignore[type-arg]
-    """Return ``table[index]``, also of an empty table."""
+    """Return ``table[index]``, also for an empty table."""
     return table[index] if len(table) else np.zeros(len(index), np.bool_)
 
 
 def _uses(read: ReadPlan) -> None:
-    """Check that arrays are known and, for tasks, within the device's reach."""
+    """Refuse unknown arrays, and buffers a task's device cannot reach."""
     plan, numbers = read.plan, read.numbers
     instruction = np.repeat(np.arange(len(numbers.kind)), np.diff(numbers.use_starts))
     reach = np.array(
@@ -86,7 +86,7 @@ def _uses(read: ReadPlan) -> None:
 
 
 def _reached_in_place(plan: Plan) -> Flags:
-    """Return by lane, array and space what kernels reach because it was allocated in the context of their device."""
+    """Return, by lane, array and space, the host memory that kernels reach through their device's context."""
     arrays = {array.name: n for n, array in enumerate(plan.arrays)}
     spaces = {space.name: n for n, space in enumerate(plan.platform.spaces)}
     found = np.zeros((len(plan.lanes), len(arrays) + 1, len(spaces)), np.bool_)
@@ -99,7 +99,7 @@ def _reached_in_place(plan: Plan) -> Flags:
 
 
 def _kinds(plan: Plan) -> None:
-    """Check that memory is of a kind that those who touch it can."""
+    """Refuse memory kinds that the lanes which touch the memory cannot address."""
     host = {(u.array, u.space) for lane in plan.lanes if lane.kind == "host" for i in lane.instructions for u in i.uses}
     copied = [i.uses for lane in plan.lanes for i in lane.instructions if i.kind == "copy"]
     host |= {(u.array, u.space) for uses in copied if all(u.space != HOST for u in uses) for u in uses}
@@ -138,11 +138,11 @@ def _wholes(names: set[str], whole: Mapping[str, str]) -> set[str]:
 
 
 def _memory_instructions(read: ReadPlan) -> None:
-    """Check allocations, frees and the sizes of copies."""
+    """Check the buffers and sizes of allocations, frees and copies."""
     plan, numbers = read.plan, read.numbers
     count = np.diff(numbers.use_starts)
     moves = (numbers.kind == ALLOC) | (numbers.kind == FREE) | (numbers.kind == COPY)
-    # A copy of segments that follow each other touches two buffers for each.
+    # A copy of adjacent segments touches two buffers for each of them.
     fits = np.where(numbers.kind == COPY, (count > 0) & (count % 2 == 0), count == 1)
     _refuse(moves & ~fits, read, lambda i: f"a {i.kind} does not touch {len(i.uses)} buffers")
     nbytes = np.array([a.nbytes for a in plan.arrays], np.int64)
@@ -153,7 +153,7 @@ def _memory_instructions(read: ReadPlan) -> None:
 
 
 def _copies(read: ReadPlan, table: SegmentTable | None) -> None:
-    """Check what copies lead from where to where."""
+    """Check that copies have matching ends and a link."""
     plan, numbers = read.plan, read.numbers
     instruction = np.repeat(np.arange(len(numbers.kind)), np.diff(numbers.use_starts))
     place = np.arange(len(instruction)) - numbers.use_starts[:-1][instruction]
@@ -186,7 +186,7 @@ def _copies(read: ReadPlan, table: SegmentTable | None) -> None:
 
 
 def _tasks(read: ReadPlan) -> None:
-    """Check that each task is known, run by what can run it, and given what it declares."""
+    """Check that each task is known, runs on a suitable lane, and touches its declared arrays."""
     plan, numbers = read.plan, read.numbers
     runs = numbers.kind >= LAUNCH
     _refuse(
@@ -208,7 +208,7 @@ def _tasks(read: ReadPlan) -> None:
     other = np.zeros(len(runs), np.bool_)
     other[running] = length != np.diff(numbers.use_starts)[running]
     if not other.any():
-        # Row by row both are equally long: compare them laid end to end.
+        # All rows have equal lengths, so the flat arrays can be compared.
         offset = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
         use = np.repeat(numbers.use_starts[running], length) + offset
         access = np.repeat(numbers.access_starts[task], length) + offset

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each task finds its arrays, and the copies that bring them there.
+"""Copies that bring each task its arrays, where memory suffices for all of them.
 
-No copy is made between devices that reach the same memory space, and a copy once made is used by every later reader
-until the array is written again. Of an array with segments only those are copied that are needed, but all that a task
-touches lie in one space, since an argument's rows must follow each other. Here memory is no question: a buffer has one
-block for the whole plan. `syclsched.planning.evicting` is for where it is short.
+Devices that reach the same memory space need no copy between them, and a copy serves every later reader until the array
+is written again. Of a divided array only the needed segments are copied, but all segments a task touches are in one
+space, as an argument's rows must be contiguous. Memory is not limited here, so a buffer has one block for the whole
+plan; see `syclsched.planning.evicting` for limited memory.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def transfers(
     assignments: Sequence[Assignment],
     in_place: InPlace = NOWHERE,
 ) -> Draft:
-    """Turn assignments into steps, with a copy wherever data is needed elsewhere."""
+    """Turn assignments into steps, with a copy wherever data is needed in another space."""
     setting = _setting(graph, platform, durations_s, assignments, in_place)
     touching = touches_by_array(setting, len(graph.arrays))
-    made = _room(setting, touching)
+    made = _preallocated(setting, touching)
     host, pieces = setting.host, graph.pieces
     numbers = {s.name: n for n, s in enumerate(platform.spaces)}
     resident = {name: numbers[space] for name, space in in_place.resident.items()}
@@ -91,7 +91,7 @@ def transfers(
         memory_of,
         graph.nbytes[memory.array],
         foreign,
-        np.unique(memory_of[holders(made, np.flatnonzero(_asked_for(graph)))]),
+        np.unique(memory_of[holders(made, np.flatnonzero(_results(graph)))]),
     )
 
 
@@ -102,7 +102,7 @@ def _setting(
     assignments: Sequence[Assignment],
     in_place: InPlace,
 ) -> Setting:
-    """Return all that is given, as arrays."""
+    """Return the input of the compiled pass."""
     tasks, spaces = {t.name: n for n, t in enumerate(graph.tasks)}, {s.name: n for n, s in enumerate(platform.spaces)}
     devices = {d.name: n for n, d in enumerate(platform.devices)}
     names = [a.task for a in assignments]
@@ -156,8 +156,8 @@ def _setting(
     )
 
 
-def _room(setting: Setting, touching: Touching) -> Made:
-    """Return room for all there can be; memory is taken by the system when it is first written."""
+def _preallocated(setting: Setting, touching: Touching) -> Made:
+    """Return arrays for the largest possible result; the system provides their pages only when they are written."""
     arrays, accesses = len(setting.nbytes), len(setting.access_array)
     hops = 2 * int(np.count_nonzero(_READS[setting.access_mode]))
     steps, uses, blocks = len(setting.task) + hops, accesses + 2 * hops, arrays + accesses + hops
@@ -189,7 +189,7 @@ def _room(setting: Setting, touching: Touching) -> Made:
 
 
 def _lanes(platform: Platform, setting: Setting, used: Ints) -> tuple[tuple[LaneKey, ...], Ints]:
-    """Return the lanes in the order in which they are first used, and the lane of each step among them."""
+    """Return the lanes in order of first use, and the lane of each step among them."""
     codes, first, which = np.unique(used, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty(len(order), np.int64)
@@ -204,8 +204,8 @@ def _lanes(platform: Platform, setting: Setting, used: Ints) -> tuple[tuple[Lane
     return tuple(keys), place[which]
 
 
-def _asked_for(graph: GraphRecord) -> Flags:
-    """Return the arrays and segments whose last values someone may ask for."""
+def _results(graph: GraphRecord) -> Flags:
+    """Return the arrays and segments whose last values may be read after the run."""
     written = np.zeros(len(graph.arrays), np.bool_)
     written[graph.access_array[_WRITES[graph.access_mode]]] = True
     return written & np.array([not a.temporary or a.name in graph.statuses for a in graph.arrays], np.bool_)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is still to come for each array, as the passes go through a schedule's tasks."""
+"""Future accesses to each array while the passes walk through a schedule's tasks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ NEVER: Final = 1 << 62
 
 
 class Touch(NamedTuple):
-    """One task's access to an array: the task's position, its device's home space, and how.
+    """An access of a task to an array: the task's position, its device's own space, and the mode.
 
-    Tasks have odd positions, in global order; what is done again for the sake of a task, the even one before it.
+    Tasks have odd positions, in global order. Tasks run again right before another one have the even position before
+    it.
     """
 
     position: int
@@ -30,12 +31,12 @@ class Touch(NamedTuple):
 
 
 class Upcoming:
-    """Per array, the accesses that are still to come."""
+    """Future accesses to each array."""
 
     def __init__(
         self, assignments: Sequence[Assignment], tasks: Mapping[str, PlannedTask], devices: Mapping[str, Device]
     ) -> None:
-        #: Position of the first task whose accesses are still to come.
+        #: Current position: earlier accesses are past.
         self.now = 0
         self._touches: dict[str, list[Touch]] = {}
         for position, assignment in zip(count(1, 2), assignments, strict=False):
@@ -54,12 +55,12 @@ class Upcoming:
         return self._touches[array][-1].position < self.now
 
     def needed(self, array: str) -> bool:
-        """Return whether the present value will be read by a task."""
+        """Return whether a task will read the current value."""
         following = next(self._from(array, self.now), None)
         return following is not None and following.reads
 
     def readers(self, array: str) -> Iterator[str]:
-        """Yield the home spaces of those who read what the present task writes, in order."""
+        """Yield, in order, the device spaces of the readers of the current task's value."""
         for touch in self._from(array, self.now + 1):
             if touch.reads:
                 yield touch.home
@@ -67,7 +68,7 @@ class Upcoming:
                 return
 
     def next_in(self, array: str, space: str) -> int:
-        """Return the position at which the present value is next read from a device at home in a space, or `NEVER`."""
+        """Return the position of the current value's next read by a device of a space, or `NEVER`."""
         for touch in self._from(array, self.now):
             if touch.reads and touch.home == space:
                 return touch.position
@@ -75,15 +76,15 @@ class Upcoming:
                 break
         return NEVER
 
-    # --- what is made again -----------------------------------------------------------------------
+    # --- rematerialisation ------------------------------------------------------------------------
 
     def first_reader(self, array: str) -> Touch | None:
-        """Return the first access to come if it reads the present value."""
+        """Return the next access, if it reads the current value."""
         following = next(self._from(array, self.now), None)
         return following if following is not None and following.reads else None
 
     def written_within(self, array: str, first: int, last: int) -> bool:
-        """Return whether an array is written by a task from one position to before another."""
+        """Return whether a task writes an array from one position to before another."""
         for touch in self._from(array, first):
             if touch.position >= last:
                 break
@@ -92,9 +93,9 @@ class Upcoming:
         return False
 
     def expect(self, array: str, touch: Touch) -> None:
-        """Add an access that the schedule does not know of."""
+        """Add an access that is not in the schedule."""
         insort(self._touches[array], touch)
 
     def forget(self, array: str, touch: Touch) -> None:
-        """Take an access that was added with `expect` away again."""
+        """Remove an access added with `expect`."""
         self._touches[array].remove(touch)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proof that a plan is free of races and complete, from the accesses alone; or a refusal that names the place.
+"""Verification of a plan: a proof, from its accesses alone, that it is race-free and complete.
 
-The verifier knows nothing of how plans are made. It walks the plan in the order of its numbers, which lanes and
-waits must follow, and keeps, for every buffer, the last writer and the readers since. Each conflicting pair must be
-ordered by happens-before; then every execution computes what this one walk computes, and it suffices to check in the
-walk that each task reads the version of each array that the sequential program would have read: also where the array
-was evicted in between and brought back.
+The verifier does not depend on how plans are made. It walks the plan in the order of its numbers, which lanes and waits
+must follow, and keeps the last writer of each buffer and the readers since. Each conflicting pair must be ordered by
+happens-before; then every execution computes the same as this walk. So it suffices to check in the walk that each
+task reads the version of each array that the sequential program reads, also after an eviction.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from syclsched.rewrites import planned_graph
 
 
 def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
-    """Prove that a plan computes what its graph says, in every execution its lanes and waits allow."""
+    """Prove that a plan computes the results of its graph, in every execution its lanes and waits allow."""
     planned = None if graph is None else _same_graph(plan, graph)
     with paused_collection():
         read = read_plan(plan)
@@ -49,7 +48,7 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
 
 
 def _same_graph(plan: Plan, graph: TaskGraph) -> TaskGraph:
-    """Return the graph as it was planned; refuse a plan of another."""
+    """Return the graph as it was planned; refuse a plan of another graph."""
     planned = planned_graph(plan, graph) if plan.recipe else graph
     known = record(planned)
     if plan.fingerprint != known.fingerprint or plan.arrays != known.arrays or plan.tasks != known.tasks:
@@ -62,7 +61,7 @@ def _same_graph(plan: Plan, graph: TaskGraph) -> TaskGraph:
 
 
 def _implementations(read: ReadPlan, graph: TaskGraph) -> None:
-    """Refuse an instruction that names what its task's operation does not have, or what cannot run there."""
+    """Refuse implementations that a task's operation does not have, or that cannot run on the lane."""
     kinds: dict[int, dict[str | None, str]] = {}  # by identity: most operations have many tasks
     operations = [task.operation for task in graph.tasks]
     for index in np.flatnonzero((read.numbers.kind == LAUNCH) | (read.numbers.kind == HOST_CALL)).tolist():
@@ -110,7 +109,7 @@ def _memory(read: ReadPlan, graph: TaskGraph | None) -> None:
 
 
 def _repeated(read: ReadPlan, finding: proof.Finding) -> None:
-    """Check that what is done again is done as before: another implementation might not write the same bits."""
+    """Refuse a repetition by another implementation or device, which might not write the same bits."""
     for index in np.flatnonzero(read.numbers.again).tolist():
         first = int(finding.done[read.numbers.task[index]])
         once, again = read.instructions[first], read.instructions[index]
@@ -141,7 +140,7 @@ def _complete(read: ReadPlan, finding: proof.Finding) -> None:
 
 
 def _refuse(read: ReadPlan, finding: proof.Finding) -> NoReturn:
-    """Say what the walk has found."""
+    """Raise the error for a defect the walk found."""
     instruction = read.instructions[finding.instruction]
     where = f"instruction {instruction.id}"
     if finding.code == proof.TWICE:
@@ -150,7 +149,7 @@ def _refuse(read: ReadPlan, finding: proof.Finding) -> NoReturn:
         raise IncompletePlanError(f"task {instruction.task!r} is run {what}", where=where)
     if finding.code == proof.ONCE_ONLY:
         raise IncompletePlanError(
-            f"task {instruction.task!r} is run again, but may do more than write what follows from what it reads",
+            f"task {instruction.task!r} is run again, but may do more than compute its outputs from its inputs",
             where=where,
         )
     if finding.code == proof.TASK_ORDER:
@@ -186,7 +185,7 @@ def _refuse(read: ReadPlan, finding: proof.Finding) -> NoReturn:
 
 
 def _meeting(read: ReadPlan, finding: proof.Finding, touched: PlannedArray) -> str:
-    """Return where two instructions meet: an array, or all rows of one that both touch and one of them writes."""
+    """Return the array in conflict, or the union of its rows in conflict if it is divided."""
     if touched.rows is None:
         return touched.name
     numbers = read.numbers
@@ -211,7 +210,7 @@ def _meeting(read: ReadPlan, finding: proof.Finding, touched: PlannedArray) -> s
 def _author(read: ReadPlan, value: int) -> str:
     if value == proof.INPUT:
         return "the input"
-    return "nobody" if value == proof.NOBODY else read.plan.tasks[value].name
+    return "no task" if value == proof.NOBODY else read.plan.tasks[value].name
 
 
 def _label(read: ReadPlan, index: int) -> str:

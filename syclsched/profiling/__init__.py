@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures devices, keeps what was measured, and gives it to platforms; `docs/profiling.md` defines every number."""
+"""Device profiling: measurement, storage and use of profiles; `docs/profiling.md` defines every number."""
 
 from syclsched.profiling.attaching import attach, with_profiles
 from syclsched.profiling.calibration import Calibration, calibrate

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gives a platform the numbers of its devices' profiles: lanes, links, interferences, submission cost."""
+"""Application of device profiles to a platform: lanes, links, interferences, submission cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syclsched.profiling.store import ProfileStore
 
 
 def attach(platform: Platform, store: ProfileStore | None = None) -> Platform:
-    """Return the platform with what is stored about its devices."""
+    """Return the platform with the stored profiles of its devices."""
     store = store if store is not None else ProfileStore()
     devices = platform.compute_devices
     profiles = {d.key: p for d in devices if (p := store.load(d.key)) is not None}
@@ -35,16 +35,16 @@ def with_profiles(platform: Platform, profiles: Mapping[str, DeviceProfile], pai
         devices=devices,
         links=tuple(_measured_link(link, devices, by_keys) for link in platform.links),
         interferences=_interferences(platform, devices, by_keys),
-        submission_s=_least((p.launch.submission_s for p in known), platform.submission_s) or 0.0,
-        dispatch_s=_least((p.launch.dispatch_s for p in known), platform.dispatch_s),
-        handoff_s=_least((p.launch.handoff_s for p in known), platform.handoff_s),
+        submission_s=_least_host_cost((p.launch.submission_s for p in known), platform.submission_s) or 0.0,
+        dispatch_s=_least_host_cost((p.launch.dispatch_s for p in known), platform.dispatch_s),
+        handoff_s=_least_host_cost((p.launch.handoff_s for p in known), platform.handoff_s),
     )
 
 
-def _least(quantities: Iterable[Quantity | None], otherwise: float | None) -> float | None:
-    """Return what the host takes by the profile that says least.
+def _least_host_cost(quantities: Iterable[Quantity | None], otherwise: float | None) -> float | None:
+    """Return the least of the profiles' host costs.
 
-    It is one host, and profiles are of several: by anything but the least, a further device could make a plan slower.
+    All devices share one host: with any other choice a further device could make a plan slower.
     """
     return min((q.value for q in quantities if q is not None), default=otherwise)
 
@@ -100,11 +100,11 @@ def _interferences(
         for second in compute[index + 1 :]:
             pair = pairs.get((first.key, second.key)) or pairs.get((second.key, first.key))
             names = frozenset((first.name, second.name))
-            # On a busy machine devices that share cores can seem not to: then what was assumed is the better guess.
+            # On a busy machine devices that share cores may seem independent: then the assumption is the better guess.
             if pair is not None and pair.interference is not None and not (pair.provenance.busy and names in found):
                 factor = pair.interference.value
                 if names in found and first.lanes == second.lanes == 1:
-                    # Kernels of both use all of the cores they share: to gain from each other is noise.
+                    # Kernels of both use all shared cores, so a measured gain is noise.
                     factor = max(factor, found[names].factor)
                 found[names] = Interference(first.name, second.name, factor, "measured")
     return tuple(found.values())

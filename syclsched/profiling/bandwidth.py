@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory bandwidth: the STREAM triad beyond the caches, and over working sets."""
+"""Memory bandwidth: the STREAM triad beyond the caches, and over a range of working sets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CACHE_MULTIPLE = 4
 MIN_TRIAD_BYTES = 48 * MIB
 MAX_TRIAD_BYTES = 1536 * MIB
 
-#: Working set for comparing kinds of memory.
+#: Working set for the comparison of USM kinds.
 USM_TRIAD_BYTES = 48 * MIB
 
 _SCALAR = 3.0
@@ -59,7 +59,7 @@ def triad_dtype(device: Device) -> str:
 def triad(
     bench: Bench, working_set_bytes: int, kind: UsmKind = "device", written: UsmKind | None = None
 ) -> tuple[Callable[[], float], int]:
-    """Set up a triad and check its result once."""
+    """Set up a triad and check its result once; return a sampler of seconds, and the bytes moved."""
     dtype = np.dtype(triad_dtype(bench.device))
     count = max(working_set_bytes // (3 * dtype.itemsize), 1)
     b, c = (np.arange(count) % 1000).astype(dtype), (np.arange(count) % 7).astype(dtype)
@@ -87,13 +87,13 @@ def measure_triad(bench: Bench, budget: Budget, *, working_set_bytes: int, kind:
 
 
 def measure_reading(bench: Bench, budget: Budget, *, working_set_bytes: int, kind: UsmKind) -> Quantity:
-    """Measure how fast a kernel reads memory of a kind: a triad that writes to memory of kind ``device``."""
+    """Measure the read bandwidth of a USM kind: a triad that writes to memory of kind ``device``."""
     sample, moved = triad(bench, working_set_bytes, kind, "device")
     return rate(bench.sampler.sample_until(sample, budget.number_s), moved * 2 // 3)
 
 
 def measure_curve(bench: Bench, budget: Budget) -> tuple[tuple[int, float], ...]:
-    """Measure the triad's bandwidth over working sets."""
+    """Measure the triad's bandwidth over a range of working sets; return pairs of bytes and bytes per second."""
     points = []
     for size in sorted(budget.curve_bytes):
         if bench.device.global_memory_bytes and size > bench.device.global_memory_bytes // 8:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One device set up for measuring: its queues, arrays and kernels, none of them freed while the device works."""
+"""Measurement set-up of one device: queues, arrays and kernels, none freed while commands are in flight."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Queues(Protocol):
-    """What is needed of `syclsched.devices.live.LiveDevices`."""
+    """The part of `syclsched.devices.live.LiveDevices` that measurements use."""
 
     @property
     def uploads(self) -> Any:
-        """What puts constants where devices read them."""
+        """The uploader of constants to devices."""
         ...
 
     def queue(self, device: str, kind: Literal["compute", "copy"] = "compute", index: int = 0) -> Any:
@@ -35,8 +35,7 @@ class Queues(Protocol):
 class Bench:
     """A device to measure.
 
-    A context manager: at the end, or when an exception leaves it, its queues are waited for before any array
-    is given back.
+    As a context manager it synchronises its queues before it frees any array, also on exceptions.
     """
 
     def __init__(self, live: Queues, device: Device, sampler: Sampler) -> None:
@@ -57,7 +56,7 @@ class Bench:
         self._kept.clear()
 
     def lane(self, index: int) -> Any:
-        """Return the compute queue of an index; `wait` waits for it, too."""
+        """Return the compute queue of an index; `wait` includes it from now on."""
         return self._queue("compute", index)
 
     @property
@@ -71,7 +70,7 @@ class Bench:
         return self._used[kind, index]
 
     def wait(self) -> None:
-        """Wait for everything submitted."""
+        """Synchronise all queues in use."""
         for queue in self._used.values():
             queue.wait()
 
@@ -91,14 +90,14 @@ class Bench:
         return array
 
     def read(self, array: Any) -> Array:
-        """Return the contents of an array, after all that was submitted."""
+        """Return the contents of an array after all submitted work."""
         self.wait()
         result = np.empty(array.shape, array.dtype)
         self.queue.memcpy(as_bytes(result), array.usm_data, result.nbytes)
         return result
 
     def release(self) -> None:
-        """Wait, then give back all arrays and memory made so far."""
+        """Synchronise, then free all arrays and memory allocated so far."""
         self.wait()
         self._kept.clear()
 
@@ -112,7 +111,7 @@ class Bench:
         return compile_task(operation, operation.implementations[0], signature, self.queue, self.device.limits)
 
     def wall(self, work: Callable[[], object]) -> Callable[[], float]:
-        """Return a sampler of the host's seconds from the start of ``work`` until its queues are empty."""
+        """Return a sampler of the host's seconds from the start of ``work`` until all queues are idle."""
 
         def sample() -> float:
             start = self.sampler.clock()

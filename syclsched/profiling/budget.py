@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much time a profiling session takes, and over which sizes it measures."""
+"""Time budgets and problem sizes of profiling sessions."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ class Budget:
     """Limits of a profiling session."""
 
     name: str  # ``quick`` or ``default``
-    total_s: float  # after so long, one sample of every number that is left has to do
+    total_s: float  # after this time, each remaining number gets one sample
     number_s: float  # longest time spent sampling one number
-    point_s: float  # the same for one point of a curve or fit
-    relative: float  # confidence interval of the median to reach, each side, relative to the median
-    kernel_s: float  # what a throughput kernel is made to take
-    first_launches: int  # kernels compiled from nothing
+    point_s: float  # longest time spent sampling one point of a curve or fit
+    relative: float  # target half-width of the median's confidence interval, relative to the median
+    kernel_s: float  # target duration of a throughput kernel
+    first_launches: int  # number of first launches, each with a new kernel
     curve_bytes: tuple[int, ...]  # working sets of the bandwidth curve
     transfer_bytes: tuple[int, ...]  # sizes of copies
-    watch_s: float  # how long the machine is watched before, to see whether it is busy
+    watch_s: float  # observation time before the session, to detect a busy machine
     power_s: float  # interval of a power measurement
 
 

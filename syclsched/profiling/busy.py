@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is somebody else using the machine? Read from /proc/stat, before and during a measurement."""
+"""Processor use by other processes, from /proc/stat, before and during a measurement."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ BUSY_SHARE = 0.10
 class CpuTimes:
     """Processor seconds of all cores together since boot."""
 
-    busy_s: float  # spent working, for anybody, or taken by the hypervisor for other machines
-    total_s: float  # passed, idle time included
+    busy_s: float  # not idle, including time that the hypervisor took for other machines
+    total_s: float  # including idle time
     own_s: float  # spent by this process, all its threads, user and system
 
 
@@ -36,7 +36,7 @@ def parse_stat(text: str, ticks_per_s: float) -> tuple[float, float]:
 
 
 def read_times(path: Path = _STAT) -> CpuTimes | None:
-    """Return the processor times now, or None where the system does not tell."""
+    """Return the processor times now, or None where the system does not report them."""
     try:
         busy, total = parse_stat(path.read_text(), float(os.sysconf("SC_CLK_TCK")))
     except (OSError, ValueError):
@@ -46,7 +46,7 @@ def read_times(path: Path = _STAT) -> CpuTimes | None:
 
 
 def others_share(before: CpuTimes | None, after: CpuTimes | None) -> float | None:
-    """Return the share of the machine that others took between two readings, 0 to 1; None if it is not known."""
+    """Return the share of processor time of other processes between two readings, 0 to 1, or None if unknown."""
     if before is None or after is None or after.total_s <= before.total_s:
         return None
     others = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
@@ -56,7 +56,7 @@ def others_share(before: CpuTimes | None, after: CpuTimes | None) -> float | Non
 def watch(
     duration_s: float, *, read: Callable[[], CpuTimes | None] = read_times, pause: Callable[[float], None] = time.sleep
 ) -> float | None:
-    """Observe the machine for a moment while this process does nothing."""
+    """Return the share of processor time of other processes while this process sleeps; None if unknown."""
     before = read()
     pause(duration_s)
     return others_share(before, read())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times every distinct kind of task of a graph on every device that can run it, and records it in the history."""
+"""Calibration: time each distinct task kind of a graph on each device that supports it, into the history."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from syclsched.model.usm import UsmKind
 from syclsched.profiling.bench import Array, Bench, Queues, event_seconds
 from syclsched.profiling.statistics import InterruptedMeasurement, Sampler
 
-#: Time spent on one implementation on one device, and samples taken of it.
+#: Time per implementation and device, and the number of samples.
 SECONDS_EACH = 0.15
 MIN_SAMPLES, MAX_SAMPLES = 5, 15
 
-#: Calls of a library in a row that a sample consists of, at most, and seconds that are enough for a row.
+#: Back-to-back library calls per sample, at most; target seconds of such a row; pause before it, in seconds.
 _MOST_IN_A_ROW, _ROW_S, _PAUSE_S = 32, 2e-3, 3e-3
-#: Rows that take so many times as long as the shortest were done by fewer threads.
+#: A row this many times longer than the shortest ran on fewer threads.
 _ALONE = 1.5
 
-#: Sets of arrays that samples go round, and how much memory they may take together.
+#: Sets of arrays that samples rotate through, and their total memory at most.
 _SETS, _SETS_BYTES = 8, 64 << 20
 
-#: An implementation this many times slower than another of the same work on the same device is timed no further.
+#: An implementation this many times slower than another on the same device gets no further samples.
 _HOPELESS = 5.0
 
-#: One within this of what the device can do at all leaves nothing to be gained by others.
+#: An implementation within this factor of the device's roofline cannot be beaten noticeably.
 _UNBEATABLE = 1.25
 
-#: Implementations that are OpenCL C, or may have steps that are.
+#: Implementation kinds that are, or may contain, OpenCL C.
 _BUILT = ("opencl-c", "sequence")
 
-#: Share of what a whole graph takes that is worth the time to compile an implementation.
+#: Share of the graph's total time that justifies compiling an implementation.
 _NOTICED = 0.01
 
 _SEED = 20240229
@@ -60,10 +60,10 @@ Progress = Callable[[int, int, str], None]
 
 
 class RecordingHistory(Protocol):
-    """A history that can be added to, as `HistoryStore`."""
+    """A history that accepts new samples, such as `HistoryStore`."""
 
     def lookup(self, key: HistoryKey) -> Quantity | None:
-        """Return what is known."""
+        """Return the measured seconds of a key, or None."""
         ...
 
     def record(self, key: HistoryKey, seconds: list[float]) -> None:
@@ -73,14 +73,14 @@ class RecordingHistory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What a calibration did."""
+    """Result of a calibration."""
 
     #: Implementations timed now, and known before.
     measured: int
     known: int
-    failures: tuple[tuple[str, str], ...] = ()  # what could not be timed, and why
-    complete: bool = True  # false if it was interrupted; what was measured is recorded
-    #: Implementations not timed, because another does the same about as fast as the device can, or there is no other.
+    failures: tuple[tuple[str, str], ...] = ()  # label and error of each failed case
+    complete: bool = True  # false if it was interrupted; finished measurements are recorded
+    #: Implementations not timed: another is close to the device's roofline, or there is no alternative.
     left_out: int = 0
 
 
@@ -93,7 +93,7 @@ class _Case:
 
     @property
     def work(self) -> tuple[str, str, str]:
-        """What is done and where, by whatever implementation."""
+        """Device, operation and signature, without the implementation."""
         return self.key.device_key, self.key.operation, self.key.signature
 
     @property
@@ -120,13 +120,13 @@ def calibrate(
     sampler = replace(sampler or Sampler(), min_samples=MIN_SAMPLES, max_samples=MAX_SAMPLES)
     cases = list(_cases(graph, platform, costs))
     unknown = [c for c in cases if again or history.lookup(c.key) is None]
-    ways = Counter(case.key.operation + " " + case.key.signature for case in cases)
-    open_cases = [c for c in unknown if not choices_only or ways[c.key.operation + " " + c.key.signature] > 1]
+    n_alternatives = Counter(case.key.operation + " " + case.key.signature for case in cases)
+    open_cases = [c for c in unknown if not choices_only or n_alternatives[c.key.operation + " " + c.key.signature] > 1]
     failures: list[tuple[str, str]] = []
     measured, left_out, complete = 0, len(unknown) - len(open_cases), True
     best: dict[tuple[str, str, str], float] = {}
     for case in cases:
-        _keep_best(best, case, history)
+        _update_best(best, case, history)
     built = [
         c
         for c in open_cases
@@ -136,7 +136,7 @@ def calibrate(
         if progress is not None:
             progress(0, len(open_cases), f"building {len(built)} kernels")
         _build_ahead(built, live)
-    # To compile what gains less of the whole, seconds for every kernel, is not worth it.
+    # Compilation takes seconds per kernel: a smaller gain for the whole graph does not justify it.
     noticed_s = _NOTICED * _whole_seconds(graph, platform, history) if choices_only and open_cases else None
     tasks = Counter(
         (task.operation.name, signature_text(task.signature))
@@ -152,15 +152,15 @@ def calibrate(
             left_out += 1
             continue
         try:
-            data = _data(graph, case.task, sample_data, constants=case.device.is_host)
+            data = _task_data(graph, case.task, sample_data, constants=case.device.is_host)
             timing = _time_on_host if case.device.is_host else _time_on_device
             history.record(case.key, timing(case, data, live, sampler, seconds_each, _HOPELESS * fastest_s))
-            _keep_best(best, case, history)
+            _update_best(best, case, history)
             measured += 1
         except InterruptedMeasurement:
             complete = False
             break
-        except Exception as error:  # dpctl's errors have no class of their own in common
+        except Exception as error:  # dpctl's errors share no base class
             failures.append((case.label, f"{type(error).__name__}: {error}"))
     if progress is not None and complete and open_cases:
         progress(len(open_cases), len(open_cases), "")
@@ -168,7 +168,7 @@ def calibrate(
 
 
 def _build_ahead(cases: Sequence[_Case], live: Queues) -> None:
-    """Build what is OpenCL C as few programs: one by one they take twice as long, and the runtime keeps each."""
+    """Build OpenCL C kernels as few programs: separate builds take twice as long, and the runtime keeps each."""
     pieces = []
     for case in cases:
         assert case.task.operation is not None
@@ -178,16 +178,16 @@ def _build_ahead(cases: Sequence[_Case], live: Queues) -> None:
     build_ahead(pieces)
 
 
-def _keep_best(best: dict[tuple[str, str, str], float], case: _Case, history: RecordingHistory) -> None:
+def _update_best(best: dict[tuple[str, str, str], float], case: _Case, history: RecordingHistory) -> None:
     known = history.lookup(case.key)
     if known is not None and known.value < best.get(case.work, math.inf):
         best[case.work] = known.value
 
 
 def _is_needless(case: _Case, costs: CostModel, fastest_s: float, gains_s: float | None = None) -> bool:
-    """Return whether an implementation need not be timed: the planner chooses another by what is known, and rightly.
+    """Return whether timing an implementation cannot change a plan: another one is near the roofline.
 
-    Nor need what takes a second to compile, if it is not expected to gain so many seconds, if any are given.
+    With ``gains_s``, also whether a kernel that takes a second to compile is expected to save less than that.
     """
     if case.device.profile is None or case.implementation.kind == "sequence":
         return False
@@ -199,7 +199,7 @@ def _is_needless(case: _Case, costs: CostModel, fastest_s: float, gains_s: float
 
 
 def _whole_seconds(graph: TaskGraph, platform: Platform, history: RecordingHistory) -> float:
-    """Return what all tasks of a graph take together, each where and how it takes least, as far as is known."""
+    """Return the total seconds of a graph's tasks, each on its best device by known times and estimates."""
     costs = CostModel(platform, history)
     best = (costs.choices(task, platform.devices) for task in graph.tasks if task.operation is not None)
     return sum(min((one[1].seconds for one in each if one is not None), default=0.0) for each in best)
@@ -216,7 +216,7 @@ def _cases(graph: TaskGraph, platform: Platform, costs: CostModel) -> Iterator[_
             if parameter.mode is not None and parameter.mode.writes
         ]
         if written and all(0 in task.signature.shapes[name] for name in written):
-            continue  # nothing is submitted for it
+            continue  # an empty task is never submitted
         for device in platform.devices:
             for implementation in task.operation.implementations:
                 if implementation.kind == "cost-only":
@@ -227,14 +227,14 @@ def _cases(graph: TaskGraph, platform: Platform, costs: CostModel) -> Iterator[_
                     yield _Case(task, device, implementation, key)
 
 
-def _data(graph: TaskGraph, task: Task, sample_data: SampleData | None, *, constants: bool) -> dict[str, Array]:
+def _task_data(graph: TaskGraph, task: Task, sample_data: SampleData | None, *, constants: bool) -> dict[str, Array]:
     assert task.operation is not None
     assert task.signature is not None
     given = graph.data
     data = {}
     for parameter in task.operation.arrays:
         if parameter.name in task.constants and not constants:
-            continue  # a device has them, in a form of its own
+            continue  # devices have constants in their own layout
         value = sample_data(task, parameter.name) if sample_data is not None else None
         if parameter.name in task.constants:
             value = task.constants[parameter.name].data
@@ -264,7 +264,7 @@ def _to_numpy(value: Any) -> Array:
 
 
 def synthetic(parameter: Parameter, signature: Signature) -> Array:
-    """Return data an operation can be expected to work on."""
+    """Return plausible data for a parameter: small random values; square matrices are diagonally dominant."""
     shape, dtype = signature.shapes[parameter.name], np.dtype(signature.dtypes[parameter.name])
     if parameter.mode is AccessMode.WRITE:
         return np.zeros(shape, dtype)
@@ -313,17 +313,17 @@ def _time_on_device(
         executable = live.uploads.bind(
             executable, operation, case.implementation, signature, constants, bench.queue, case.device.space
         )
-        # In a run other tasks come between two that touch the same data, so the caches hold little of it.
+        # In a run other tasks execute between two uses of the same data, so little of it is still cached.
         size = sum(value.nbytes for value in data.values())
         sets = [
             {name: bench.array(value, kind) for name, value in data.items()}
             for _ in range(max(1, min(_SETS, _SETS_BYTES // max(1, size))))
         ]
-        turn = cycle([(arrays, executable.bind({**arrays, **signature.scalars})) for arrays in sets])
+        submissions = cycle([(arrays, executable.bind({**arrays, **signature.scalars})) for arrays in sets])
 
         def sample() -> float:
-            arrays, submission = next(turn)
-            # What is updated in place starts from the same data every time: a factor has no factor.
+            arrays, submission = next(submissions)
+            # In-place updates start from the same data every time: a factorised matrix cannot be factorised again.
             for name in written:
                 bench.queue.memcpy_async(arrays[name].usm_data, pristine[name].usm_data, data[name].nbytes)
             bench.wait()
@@ -332,7 +332,7 @@ def _time_on_device(
             event.wait()
             wall = sampler.clock() - start
             bench.wait()
-            # A library may submit several kernels, and its event is the last one's: only the host sees them all.
+            # A library may submit several kernels and returns the last one's event: only the host's time covers all.
             device = event_seconds(event) if case.implementation.is_kernel else 0.0
             return device if 0.0 < device <= wall else wall
 
@@ -341,13 +341,13 @@ def _time_on_device(
         once = sample()
         if case.implementation.kind != "library" or written:
             return sampler.samples_until(sample, seconds_each)
-        # One alone would be charged with the host's way to the device and back, which no task within a run pays.
-        calls = [_caller(submission, bench.queue) for _, submission in islice(turn, len(sets))]
+        # A single call would include the host's round trip to the device, which tasks within a run do not pay.
+        calls = [_caller(submission, bench.queue) for _, submission in islice(submissions, len(sets))]
         in_a_row = max(1, min(_MOST_IN_A_ROW, round(_ROW_S / max(once, 1e-9))))
         following = cycle(calls)
 
         def sample_row() -> float:
-            # A runtime whose threads are still awake may give all of a row to one of them.
+            # While its threads are still awake, the runtime may give a whole row to one of them.
             time.sleep(_PAUSE_S)
             start = sampler.clock()
             for _ in range(in_a_row):
@@ -357,12 +357,12 @@ def _time_on_device(
 
         sample_row()
         rows = sampler.samples_until(sample_row, seconds_each)
-        # All the same, one thread did some: not what a run sees, and not what another implementation is beside.
+        # Drop rows that still ran on fewer threads: runs do not behave so, and other implementations cannot compare.
         return [seconds for seconds in rows if seconds < _ALONE * min(rows)]
 
 
 def _hopeless(sample: Callable[[], float], hopeless_s: float) -> list[float] | None:
-    """Warm up; return a sample as all there is to know if even the second is that slow."""
+    """Warm up; return the second sample alone if even that is too slow, else None."""
     if sample() < hopeless_s:
         return None
     second = sample()
@@ -370,7 +370,7 @@ def _hopeless(sample: Callable[[], float], hopeless_s: float) -> list[float] | N
 
 
 def _caller(submission: Any, queue: Any) -> Callable[[], Any]:
-    """Return what submits a library's work the way a run does: by its own function, where it has one for that."""
+    """Return a function that submits a library's work as a run does: by its native function if it has one."""
     if not hasattr(getattr(submission, "call", None), "native"):
         return lambda: submission.submit(queue, [])
     native = submission.call.native(queue, submission.arguments)

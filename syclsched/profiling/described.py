@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Platforms of hardware that is not here, put together from profiles: shipped ones by name, others by file."""
+"""Platforms of hardware that is not present, assembled from profiles: shipped ones by name, others by file."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ASSUMED_COPY_LATENCY_S = 10e-6
 
 
 def shipped_folder() -> Path:
-    """Return the folder of the profiles that come with the package."""
+    """Return the folder of the shipped profiles."""
     try:
-        # files() of a package that was not installed, only checked out, is not found.
+        # Fails in a checkout that is not installed.
         return Path(str(resources.files("syclsched.device_profiles")))
     except ModuleNotFoundError:
         return Path(__file__).resolve().parents[2] / "device_profiles"
@@ -54,10 +54,10 @@ def load_profile(name_or_path: str | Path) -> DeviceProfile:
 
 
 def load_platform(names_or_paths: Iterable[str | Path], name: str | None = None) -> Platform:
-    """Describe a platform of shipped profiles and files."""
+    """Return a platform assembled from shipped profiles and files."""
     given = [str(n) for n in names_or_paths]
     sets = [load_profile_set(n) for n in given]
-    # A device is called what the user called it; one file with several devices names them by kind.
+    # A device gets the name that the user gave; devices of a file with several are named by kind.
     stems = [Path(n).stem if len(s.devices) == 1 else None for s, n in zip(sets, given, strict=True) for _ in s.devices]
     platform = platform_from_profiles([d for s in sets for d in s.devices], name or " + ".join(given), stems)
     pairs: list[PairProfile] = [p for s in sets for p in s.pairs]
@@ -68,7 +68,7 @@ def load_platform(names_or_paths: Iterable[str | Path], name: str | None = None)
 def platform_from_profiles(
     profiles: Iterable[DeviceProfile], name: str, device_names: Sequence[str | None] | None = None
 ) -> Platform:
-    """Describe a platform from device profiles alone."""
+    """Return a platform assembled from device profiles."""
     given = tuple(profiles)
     if not given:
         raise EmptyPlatformError("no profile was given", where=f"platform {name!r}")
@@ -125,7 +125,7 @@ def _device(name: str, profile: DeviceProfile) -> Device:
 
 
 def _host_like_cpu(host: Device, profiles: tuple[DeviceProfile, ...]) -> Device:
-    """Give the host what is known of its processor: that of the first CPU device."""
+    """Return the host with the properties of its processor, from the first CPU device."""
     for profile in profiles:
         if profile.identity.kind == "cpu":
             return replace(
@@ -157,7 +157,7 @@ def _shared_cores(devices: tuple[Device, ...]) -> tuple[Interference, ...]:
             host = _processor(first)
             if host and host == _processor(second):
                 pairs.append(Interference(first.name, second.name, 1.0, "assumed"))
-    # The host is the machine of the first CPU device: its functions run on those cores.
+    # Host functions run on the cores of the first CPU device.
     cpu = next((d for d in devices if d.kind == "cpu"), None)
     if cpu is not None:
         processor = _processor(cpu)

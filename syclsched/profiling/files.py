@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profile files: read with every check, written whole or not at all; single profiles and sets of them."""
+"""Profile files: validated reading and atomic writing of single profiles and profile sets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syclsched.writing import write_whole
 
 SET_FORMAT: Literal["syclsched-profiles/1"] = "syclsched-profiles/1"
 
-#: A profile is some kilobytes; what is larger than this is none.
+#: Upper bound of a file's size; real profiles have some kilobytes.
 MAX_FILE_BYTES = 16 << 20
 
 
@@ -29,7 +29,7 @@ class ProfileSet:
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
 
     devices: Annotated[tuple[DeviceProfile, ...], MinLen(1), MaxLen(4096)]  # at least one
-    pairs: tuple[PairProfile, ...] = ()  # between them
+    pairs: tuple[PairProfile, ...] = ()  # pairs of these devices
     format: Literal["syclsched-profiles/1"] = SET_FORMAT  # the format's name and version
 
 
@@ -56,7 +56,7 @@ def parse_profile_set(text: str | bytes, *, where: str) -> ProfileSet:
 
 
 def _is_set(text: str | bytes) -> bool:
-    """Tell a set from a single profile by its format; what is no JSON at all counts as a single one."""
+    """Return whether JSON text is a profile set, by its format field; invalid JSON is not."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -91,5 +91,5 @@ def write_file(path: Path, value: DeviceProfile | PairProfile | ProfileSet) -> N
 
 
 def with_hint(error: SyclschedError, hint: str) -> FormatError:
-    """Return a `FormatError` that says the same, and what to do about it."""
+    """Return a `FormatError` with the same text and another hint."""
     return FormatError(error.what, where=error.where, hint=hint)

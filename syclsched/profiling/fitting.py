@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from syclsched.errors import MeasurementError
 from syclsched.model.profile import LinkFit
 
-#: Bandwidth given where the times do not grow with the size: more than any memory has, so that it costs nothing.
+#: Bandwidth where times do not grow with the size: above any memory's, so that bytes cost nothing.
 UNLIMITED_BYTES_PER_S = 1e15
 
 

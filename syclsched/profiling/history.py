@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measured durations of tasks, kept between processes in an SQLite file."""
+"""Persistent history of measured task durations, in an SQLite file."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from syclsched.model.profile import Quantity
 from syclsched.profiling.statistics import summarise
 from syclsched.profiling.store import data_folder
 
-#: Samples kept per key: the newest; older ones may be of another state of the machine.
+#: Newest samples kept per key; older ones may reflect another state of the machine.
 KEPT_SAMPLES = 64
 
-#: How long a process waits for another that is writing.
+#: Time-out for the file lock while another process writes.
 LOCK_TIMEOUT_S = 10.0
 
 _SCHEMA = """
@@ -40,8 +40,8 @@ _KEY = "device_key = ? AND operation = ? AND implementation = ? AND revision = ?
 class HistoryStore:
     """A `syclsched.costs.History` on disk; several processes and threads may use one file.
 
-    Where the file cannot be written (read-only folder, full disk) what is in it is read, new samples are kept in
-    memory only, and `note` says so.
+    Where the file cannot be written (read-only folder, full disk), stored samples are read, new ones are kept in memory
+    only, and `note` says so.
     """
 
     def __init__(self, path: Path | str | None = None) -> None:
@@ -59,7 +59,7 @@ class HistoryStore:
             return self._cache[key]
 
     def refresh(self) -> None:
-        """Forget what was looked up, to see what other processes have recorded."""
+        """Clear the lookup cache, to see samples of other processes."""
         with self._lock:
             self._cache.clear()
 
@@ -94,11 +94,11 @@ class HistoryStore:
         return [(key, tuple(values)) for key, values in found.items()]
 
     def merge(self, key: HistoryKey, seconds: Iterable[float]) -> int:
-        """Add the samples of a key that are not there yet; return how many these were."""
+        """Add the samples of a key that are not stored yet; return their number."""
         with self._lock, self._guarded():
             rows = self._connection.execute(f"SELECT seconds FROM samples WHERE {_KEY}", _columns(key)).fetchall()
-        here = {float(row[0]) for row in rows}
-        new = [each for each in dict.fromkeys(map(float, seconds)) if each not in here]
+        stored = {float(row[0]) for row in rows}
+        new = [each for each in dict.fromkeys(map(float, seconds)) if each not in stored]
         if new:
             self.record(key, new)
         return len(new)
@@ -130,7 +130,7 @@ class HistoryStore:
     ) -> None:
         self.close()
 
-    # --- inside -----------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------
 
     def _read(self, key: HistoryKey) -> Quantity | None:
         with self._guarded():
@@ -152,7 +152,7 @@ class HistoryStore:
             with self._guarded():
                 connection.execute("PRAGMA journal_mode=WAL")
                 connection.executescript(_SCHEMA)
-                # Only an attempt to write tells whether it may be written.
+                # Only a write shows whether the file is writable.
                 connection.execute("PRAGMA user_version=1")
         except (StorageError, FormatError) as error:
             connection.close()
@@ -172,7 +172,7 @@ class HistoryStore:
                 finally:
                     stored.close()
             except sqlite3.Error as error:
-                self.note += f"; what is in it cannot be read either ({error})"
+                self.note += f"; its contents cannot be read either ({error})"
         connection.executescript(_SCHEMA)
         return connection
 
@@ -184,7 +184,7 @@ _REMOVE = "Remove the file: measurements are made again when they are needed"
 
 
 class _Guard:
-    """Turns SQLite's errors into this project's."""
+    """Context manager that converts SQLite errors into `SyclschedError`s."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

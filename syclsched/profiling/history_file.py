@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measured task times as a file, to be taken to another process or machine."""
+"""Export format of the history: measured task times for another process or machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTask:
-    """The samples of one piece of work on one device."""
+    """The samples of one implementation of a task kind on one device."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
@@ -32,13 +32,13 @@ class MeasuredTask:
 
     @property
     def key(self) -> HistoryKey:
-        """What the samples are of."""
+        """The history key of the samples."""
         return HistoryKey(self.device_key, self.operation, self.implementation, self.revision, self.signature)
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryFile:
-    """All that is remembered."""
+    """All samples of a history."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs to get a kernel going: submission, latency, chains, between queues and devices, first launch."""
+"""Launch costs of kernels: submission, latency, chains, across queues and devices, first launch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syclsched.profiling.budget import Budget
 from syclsched.profiling.microkernels import EMPTY_ITEMS, empty_operation, fresh_operation
 from syclsched.profiling.statistics import summarise
 
-#: Kernels in a chain or a burst of submissions: enough to hide the first and last, few enough not to fill a queue.
+#: Kernels per chain or burst of submissions: enough to hide the first and last, too few to fill a queue.
 CHAIN = 100
 
 
@@ -33,14 +33,14 @@ class EmptyKernel:
         return self._submission.submit(queue, depends)
 
     def verify(self) -> None:
-        """Run it once and check that it leaves its array alone."""
+        """Run it once and check that its array is unchanged."""
         self.submit(self._bench.queue, [])
         if not np.array_equal(self._bench.read(self._array), np.arange(EMPTY_ITEMS, dtype=np.float32)):
             raise MeasurementError("an empty kernel changed its argument", where=f"device {self._bench.device.name!r}")
 
 
 def measure_launch(bench: Bench, budget: Budget) -> LaunchCosts:
-    """Measure everything about launches that concerns one device; see `docs/profiling.md`."""
+    """Measure the launch costs of one device; see `docs/profiling.md`."""
     kernel = EmptyKernel(bench)
     kernel.verify()
     sample = bench.sampler.sample_until
@@ -71,7 +71,7 @@ def chain(
     queues: list[Any],
     kernels: list[EmptyKernel],
 ) -> Callable[[], float]:
-    """Return a sampler of the seconds per kernel of a chain that goes around ``queues``."""
+    """Return a sampler of the seconds per kernel of a dependent chain that cycles through ``queues``."""
 
     def run() -> None:
         depends: list[Any] = []
@@ -84,7 +84,7 @@ def chain(
         return timed() / CHAIN
 
     timed = wall(run)
-    timed()  # warm-up: queues that were never used
+    timed()  # warm-up of unused queues
     return sample
 
 
@@ -106,12 +106,12 @@ def measure_first_launch(bench: Bench, budget: Budget) -> Quantity:
 
 
 def measure_hop(first: Bench, second: Bench, budget: Budget) -> Quantity:
-    """Measure what it takes until a kernel on one device starts after the one on another device it waits for.
+    """Measure the delay between a kernel on one device and a dependent kernel on another device.
 
-    A kernel on the first device followed by one on the second, less the kernel on the second alone: both end with the
-    same observation, and devices differ in how soon the host sees that they are done. Never more than one
-    hop is under way: on a chain that goes back and forth between two contexts, the 2024.2 runtime's clean-up of
-    finished commands (``Scheduler::cleanupCommands`` after a host task) crashes the process.
+    It is the time of a kernel on the first device followed by one on the second, less the second kernel alone: both end
+    with the same wait, and devices differ in how soon the host sees a completion. At most one hop is in flight: on a
+    chain that alternates between two contexts, the 2024.2 runtime's clean-up of finished commands
+    (``Scheduler::cleanupCommands`` after a host task) crashes the process.
     """
     kernels = EmptyKernel(first), EmptyKernel(second)
     clock = first.sampler.clock

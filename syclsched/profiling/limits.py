@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Physical plausibility of profiles: what the schema cannot say, so that hostile numbers do no harm later."""
+"""Plausibility limits of profile numbers, beyond the schema, against hostile or damaged files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import fields
 from syclsched.errors import FormatError
 from syclsched.model.profile import DeviceProfile, LinkFit, PairProfile, Quantity
 
-#: (lowest, highest) believable value per kind of number; generous by orders of magnitude on both sides.
+#: (lowest, highest) plausible value per kind of number, generous by orders of magnitude.
 LIMITS: dict[str, tuple[float, float]] = {
     "seconds": (0.0, 3600.0),
     "flops": (1e3, 1e18),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that are measured: empty, FMA chain, triad; as operations, compiled like any task's."""
+"""Microbenchmark kernels: empty, FMA chain, triad; as operations, compiled like those of any task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from syclsched.model.operation import (
 )
 from syclsched.model.sizes import signature_bytes
 
-#: Independent accumulators of a work-item: latency 4 to 10 cycles times 2 issue ports, with some to spare.
+#: Independent accumulators per work-item: more than a latency of 4 to 10 cycles times 2 issue ports needs.
 ACCUMULATORS = 12
 
 #: Work-items of an empty kernel: as few as one vector of the widest CPU.
@@ -33,7 +33,7 @@ _fresh_names = itertools.count()
 
 
 def empty_operation() -> Operation:
-    """Return a kernel that does nothing: it costs what a launch costs."""
+    """Return an empty kernel, which costs only its launch."""
     return Operation(
         name="empty",
         parameters=(Parameter("x", AccessMode.UPDATE, ndim=1),),
@@ -45,7 +45,7 @@ def empty_operation() -> Operation:
 def fresh_operation() -> Operation:
     """Return a small kernel that was never compiled before, for the time of a first launch.
 
-    Numba and the device's compiler both remember what they compiled: every call makes new code.
+    Numba and the device's compiler both cache compiled code, so every call creates new code.
     """
     serial = next(_fresh_names) + 1
 
@@ -93,7 +93,7 @@ def fma_flops(items: int, iterations: int) -> float:
 
 
 def fma_reference(x: np.ndarray[Any, Any], c: np.ndarray[Any, Any], n: int) -> np.ndarray[Any, Any]:
-    """Return what the FMA chain must give; exact where the numbers are small integers."""
+    """Return the expected result of the FMA chain; exact for small integers."""
     total = np.zeros_like(x)
     for j in range(ACCUMULATORS):
         value = x * x.dtype.type(j + 1)
@@ -175,8 +175,8 @@ def _load_triad(_: Signature) -> Any:
 def _fused() -> Any:
     """Return ``fused(a, b, c)`` for kernels: LLVM's fma instruction.
 
-    numba-dpex marks its SPIR-V as not to be contracted, so ``a * b + c`` stays two instructions and reaches half
-    or less of the device's peak.
+    numba-dpex forbids contraction in its SPIR-V, so ``a * b + c`` stays two instructions and reaches half of the
+    device's peak or less.
     """
     from numba.core.extending import intrinsic
     from numba_dpex.kernel_api_impl.spirv.target import SPIRV_TARGET_NAME

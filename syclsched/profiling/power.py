@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Power from energy counters of the operating system: powercap RAPL for CPUs, hwmon for Intel GPUs; else absent."""
+"""Power from the operating system's energy counters: powercap RAPL for CPUs, hwmon for Intel GPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syclsched.model.profile import Power, Quantity
 
 _SYS = Path("/sys")
 
-#: Shorter intervals say nothing: the counters are updated about every millisecond.
+#: Shortest useful interval: the counters are updated about every millisecond.
 MIN_INTERVAL_S = 0.05
 
 #: Kernel drivers whose hwmon device has an energy counter of a whole GPU.
@@ -24,8 +24,8 @@ class EnergyCounter:
     """One counter of microjoules."""
 
     path: Path  # file that holds the count
-    range_uj: float  # it wraps around here; 0 if it does not
-    label: str  # what it counts, for the profile's ``source``
+    range_uj: float  # value at which it wraps around; 0 if it does not
+    label: str  # its name, for the profile's ``source``
 
     def read_uj(self) -> float:
         """Return the count."""
@@ -76,7 +76,7 @@ def _readable(counter: EnergyCounter) -> bool:
 def average_power(
     counters: tuple[EnergyCounter, ...], work: Callable[[], None], *, clock: Callable[[], float] = time.perf_counter
 ) -> Quantity | None:
-    """Return the average power while ``work`` runs, watts."""
+    """Return the average power while ``work`` runs, in watts; None if it cannot be measured."""
     if not counters:
         return None
     try:
@@ -94,7 +94,7 @@ def average_power(
 
 
 def measure_power(kind: str, run_busy: Callable[[], None], idle_s: float, *, sys: Path = _SYS) -> Power:
-    """Measure a device's idle and busy power, where the operating system has counters."""
+    """Measure a device's idle and busy power; empty where the operating system has no counters."""
     counters = find_counters(kind, sys)
     if not counters:
         return Power()

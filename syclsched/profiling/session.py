@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A profiling session: what is measured on each device and pair, in which order; what is done survives interruption."""
+"""Profiling session over all devices and device pairs; finished measurements survive an interruption."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from syclsched.profiling.budget import Budget
 from syclsched.profiling.statistics import InterruptedMeasurement, Sampler
 from syclsched.profiling.steps import Draft, device_steps, finish
 
-#: Called with (device or pair, steps done, steps in all, what comes next).
+#: Called with (device or pair, steps done, total steps, next step).
 Progress = Callable[[str, int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a profile says about where it was measured."""
+    """Host and software of a measurement, for its provenance."""
 
     host: str = ""  # processor and operating system
     #: See `Provenance`.
@@ -33,21 +33,21 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """What a session measured."""
+    """Result of a profiling session."""
 
-    devices: tuple[DeviceProfile, ...]  # those with enough measured to be of use
+    devices: tuple[DeviceProfile, ...]  # devices with enough measurements for a profile
     pairs: tuple[PairProfile, ...]  # in both directions
     complete: bool  # false if the session was interrupted
-    notes: tuple[str, ...]  # what a reader should know: a busy machine, failed measurements, devices left out
+    notes: tuple[str, ...]  # remarks: a busy machine, failed measurements, omitted devices
 
 
 def surroundings() -> Surroundings:
-    """Return this machine's, of a loaded runtime."""
+    """Return the surroundings on this machine; loads the runtime."""
     from syclsched import oneapi
     from syclsched.devices.identity import processor_model
 
     runtime = oneapi.load()
-    # Major and minor version only: the rest of the release names a private build as often as not.
+    # Major and minor version only: the rest of the release often names a private build.
     version = ".".join(operating_system.release().split(".")[:2])
     system = f"{operating_system.system()} {version}"
     return Surroundings(f"{processor_model()}, {system}", runtime.versions, runtime.boot_environment)
@@ -62,7 +62,7 @@ def profile_platform(
     progress: Progress | None = None,
     where: Surroundings | None = None,
 ) -> SessionResult:
-    """Measure every device of a platform, and every pair of them."""
+    """Measure every device and every pair of devices of a platform."""
     sampler = sampler or Sampler()
     sampler = replace(sampler, relative=budget.relative, deadline_s=sampler.clock() + budget.total_s)
     return _Session(budget, sampler, progress, where or Surroundings()).run(platform, live)

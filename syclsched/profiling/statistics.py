@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Robust statistics of repeated measurements: median, MAD, spikes, and when to stop sampling."""
+"""Robust statistics of repeated measurements: median, MAD, spikes, and the stopping rule of sampling."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from syclsched.errors import MeasurementError
 from syclsched.model.profile import Quantity
 
-#: Makes the MAD of a normal distribution an estimate of its standard deviation.
+#: Factor from the MAD of a normal distribution to its standard deviation.
 MAD_TO_SIGMA = 1.4826
 
 #: A sample this many (estimated) standard deviations above the median is a spike ...
 SPIKE_SIGMAS = 5.0
 
-#: ... provided it is also this much above it, so that samples which hardly vary have none.
+#: ... provided it is also this share above the median, so that nearly constant samples have none.
 SPIKE_MARGIN = 0.10
 
 
 class InterruptedMeasurement(MeasurementError):
-    """Sampling stopped because the user asked for it; what was measured before stays valid."""
+    """Sampling was stopped by the user; earlier measurements stay valid."""
 
 
 def median_absolute_deviation(samples: Sequence[float]) -> float:
@@ -33,7 +33,7 @@ def median_absolute_deviation(samples: Sequence[float]) -> float:
 
 
 def split_spikes(samples: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Separate samples that something else disturbed: far above the median, never below it."""
+    """Split samples into normal ones and spikes: disturbed samples far above the median, never below."""
     if len(samples) < 3:
         return list(samples), []
     centre = statistics.median(samples)
@@ -63,7 +63,7 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
 
 
 def is_settled(samples: Sequence[float], relative: float) -> bool:
-    """Tell whether the median's 95 % confidence interval lies within ``relative`` of the median on both sides."""
+    """Return whether the median's 95 % confidence interval lies within ``relative`` of the median on both sides."""
     interval = median_interval(samples)
     if interval is None:
         return False
@@ -72,7 +72,7 @@ def is_settled(samples: Sequence[float], relative: float) -> bool:
 
 
 def summarise(samples: Sequence[float], *, source: str | None = None) -> Quantity:
-    """Return median, MAD and counts of samples, with spikes set aside."""
+    """Return median, MAD and counts of samples, without spikes."""
     if not samples:
         raise MeasurementError("no samples were taken")
     if any(not math.isfinite(s) or s < 0 for s in samples):
@@ -88,7 +88,7 @@ def summarise(samples: Sequence[float], *, source: str | None = None) -> Quantit
 
 
 def rate(seconds: Quantity, amount: float, *, source: str | None = None) -> Quantity:
-    """Turn a time into a rate: ``amount`` per second, with the same relative spread."""
+    """Convert a time into a rate: ``amount`` per second, with the same relative spread."""
     if seconds.value <= 0:
         raise MeasurementError("the measured time is zero", hint="The device's clock is too coarse for this work")
     value = amount / seconds.value
@@ -97,15 +97,15 @@ def rate(seconds: Quantity, amount: float, *, source: str | None = None) -> Quan
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """How samples are taken; the clock is a parameter so that tests need not wait."""
+    """Sampling rules; the clock is a parameter so that tests need not wait."""
 
-    relative: float = 0.02  # half-width of the confidence interval to reach, relative to the median
-    #: Fewest samples for being done before the budget ends, and most in any case.
+    relative: float = 0.02  # target half-width of the confidence interval, relative to the median
+    #: Fewest samples for a stop before the budget ends, and most in any case.
     min_samples: int = 7
     max_samples: int = 2000
-    deadline_s: float = math.inf  # moment on the clock after which one sample of a number has to do
-    clock: Callable[[], float] = time.perf_counter  # seconds since some moment
-    interrupted: Callable[[], bool] = lambda: False  # asked before every sample whether to stop
+    deadline_s: float = math.inf  # time on the clock after which each number gets one sample
+    clock: Callable[[], float] = time.perf_counter  # seconds since an arbitrary time
+    interrupted: Callable[[], bool] = lambda: False  # called before every sample; true to stop
 
     def check(self) -> None:
         """Raise `InterruptedMeasurement` if the user asked to stop."""
@@ -113,7 +113,7 @@ class Sampler:
             raise InterruptedMeasurement("the measurement was interrupted")
 
     def samples_until(self, sample: Callable[[], float], budget_s: float) -> list[float]:
-        """Take samples until the median is known well enough, or the budget ends."""
+        """Take samples until the median's confidence interval is small enough, or the budget ends."""
         samples: list[float] = []
         end = min(self.clock() + budget_s, self.deadline_s)
         while len(samples) < self.max_samples:
@@ -126,7 +126,7 @@ class Sampler:
         return samples
 
     def sample_until(self, sample: Callable[[], float], budget_s: float) -> Quantity:
-        """Return median and MAD of `samples_until`, spikes set aside."""
+        """Return median and MAD of `samples_until`, without spikes."""
         return summarise(self.samples_until(sample, budget_s))
 
     def timed(self, work: Callable[[], object]) -> Callable[[], float]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The measurements of one device, in order, and the profile they add up to."""
+"""Measurement steps of one device, in order, and the resulting profile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from syclsched.profiling.power import find_counters, measure_power
 
 @dataclass(slots=True)
 class Draft:
-    """A profile that is being measured: what there is so far."""
+    """A partially measured profile."""
 
     launch: LaunchCosts | None = None
     first_launch: Quantity | None = None
@@ -48,7 +48,7 @@ Step = tuple[str, Callable[[Bench, Draft], None]]
 
 
 def device_steps(device: Device, budget: Budget) -> Iterator[Step]:
-    """Yield the measurements of a device, those first without which there is no profile."""
+    """Yield the measurement steps of a device, those that every profile needs first."""
     dtypes = throughput.measurable_dtypes(device)
     yield "launches", lambda b, d: setattr(d, "launch", launch.measure_launch(b, budget))
     yield f"throughput {dtypes[0]}", _throughput(dtypes[0], budget)
@@ -89,7 +89,7 @@ def _usm(kind: UsmKind, budget: Budget) -> Callable[[Bench, Draft], None]:
 
 
 def _triad(bench: Bench, budget: Budget) -> Quantity:
-    # SYCL reports a CPU's second-level cache, so Linux is asked, too; the host's caches are not a GPU's.
+    # SYCL reports only a CPU's second-level cache, so use Linux too; not for GPUs, which have their own caches.
     caches = [int(bench.queue.sycl_device.global_mem_cache_size)]
     if bench.device.kind != "gpu":
         caches.append(bandwidth.last_level_cache_bytes())
@@ -137,7 +137,7 @@ def identity_of(device: Device, lanes: int, *, host_accessible: bool) -> DeviceI
 
 
 def finish(device: Device, draft: Draft, provenance: Provenance, *, host_accessible: bool) -> DeviceProfile | None:
-    """Return the profile of what was measured, or None if the costs, a throughput or the bandwidth are missing."""
+    """Return the measured profile, or None if launch costs, throughput or bandwidth are missing."""
     if draft.launch is None or draft.triad is None or not draft.peak_flops:
         return None
     return DeviceProfile(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user's folder of profiles, one JSON file per device and per pair of devices."""
+"""Profile store in the user's data folder: one JSON file per device and per device pair."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _AGAIN = "Run `python -m syclsched profile` again, or remove the file"
 
 
 def data_folder() -> Path:
-    """Return the user's data folder of this project; it may not exist yet."""
+    """Return this project's user data folder; it may not exist yet."""
     import platformdirs
 
     return Path(platformdirs.user_data_path("syclsched", appauthor=False))
 
 
 def file_stem(key: str) -> str:
-    """Return a device key as a file's name: itself if it is harmless, else its hash."""
+    """Return the file stem for a device key: the key if it is a safe name, else its hash."""
     if _SAFE_NAME.fullmatch(key):
         return key
     return "key-" + hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
 def _read(path: Path, parse: Callable[..., _Profile]) -> _Profile | None:
-    """Return what a file of the store holds, or None if there is none; say what to do if it is damaged."""
+    """Return the profile in a file, or None if it does not exist; errors have a hint how to replace it."""
     if not path.exists():
         return None
     try:
@@ -58,13 +58,13 @@ class ProfileStore:
         return self.folder / "pairs" / f"{file_stem(first)}--{file_stem(second)}.json"
 
     def save(self, profile: DeviceProfile) -> Path:
-        """Save a device's profile in place of an older one."""
+        """Save a device's profile, replacing an older one."""
         path = self.path(profile.key)
         write_file(path, profile)
         return path
 
     def save_pair(self, pair: PairProfile) -> Path:
-        """Save a pair's profile in place of an older one; see `save`."""
+        """Save a pair's profile, replacing an older one."""
         path = self.pair_path(pair.first, pair.second)
         write_file(path, pair)
         return path
@@ -78,7 +78,7 @@ class ProfileStore:
         return profile
 
     def load_pair(self, first: str, second: str) -> PairProfile | None:
-        """Return the profile of a pair, in this order, or None if there is none; see `load`."""
+        """Return the profile of an ordered pair, or None if there is none."""
         path = self.pair_path(first, second)
         pair = _read(path, parse_pair_profile)
         if pair is not None and (pair.first, pair.second) != (first, second):

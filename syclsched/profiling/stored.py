@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether what was measured before can still be read: profiles, and times of tasks."""
+"""Health check of stored measurements: profiles and the task history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WRONG = "SELECT count(*) FROM samples WHERE typeof(seconds) NOT IN ('real', 'in
 
 
 def judge_stored(folder: Path | None = None) -> tuple[Finding, ...]:
-    """Look at the files of measurements; nothing is made or changed."""
+    """Check the files of measurements, read-only."""
     folder = data_folder() if folder is None else folder
     return (*_profiles(folder), *_history(folder / "history.sqlite3"))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Achieved operations a second per dtype: chains of fused multiply-adds with independent accumulators."""
+"""Arithmetic throughput per dtype: chains of fused multiply-adds with independent accumulators."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from syclsched.profiling.budget import Budget
 from syclsched.profiling.microkernels import fma_flops, fma_operation, fma_reference
 from syclsched.profiling.statistics import rate
 
-#: In the order they are measured; the first alone makes a profile that can be used.
+#: In order of measurement; a profile needs at least the first.
 DTYPES = ("float32", "float64", "int32", "float16")
 
-#: Work-items per compute unit: on a GPU several for each of its threads' vector lanes, on a CPU 32 work-groups.
+#: Work-items per compute unit: on a GPU several per vector lane of each thread, on a CPU 32 work-groups.
 ITEMS_PER_UNIT = 2048
 
-#: Upper bound of all work-items, so that the arrays stay small.
+#: Upper bound of work-items, so that the arrays stay small.
 MAX_ITEMS = 1 << 21
 
 #: Multiplier, addend and iterations whose results are small integers: exact in every dtype, float16 included.
@@ -34,18 +34,18 @@ _MAX_ITERATIONS = 1 << 26
 def measurable_dtypes(device: Device) -> tuple[str, ...]:
     """Return the dtypes whose throughput can be measured on a device.
 
-    Half precision needs OpenCL C, which only an OpenCL device takes.
+    Half precision needs OpenCL C, which only OpenCL devices support.
     """
     return tuple(d for d in DTYPES if d in device.dtypes and (d != "float16" or device.backend == "opencl"))
 
 
 def fill_items(device: Device) -> int:
-    """Return how many work-items fill a device, a multiple of 64."""
+    """Return the number of work-items that fill a device, a multiple of 64."""
     return min(max(device.compute_units, 1) * ITEMS_PER_UNIT, MAX_ITEMS)
 
 
 class FmaChain:
-    """The FMA chain of one dtype on a device, verified when it is made."""
+    """The FMA chain of one dtype on a device, verified on construction."""
 
     def __init__(self, bench: Bench, dtype: str) -> None:
         self.bench = bench
@@ -63,7 +63,7 @@ class FmaChain:
             self._verify(np.array([multiplier, addend], dtype=kind), iterations)
 
     def bind(self, iterations: int) -> Any:
-        """Return a submission of so many iterations."""
+        """Return a submission with this many iterations."""
         return self._executable.bind({**self._arrays, "n": iterations})
 
     def _verify(self, constants: np.ndarray[Any, Any], iterations: int) -> None:
@@ -76,14 +76,14 @@ class FmaChain:
             )
 
     def seconds(self, iterations: int) -> float:
-        """Run it once and return the device's seconds."""
+        """Run the chain once and return the device's seconds."""
         submission = self.bind(iterations)
         event = submission.submit(self.bench.queue, [])
         event.wait()
         return event_seconds(event)
 
     def iterations_for(self, seconds: float) -> int:
-        """Return how many iterations take about so many seconds."""
+        """Return the number of iterations that take about this many seconds."""
         iterations = _FIRST_ITERATIONS
         while True:
             self.bench.sampler.check()
@@ -94,7 +94,7 @@ class FmaChain:
 
 
 def measure_throughput(bench: Bench, dtype: str, budget: Budget) -> Quantity:
-    """Measure the operations a second of FMA chains; a multiply-add counts two."""
+    """Measure the operations per second of FMA chains; a multiply-add counts as two."""
     chain = FmaChain(bench, dtype)
     iterations = chain.iterations_for(budget.kernel_s)
     seconds = bench.sampler.sample_until(lambda: chain.seconds(iterations), budget.number_s)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies over sizes: host to device, back, within a device, and between two devices' memories."""
+"""Copy times over sizes: host to device, device to host, within a device, between two devices."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from syclsched.profiling.fitting import fit_link
 
 Direction = Literal["h2d", "d2h", "d2d"]
 
-#: Kinds of USM memory copied from and to.
+#: USM kinds of source and destination.
 DIRECTIONS: dict[Direction, tuple[UsmKind, UsmKind]] = {
     "h2d": ("host", "device"),
     "d2h": ("device", "host"),
     "d2d": ("device", "device"),
 }
 
-#: Copies in a batch: enough to hide the wait at its end; large copies need fewer.
+#: Copies per batch: enough to hide the wait at its end; large copies need fewer.
 BATCH = 8
 _BATCH_BYTES = 16 * MIB
 
-#: A plan copies each array once. So that what is copied does not lie in a cache from the time before, copies go round
-#: this many pairs of buffers, fewer if they are large.
+#: Pairs of buffers that copies rotate through, fewer if they are large: a plan copies each array once, so its data must
+#: not be cached from the previous copy.
 PAIRS = 32
 _PAIRS_BYTES = 32 * MIB
 
@@ -47,12 +47,12 @@ def measure_transfer(bench: Bench, direction: Direction, budget: Budget) -> Link
 def measure_link(source: Bench, destination: Bench, budget: Budget) -> LinkFit:
     """Measure copies from one device's memory to another's, as plans do them: through memory the host can address.
 
-    The copies run on the destination's queue. USM memory of another context is to it what any host memory is, so the
+    The copies run on the destination's queue. It treats USM memory of another context as ordinary host memory, so the
     source must be of kind ``shared`` or ``host``.
     """
     kind: UsmKind = "shared" if "usm_shared_allocations" in source.device.aspects else "host"
 
-    # The source as NumPy memory, because the runtime would look for a foreign USM pointer in its own context.
+    # The source is a NumPy view, because the runtime would look up a foreign USM pointer in its own context.
     def pair(size: int) -> Pair:
         return np.asarray(source.memory(size, kind)), destination.memory(size, "device")
 
@@ -71,11 +71,11 @@ def _fit(bench: Bench, pair: Callable[[int], Pair], budget: Budget) -> LinkFit:
 
 def _batch(bench: Bench, pairs: list[Pair], size: int) -> Callable[[], float]:
     count = max(1, min(BATCH, _BATCH_BYTES // size))
-    turn = cycle(pairs)
+    rotation = cycle(pairs)
 
     def copy() -> None:
         for _ in range(count):
-            source, destination = next(turn)
+            source, destination = next(rotation)
             bench.queue.memcpy_async(destination, source, size)
 
     timed = bench.wall(copy)
@@ -83,7 +83,7 @@ def _batch(bench: Bench, pairs: list[Pair], size: int) -> Callable[[], float]:
 
 
 def _verify(bench: Bench, source: Any, destination: Any, size: int) -> None:
-    """Copy a pattern and read it back."""
+    """Copy a pattern, read it back, and raise `MeasurementError` if it differs."""
     queue = bench.queue
     pattern = (np.arange(size) % 251).astype(np.uint8)
     if isinstance(source, np.ndarray):

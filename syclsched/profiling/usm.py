@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of USM memory: what an allocation costs, and how fast kernels go on each."""
+"""USM kinds: allocation cost, and kernel bandwidth on each kind."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ALLOCATION_BYTES = MIB
 
 
 def usm_kinds(device: Device) -> tuple[UsmKind, ...]:
-    """Return the kinds of USM memory a device's aspects promise."""
+    """Return the USM kinds that a device supports, by its aspects."""
     return tuple(k for k in USM_KINDS if f"usm_{k}_allocations" in device.aspects)
 
 
 def measure_usm(bench: Bench, kind: UsmKind, budget: Budget) -> UsmCosts:
-    """Measure allocation, triad bandwidth and reading of one kind of memory."""
+    """Measure allocation time, triad bandwidth and read bandwidth of one USM kind."""
 
     def allocate_and_free() -> None:
         allocate(bench.queue, ALLOCATION_BYTES, kind)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graph rewrites that bring tasks to a size a platform runs well: tiny ones merged, large ones cut."""
+"""Graph rewrites that bring tasks to a granularity a platform runs well: tiny ones merged, large ones cut."""
 
 from syclsched.model.recipe import Cut, Merge, Recipe
 from syclsched.rewrites.coarsen import coarsen

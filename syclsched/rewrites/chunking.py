@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cut tasks into chunks of rows: the new graph that a list of cuts describes."""
+"""Cutting of tasks into chunks of rows: the new graph that a list of cuts describes."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from syclsched.rewrites.held import Held, Names
 from syclsched.rewrites.record import Rewrite, RewriteCounters
 from syclsched.rewrites.regions import chunk_operation, touches
 
-#: An edge between two cut tasks becomes one between all their chunks: more than so many are refused.
+#: Most explicit edges: an edge between two cut tasks becomes one between all pairs of their chunks.
 _MOST_EDGES = 10_000_000
 
 
 def cut(graph: TaskGraph, cuts: Iterable[Cut]) -> Rewrite:
     """Return the graph with some of its tasks cut into chunks.
 
-    An array that a cut task touches by rows is held in chunks, each an array of its own. As long as the tasks that
-    touch it are of the same cut it stays in them. An input is cut without a copy: its chunks are views of its rows.
-    Where a task makes an array whole that a cut one reads, or the other way round, tasks are added that copy the rows.
+    An array that a cut task accesses by rows is stored in chunks, each an array of its own, for as long as the tasks
+    that touch it belong to the same cut. The chunks of an input are views of its rows, without a copy. Where a whole
+    task writes an array that a cut task reads, or the reverse, scatter or gather tasks are added that copy the rows.
     """
     return _Cutter(graph, tuple(cuts)).run()
 
 
 class _Cutter:
-    """Goes through the tasks in order and knows, for each array, in what form its value is held."""
+    """Rewrites the tasks in order, and tracks in which form each array's value is stored."""
 
     def __init__(self, graph: TaskGraph, cuts: tuple[Cut, ...]) -> None:
         if graph.joined:
-            raise GraphError("it was cut before: cut the original", where=f"graph {graph.name!r}")
+            raise GraphError("it has been cut before: cut the original graph", where=f"graph {graph.name!r}")
         self._graph = graph
         self._cuts = cuts
         self._cut_of = _cut_of(graph, cuts)
@@ -52,7 +52,7 @@ class _Cutter:
         self._scatters = self._gathers = 0
 
     def run(self) -> Rewrite:
-        """Rewrite the graph."""
+        """Return the rewritten graph."""
         graph, new = self._graph, self._new
         self._declare_untouched()
         for name in graph.order():
@@ -141,7 +141,7 @@ class _Cutter:
                 held.declare(self._new)
 
     def _whole(self, name: str, *, read: bool) -> LogicalArray:
-        """Return an array of the new graph that is the whole; with its value, if it is to be read."""
+        """Return the whole array in the new graph, gathered from chunks if it is to be read."""
         held = self._held[name]
         array = held.declare(self._new)
         if read and not held.whole_valid:
@@ -156,12 +156,12 @@ class _Cutter:
         return array
 
     def _chunks(self, name: str, number: int, *, read: bool) -> Sequence[LogicalArray]:
-        """Return the arrays of the new graph that hold an array's rows as a cut needs them."""
+        """Return the arrays of the new graph that store an array's rows as a cut needs them."""
         held = self._held[name]
         bounds = self._bounds[number]
         if number not in held.chunks:
             if not held.array.shape or held.array.shape[0] != bounds[-1]:
-                raise GraphError(f"it has not the {bounds[-1]} rows to cut", where=f"array {name!r}")
+                raise GraphError(f"it does not have the {bounds[-1]} rows to cut", where=f"array {name!r}")
             held.declare_chunks(self._new, number, bounds)
         chunks = held.chunks[number]
         if read and number not in held.chunks_valid:
@@ -174,7 +174,7 @@ class _Cutter:
         return chunks
 
     def _settle(self, held: Held) -> None:
-        """Bring the last value of an array to where it is asked for."""
+        """Provide the final value of an array under its original name."""
         if held.declared is None and len(held.chunks) == 1:
             held.join(self._new)
         elif held.declared is not None or held.chunks:
@@ -203,6 +203,6 @@ def _cut_of(graph: TaskGraph, cuts: Sequence[Cut]) -> dict[str, int]:
                     where=f"task {name!r}",
                 )
             if len(each.rows) < 2 or min(each.rows) < 1:
-                raise GraphError(f"chunks of {each.rows} rows are no cut", where=f"task {name!r}")
+                raise GraphError(f"rows {each.rows} are not two or more non-empty chunks", where=f"task {name!r}")
             cut_of[name] = number
     return cut_of

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tasks of a graph to merge, as numbers: clusters that grow along unique arcs and among twins.
+"""Clusters of tasks to merge, grown along unique arcs and among twins.
 
-Three rules, each of which keeps the graph of clusters free of circles however many clusters it joins at once:
+Each of three rules keeps the graph of clusters acyclic, however many clusters it joins at once:
 
-- *in-trees*: a cluster joins the only one that follows it. All arcs out of a cluster then leave from its last member,
-  so a circle of clusters would be a circle of their last members, and those are in the original graph;
-- *out-trees*: the same with all arcs turned round;
-- *twins*: clusters with the same predecessors and the same successors. A circle of classes of twins would be one of
-  members, because an arc between members of two classes is there between all of them.
+- *in-trees*: a cluster joins its only successor. All arcs out of a cluster then leave from its last member, so a cycle
+  of clusters would be a cycle of their last members, in the original graph;
+- *out-trees*: the same with all arcs reversed;
+- *twins*: clusters with equal predecessors and equal successors join. A cycle of twin classes would be a cycle of
+  members, as an arc between members of two classes exists between all of them.
 
-A chain is an in-tree; so is the reduction of many tiny values into one. Twins are what a tiny loop body unrolls to.
+A chain is an in-tree; so is the reduction of many tiny values into one. The iterations of an unrolled loop are twins.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from itertools import accumulate
 
 from syclsched.rewrites.granularity import Granularity
 
-#: Steps of a merged task at most: by then the engine's work is spread thinly enough, and a run can still be cancelled.
+#: Most steps of a merged task: enough to amortise the engine's overhead, few enough that a run can still be cancelled.
 MAX_STEPS = 64
 
-#: The rules are tried over and over, for each makes work for the others; but not for ever.
+#: Most rounds of all rules: each rule can create work for the others.
 _ROUNDS = 8
 
 
 @dataclass(slots=True)
 class Cluster:
-    """Some tasks that are to become one."""
+    """Tasks that are to become one task."""
 
-    members: list[int]  # tasks, in the order in which they are done
-    seconds: tuple[float, ...]  # on each device; infinity where not all of them can run
-    arrays: dict[int, float]  # the arrays it touches, with their bytes
-    #: The graph's inputs among them, and how long each takes to the device furthest away.
+    members: list[int]  # tasks, in execution order
+    seconds: tuple[float, ...]  # on each device; infinity if some member cannot run there
+    arrays: dict[int, float]  # size in bytes of each array it touches
+    #: For each graph input among them: the duration of its copy to the slowest space.
     inputs_s: dict[int, float] = field(default_factory=dict)
-    joinable: bool = True  # false for what must stay alone
+    joinable: bool = True  # false if it must not be merged
     predecessors: set[int] = field(default_factory=set)
     successors: set[int] = field(default_factory=set)
 
     @property
     def best_s(self) -> float:
-        """On the device where it is fastest."""
+        """Seconds on the fastest device."""
         return min(self.seconds)
 
     def runs_where(self, other: Cluster) -> bool:
@@ -51,20 +51,20 @@ class Cluster:
         return all(math.isinf(a) == math.isinf(b) for a, b in zip(self.seconds, other.seconds, strict=True))
 
     def with_seconds(self, other: Cluster) -> tuple[float, ...]:
-        """Return the seconds of both together, on each device."""
+        """Return the seconds of both clusters together, on each device."""
         return tuple([a + b for a, b in zip(self.seconds, other.seconds, strict=True)])
 
 
 @dataclass(slots=True)
 class Clusters:
-    """The clusters of a graph, to begin with one for each task; numbered as the tasks, in topological order."""
+    """The clusters of a graph, at first one per task; numbered as the tasks, in topological order."""
 
     clusters: dict[int, Cluster]  # by the number of one of its members
-    granularity: Granularity  # the platform's
-    room_bytes: float  # what the arrays of one cluster may take
+    granularity: Granularity  # of the platform
+    room_bytes: float  # most bytes of the arrays of one cluster
 
     def grow(self) -> None:
-        """Join what should be joined, until nothing changes."""
+        """Join clusters until nothing changes."""
         for _ in range(_ROUNDS):
             before = len(self.clusters)
             self._contract(forward=True)
@@ -90,7 +90,7 @@ class Clusters:
         return order
 
     def _contract(self, *, forward: bool) -> None:
-        """Join clusters with the only one that follows them (or, backward, that they follow)."""
+        """Join clusters with their only successor (or, if not ``forward``, their only predecessor)."""
         order = self._order()
         for name in order if forward else reversed(order):
             cluster = self.clusters[name]
@@ -105,7 +105,7 @@ class Clusters:
                 self._join(name, other_name, first.members + second.members)
 
     def _fits(self, first: Cluster, second: Cluster) -> bool:
-        """Return whether two clusters can become one at all."""
+        """Return whether two clusters may become one."""
         return (
             first.joinable
             and second.joinable
@@ -115,31 +115,31 @@ class Clusters:
         )
 
     def _gains(self, first: Cluster, second: Cluster, joining: Cluster, alone: bool) -> bool:
-        """Return whether doing two clusters as one task is worth what it costs."""
+        """Return whether running two clusters as one task saves more than it costs."""
         limits = self.granularity
         if min(first.best_s, second.best_s) >= limits.minimum_s:
             return False
-        # The first would have to wait for what only the second needs.
+        # The first would have to wait for inputs that only the second needs.
         if any(s > limits.saved_s for array, s in second.inputs_s.items() if array not in first.arrays):
             return False
-        # Where each could have had the device it likes best, the saving must make up for it.
+        # If their fastest devices differ, the saving must make up for using one device.
         together = min(first.with_seconds(second))
         if together > first.best_s + second.best_s + limits.saved_s:
             return False
-        # With others beside it, what joins is done one after another with them instead of at once, if there are lanes.
+        # A cluster with concurrent siblings would run in sequence with them, instead of on another lane.
         return alone or limits.lanes == 1 or joining.best_s <= limits.saved_s
 
     def _join(self, name: int, into: int, members: list[int]) -> None:
-        gone, kept = self.clusters.pop(name), self.clusters[into]
-        kept.members, kept.seconds = members, kept.with_seconds(gone)
-        kept.arrays, kept.inputs_s = kept.arrays | gone.arrays, kept.inputs_s | gone.inputs_s
-        for before in gone.predecessors:
+        absorbed, kept = self.clusters.pop(name), self.clusters[into]
+        kept.members, kept.seconds = members, kept.with_seconds(absorbed)
+        kept.arrays, kept.inputs_s = kept.arrays | absorbed.arrays, kept.inputs_s | absorbed.inputs_s
+        for before in absorbed.predecessors:
             successors = self.clusters[before].successors
             successors.discard(name)
             if before != into:
                 successors.add(into)
                 kept.predecessors.add(before)
-        for after in gone.successors:
+        for after in absorbed.successors:
             predecessors = self.clusters[after].predecessors
             predecessors.discard(name)
             if after != into:
@@ -149,7 +149,7 @@ class Clusters:
     def _join_twins(self) -> None:
         classes: dict[object, list[int]] = {}
         for name, cluster in self.clusters.items():
-            # Two that are more than half as long as they should be make one that is longer than need be.
+            # Two clusters of more than half the minimum would make one longer than needed.
             tiny = cluster.best_s < self.granularity.minimum_s / 2
             if cluster.joinable and tiny:
                 where = tuple([math.isinf(s) for s in cluster.seconds])
@@ -165,13 +165,13 @@ class Clusters:
                         self._join(name, batch[0], first.members + second.members)
 
     def _batches(self, twins: Sequence[int]) -> Iterable[list[int]]:
-        """Return twins in batches: as many for every lane, about equally long, on average no less than the minimum."""
+        """Return twins in batches of similar duration: equally many per lane, each of the minimum length on average."""
         lanes = self.granularity.lanes
         seconds = [self.clusters[name].best_s for name in twins]
         count = lanes * max(1, math.floor(sum(seconds) / (self.granularity.minimum_s * lanes)))
         if len(twins) <= count:
             return ()
-        # Each goes to the batch in whose share of the time its middle lies.
+        # Each goes to the batch whose share of the total time contains its middle.
         middles = [end - each / 2 for end, each in zip(accumulate(seconds), seconds, strict=True)]
         total = sum(seconds)
         batches: dict[int, list[int]] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merge chains and tiny tasks until tasks are worth what it costs to submit them."""
+"""Merging of chains and tiny tasks until each task is worth its submission cost."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from syclsched.rewrites.granularity import Granularity, granularity
 from syclsched.rewrites.merging import merge, mergeable
 from syclsched.rewrites.record import Rewrite, unchanged
 
-#: A merged task holds all its arrays at once: it may take this part of the smallest memory.
+#: Largest share of the smallest memory for a merged task, which holds all its arrays at once.
 _ROOM = 1 / 16
 
-#: So many names are spelt out in that of a merged task; of more, the first and the last.
+#: Most names joined into that of a merged task; of more, only the first and the last are.
 _SPELT_OUT = 3
 
 
@@ -31,9 +31,9 @@ def coarsen(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
 
     Notes
     -----
-    Left alone are barriers, tasks with costs instead of code, those that touch some rows of an array only, and whatever
-    can run on different devices than its neighbour; and tasks that can fail, host functions of the user's and
-    operations that report a status, so that the error names the task, and what does not depend on it is done.
+    These tasks are not merged: barriers, tasks with costs instead of code, tasks that touch only some rows of an array,
+    and tasks that cannot run on the same devices as their neighbour. Nor are tasks that can fail (the user's host
+    functions, operations that report a status): the error must name the task, and independent tasks must still run.
     """
     limits = granularity(platform)
     devices = platform.devices
@@ -54,7 +54,7 @@ def coarsen(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
 
 
 def _name(names: list[str], taken: Collection[str]) -> str:
-    """Return a name for a merged task that says what is in it, and is not taken."""
+    """Return an unused name for a merged task that says which tasks it contains."""
     joined = "+".join(names) if len(names) <= _SPELT_OUT else f"{names[0]}+...+{names[-1]} ({len(names)})"
     base = name = joined if len(joined) <= 120 else f"{names[0][:50]}+...+{names[-1][:50]} ({len(names)})"
     count = 1
@@ -69,7 +69,7 @@ def _has_tiny(graph: TaskGraph, devices: tuple[Device, ...], costs: CostModel, l
 
 
 def _joinable(task: Task) -> bool:
-    """Return whether a task may be merged: not if it can fail, for then what it is merged with would fail with it."""
+    """Return whether a task may be merged: not if it can fail, as the tasks merged with it would fail, too."""
     operation = task.operation
     if operation is None or task.kind == "host" or operation.status is not None or task.deadline_s is not None:
         return False
@@ -110,7 +110,7 @@ def _clusters(graph: TaskGraph, platform: Platform, costs: CostModel, limits: Gr
 
 
 def _lines_from_host(platform: Platform, costs: CostModel) -> list[tuple[float, float]]:
-    """Return latency and seconds per byte from the host's memory to each other that can be reached from there."""
+    """Return latency and seconds per byte from the host's memory to each space reachable from there."""
     lines = []
     for space in platform.spaces:
         if space.name != HOST:
@@ -120,12 +120,12 @@ def _lines_from_host(platform: Platform, costs: CostModel) -> list[tuple[float, 
 
 
 def _room_bytes(platform: Platform) -> float:
-    # A capacity of 0 is one that is not known.
+    # A capacity of 0 is unknown.
     return min((s.capacity_bytes * _ROOM for s in platform.spaces if s.capacity_bytes), default=math.inf)
 
 
 def _combinations(tasks: list[Task], devices: tuple[Device, ...], costs: CostModel) -> tuple[tuple[str, ...], ...]:
-    """Return for each device that can run all the tasks the fastest implementation of each; equal ones once."""
+    """Return the fastest implementations of the tasks for each device that can run all of them, without duplicates."""
     found: dict[tuple[str, ...], None] = {}
     for device in devices:
         choices = [costs.best(task, device) for task in tasks]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who can share a load: devices that do not take each other's cores, and what rows of a region cost each of them."""
+"""Selection of devices that can share a divisible load without sharing cores, and their costs per row."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from syclsched.rewrites.regions import Region, Traffic
 class Seat:
     """One lane of a device that may take part."""
 
-    device: Device  # whose
-    beside: int  # how many such lanes the device has: they share its link
+    device: Device
+    beside: int  # number of the device's slots, which share its link
 
 
 def crew(platform: Platform, tasks: Iterable[Task], costs: CostModel) -> tuple[Seat, ...]:
-    """Return lanes that can work at once without slowing each other down, the fastest devices first."""
+    """Return lanes that can compute at the same time without slowing each other down, the fastest devices first."""
     speed = dict.fromkeys((device.name for device in platform.devices), 0.0)
     for task in tasks:
         choices = costs.choices(task, platform.devices)
@@ -46,7 +46,7 @@ def worker(
     arrays: Mapping[str, LogicalArray],
     overhead_s: float,
 ) -> Worker | None:
-    """Return what the rows of a region cost on a lane."""
+    """Return the cost of a region's rows on a lane; None if it cannot run there."""
     each = [_line(task, region.rows, seat.device, costs) for task in region.tasks]
     lines = [line for line in each if line is not None]
     if len(lines) < len(each):
@@ -70,19 +70,19 @@ def worker(
 
 
 def _line(task: Task, rows: int, device: Device, costs: CostModel) -> tuple[float, float] | None:
-    """Return a task's seconds on a device as those of a launch and those of a row, from the whole and half of it."""
-    whole, half = costs.best(task, device), costs.best(_of_rows(task, rows // 2), device)
+    """Return a task's seconds per launch and per row on a device, from its costs for all rows and for half of them."""
+    whole, half = costs.best(task, device), costs.best(_with_rows(task, rows // 2), device)
     if whole is None or half is None:
         return None
     whole_s, half_s = whole[1].seconds, half[1].seconds
     if whole[1].origin != half[1].origin or not 0 < half_s < whole_s:
-        return 0.0, whole_s / rows  # one was measured, the other was not: they cannot be compared
+        return 0.0, whole_s / rows  # one measured, one modelled: not comparable
     per_row = min((whole_s - half_s) / (rows - rows // 2), whole_s / rows)
     return whole_s - rows * per_row, per_row
 
 
-def _of_rows(task: Task, rows: int) -> Task:
-    """Return a task as it would be on so many rows."""
+def _with_rows(task: Task, rows: int) -> Task:
+    """Return a task as it would be with another number of rows."""
     assert task.operation is not None
     assert task.operation.split is not None
     assert task.signature is not None
@@ -96,7 +96,7 @@ def _of_rows(task: Task, rows: int) -> Task:
 
 
 def _copy_lines(device: Device, costs: CostModel) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return latency and seconds per byte to a device from the host's memory, and back."""
+    """Return latency and seconds per byte of copies from the host's memory to a device, and back."""
     free = (0.0, 0.0)
     host = next((d for d in costs.platform.devices if d.is_host), None)
     there = free if HOST in device.reaches else costs.copy_line(HOST, device.space)
@@ -105,7 +105,7 @@ def _copy_lines(device: Device, costs: CostModel) -> tuple[tuple[float, float], 
 
 
 def harmonic_s(task: Task, seats: Sequence[Seat], costs: CostModel) -> float:
-    """Return the seconds of a task if all who can do it shared it without any loss; 0 if nobody can."""
+    """Return the seconds of a task if all lanes that can run it shared it without loss; 0 if there is none."""
     choices = costs.choices(task, [seat.device for seat in seats])
     speeds = [1.0 / c[1].seconds for c in choices if c is not None and c[1].seconds > 0]
     return 1.0 / sum(speeds) if speeds else 0.0

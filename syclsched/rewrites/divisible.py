@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Divisible-load theory: how many rows each device should get, and in how many chunks.
 
-Of a load that can be cut anywhere, all who work on it should finish at the same moment (Bharadwaj, Ghose, Mani and
-Robertazzi, "Scheduling Divisible Loads in Parallel and Distributed Systems", 1996). A device that gets its ``n`` rows
-in ``r`` chunks copies one while it computes the one before, and finishes after
+Workers on a load that can be cut anywhere should all finish at the same time (Bharadwaj, Ghose, Mani and Robertazzi,
+"Scheduling Divisible Loads in Parallel and Distributed Systems", 1996). A device that gets its ``n`` rows in ``r``
+chunks copies a chunk while it computes the previous one, and finishes after
 
     b + r a + n max(g, w) + (n / r) min(g, w)
 
-seconds: ``b`` once, ``a`` for every chunk (latency of links, launches, the host's overhead), ``g`` and ``w`` for
-copying and computing a row; the last term is the chunk at one end that nothing overlaps. It is least at
+seconds: ``b`` once, ``a`` per chunk (latency of links, launches, host overhead), ``g`` and ``w`` per row for copying
+and computing; the last term is the chunk at one end that nothing overlaps. The minimum is at
 ``r = sqrt(n min(g, w) / a)``: more chunks pipeline better, and cost more latency.
 """
 
@@ -18,33 +18,32 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Chunks of one device at most.
+#: Most chunks of one device.
 MAX_CHUNKS = 32
 
-#: Whoever would get less than this part of the largest share is not worth the bother.
+#: Workers with less than this fraction of the largest share are left out.
 _LEAST_SHARE = 0.05
 
-#: Halvings of the interval in which the common finish is sought: to the last bits.
+#: Bisection steps for the common finish time: enough for double precision.
 _HALVINGS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What rows cost on one device."""
+    """Cost of rows on one device."""
 
-    setup_s: float  # once, if it takes part at all
-    chunk_s: float  # for every chunk
-    #: For every row.
-    copy_s: float
-    compute_s: float
+    setup_s: float  # once, if it takes part
+    chunk_s: float  # per chunk
+    copy_s: float  # per row
+    compute_s: float  # per row
 
     def finish_s(self, rows: float, chunks: int) -> float:
-        """Return when it has done some rows in some chunks; see the formula above."""
+        """Return the time for some rows in some chunks; see the module's formula."""
         slow, fast = max(self.copy_s, self.compute_s), min(self.copy_s, self.compute_s)
         return self.setup_s + chunks * self.chunk_s + rows * slow + rows / chunks * fast
 
     def best_chunks(self, rows: int, grain: int) -> int:
-        """Return in how many chunks it does some rows fastest."""
+        """Return the number of chunks with the least time for some rows."""
         most = max(1, min(MAX_CHUNKS, rows // grain))
         fast = min(self.copy_s, self.compute_s)
         ideal = math.sqrt(rows * fast / self.chunk_s) if self.chunk_s > 0 else math.inf if fast > 0 else 1.0
@@ -52,7 +51,7 @@ class Worker:
         return min(sorted(near), key=lambda chunks: self.finish_s(rows, chunks))
 
     def rows_within(self, seconds: float) -> float:
-        """Return how many rows it can do in a time, in the best number of chunks, as if rows could be cut."""
+        """Return how many rows fit into a time with the best number of chunks; rows may be fractional."""
         slow, fast = max(self.copy_s, self.compute_s), min(self.copy_s, self.compute_s)
         left_s = seconds - self.setup_s
         if left_s <= self.chunk_s:
@@ -63,7 +62,7 @@ class Worker:
         # With the best number of chunks: slow n + 2 sqrt(fast n a) = left, a quadratic equation in sqrt(n).
         half = math.sqrt(fast * self.chunk_s) / slow
         pipelined = (math.sqrt(half * half + left_s / slow) - half) ** 2
-        # The best number is at least one only if the copies of all rows outweigh a chunk's latency.
+        # The optimum is at least one chunk only if the copies of all rows take longer than a chunk's latency.
         return max(at_once, pipelined) if pipelined * fast >= self.chunk_s else at_once
 
 
@@ -84,7 +83,7 @@ def shares(workers: Sequence[Worker], rows: int, grain: int) -> tuple[int, ...]:
 
 
 def _ideal_shares(workers: Sequence[Worker], rows: int) -> list[float]:
-    """Return the rows each can do until all together have done all, as if rows could be cut."""
+    """Return each worker's fractional share so that all workers finish together."""
     low, high = 0.0, min(w.finish_s(rows, 1) for w in workers)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -96,7 +95,7 @@ def _ideal_shares(workers: Sequence[Worker], rows: int) -> list[float]:
 
 
 def _rounded(workers: Sequence[Worker], ideal: Sequence[float], rows: int, grain: int) -> tuple[int, ...]:
-    """Return shares in whole blocks: rounded down, then up where the most is missing."""
+    """Return shares in whole blocks: rounded down, then up for the largest remainders."""
     blocks, total = rows // grain, sum(ideal)
     exact = [blocks * share / total if total > 0 else blocks / len(workers) for share in ideal]
     whole = [math.floor(share) for share in exact]
@@ -120,11 +119,11 @@ def chunk_rows(rows: int, chunks: int, grain: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How a load is cut."""
+    """A load cut into chunks."""
 
     rows: tuple[int, ...]  # of each chunk, worker after worker
-    workers: tuple[int, ...]  # which worker each chunk is meant for
-    finish_s: float  # when the last is done
+    workers: tuple[int, ...]  # intended worker of each chunk
+    finish_s: float  # of the last worker
 
 
 def divide(workers: Sequence[Worker], rows: int, grain: int) -> Division:

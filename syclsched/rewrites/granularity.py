@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How small a task may be: the platform's minimum effective granularity."""
+"""Minimum effective task granularity of a platform."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from dataclasses import dataclass
 from syclsched.model.platform import Device, Platform
 from syclsched.simulation.overheads import host_overheads
 
-#: Devices that slow each other down by more than this share their cores: two of them do no more than one.
+#: Devices with a greater interference factor share cores: two of them do no more work than one.
 _SAME_CORES = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Granularity:
-    """What a task costs besides its work, and how long it must be for that not to matter.
+    """Overhead of a task, and the shortest duration at which it does not limit the throughput.
 
-    One thread submits all tasks, one after another, and spends ``overhead_s`` on each: a submission to the runtime, and
-    the engine's own work. So ``lanes`` lanes are kept busy only by tasks of ``lanes * overhead_s`` or longer; below,
-    the submitting thread sets the pace, not the devices. Task Bench calls the granularity below which efficiency falls
+    One thread submits all tasks, one after another, and spends ``overhead_s`` on each: for the submission to the
+    runtime and for the engine. So ``lanes`` lanes are kept busy only by tasks of ``lanes * overhead_s`` or longer; with
+    shorter ones the submitting thread is the bottleneck. Task Bench calls the granularity below which efficiency falls
     under a threshold the minimum effective task granularity, METG (Slaughter et al., "Task Bench: a parameterized
-    benchmark for evaluating parallel runtime performance", SC 2020); this is the one at which the lanes are just fed.
+    benchmark for evaluating parallel runtime performance", SC 2020); the one here is that at which the lanes are just
+    kept busy.
     """
 
-    #: The submitting thread's time per task; 0 on a platform without submission cost, one of pure arithmetic.
+    #: Submitting thread's time per task; 0 on a platform without submission costs.
     overhead_s: float
-    #: What of it is saved for each task that becomes a step of another: the engine's part; a step is submitted still.
+    #: Part of it saved per task that becomes a step of another: the engine's, as a step is still submitted.
     saved_s: float
-    lanes: int  # compute lanes of the SYCL devices, those that share cores counted once
+    lanes: int  # compute lanes of the SYCL devices; lanes that share cores count once
 
     @property
     def minimum_s(self) -> float:
@@ -44,7 +45,7 @@ def granularity(platform: Platform) -> Granularity:
 
 
 def apart(platform: Platform, devices: Iterable[Device]) -> tuple[Device, ...]:
-    """Return devices that do not share cores."""
+    """Return the devices that do not share cores with an earlier one."""
     kept: list[Device] = []
     for device in devices:
         if all(platform.interference(device.name, other.name) <= _SAME_CORES for other in kept):
@@ -53,5 +54,5 @@ def apart(platform: Platform, devices: Iterable[Device]) -> tuple[Device, ...]:
 
 
 def lanes_apart(platform: Platform, device: Device) -> int:
-    """Return how many lanes of a device compute at once: all, or one if they take turns."""
+    """Return how many lanes of a device compute at the same time: all, or one if they share cores."""
     return device.lanes if platform.interference(device.name, device.name) <= _SAME_CORES else 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In what form an array's value is held while a graph is cut: whole, in chunks, or both."""
+"""Storage of an array's value while a graph is cut: whole, in chunks, or both."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from syclsched.model.task import LogicalArray
 
 
 class Names:
-    """Names that are taken."""
+    """A set of used names."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
 
     def fresh(self, name: str) -> str:
-        """Return a name that was not taken, and take it: the one given, if possible (`free_name`)."""
+        """Return an unused name, the one given if possible (see `free_name`), and mark it as used."""
         name = free_name(name, self._taken)
         self._taken.add(name)
         return name
 
 
 class Held:
-    """One array of the original graph, and the arrays of the new one that stand for it."""
+    """One array of the original graph, and the arrays of the new graph that store its value."""
 
     def __init__(self, array: LogicalArray, data: Any, names: Names) -> None:
         self.array = array
         self._data = data
         self._names = names
-        #: Of the new graph: the whole, and the chunks of each cut, by its number.
+        #: Arrays of the new graph: the whole, and the chunks of each cut, by the cut's number.
         self.declared: LogicalArray | None = None
         self.chunks: dict[int, tuple[LogicalArray, ...]] = {}
-        #: Which of them have the present value. A value from outside comes in any form.
+        #: Which of them have the current value. An initial value is available in any form.
         self.whole_valid = True
         self.chunks_valid: set[int] = set()
         self.is_written = False
@@ -43,19 +43,19 @@ class Held:
 
     @property
     def holders(self) -> tuple[str, ...]:
-        """The names of all that stand for it."""
+        """The names of the arrays that store its value."""
         whole = () if self.declared is None else (self.array.name,)
         return whole + tuple(chunk.name for chunks in self.chunks.values() for chunk in chunks)
 
     def declare(self, graph: TaskGraph) -> LogicalArray:
-        """Return the whole, declared now if it was not."""
+        """Return the whole array; declare it if needed."""
         if self.declared is None:
             a = self.array
             self.declared = graph.array(a.name, a.shape, a.dtype, data=self._data, temporary=a.temporary, usm=a.usm)
         return self.declared
 
     def declare_chunks(self, graph: TaskGraph, cut: int, bounds: tuple[int, ...]) -> None:
-        """Declare the chunks of a cut, as views of the initial value as long as that is the present one."""
+        """Declare the chunks of a cut, as views of the initial value while that is the current one."""
         a = self.array
         data = None if self.is_written else self._data
         made = []
@@ -71,17 +71,17 @@ class Held:
             self._join(graph, cut)
 
     def written_whole(self) -> None:
-        """Note that a task has written the whole."""
+        """Record that a task has written the whole array."""
         self.is_written = self.whole_valid = True
         self.chunks_valid.clear()
 
     def written_in_chunks(self, cut: int) -> None:
-        """Note that the tasks of a cut have written their chunks."""
+        """Record that the tasks of a cut have written their chunks."""
         self.is_written, self.whole_valid = True, False
         self.chunks_valid = {cut}
 
     def join(self, graph: TaskGraph) -> None:
-        """Let the only chunks there are stand for the whole."""
+        """Use the only set of chunks as the whole array."""
         (cut,) = self.chunks
         self._join(graph, cut)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make one task of several: the new graph that a list of merges describes."""
+"""Merging of tasks into one: the new graph that a list of merges describes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def merge(graph: TaskGraph, merges: Iterable[Merge]) -> Rewrite:
 
 
 def mergeable(task: Task) -> bool:
-    """Return whether a task can become a step: no barrier, no sequence, and it takes arrays as they are."""
+    """Return whether a task can become a step: no barrier, no sequence, and no rows or reshaped arrays."""
     as_they_are = not task.rows and not task.reshaped
     return task.operation is not None and as_they_are and not any(i.parts for i in task.operation.implementations)
 
@@ -67,7 +67,7 @@ def _groups(graph: TaskGraph, merges: tuple[Merge, ...]) -> dict[str, int]:
 
 
 def _with_arrays(graph: TaskGraph) -> TaskGraph:
-    """Return a graph of the same arrays and data, without tasks."""
+    """Return a graph with the same arrays and data, without tasks."""
     new = TaskGraph(graph.name, longest_name=MAX_NAME)
     data, arrays = graph.data, graph.arrays
     for array in arrays.values():
@@ -91,17 +91,17 @@ def _contracted_order(graph: TaskGraph, merges: tuple[Merge, ...], group_of: Map
         if before != after:
             pairs.add((before, after))
         elif place[dependency.before] > place[dependency.after]:
-            raise GraphError("a merge turns a dependency round", where=f"task {dependency.before!r}")
+            raise GraphError("a merge reverses a dependency", where=f"task {dependency.before!r}")
     nodes = list(dict.fromkeys(node_of.values()))
     number = {node: str(index) for index, node in enumerate(nodes)}
     order = topological_order(number.values(), [(number[b], number[a]) for b, a in pairs])
     if len(order) < len(nodes):
-        raise GraphError("merging closes a circle of dependencies", where=f"graph {graph.name!r}")
+        raise GraphError("merging creates a cycle of dependencies", where=f"graph {graph.name!r}")
     return [nodes[int(index)] for index in order]
 
 
 def _merged_task(tasks: list[Task], found: Merge, operations: dict[object, Operation]) -> Task:
-    """Return the task that does some tasks in turn; equal ones share their operation, as the cost model likes it."""
+    """Return the task that runs some tasks in order; equal sequences share one operation, for the cost model."""
     steps: list[Step] = []
     arrays: dict[str, str] = {}  # parameter by array
     parameter_of: dict[Constant, str] = {}
@@ -147,6 +147,6 @@ def _merged_task(tasks: list[Task], found: Merge, operations: dict[object, Opera
 
 
 def _together_s(tasks: Iterable[Task]) -> float | None:
-    """Return how long tasks may take together; None if one of them may take for ever."""
+    """Return the sum of the tasks' deadlines; None if one of them has none."""
     deadlines = [task.deadline_s for task in tasks]
     return None if any(s is None for s in deadlines) else sum(s for s in deadlines if s is not None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan meets its graph: the graph as the plan has it, rewritten by the plan's own recipe."""
+"""Replay of a plan's recipe: the user's graph rewritten to the form that was planned."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from syclsched.model.plan import Plan
 from syclsched.model.recipe import Recipe
 from syclsched.rewrites.rewrite import replay
 
-#: What was made last of each graph, and from what: plans are run again and again.
+#: Last rewritten form of each graph, with its fingerprint and recipe, as plans are run repeatedly.
 _known: WeakKeyDictionary[TaskGraph, tuple[str, Recipe, TaskGraph]] = WeakKeyDictionary()
 
 
 def planned_graph(plan: Plan, graph: TaskGraph) -> TaskGraph:
-    """Return a graph as a plan has it."""
+    """Return the graph in the form a plan was made for."""
     fingerprint = graph.fingerprint()
     if fingerprint == plan.fingerprint:
         return graph
@@ -36,7 +36,7 @@ def planned_graph(plan: Plan, graph: TaskGraph) -> TaskGraph:
 
 
 def _replayed(plan: Plan, graph: TaskGraph) -> TaskGraph:
-    """Do a recipe that may be hostile: nothing is made that could be larger than the plan itself."""
+    """Apply a recipe that may be hostile: the result must not be larger than the plan itself."""
     chunks = sum(len(cut.tasks) * len(cut.rows) for cut in plan.recipe.cuts)
     if chunks > len(plan.tasks) + sum(len(merge.tasks) for merge in plan.recipe.merges):
         _refuse(plan, graph, f"it makes {chunks:,} chunks, more than are planned")
@@ -46,7 +46,7 @@ def _replayed(plan: Plan, graph: TaskGraph) -> TaskGraph:
     except SyclschedError as error:
         _refuse(plan, graph, str(error), error)
     if made.fingerprint() != plan.fingerprint:
-        _refuse(plan, graph, "what becomes of it is not what is planned")
+        _refuse(plan, graph, "the rewritten graph is not the planned one")
     return made
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rewrite did: the new graph, and what became of tasks and arrays."""
+"""Result of a rewrite: the new graph, and the mapping of tasks and arrays to it."""
 
 from __future__ import annotations
 
@@ -12,38 +12,35 @@ from syclsched.model.recipe import Recipe
 
 @dataclass(frozen=True, slots=True)
 class RewriteCounters:
-    """How much was done."""
+    """Numbers of tasks before, after and changed by a rewrite."""
 
-    #: Tasks of the two graphs.
-    tasks_before: int
-    tasks_after: int
-    merged: int = 0  # tasks that went into others
-    merges: int = 0  # tasks they became
-    cut: int = 0  # tasks that were cut
-    chunks: int = 0  # tasks they became
-    #: Tasks added to cut an array that a task makes whole, and to make a whole of chunks.
-    scatters: int = 0
-    gathers: int = 0
+    tasks_before: int  # in the original graph
+    tasks_after: int  # in the new graph
+    merged: int = 0  # original tasks that were merged
+    merges: int = 0  # tasks that resulted from merging
+    cut: int = 0  # original tasks that were cut
+    chunks: int = 0  # tasks that resulted from cutting
+    scatters: int = 0  # tasks added to copy a whole array's rows into a chunk
+    gathers: int = 0  # tasks added to copy chunks into a whole array
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A graph made from another that computes the same.
+    """A graph derived from another that computes the same.
 
-    Values are given and results asked for by the names of the original arrays: what is held in chunks is joined
-    (`TaskGraph.join`).
+    Values are given and results requested by the original arrays' names: chunked arrays are joined (`TaskGraph.join`).
     """
 
-    graph: TaskGraph  # the new graph; the original itself if nothing was worth doing
-    tasks: Mapping[str, tuple[str, ...]]  # for each original task those that do it now, itself if it was left alone
-    #: For each original array those that hold it now, by their names: itself, chunks, or both.
+    graph: TaskGraph  # the new graph; the original if nothing changed
+    tasks: Mapping[str, tuple[str, ...]]  # new tasks of each original task; itself if unchanged
+    #: New arrays that store each original array: itself, chunks, or both.
     arrays: Mapping[str, tuple[str, ...]]
-    counters: RewriteCounters  # how much was done
-    recipe: Recipe  # what was decided
+    counters: RewriteCounters
+    recipe: Recipe  # the decisions, which can be replayed
 
     @property
     def changed(self) -> bool:
-        """Whether anything was done."""
+        """Whether the graph was changed."""
         return bool(self.recipe.cuts or self.recipe.merges)
 
     def then(self, after: Rewrite) -> Rewrite:
@@ -61,7 +58,7 @@ class Rewrite:
 
 
 def unchanged(graph: TaskGraph) -> Rewrite:
-    """Return the rewrite that leaves a graph as it is."""
+    """Return the rewrite that changes nothing."""
     return Rewrite(
         graph,
         {t.name: (t.name,) for t in graph.tasks},

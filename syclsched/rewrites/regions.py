@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regions of a graph that can be cut alike: tasks that hand rows on to each other, so that chunks stay chunks."""
+"""Regions of tasks that can be cut alike: they pass rows on to each other, so that chunks stay chunks."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from syclsched.model.task import Task
 class Region:
     """Tasks that are to be cut into the same chunks, if at all."""
 
-    tasks: tuple[Task, ...]  # in a topological order
-    rows: int  # extent of what is cut
-    grain: int  # chunks should have multiples of this many rows
+    tasks: tuple[Task, ...]  # in topological order
+    rows: int  # common extent of the dimension to cut
+    grain: int  # chunks should be multiples of this many rows
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What goes into a region and comes out of it: names of arrays."""
+    """Arrays that enter and leave a region, by name."""
 
-    given: tuple[str, ...]  # read by rows; values from outside the graph
-    made: tuple[str, ...]  # read by rows; made whole by other tasks
+    given: tuple[str, ...]  # inputs of the graph, read by rows
+    made: tuple[str, ...]  # written whole by other tasks, read by rows
     shared: tuple[str, ...]  # read whole by every chunk
-    results: tuple[str, ...]  # written by rows, and asked for or used afterwards
-    used_whole: tuple[str, ...]  # those of the results that other tasks use
+    results: tuple[str, ...]  # written by rows, and read after the region or after the run
+    used_whole: tuple[str, ...]  # results that other tasks read
 
 
 def find_regions(graph: TaskGraph) -> tuple[Region, ...]:
-    """Return the largest regions of tasks that hand arrays on by rows."""
+    """Return the largest regions of tasks that pass arrays on by rows."""
     parent: dict[str, str] = {}
     rows_of: dict[str, int] = {}
-    writer: dict[str, str | None] = {}  # who has written an array last, by rows
+    writer: dict[str, str | None] = {}  # the task that wrote each array last, if by rows
     in_parts = graph.segments().keys()
     for name in graph.order():
         task = graph.task(name)
@@ -72,14 +72,14 @@ def rows_to_cut(task: Task) -> int:
     if not _written(operation) <= set(cut) or not chunk_operation(operation).implementations:
         return 0
     if task.reshaped.intersection(cut):
-        return 0  # rows of the array may be no rows of what the task sees
+        return 0  # rows of the array need not be rows of the reshaped view
     extents = {signature.shapes[name][:1] for name in cut}
     (extent,) = extents if len(extents) == 1 else ((),)
     return extent[0] if extent else 0
 
 
 def chunk_operation(operation: Operation) -> Operation:
-    """Return what a chunk of an operation is done by: the operation, without implementations whose bits would differ."""
+    """Return the operation of a chunk: without implementations whose bits would differ from the whole."""
     return operation if operation.split is None or not operation.split.inexact else _exact(operation)
 
 
@@ -90,7 +90,7 @@ def _exact(operation: Operation) -> Operation:
 
 
 def traffic_of(graph: TaskGraph, region: Region) -> Traffic:
-    """Return what goes into a region and comes out of it."""
+    """Return the arrays that enter and leave a region."""
     inside = {task.name for task in region.tasks}
     written_outside = {a.array for t in graph.tasks if t.name not in inside for a in t.accesses if a.mode.writes}
     read_outside = {a.array for t in graph.tasks if t.name not in inside for a in t.accesses if a.mode.reads}
@@ -144,7 +144,7 @@ def _written(operation: Operation) -> set[str]:
 
 
 def _grain(tasks: Sequence[Task]) -> int:
-    """Return the least number of rows that suits all the tasks."""
+    """Return the smallest multiple of rows that suits all the tasks."""
     grains = [1]
     for task in tasks:
         assert task.operation is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both rewrites one after the other, and what was decided done again."""
+"""Combined rewrite (cut, then merge), and its replay from a recipe."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from syclsched.rewrites.split import split
 
 
 def rewrite(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
-    """Bring the tasks of a graph to a size that a platform runs well."""
+    """Bring the tasks of a graph to a granularity that a platform runs well."""
     cut_up = split(graph, platform, costs)
     return cut_up.then(coarsen(cut_up.graph, platform, costs))
 
 
 def replay(graph: TaskGraph, recipe: Recipe) -> Rewrite:
-    """Rewrite a graph as was decided before, for instance when the plan was made that is to be run."""
+    """Rewrite a graph by an earlier recipe, such as that of a plan that is to be run."""
     cut_up = cut(graph, recipe.cuts) if recipe.cuts else unchanged(graph)
     return cut_up.then(merge(cut_up.graph, recipe.merges)) if recipe.merges else cut_up

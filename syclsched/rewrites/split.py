@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cut data-parallel tasks that are too large to be balanced, unequally for unequal devices."""
+"""Cutting of data-parallel tasks that are too large to balance, with unequal shares for unequal devices."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from syclsched.rewrites.granularity import granularity
 from syclsched.rewrites.record import Rewrite, unchanged
 from syclsched.rewrites.regions import Region, Traffic, chunk_operation, find_regions, traffic_of
 
-#: A region is looked at if its longest path takes this part of what all tasks would take if all devices shared all
-#: work without loss; below, there is enough else to do beside it.
+#: A region is considered if its longest path takes at least this share of the time that all devices would need for all
+#: tasks without loss. Below it, there is enough other work to overlap with.
 _BOTTLENECK = 0.5
 
-#: It is cut if that is predicted to save this part of its time: predictions are not more exact than that.
+#: Least predicted saving, relative to the region's time: predictions are not more exact than that.
 _LEAST_GAIN = 0.1
 
 
 def split(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
-    """Cut regions of data-parallel tasks on which everything else would wait."""
+    """Cut the regions of data-parallel tasks that are bottlenecks."""
     regions = () if graph.joined else find_regions(graph)
     if not regions:
         return unchanged(graph)
@@ -45,7 +45,7 @@ def split(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
 
 
 def _longest_path_s(graph: TaskGraph, region: Region, platform: Platform, costs: CostModel) -> float:
-    """Return the seconds of a region's longest path, each task on the device that is fastest for it."""
+    """Return the seconds of a region's longest path, each task on its fastest device."""
     finish_s: dict[str, float] = {}
     last: dict[str, str] = {}
     for task in region.tasks:
@@ -60,10 +60,10 @@ def _longest_path_s(graph: TaskGraph, region: Region, platform: Platform, costs:
 def _chunks(
     graph: TaskGraph, region: Region, seats: Sequence[Seat], platform: Platform, costs: CostModel
 ) -> tuple[int, ...]:
-    """Return the rows of each chunk a region should be cut into; none if it should not be."""
+    """Return the rows of each chunk a region should be cut into; none if it should stay whole."""
     arrays, traffic = graph.arrays, traffic_of(graph, region)
     overhead_s = granularity(platform).overhead_s
-    # Uncut, what other tasks make may lie where it is needed; cut, it is taken to come from the host's memory.
+    # Uncut, the other tasks' arrays are assumed to be in place already; cut, to be copied from the host's memory.
     uncut = Traffic(traffic.given, (), traffic.shared, traffic.results, ())
     alone = [worker(Seat(s.device, 1), region, uncut, costs, arrays, overhead_s) for s in seats]
     cut_up = replace(region, tasks=tuple(_as_chunk(task) for task in region.tasks))
@@ -85,7 +85,7 @@ def _as_chunk(task: Task) -> Task:
 
 
 def _copy_s(array: LogicalArray, platform: Platform, costs: CostModel) -> float:
-    """Return what copying an array within a memory takes, where that is fastest."""
+    """Return the time to copy an array within a memory space, on the fastest device."""
     names = ("source", "destination")
     signature = Signature(dict.fromkeys(names, array.shape), dict.fromkeys(names, array.dtype))
     task = Task("copy", "copy", operation=copy_operation(), signature=signature)

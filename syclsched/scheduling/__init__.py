@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scheduling: from a problem of plain numbers to a timetable, by named policies."""
+"""Scheduling policies: from a problem of plain numbers to a timetable."""
 
 from syclsched.scheduling.build import build_problem
 from syclsched.scheduling.matrices import problem_from_arrays, problem_from_matrices

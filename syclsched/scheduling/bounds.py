@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lower bounds on the makespan: no timetable of a problem, by any policy, finishes earlier.
+"""Lower bounds on the makespan of a scheduling problem, valid for every policy.
 
-Each part is a relaxation that holds with and without contention: copies on channels only ever take longer.
+Each bound is a relaxation that holds with and without contention: contention only delays copies.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.rows import arcs
 from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables, frozen
 
-#: The LP relaxation has a variable for each flow and pair of devices; larger ones are not made.
+#: The LP relaxation has a variable for each flow and pair of devices; larger programmes are not built.
 LP_VARIABLES = 20_000
 
-#: Up to so many variables the relaxation takes a few hundredths of a second: plans carry its bound.
+#: Up to this size the LP takes a few hundredths of a second, so that plans can carry its bound.
 CHEAP_LP_VARIABLES = 1_000
 
-#: Work that the search for the area bound's multipliers may do: tasks times devices times rounds.
+#: Work limit of the search for the area bound's multipliers: tasks times devices times rounds.
 _AREA_WORK = 20_000_000
 
 
@@ -31,27 +31,26 @@ _AREA_WORK = 20_000_000
 class Bound:
     """Lower bounds on the makespan of a problem, in seconds."""
 
-    path_s: float  # longest chain of tasks, each at its fastest, copies for nothing
-    #: All work shared evenly and divisibly among the lanes of unrelated devices, each task where it suits the whole;
-    #: also of the tasks in the middle only, between the least times before and after them.
+    path_s: float  # longest chain of tasks, each on its fastest device, with free copies
+    #: All work divided at will among the lanes of unrelated devices; also of the inner tasks only, plus the least times
+    #: before and after them.
     area_s: float
-    #: With m lanes, some lane does k + 1 of the k * m + 1 longest tasks: the shortest of these, each at its fastest.
+    #: With m lanes, some lane runs k + 1 of the k * m + 1 longest tasks: the shortest of these, each at its fastest.
     count_s: float
     release_s: float  # the latest release, and the longest chain from it
-    #: Longest chain with copies: what a task reads comes from the device that gets it there first; wanted results are
-    #: brought to their places.
+    #: Longest chain with copies: every item comes from the device that can deliver it first; copies of wanted results
+    #: count.
     transfer_s: float
-    #: Linear programme of assignment, chains with copies, and work at once; None for large problems and where scipy is
-    #: not installed.
+    #: Linear programme of assignment, chains with copies, and work together; None for large problems and without scipy.
     lp_s: float | None = None
 
     @property
     def best_s(self) -> float:
-        """The largest of them: what a makespan is compared with."""
+        """The largest bound: the one that makespans are compared with."""
         return max(getattr(self, field.name) or 0.0 for field in fields(self))
 
     def gap(self, makespan_s: float) -> float:
-        """Return by what share of the bound a makespan is above it; 0 for an optimal one, at most so far from it."""
+        """Return by which share of the best bound a makespan exceeds it: 0 if it is optimal, else an upper limit."""
         if self.best_s <= 0.0:
             return 0.0 if makespan_s <= 0.0 else float("inf")
         return max(0.0, makespan_s / self.best_s - 1.0)
@@ -82,17 +81,17 @@ def lower_bound(problem: Problem, *, lp: bool = True) -> Bound:
 
 
 def plan_bound_s(problem: Problem) -> float:
-    """Return the bound that plans carry, and that gaps are shown to wherever a makespan is.
+    """Return the bound that plans carry, and to which all shown gaps refer.
 
-    Plans have two liberties that timetables have not: tasks that use the name of an array again, in another space, need
-    not wait for those that used it before, and a copy may come from where another copy is instead of from the origin.
+    Plans have two liberties that timetables lack: a task that reuses an array's name in another space need not wait for
+    the earlier tasks, and a copy may start from another copy instead of from the origin.
     """
     variables = len(problem.tables.read_item) * len(problem.devices) ** 2
     return lower_bound(_relaxed(problem), lp=variables <= CHEAP_LP_VARIABLES).best_s
 
 
 def quick_bound_s(problem: Problem) -> float:
-    """Return the best of the bounds that take little time: transfers, and the area of all tasks."""
+    """Return the better of the two cheap bounds: chains with copies, and the area of all tasks."""
     tables = problem.tables
     if not len(problem):
         return lower_bound(problem, lp=False).best_s
@@ -101,11 +100,11 @@ def quick_bound_s(problem: Problem) -> float:
 
 
 def area_multipliers(seconds: Floats, lanes: Ints, rounds: int = 200) -> tuple[float, Floats]:
-    """Return the area bound of tasks on unrelated devices, and what a lane's second is worth on each device.
+    """Return the area bound of tasks on unrelated devices, and the worth of a lane-second on each device.
 
-    The bound is the optimum of the linear programme that divides tasks among devices at will; this is its Lagrangian
+    The bound is the optimum of the linear programme that divides tasks among devices at will, found by its Lagrangian
     dual, ``max over m of sum over tasks of min over devices of m[d] * seconds[t, d]`` with ``sum m * lanes = 1``, by
-    multiplicative weights. Any ``m`` gives a bound, so it need not be solved to the end.
+    multiplicative weights. Every ``m`` gives a valid bound, so it need not converge.
     """
     count, devices = seconds.shape
     worth = np.ones(devices)
@@ -129,7 +128,7 @@ def area_multipliers(seconds: Floats, lanes: Ints, rounds: int = 200) -> tuple[f
 
 
 def _relaxed(problem: Problem) -> Problem:
-    """Return a problem without the arcs that plans need not keep to, whose copies may go by any way."""
+    """Return a problem without the arcs that plans may ignore, whose copies may take any route."""
     tables = problem.tables
     changed: dict[str, Any] = {}
     if len(problem.reuse_arcs):
@@ -137,7 +136,7 @@ def _relaxed(problem: Problem) -> Problem:
         kept[problem.reuse_arcs] = False
         after = np.repeat(np.arange(count), np.diff(tables.pred_start))[kept]
         changed |= arcs(count, tables.pred_task[kept], after, tables.pred_bytes[kept])._asdict()
-    # Latency and slope by the best ways for each: no relayed copy takes less than both together.
+    # Least latency and least slope over all routes, separately: no relayed copy takes less than both together.
     latency_s, s_per_byte = (
         _closure(tables.latency_s),
         _closure(np.where(np.isinf(tables.latency_s), np.inf, tables.s_per_byte)),
@@ -147,7 +146,7 @@ def _relaxed(problem: Problem) -> Problem:
 
 
 def _closure(lengths: Floats) -> Floats:
-    """Return the shortest ways between all pairs (Floyd and Warshall 1962)."""
+    """Return the shortest paths between all pairs (Floyd and Warshall 1962)."""
     best = lengths.copy()
     np.fill_diagonal(best, 0.0)
     for k in range(len(best)):
@@ -157,7 +156,7 @@ def _closure(lengths: Floats) -> Floats:
 
 @compiled
 def _chains(pred_start: Ints, pred_task: Ints, seconds: Floats, release_s: Floats) -> tuple[Floats, Floats]:
-    """Return the earliest finish and start of each task, each on a device of its own."""
+    """Return the earliest finish and start of each task, with unlimited devices."""
     finish, start = np.zeros(seconds.size), np.zeros(seconds.size)
     for task in range(seconds.size):
         begin = release_s[task]
@@ -168,7 +167,7 @@ def _chains(pred_start: Ints, pred_task: Ints, seconds: Floats, release_s: Float
 
 
 def _least_copies(tables: Tables) -> tuple[Floats, Floats]:
-    """Return latency and slope that no copy from a device's reach (or a space) to another's reach falls short of."""
+    """Return lower bounds on latency and slope of copies from a space into the reach of a device."""
     spaces, devices = tables.latency_s.shape[0], len(tables.reach_start) - 1
     latency, slope = np.full((spaces, devices), np.inf), np.full((spaces, devices), np.inf)
     for device in range(devices):
@@ -193,7 +192,7 @@ def _heads(
     from_space: tuple[Floats, Floats],
     hop: tuple[Floats, Floats],
 ) -> Floats:
-    """Return the earliest start of each task on each device, with each predecessor where it suits this task best."""
+    """Return the earliest start of each task on each device, every predecessor on the device that is best for it."""
     count, devices = tables_seconds.shape
     heads = np.zeros((count, devices))
     for task in range(count):
@@ -245,7 +244,7 @@ def _tails(
             after = max(after, least)
         for device in range(devices):
             tails[task, device] = max(tails[task, device], after)
-        # All that reads from this task has been seen: push this task's tail to those it reads from.
+        # All readers of this task's results are done: push this task's tail to the producers of its inputs.
         for k in range(read_start[task], read_start[task + 1]):
             item = read_item[k]
             maker = producer[item]
@@ -261,9 +260,9 @@ def _tails(
 
 
 def _hops(tables: Tables, latency: Floats, slope: Floats) -> tuple[Floats, Floats]:
-    """Return latency and slope that no copy of what is made on one device to another falls short of."""
+    """Return lower bounds on latency and slope of copies of items made on one device to another device."""
     devices = len(tables.reach_start) - 1
-    # An item made on a device lies in a space that it reaches: its home, or where an update finds it.
+    # An item made on a device lies in a space that the device reaches: its home, or where an update finds the item.
     hops = tuple(
         np.array(
             [
@@ -277,7 +276,7 @@ def _hops(tables: Tables, latency: Floats, slope: Floats) -> tuple[Floats, Float
 
 
 def _heads_and_tails(tables: Tables) -> tuple[Floats, Floats]:
-    """Return the earliest start of each task on each device, and the least time after it."""
+    """Return the earliest start of each task on each device, and the least time from its finish to the end."""
     latency, slope = _least_copies(tables)
     hop = _hops(tables, latency, slope)
     heads = _heads(
@@ -330,16 +329,16 @@ def _transfer_s(tables: Tables, heads: Floats, tails: Floats) -> float:
 
 
 def _count_s(fastest: Floats, lanes: int) -> float:
-    """Return the bound by how many tasks some lane must do; ``fastest`` are the least times, of shape (T,)."""
+    """Return the bound by the number of tasks that some lane must run; ``fastest`` has shape (T,)."""
     longest = np.sort(fastest)[::-1]
     most = np.arange(1, (len(longest) - 1) // lanes + 1)  # k
     sums = np.concatenate(([0.0], np.cumsum(longest)))
-    last = most * lanes + 1  # of so many tasks the k + 1 shortest
+    last = most * lanes + 1  # so many of the longest tasks, of which some lane runs k + 1
     return float((sums[last] - sums[last - most - 1]).max(initial=0.0))
 
 
 def _area_s(tables: Tables, heads: Floats, tails: Floats) -> float:
-    """Return the area bound, of all tasks and of those that lie between a head and a tail."""
+    """Return the area bound, of all tasks and of the tasks between a head and a tail."""
     lanes = np.diff(tables.device_start)
     bound, _ = area_multipliers(tables.seconds, lanes)
     able = np.isfinite(tables.seconds)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a task graph, a platform and a cost model to a scheduling problem."""
+"""Construction of a scheduling problem from a task graph, a platform and a cost model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from syclsched.scheduling.rows import Arcs, arcs
 from syclsched.scheduling.tables import Floats, Ints, Tables, frozen
 
 _NONE: Mapping[str, str] = {}
-_AT_ONCE: Mapping[str, float] = {}
+_NO_RELEASES: Mapping[str, float] = {}
 
 
 def build_problem(
@@ -32,7 +32,7 @@ def build_problem(
     *,
     placed: Mapping[str, str] = _NONE,
     wanted: Mapping[str, str] = _NONE,
-    release_s: Mapping[str, float] = _AT_ONCE,
+    release_s: Mapping[str, float] = _NO_RELEASES,
 ) -> Problem:
     """Return the scheduling problem of running a graph on a platform."""
     if not platform.devices:
@@ -47,13 +47,13 @@ def build_problem(
     touched = graph.touched()
     devices = platform.devices
     spaces = _spaces(platform)
-    lying, wished = _located(placed, "placed", pieces, spaces), _located(wanted, "wanted", pieces, spaces)
+    initial_space, wanted_space = _located(placed, "placed", pieces, spaces), _located(wanted, "wanted", pieces, spaces)
     latency_s, s_per_byte = _copy_lines(costs, tuple(spaces))
     seconds, implementation, implementation_names = _seconds(tasks, devices, costs)
     reach = [list(dict.fromkeys(spaces[s] for s in (d.space, *d.reaches))) for d in devices]
     lanes = np.array([d.lanes for d in devices])
     links, reuse_arcs = _arcs(graph, submission, nbytes)
-    items = follow_items([touched[i] for i in submission.tolist()], nbytes, lying, wished, spaces[HOST])
+    items = follow_items([touched[i] for i in submission.tolist()], nbytes, initial_space, wanted_space, spaces[HOST])
     tables = Tables(
         seconds=seconds,
         release_s=_release_s(release_s, order),
@@ -92,7 +92,7 @@ def build_problem(
 
 
 def _pieces(graph: TaskGraph) -> dict[str, dict[str, float]]:
-    """Return what scheduling takes for an array, with its bytes: the array itself, or each of its segments."""
+    """Return the pieces of each array that scheduling tracks, with bytes: the array itself, or each of its segments."""
     segments = graph.segments()
     found = {}
     for name, array in graph.arrays.items():
@@ -105,9 +105,9 @@ def _pieces(graph: TaskGraph) -> dict[str, dict[str, float]]:
 
 
 def _arcs(graph: TaskGraph, submission: Ints, nbytes: Mapping[str, float]) -> tuple[Arcs, Ints]:
-    """Return the arcs, and which of them are there only because an array's name is used again (see `Problem`)."""
+    """Return the arcs, and those of them that exist only because an array's name is reused (see `Problem`)."""
     edges = implicit_edges(graph.tasks, graph.touched())
-    # Data flows along RAW only, which is always for an array.
+    # Data flows along RAW edges only, and these always name an array.
     flow = [nbytes[array or ""] if kind == "RAW" else 0.0 for kind, array in zip(edges.kind, edges.array, strict=True)]
     before, after = edges.before, edges.after
     if graph.edges:
@@ -124,9 +124,9 @@ def _arcs(graph: TaskGraph, submission: Ints, nbytes: Mapping[str, float]) -> tu
     reuse[: len(edges.kind)] = [kind in ("WAR", "WAW") for kind in edges.kind]
     if not reuse.any():
         return made, np.empty(0, dtype=np.int64)
-    firm = np.unique(first[~reuse] * count + second[~reuse])
+    required_pairs = np.unique(first[~reuse] * count + second[~reuse])
     pairs = made.pred_task * count + np.repeat(np.arange(count), np.diff(made.pred_start))
-    return made, np.flatnonzero(~np.isin(pairs, firm))
+    return made, np.flatnonzero(~np.isin(pairs, required_pairs))
 
 
 def _lasting(pieces: Mapping[str, Mapping[str, float]], graph: TaskGraph, items: Items) -> tuple[int, ...]:
@@ -143,7 +143,7 @@ def _spaces(platform: Platform) -> dict[str, int]:
 
 
 def _capacities(platform: Platform, spaces: Iterable[str]) -> Floats:
-    # 0 bytes is how platforms say that the capacity is not known.
+    # Platforms state 0 bytes where the capacity is not known.
     known = {s.name: float(s.capacity_bytes) for s in platform.spaces if s.capacity_bytes}
     return np.array([known.get(name, math.inf) for name in spaces])
 
@@ -157,7 +157,7 @@ def _copy_lines(costs: CostModel, spaces: Sequence[str]) -> tuple[Floats, Floats
     def line(source: str, destination: str) -> tuple[float, float]:
         try:
             return costs.copy_line(source, destination)
-        except PlatformError:  # no way: the policies keep tasks and their data where they can meet
+        except PlatformError:  # no route: the policies keep tasks and their data where they can meet
             return math.inf, 0.0
 
     lines = np.array([[line(a, b) for b in spaces] for a in spaces])
@@ -165,7 +165,7 @@ def _copy_lines(costs: CostModel, spaces: Sequence[str]) -> tuple[Floats, Floats
 
 
 def _channels(platform: Platform, spaces: Sequence[str]) -> Ints:
-    """Give channels numbers; a copy through the host's memory occupies those of both its links."""
+    """Return channel numbers; a copy staged in host memory occupies the channels of both links."""
     channel = np.full((len(spaces), len(spaces), 2), NOTHING)
     if platform.contention == "none":
         return channel
@@ -174,7 +174,7 @@ def _channels(platform: Platform, spaces: Sequence[str]) -> Ints:
         for j, destination in enumerate(spaces):
             try:
                 route = platform.route(source, destination)
-            except PlatformError:  # no way, so nothing to occupy
+            except PlatformError:  # no route, so no channel to occupy
                 continue
             used = dict.fromkeys(numbers.setdefault(link.channel_name, len(numbers)) for link in route)
             channel[i, j, : len(used)] = list(used)
@@ -184,8 +184,8 @@ def _channels(platform: Platform, spaces: Sequence[str]) -> Ints:
 def _seconds(
     tasks: Sequence[Task], devices: Sequence[Device], costs: CostModel
 ) -> tuple[Floats, npt.NDArray[np.int16], tuple[str, ...]]:
-    # Row 0 is for barriers, which take no time anywhere. The cost model gives tasks that cost the same the very same
-    # choices, so that their rows are made once.
+    # Row 0 is for barriers, which take no time. The cost model returns identical objects for tasks of equal cost, so
+    # that each row is made once.
     seconds: list[tuple[float, ...]] = [(0.0,) * len(devices)]
     implementation: list[tuple[int, ...]] = [(NOTHING,) * len(devices)]
     names: dict[str, int] = {}
@@ -211,14 +211,16 @@ def _seconds(
 
 
 def _located(
-    places: Mapping[str, str], what: str, arrays: Mapping[str, Mapping[str, float]], spaces: Mapping[str, int]
+    places: Mapping[str, str], argument: str, arrays: Mapping[str, Mapping[str, float]], spaces: Mapping[str, int]
 ) -> dict[str, int]:
     for array, space in places.items():
         if array not in arrays:
-            raise UnknownArrayError(f"no array {array!r}", where=what)
+            raise UnknownArrayError(f"no array {array!r}", where=argument)
         if space not in spaces:
             known = ", ".join(spaces)
-            raise PlatformError(f"no memory space {space!r}", where=f"{what}: array {array!r}", hint=f"It has {known}")
+            raise PlatformError(
+                f"no memory space {space!r}", where=f"{argument}: array {array!r}", hint=f"It has {known}"
+            )
     return {piece: spaces[space] for array, space in places.items() for piece in arrays[array]}
 
 

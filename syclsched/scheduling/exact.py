@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exact engine: the problem as a constraint programme for CP-SAT of OR-tools (the extra ``exact``).
+"""Exact solver: the scheduling problem as a constraint programme for CP-SAT of OR-tools (extra ``exact``).
 
-Contention-free, with all the rest of the model: spaces, items, updates in place, lanes, releases, wanted results.
-CP-SAT improves by large-neighbourhood search while it proves, so within a time limit it is a second search as well.
+Contention-free, but otherwise the whole model: spaces, items, in-place updates, lanes, releases, wanted results.
+CP-SAT also improves by large-neighbourhood search while it proves, so it is useful within a time limit as well.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from syclsched.scheduling.refine.prepare import prepare
 from syclsched.scheduling.tables import Floats, Ints
 from syclsched.scheduling.timetable import Timetable
 
-#: Ticks of integer time in the makespan of the start.
+#: Integer time units in the makespan of the start solution.
 TICKS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """What the exact engine found."""
+    """Result of the exact solver."""
 
-    timetable: Timetable  # never worse than the start
-    makespan_s: float  # of it
-    bound_s: float  # no timetable is shorter; proved by CP-SAT
-    optimal: bool  # whether the two are equal, but for the rounding of times to `TICKS`
+    timetable: Timetable  # never worse than the start solution
+    makespan_s: float  # of the timetable
+    bound_s: float  # lower bound on the makespan, proved by CP-SAT
+    optimal: bool  # whether makespan and bound are equal, up to the rounding of times to `TICKS`
 
 
 def solve(problem: Problem, start: Timetable, *, limit_s: float = 60.0, seed: int = 0, workers: int = 1) -> Exact:
-    """Solve a problem with CP-SAT, within a time limit."""
+    """Solve a problem with CP-SAT within a time limit, from a start timetable."""
     cp_model = _cp_model()
     if problem.has_channels:
         raise PolicyError(
@@ -53,14 +53,14 @@ def solve(problem: Problem, start: Timetable, *, limit_s: float = 60.0, seed: in
     solver.parameters.num_workers = workers
     solver.parameters.random_seed = seed
     status = solver.solve(programme.model)
-    # All times were rounded down, so the programme's bound holds for the problem.
+    # All times are rounded down, so the bound of the programme holds for the problem.
     bound_s = min(start_s, max(0.0, solver.best_objective_bound) * programme.tick_s)
     best, best_s = start, start_s
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found = programme.timetable(solver)
         if makespan_s(problem, found) < best_s:
             best, best_s = found, makespan_s(problem, found)
-    # Each task and copy of the longest chain may have lost a tick.
+    # Each task and copy of the longest chain may lose a tick by rounding.
     rounding_s = (2 * len(problem) + 2) * programme.tick_s
     return Exact(best, best_s, bound_s, status == cp_model.OPTIMAL and best_s <= bound_s + rounding_s)
 
@@ -114,14 +114,14 @@ class _Programme:
                 cost = costs[task, device]
                 if not math.isfinite(cost["seconds"] + cost["fixed_s"]) or cost["seconds"] > TICKS * self.tick_s:
                     continue
-                here = model.new_bool_var("")
+                is_here = model.new_bool_var("")
                 takes = self._ticks(cost["seconds"])
                 running[device].append(
-                    model.new_optional_interval_var(self.begin[task], takes, self.end[task], here, "")
+                    model.new_optional_interval_var(self.begin[task], takes, self.end[task], is_here, "")
                 )
-                model.add(self.begin[task] >= self._ticks(cost["fixed_s"])).only_enforce_if(here)
-                model.add_hint(here, int(chosen[task] == device))
-                on[device] = here
+                model.add(self.begin[task] >= self._ticks(cost["fixed_s"])).only_enforce_if(is_here)
+                model.add_hint(is_here, int(chosen[task] == device))
+                on[device] = is_here
             model.add_exactly_one(on.values())
             model.add_hint(self.begin[task], self._ticks(float(start.start_s[task])))
             self.on.append(on)
@@ -133,21 +133,21 @@ class _Programme:
                 model.add_cumulative(intervals, [1] * len(intervals), lanes)
 
     def _origins(self) -> dict[int, dict[int, Any]]:
-        """Return for each made item, by space, the literal that says it lies there after it is made."""
+        """Return, for each made item and space, the literal that says the item is in the space after it is made."""
         tables, model, search = self.problem.tables, self.model, self._search
         lies: dict[int, dict[int, Any]] = {}
         for task in range(len(self.problem)):
             for k in range(int(tables.make_start[task]), int(tables.make_start[task + 1])):
                 item, replaced = int(tables.make_item[k]), int(tables.make_replaces[k])
                 where: dict[int, list[Any]] = {}
-                for device, here in self.on[task].items():
+                for device, is_here in self.on[task].items():
                     if replaced < 0:
-                        where.setdefault(int(search.homes[device]), []).append(here)
+                        where.setdefault(int(search.homes[device]), []).append(is_here)
                         continue
-                    for origin, was in self._origin_of(lies, replaced).items():
+                    for origin, was_there in self._origin_of(lies, replaced).items():
                         both = model.new_bool_var("")
-                        model.add_bool_and([here, was]).only_enforce_if(both)
-                        model.add_bool_or([here.Not(), was.Not(), both])
+                        model.add_bool_and([is_here, was_there]).only_enforce_if(both)
+                        model.add_bool_or([is_here.Not(), was_there.Not(), both])
                         space = self._read_in(float(tables.item_bytes[replaced]), origin, device)
                         where.setdefault(space, []).append(both)
                 lies[item] = {space: self._any_of(literals) for space, literals in where.items()}
@@ -163,7 +163,7 @@ class _Programme:
         if len(literals) == 1:
             return literals[0]
         some = self.model.new_bool_var("")
-        # At most one of them holds, as a task is on one device and an item in one place.
+        # At most one of them holds: a task is on one device and an item has one origin.
         self.model.add(sum(literals) == some)
         return some
 
@@ -181,14 +181,14 @@ class _Programme:
                 if maker < 0 or nbytes == 0.0:
                     continue
                 for origin, lies in self.lies[item].items():
-                    for device, here in self.on[task].items():
+                    for device, is_here in self.on[task].items():
                         ways = lines[origin, device]
                         seconds = float((ways["latency_s"] + nbytes * ways["s_per_byte"]).min())
                         if seconds > TICKS * self.tick_s:
-                            self.model.add_bool_or([lies.Not(), here.Not()])
+                            self.model.add_bool_or([lies.Not(), is_here.Not()])
                         elif seconds > 0.0:
                             after = self.begin[task] >= self.end[maker] + self._ticks(seconds)
-                            self.model.add(after).only_enforce_if([lies, here])
+                            self.model.add(after).only_enforce_if([lies, is_here])
 
     def _wishes(self) -> None:
         tables, search = self.problem.tables, self._search
@@ -202,7 +202,7 @@ class _Programme:
                     self.model.add(self.makespan >= made + self._ticks(seconds)).only_enforce_if(lies)
 
     def timetable(self, solver: Any) -> Timetable:
-        """Return the solution with exact times: its order and placement, decoded."""
+        """Return the solution with exact times: its order and placement, decoded by the engine."""
         tables, search = self.problem.tables, self._search
         begin: Floats = np.array([float(solver.value(b)) for b in self.begin])
         end: Floats = np.array([float(solver.value(e)) for e in self.end])
@@ -214,12 +214,12 @@ class _Programme:
         return Timetable(nodes["processor"].copy(), nodes["start_s"].copy(), nodes["finish_s"].copy())
 
     def _lanes(self, solver: Any, order: Ints, begin: Floats, end: Floats) -> Ints:
-        """Return processors: each task on the lane of its device that has been free longest."""
+        """Return processors: each task on the lane of its device that has been idle longest."""
         tables = self.problem.tables
         free = np.full(len(tables.processor_device), -1.0)
         processor = np.zeros(len(order), np.int64)
         for task in order.tolist():
-            device = next(d for d, here in self.on[task].items() if solver.boolean_value(here))
+            device = next(d for d, is_here in self.on[task].items() if solver.boolean_value(is_here))
             first, last = int(tables.device_start[device]), int(tables.device_start[device + 1])
             lane = first + int(free[first:last].argmin())
             processor[task], free[lane] = lane, end[task]

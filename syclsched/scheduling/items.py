@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Items: the successive values of arrays, followed through the tasks that read and write them."""
+"""Items: the successive values of each array, traced through the tasks that read and write them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
 
 class ItemColumns(NamedTuple):
-    """The columns of `Tables` that hold items, by the same names."""
+    """The item columns of `Tables`, by the same names."""
 
     item_bytes: Floats
     item_producer: Ints
@@ -28,7 +28,7 @@ class ItemColumns(NamedTuple):
 
 
 class Items(NamedTuple):
-    """What `follow_items` finds: names of arrays, the array of each item, and the columns."""
+    """Result of `follow_items`: names of arrays, the array of each item, and the columns."""
 
     arrays: tuple[str, ...]
     item_array: Ints
@@ -42,7 +42,7 @@ def follow_items(
     wanted: Mapping[str, int],
     host: int,
 ) -> Items:
-    """Follow each array through the tasks: accesses that conflict keep their order in any topological order."""
+    """Trace each array through the tasks; conflicting accesses have the same order in any topological order."""
     numbers = {name: i for i, name in enumerate(nbytes)}
     current: dict[str, int] = {}
     array_of: list[int] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scheduling problems from tables of costs, as the literature prints its examples, and from large arrays of them."""
+"""Scheduling problems from cost tables as in the literature's examples, and from large arrays."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def problem_from_arrays(
     contention: Literal["none", "one-port"] = "none",
     name_edges: bool = False,
 ) -> Problem:
-    """Return the same as `problem_from_matrices`, from arrays of a million tasks as from those of ten."""
-    # Copies: what becomes part of the tables is made read-only.
+    """Return the same as `problem_from_matrices`, from arrays; fast enough for a million tasks."""
+    # Copies, because arrays that become part of the tables are made read-only.
     seconds = np.array(costs, dtype=np.float64)
     if seconds.ndim != 2:
         raise GraphError(f"{seconds.ndim} dimensions, where tasks times processors are needed", where="costs")
@@ -82,7 +82,7 @@ def problem_from_arrays(
         number[submission] = np.arange(count)
         before, after = number[before], number[after]
         seconds, labels = seconds[submission], [labels[i] for i in submission.tolist()]
-    # Items are numbered by who makes them, so that what a task makes stands together.
+    # Items are numbered by producer, so that the items made by one task are contiguous.
     order = sorted_by_ends(count, before, after)
     before, after, nbytes = before[order], after[order], nbytes[order]
     read_start, read_item = rows_of(after, count)
@@ -116,13 +116,13 @@ def problem_from_arrays(
         busy_w=np.full(width, math.nan),
         idle_w=np.full(width, math.nan),
     )
-    names_of_processors = tuple([f"p{p}" for p in range(width)])
+    processor_names = tuple([f"p{p}" for p in range(width)])
     flows = zip(before.tolist(), after.tolist(), strict=True) if name_edges else ()
     return Problem(
         names=tuple(labels),
-        devices=names_of_processors,
-        lanes=tuple(lane for lanes_here in processors.tolist() for lane in range(lanes_here)),
-        spaces=names_of_processors,
+        devices=processor_names,
+        lanes=tuple(lane for lane_count in processors.tolist() for lane in range(lane_count)),
+        spaces=processor_names,
         implementation_names=(),
         implementation=np.broadcast_to(np.int16(NOTHING), (count, width)),
         arrays=tuple([f"{labels[a]}->{labels[b]}" for a, b in flows]),
@@ -139,7 +139,7 @@ def _links(
     width: int, latency_s: npt.ArrayLike | None, s_per_byte: npt.ArrayLike | None, contention: str
 ) -> tuple[Floats, Floats, Ints]:
     apart = ~np.eye(width, dtype=bool)
-    # Without links an item's bytes are its transfer time: a second per byte and no latency give that back.
+    # By default an item's bytes are its transfer time in seconds: a second per byte and no latency.
     lines = []
     for given, default, where in ((latency_s, 0.0, "latency_s"), (s_per_byte, 1.0, "s_per_byte")):
         line = np.full((width, width), default) if given is None else np.asarray(given, dtype=np.float64)
@@ -181,10 +181,10 @@ def _check_length(shape: tuple[int, ...], count: int, where: str) -> None:
         raise GraphError(f"shape {shape}, where there are {count} tasks", where=where)
 
 
-def _check_costs(seconds: Floats, labels: Sequence[str], different: int) -> None:
+def _check_costs(seconds: Floats, labels: Sequence[str], n_distinct: int) -> None:
     count, width = seconds.shape
-    if different != count or len(labels) != count:
-        raise GraphError(f"{different} different names are given for {count} tasks", where="names")
+    if n_distinct != count or len(labels) != count:
+        raise GraphError(f"{n_distinct} different names are given for {count} tasks", where="names")
     if width == 0:
         raise EmptyPlatformError("there are no processors", where="costs")
     wrong = ~(seconds >= 0.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All policies on one problem: their timetables, checked and ranked by the scheduler's model."""
+"""Policy portfolio: the timetables of several policies for one problem, validated and ranked by makespan."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from syclsched.scheduling.registry import get
 from syclsched.scheduling.timetable import Timetable
 from syclsched.scheduling.validate import validate
 
-#: Relative difference of makespans that is no difference.
+#: Makespans that differ relatively by less are equal.
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """One policy's answer."""
+    """Timetable of one policy for a problem."""
 
-    policy: str  # whose
-    suffix: str  # which part of the platform it was given, in brackets; empty for the whole
-    problem: Problem  # what it was asked
-    timetable: Timetable  # what it answered; valid
+    policy: str  # name of the policy
+    suffix: str  # the devices that the policy was restricted to, in brackets; empty for all
+    problem: Problem  # the problem it was given
+    timetable: Timetable  # its valid timetable
     makespan_s: float  # by the scheduler's model, wanted results included
 
     @property
     def label(self) -> str:
-        """What to call it."""
+        """Name to show for it."""
         return self.policy + self.suffix
 
     def same_as(self, other: Entry) -> bool:
-        """Whether both put the same tasks at the same times on the same devices."""
+        """Whether both schedule the same tasks at the same times on the same devices."""
         return (
             abs(self.makespan_s - other.makespan_s) <= ROUNDING * self.makespan_s
             and self._places() == other._places()
@@ -40,7 +40,7 @@ class Entry:
         )
 
     def devices(self) -> frozenset[str]:
-        """Return the devices that are given anything to do."""
+        """Return the devices that have at least one task."""
         used = set(self.problem.tables.processor_device[self.timetable.processor].tolist())
         return frozenset(self.problem.devices[device] for device in used)
 
@@ -51,28 +51,28 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A policy that has no answer."""
+    """Error of a policy that cannot schedule a problem."""
 
     #: As in `Entry`.
     policy: str
     suffix: str
-    error: SyclschedError  # why
+    error: SyclschedError  # the reason
 
     @property
     def label(self) -> str:
-        """What to call it."""
+        """Name to show for it."""
         return self.policy + self.suffix
 
 
 def ask(problem: Problem, policy: str, suffix: str = "") -> Entry:
-    """Return a policy's answer, checked by the independent validator."""
+    """Return the timetable of a policy, checked by the independent validator."""
     timetable = get(policy).schedule(problem)
     validate(problem, timetable, policy=policy)
     return Entry(policy, suffix, problem, timetable, makespan_s(problem, timetable))
 
 
 def ask_all(problem: Problem, policies: Iterable[str], suffix: str = "") -> tuple[list[Entry], list[Refusal]]:
-    """Return the answers of several policies, and the refusals of those that have none."""
+    """Return the timetables of several policies, and the errors of the policies that have none."""
     entries: list[Entry] = []
     refusals: list[Refusal] = []
     for policy in policies:
@@ -84,7 +84,7 @@ def ask_all(problem: Problem, policies: Iterable[str], suffix: str = "") -> tupl
 
 
 def distinct(entries: Sequence[Entry]) -> list[Entry]:
-    """Return entries by rising makespan, each timetable once, under the label that came first."""
+    """Return entries by rising makespan, each timetable once, under its first label."""
     found: list[Entry] = []
     for entry in sorted(entries, key=lambda e: e.makespan_s):
         if not any(entry.same_as(other) for other in reversed(found)):

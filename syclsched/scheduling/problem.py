@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduling problem as policies see it: numbers in flat arrays, and the names behind them for people.
+"""Scheduling problem as policies see it: numbers in flat arrays, and the names behind them.
 
-Unrelated machines with data: a task takes a time of its own on each device, or cannot run there; it reads and makes
-*items*, which are the successive values of arrays; an item lies in the memory space it was made in, and moving it to
-another takes a latency and a time per byte. ``docs/scheduling-model.md`` states the model precisely.
+Unrelated machines with data: a task takes a separate time on each device, or cannot run there. It reads and makes
+*items*, which are the successive values of arrays. An item lies in the memory space it was made in; a copy to another
+space takes a latency and a time per byte. ``docs/scheduling-model.md`` states the model precisely.
 
-`build_problem` makes one from a task graph, `problem_from_matrices` from the tables of a textbook and
-`problem_from_arrays` from large arrays. `Tables` holds all that counts; the rest of a `Problem` is names.
+`build_problem` makes a problem from a task graph, `problem_from_matrices` from the tables of a textbook and
+`problem_from_arrays` from large arrays. `Tables` holds all numbers; the rest of a `Problem` is names.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ __all__ = ["NOTHING", "Contention", "Problem", "makespan_s", "to_schedule"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """What a policy schedules. Tasks, devices, processors, spaces and items are indices from 0.
+    """Input of a scheduling policy. Tasks, devices, processors, spaces and items are indices from 0.
 
     Parameters
     ----------
     names : tuple of str
-        Task names, in a topological order, by order of submission where free.
+        Task names, in a topological order; in order of submission where that leaves a choice.
     devices : tuple of str
         Device names, in the platform's order.
     lanes : tuple of int
-        For each processor, which of its device's lanes it is.
+        For each processor, the index of its lane within its device.
     spaces : tuple of str
         Names of the memory spaces.
     implementation_names : tuple of str
-        Names of implementations, those of different operations mixed.
+        Names of implementations, of all operations together.
     implementation : ndarray of int16, shape (tasks, devices)
-        Index of the implementation that the seconds are for; `NOTHING` where there is none, as for barriers.
+        Index of the implementation whose seconds are used; `NOTHING` where there is none, as for barriers.
     arrays : tuple of str
         Names of arrays.
     item_array : ndarray of int64, shape (items,)
         Index of the array whose value an item is; `NOTHING` if it has no name.
     contention : str
-        ``none``, ``one-port`` or ``fair``. Copies wait for each other if and only if ``tables.channel`` says so; what
-        is planned one after another is carried out as planned on channels that share fairly.
+        ``none``, ``one-port`` or ``fair``. Copies wait for each other if and only if ``tables.channel`` says so. Copies
+        that are planned one after another also run as planned on channels that share fairly.
     tables : Tables
         All numbers.
     lasting : tuple of int, optional
-        Items whose values may be asked for after the run: they stay in memory where they were made.
+        Items whose values may be read after the run: they stay in the memory where they were made.
     reuse_arcs : ndarray of int64, optional
-        Positions in ``tables.pred_task`` of arcs that are there only because the name of an array is used again (it is
-        written after it was read or written). Timetables keep to them. A plan need not where the two tasks touch the
-        array in different spaces, that is, in different memory: what must hold for plans leaves them out.
+        Positions in ``tables.pred_task`` of arcs that exist only because the name of an array is reused (WAR or WAW).
+        Timetables obey them. A plan need not if the two tasks use the array in different spaces, that is, in different
+        memory; bounds for plans leave these arcs out.
     """
 
     names: tuple[str, ...]
@@ -85,11 +85,11 @@ class Problem:
 
     @property
     def has_channels(self) -> bool:
-        """Whether copies can get in each other's way, so that a timetable must list them."""
+        """Whether copies can delay each other, so that a timetable must list them."""
         return bool((self.tables.channel >= 0).any())
 
     def copy_seconds(self, nbytes: float, source: int, destination: int) -> float:
-        """Return the seconds to copy ``nbytes`` from one space to another; infinity if there is no way."""
+        """Return the seconds to copy ``nbytes`` from one space to another; infinity without a route."""
         if source == destination or not nbytes:
             return 0.0
         tables = self.tables
@@ -112,39 +112,39 @@ class Problem:
         return float(latency_s[pairs].mean()), float(s_per_byte[pairs].mean())
 
     def item_name(self, item: int) -> str:
-        """Return what to call an item in a message."""
+        """Return the name of an item for messages."""
         array, producer = int(self.item_array[item]), int(self.tables.item_producer[item])
         if array != NOTHING:
             return f"array {self.arrays[array]!r}"
         return f"input {item}" if producer == NOTHING else f"output of task {self.names[producer]!r}"
 
     def implementation_of(self, task: int, device: int) -> str | None:
-        """Return the implementation that a task's time on a device is for; None if there is none."""
+        """Return the implementation whose time a task has on a device; None if there is none."""
         index = int(self.implementation[task, device])
         return None if index == NOTHING else self.implementation_names[index]
 
 
 def to_schedule(problem: Problem, timetable: Timetable, policy: str) -> Schedule:
-    """Return a timetable with names, as plans are built from.
+    """Return a timetable with names, from which plans are built.
 
     Parameters
     ----------
     problem : Problem
-        What was scheduled.
+        The scheduled problem.
     timetable : Timetable
-        Where and when every task runs.
+        Processor and times of every task.
     policy : str
-        The name of what made it.
+        The name of the policy that made it.
 
     Returns
     -------
     Schedule
-        In order of start; its order respects dependencies, as tasks that start together stand in topological order.
+        In order of start. This respects dependencies, as tasks that start together are in topological order.
     """
     order = np.argsort(timetable.start_s, kind="stable")
     processor = timetable.processor[order]
     device = problem.tables.processor_device[processor]
-    known: tuple[str | None, ...] = (*problem.implementation_names, None)  # -1 is the last
+    known: tuple[str | None, ...] = (*problem.implementation_names, None)  # index -1 is None
     columns: dict[str, tuple[Sequence[object], Ints]] = {
         "task": (problem.names, order),
         "device": (problem.devices, device),
@@ -164,19 +164,19 @@ def to_schedule(problem: Problem, timetable: Timetable, policy: str) -> Schedule
 
 
 def makespan_s(problem: Problem, timetable: Timetable) -> float:
-    """Return when everything is done: all tasks, and the copies of results to where they are wanted.
+    """Return the time at which all tasks and the copies of wanted results are finished.
 
     Parameters
     ----------
     problem : Problem
-        What was scheduled.
+        The scheduled problem.
     timetable : Timetable
-        Where and when every task runs.
+        Processor and times of every task.
 
     Returns
     -------
     float
-        Seconds; infinity if a wanted result never gets to its place.
+        Seconds; infinity if a wanted result cannot reach its space.
     """
     tables = problem.tables
     done_s = timetable.makespan_s

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies by name: those that ship, those registered at run time, and those of other packages.
+"""Registry of scheduling policies by name: built in, registered at run time, or offered by other packages.
 
-Another package offers a policy by an entry point in the group ``syclsched.policies``, whose name is the policy's and
-whose object is the policy, or a class or function that makes it without arguments. It is imported when it is asked for.
+Another package offers a policy by an entry point in the group ``syclsched.policies``. Its name is the policy's name;
+its object is the policy, or a class or function that makes it without arguments. It is imported on first use.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from syclsched.scheduling.timetable import Timetable
 
 ENTRY_POINT_GROUP = "syclsched.policies"
 
-#: The planner's own: the best of all candidates, by simulation.
+#: Reserved for the planner: the best of all candidates by simulation.
 AUTO = "auto"
 
 
 @runtime_checkable
 class Policy(Protocol):
-    """A named way to schedule. It must be pure: equal problems give equal timetables.
+    """A named scheduling policy. It must be pure: equal problems give equal timetables.
 
-    A policy that takes too long on large problems has an attribute ``max_tasks``: `candidates` leaves it out of larger
-    ones, in which it can still be asked for by name.
+    A policy that is too slow for large problems has an attribute ``max_tasks``: `candidates` leaves it out of larger
+    problems; it can still be requested by name.
     """
 
     @property
     def name(self) -> str:
-        """What users type."""
+        """Name that users type."""
         ...
 
     def schedule(self, problem: Problem) -> Timetable:
@@ -60,20 +60,20 @@ class PolicyFamily(Protocol):
 
     @property
     def prefix(self) -> str:
-        """What stands before the colon."""
+        """Prefix before the colon."""
         ...
 
     @property
     def argument(self) -> str:
-        """What the argument is, for messages."""
+        """Meaning of the argument, for messages."""
         ...
 
     def members(self, problem: Problem) -> tuple[str, ...]:
-        """Return the full names that make sense for a problem."""
+        """Return the full names of the members that suit a problem."""
         ...
 
     def make(self, argument: str) -> Policy:
-        """Return one of them."""
+        """Return the policy for an argument."""
         ...
 
 
@@ -82,7 +82,7 @@ _families: dict[str, PolicyFamily] = {}
 
 
 def register(policy: Policy) -> None:
-    """Make a policy known by its name.
+    """Register a policy under its name.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def register(policy: Policy) -> None:
 
 
 def register_family(family: PolicyFamily) -> None:
-    """Make a family of policies known by its prefix.
+    """Register a family of policies under its prefix.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def register_family(family: PolicyFamily) -> None:
 
 
 def unregister(name: str) -> None:
-    """Forget a policy or family that was registered.
+    """Remove a registered policy or family.
 
     Parameters
     ----------
@@ -126,14 +126,14 @@ def unregister(name: str) -> None:
     Raises
     ------
     PolicyError
-        If there is none.
+        If nothing is registered under this name.
     """
     if _policies.pop(name, None) is None and _families.pop(name, None) is None:
         raise _unknown(name)
 
 
 def get(name: str) -> Policy:
-    """Return a policy by the name users type.
+    """Return the policy of a name.
 
     Parameters
     ----------
@@ -143,12 +143,12 @@ def get(name: str) -> Policy:
     Returns
     -------
     Policy
-        Registered here, or loaded from its entry point.
+        The registered policy, or the one loaded from its entry point.
 
     Raises
     ------
     PolicyError
-        If there is none; lists those there are. If the package that offers it cannot be imported.
+        If the name is unknown (the hint lists the known names), or if the package that offers it cannot be imported.
     """
     if name in _policies:
         return _policies[name]
@@ -162,12 +162,12 @@ def get(name: str) -> Policy:
 
 
 def names() -> tuple[str, ...]:
-    """Return what users can type, ``auto`` left out; families as ``prefix:<argument>``.
+    """Return the names that users can type, without ``auto``; families as ``prefix:<argument>``.
 
     Returns
     -------
     tuple of str
-        Without importing what other packages offer.
+        Names from other packages are listed without importing these.
     """
     families = [f"{family.prefix}:<{family.argument}>" for family in _families.values()]
     return tuple(dict.fromkeys([*_policies, *families, *(point.name for point in _offered())]))
@@ -179,15 +179,15 @@ def candidates(problem: Problem) -> tuple[str, ...]:
     Parameters
     ----------
     problem : Problem
-        What is to be scheduled.
+        The problem to schedule.
 
     Returns
     -------
     tuple of str
-        Every policy, then every member of every family that makes sense here: each device alone among them. Without
-        those that say they are too slow for so many tasks.
+        Every policy, then every member of every family that suits the problem, each single device among them. Policies
+        that are too slow for this number of tasks are left out.
     """
-    fast = [name for name, policy in _policies.items() if _may_take(policy, problem)]
+    fast = [name for name, policy in _policies.items() if _fits_max_tasks(policy, problem)]
     members = [name for family in _families.values() for name in family.members(problem)]
     return tuple(dict.fromkeys([*fast, *(point.name for point in _offered()), *members]))
 
@@ -204,18 +204,18 @@ def _load(point: EntryPoint) -> Policy:
     try:
         found = point.load()
         policy = found() if isinstance(found, type) or not hasattr(found, "schedule") else found
-    except Exception as error:  # another package's code: whatever it raises, the reader is told which one
+    except Exception as error:  # foreign code may raise anything; the message names the package
         raise PolicyError(
             f"cannot be loaded: {type(error).__name__}: {error}",
             where=where,
-            hint="Mend or uninstall the package that offers it",
+            hint="Fix or uninstall the package that offers it",
         ) from error
     if not isinstance(policy, Policy):
         raise PolicyError("is not a policy", where=where, hint="It must have a name and schedule(problem)")
     return policy
 
 
-def _may_take(policy: Policy, problem: Problem) -> bool:
+def _fits_max_tasks(policy: Policy, problem: Problem) -> bool:
     most: int | None = getattr(policy, "max_tasks", None)
     return most is None or len(problem) <= most
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The linear relaxation of a scheduling problem, solved with scipy's HiGHS: a lower bound on the makespan.
+"""Linear relaxation of a scheduling problem, solved with scipy's HiGHS: a lower bound on the makespan.
 
-Assignment is divisible; what two neighbours pay for copies is the cheapest way to match their shares (a transport
-problem for each item that is read); every chain and the work on every device must fit into the makespan.
+Assignment is divisible. The copy cost between two neighbours is the cheapest way to match their shares (a transport
+problem for each item that is read). Every chain and the work on every device must fit into the makespan.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import numpy as np
 
 from syclsched.scheduling.tables import Floats, Tables
 
-#: Nothing real takes so little; other times divided by it could be no numbers any more.
+#: Smaller makespans are refused: other times divided by them could overflow.
 _LEAST_UNIT_S = 1e-100
 
 
 class _Rows:
-    """Sparse rows of a linear programme, as they come."""
+    """Sparse rows of a linear programme, built one at a time."""
 
     def __init__(self) -> None:
         self.row: list[int] = []
@@ -34,19 +34,19 @@ class _Rows:
         self.right.append(right)
 
     def matrix(self, columns: int) -> Any:
-        """Return the left side."""
+        """Return the left side as a sparse matrix."""
         from scipy.sparse import csr_matrix
 
         return csr_matrix((self.value, (self.row, self.column)), shape=(len(self.right), columns))
 
 
 def relaxation_s(tables: Tables, heads: Floats, tails: Floats, hop: tuple[Floats, Floats]) -> float | None:
-    """Return the optimum of the linear relaxation."""
+    """Return the optimum of the linear relaxation, in seconds; None if it cannot be computed."""
     from scipy.optimize import linprog
 
     count, devices = tables.seconds.shape
     share, start, makespan = 0, count * devices, count * devices + count
-    # The solver's tolerances are absolute: it counts in a unit in which the makespan is about 1.
+    # The solver's tolerances are absolute: scale times so that the makespan is about 1.
     unit_s = float((heads + tables.seconds + tails).min(axis=1).max())
     if not _LEAST_UNIT_S < unit_s < np.inf:
         return None
@@ -74,7 +74,7 @@ def relaxation_s(tables: Tables, heads: Floats, tails: Floats, hop: tuple[Floats
     found = linprog(cost, left[0], less.right, left[1], equal.right, bounds, method="highs")
     if found.status != 0:
         return None
-    # Starts and the makespan need be no later than if all was done one after another; shares and ways are parts of 1.
+    # Upper bounds: starts and makespan are at most those of a serial schedule; shares and flows are at most 1.
     latest = float(head.max() + seconds.sum() + paid + tail.max())
     most = np.ones(columns)
     most[: len(upper)] = upper
@@ -85,9 +85,9 @@ def relaxation_s(tables: Tables, heads: Floats, tails: Floats, hop: tuple[Floats
 def _safe(
     cost: Floats, left: tuple[Any, Any], right: tuple[list[float], list[float]], found: Any, most: Floats
 ) -> float:
-    """Return what the dual solution proves, whatever the solver's rounding (Neumaier and Shcherbina 2004).
+    """Return the bound that the dual solution proves despite the solver's rounding (Neumaier and Shcherbina 2004).
 
-    For any multipliers of the right sign the optimum is no less than the least of the Lagrangian over the box
+    For any multipliers of the right sign the optimum is at least the minimum of the Lagrangian over the box
     ``0 <= x <= most``.
     """
     less, equal = np.minimum(found.ineqlin.marginals, 0.0), found.eqlin.marginals
@@ -103,7 +103,7 @@ def _chains(
     less: _Rows,
     columns: tuple[int, int, int],
 ) -> tuple[int, float]:
-    """Add what each task waits for; return how many columns there are then, and the most that copies take together."""
+    """Add the constraints along arcs and reads; return the new number of columns and the sum of the largest copies."""
     share, start, free = columns
     most = 0.0
     count, devices = seconds.shape

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compressed sparse rows, and a topological numbering, from plain lists of entries."""
+"""Compressed sparse rows (CSR), and a topological numbering, from lists of entries."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from syclsched.scheduling.tables import Floats, Ints
 class Rows(NamedTuple):
     """Entries sorted into compressed sparse rows."""
 
-    start: Ints  # where each row starts
-    entry: Ints  # the entries, row after row; within a row in the order they were given
+    start: Ints  # start of each row
+    entry: Ints  # the entries row by row; within a row in their given order
 
 
 @compiled
 def rows_of(owner: Ints, count: int) -> Rows:
-    """Sort entries into rows by their owner, by counting."""
+    """Group entries into rows by owner, by counting sort."""
     start = np.zeros(count + 1, dtype=np.int64)
     for row in owner:
         start[row + 1] += 1
@@ -36,14 +36,14 @@ def rows_of(owner: Ints, count: int) -> Rows:
 
 
 def row_starts(owner: Ints, count: int) -> Ints:
-    """Return where rows start whose entries stand sorted."""
+    """Return the row starts of entries that are sorted by owner."""
     starts = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(np.bincount(owner, minlength=count), out=starts[1:])
     return starts
 
 
 class Arcs(NamedTuple):
-    """The columns of `Tables` that hold arcs, by the same names."""
+    """The arc columns of `Tables`, by the same names."""
 
     pred_start: Ints
     pred_task: Ints
@@ -56,7 +56,7 @@ class Arcs(NamedTuple):
 
 
 def arcs(count: int, before: Ints, after: Ints, nbytes: Floats) -> Arcs:
-    """Return dependencies from both ends, one for each pair of tasks."""
+    """Return the dependencies as rows of predecessors and of successors, one arc for each pair of tasks."""
     if not _are_sorted(before, after):
         order = sorted_by_ends(count, before, after)
         before, after, nbytes = before[order], after[order], nbytes[order]
@@ -73,13 +73,13 @@ def arcs(count: int, before: Ints, after: Ints, nbytes: Floats) -> Arcs:
 
 
 def sorted_by_ends(count: int, before: Ints, after: Ints) -> Ints:
-    """Return edges by rising first task, those of one task by rising second."""
+    """Return the order of edges by first task, then by second task."""
     order = rows_of(after, count).entry
     return order[rows_of(before[order], count).entry]
 
 
 def topological_numbering(count: int, before: Ints, after: Ints) -> Ints:
-    """Return the tasks so that every edge points forward, by rising number where free (Kahn 1962)."""
+    """Return the tasks so that every edge points forward, by smallest number where free (Kahn 1962)."""
     if bool((before < after).all()):
         return np.arange(count, dtype=np.int64)
     start, order = rows_of(before, count)
@@ -93,7 +93,7 @@ def _are_sorted(before: Ints, after: Ints) -> bool:
 
 @compiled
 def _kahn(succ_start: Ints, succ_task: Ints, waiting: Ints) -> Ints:
-    """Take the ready task of the smallest number, again and again."""
+    """Repeatedly take the ready task with the smallest number."""
     count = len(waiting)
     order = np.empty(count, dtype=np.int64)
     ready = [task for task in range(count) if waiting[task] == 0]

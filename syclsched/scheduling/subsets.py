@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same problem on some of its devices only."""
+"""Restriction of a scheduling problem to some of its devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syclsched.scheduling.tables import frozen
 
 
 def on_devices(problem: Problem, devices: Iterable[str]) -> Problem:
-    """Return a problem without its other devices; tasks, items and spaces keep their numbers."""
+    """Return the problem with the named devices only; tasks, items and spaces keep their numbers."""
     names = set(devices)
     for name in names.difference(problem.devices):
         raise DeviceNotFoundError(f"no device {name!r}", where="problem", hint=f"It has {', '.join(problem.devices)}")

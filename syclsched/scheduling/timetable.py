@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a policy returns: for every task a processor, a start and a finish, as arrays."""
+"""Timetable returned by a policy: processor, start and finish of every task, as arrays."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from syclsched.scheduling.tables import Floats, Ints
 
 
 class Copies(NamedTuple):
-    """Copies on channels, where the problem has any; arrays of one length.
+    """Copies on channels, where the problem has channels; arrays of one length.
 
     Parameters
     ----------
     item, source, destination : ndarray of int64
-        What is copied, from which space to which.
+        The item that is copied, from which space, to which space.
     start_s, finish_s : ndarray of float64
-        When.
+        Seconds from the start of the run.
     """
 
     item: Ints
@@ -29,7 +29,7 @@ class Copies(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """Where and when each task runs, by the scheduler's model.
+    """Processor and times of each task, by the scheduler's model.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Timetable:
     start_s, finish_s : ndarray of float64, shape (tasks,)
         Seconds from the start of the run.
     copies : Copies or None
-        None in the contention-free model, in which every copy starts as soon as its item is made.
+        None in the contention-free model, where every copy starts as soon as its item is made.
     """
 
     processor: Ints
@@ -48,5 +48,5 @@ class Timetable:
 
     @property
     def makespan_s(self) -> float:
-        """Finish of the last task; copies of wanted results come on top (`syclsched.scheduling.problem.makespan_s`)."""
+        """Finish of the last task, without copies of wanted results (see `syclsched.scheduling.problem.makespan_s`)."""
         return float(self.finish_s.max(initial=0.0))

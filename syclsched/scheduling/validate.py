@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An independent check of a timetable against its problem.
+"""Independent validation of a timetable against its problem.
 
-It shares nothing with the policies and their compiled core but the problem's own tables: where items lie and when they
-can be had is worked out again from the definition, so that a mistake in the engine shows.
+It shares only the problem's tables with the policies and their compiled core: locations and arrival times of items are
+derived again from the definition of the model, so that mistakes of the engine are found.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from syclsched.scheduling.timetable import Copies, Timetable
 from syclsched.scheduling.validate_copies import copy_mistakes, malformed_copies, unmet_wishes
 from syclsched.scheduling.whereabouts import Whereabouts
 
-#: Times are sums of floats in different orders: they may differ by this share of the makespan.
+#: Relative tolerance of times, which are sums of floats in different orders.
 TOLERANCE = 1e-9
 
 
 def validate(problem: Problem, timetable: Timetable, *, policy: str | None = None) -> None:
-    """Check that a timetable solves a problem."""
+    """Raise `PlanError` if a timetable does not solve a problem."""
     found = violations(problem, timetable)
     if found:
         more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
@@ -32,7 +32,7 @@ def validate(problem: Problem, timetable: Timetable, *, policy: str | None = Non
 
 
 def violations(problem: Problem, timetable: Timetable) -> tuple[str, ...]:
-    """Return everything that is wrong with a timetable."""
+    """Return all violations of a timetable."""
     found = [*_malformed(problem, timetable), *malformed_copies(problem, timetable)]
     if found:
         return tuple(found)
@@ -58,17 +58,17 @@ def _last_copy_s(copies: Copies | None) -> float:
 
 
 def _malformed(problem: Problem, timetable: Timetable) -> Iterator[str]:
-    """Yield what makes every other check meaningless."""
+    """Yield the defects that make all other checks meaningless."""
     count, columns = len(problem), (timetable.processor, timetable.start_s, timetable.finish_s)
-    for what, column in zip(("processors", "starts", "finishes"), columns, strict=True):
+    for column_name, column in zip(("processors", "starts", "finishes"), columns, strict=True):
         if column.shape != (count,):
-            yield f"there are {what} of shape {column.shape} for {count} tasks"
+            yield f"there are {column_name} of shape {column.shape} for {count} tasks"
             return
     if timetable.processor.dtype.kind not in "iu":
         yield f"processors are {timetable.processor.dtype}, not indices"
         return
-    there = (timetable.processor >= 0) & (timetable.processor < len(problem.lanes))
-    for task in np.flatnonzero(~there).tolist():
+    exists = (timetable.processor >= 0) & (timetable.processor < len(problem.lanes))
+    for task in np.flatnonzero(~exists).tolist():
         yield f"task {problem.names[task]!r} is on processor {timetable.processor[task]}, which does not exist"
     start_s, finish_s = timetable.start_s, timetable.finish_s
     sane = np.isfinite(start_s) & np.isfinite(finish_s) & (start_s >= 0.0) & (finish_s >= start_s)
@@ -124,7 +124,7 @@ def _arrivals(problem: Problem, timetable: Timetable, whereabouts: Whereabouts, 
 
 
 def _overlaps(problem: Problem, timetable: Timetable, slack_s: float) -> Iterator[str]:
-    """Neighbours by start are enough: if any two overlap, so does the first of them with the one that starts next."""
+    """Yield overlaps between neighbours by start; this suffices, as any overlap implies one between neighbours."""
     order = np.lexsort((timetable.finish_s, timetable.start_s, timetable.processor))
     processor, start_s = timetable.processor[order], timetable.start_s[order]
     early = start_s[1:] < timetable.finish_s[order][:-1] - slack_s

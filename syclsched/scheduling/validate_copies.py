@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of the independent check that is about copies: those that are listed, and those that are wanted."""
+"""Validation of a timetable's copies: the listed copies, and the copies of wanted results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syclsched.scheduling.whereabouts import Whereabouts
 
 
 def malformed_copies(problem: Problem, timetable: Timetable) -> Iterator[str]:
-    """Yield what makes the list of copies meaningless."""
+    """Yield the defects that make the list of copies meaningless."""
     copies = timetable.copies
     if copies is None:
         if problem.has_channels:
@@ -26,29 +26,29 @@ def malformed_copies(problem: Problem, timetable: Timetable) -> Iterator[str]:
         yield f"columns of copies have shapes {', '.join(str(column.shape) for column in copies)}"
         return
     spaces = len(problem.spaces)
-    there = (copies.item >= 0) & (copies.item < len(problem.item_array))
+    exists = (copies.item >= 0) & (copies.item < len(problem.item_array))
     for space in (copies.source, copies.destination):
-        there &= (space >= 0) & (space < spaces)
-    for copy in np.flatnonzero(~there).tolist():
+        exists &= (space >= 0) & (space < spaces)
+    for copy in np.flatnonzero(~exists).tolist():
         what = f"item {copies.item[copy]} from space {copies.source[copy]} to {copies.destination[copy]}"
-        yield f"copy {copy}, of {what}, is of something that does not exist"
+        yield f"copy {copy}, of {what}: no such item or space"
     sane = np.isfinite(copies.start_s) & np.isfinite(copies.finish_s) & (copies.start_s >= 0.0)
     for copy in np.flatnonzero(~sane | (copies.finish_s < copies.start_s)).tolist():
         yield f"copy {copy} runs from {float(copies.start_s[copy])!r} to {float(copies.finish_s[copy])!r}"
 
 
 def copy_mistakes(problem: Problem, timetable: Timetable, whereabouts: Whereabouts, slack_s: float) -> Iterator[str]:
-    """Yield what is wrong with the copies that are listed."""
+    """Yield the errors in the listed copies."""
     copies = timetable.copies
     if copies is None or not len(copies.item):
         return
-    yield from _each_alone(problem, copies, whereabouts, slack_s)
-    yield from _twice(problem, copies)
+    yield from _single_copy_errors(problem, copies, whereabouts, slack_s)
+    yield from _duplicates(problem, copies)
     yield from _channel_overlaps(problem, copies, slack_s)
 
 
 def unmet_wishes(problem: Problem, whereabouts: Whereabouts) -> Iterator[str]:
-    """Yield the results that never get to where they are wanted."""
+    """Yield the wanted results that never reach their spaces."""
     tables = problem.tables
     ready_s = whereabouts.ready_s(tables.want_item, tables.want_space)
     for wish in np.flatnonzero(np.isinf(ready_s)).tolist():
@@ -64,7 +64,7 @@ def _describe(problem: Problem, copies: Copies, copy: int) -> str:
     return f"copy of {problem.item_name(int(copies.item[copy]))} from {source!r} to {destination!r}"
 
 
-def _each_alone(problem: Problem, copies: Copies, whereabouts: Whereabouts, slack_s: float) -> Iterator[str]:
+def _single_copy_errors(problem: Problem, copies: Copies, whereabouts: Whereabouts, slack_s: float) -> Iterator[str]:
     tables = problem.tables
     nbytes = tables.item_bytes[copies.item]
     per_byte = tables.s_per_byte[copies.source, copies.destination]
@@ -89,7 +89,7 @@ def _each_alone(problem: Problem, copies: Copies, whereabouts: Whereabouts, slac
             yield f"{which} starts at {copies.start_s[copy]:g} s, before it is made at {made_s[copy]:g} s"
 
 
-def _twice(problem: Problem, copies: Copies) -> Iterator[str]:
+def _duplicates(problem: Problem, copies: Copies) -> Iterator[str]:
     key = copies.item * len(problem.spaces) + copies.destination
     order = np.argsort(key, kind="stable")
     for place in np.flatnonzero(key[order][1:] == key[order][:-1]).tolist():
@@ -97,7 +97,7 @@ def _twice(problem: Problem, copies: Copies) -> Iterator[str]:
 
 
 def _channel_overlaps(problem: Problem, copies: Copies, slack_s: float) -> Iterator[str]:
-    """As for processors: if any two on a channel overlap, so do two neighbours by start."""
+    """Yield overlaps on channels, between neighbours by start (enough, as for processors)."""
     channel = problem.tables.channel[copies.source, copies.destination]
     copy, slot = np.nonzero(channel >= 0)
     channel = channel[copy, slot]

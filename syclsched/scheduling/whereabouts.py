@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where items lie and since when, worked out from a finished timetable by the definition of the model.
+"""Locations and arrival times of items, derived from a finished timetable by the definition of the model.
 
-The policies know while they schedule; this is for checking and measuring what they made, and shares nothing with them.
+For validation and metrics. It shares no code with the policies, which track locations themselves while scheduling.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from syclsched.scheduling.timetable import Copies, Timetable
 
 
 class Whereabouts:
-    """Origins of all items by a timetable, and when they can be had elsewhere."""
+    """Origins of all items under a timetable, and the times at which other spaces can have them."""
 
     def __init__(self, tables: Tables, timetable: Timetable) -> None:
         self._tables = tables
@@ -32,7 +32,7 @@ class Whereabouts:
         self._follow_updates(device)
 
     def ready_s(self, item: Ints, space: Ints) -> Floats:
-        """Return when items can be read in spaces."""
+        """Return the times at which items can be read in spaces."""
         tables = self._tables
         source, nbytes = self.origin[item], tables.item_bytes[item]
         if self._copied is not None:
@@ -43,7 +43,7 @@ class Whereabouts:
         return np.where((source == space) | (nbytes == 0.0), self.made_s[item], elsewhere_s)
 
     def ready_on(self, item: Ints, device: Ints) -> Floats:
-        """Return when devices can read items, in whichever space they reach that has them first."""
+        """Return the times at which devices can read items, in the reachable space that has each item first."""
         tables = self._tables
         width = np.diff(tables.reach_start)
         ready_s = np.full(len(item), math.inf)
@@ -54,9 +54,9 @@ class Whereabouts:
         return ready_s
 
     def _follow_updates(self, device: Ints) -> None:
-        """Let what is made by an update in place lie where the old value was read.
+        """Set the origin of items made by in-place updates to the space where the old value was read.
 
-        ``make_replaces`` stands in topological order, so that the old value's own place is known.
+        ``make_replaces`` is in topological order, so that the origin of the old value is known.
         """
         tables = self._tables
         in_place = np.flatnonzero(tables.make_replaces != NOTHING)
@@ -78,7 +78,7 @@ class Whereabouts:
             self.origin[item] = space
 
     def _first_of(self, spaces: list[int], item: int) -> int:
-        """Return the space in which an item can be read first; the first of equals, and home stands before others."""
+        """Return the space in which an item can be read first; on ties the earlier one, with home before others."""
         if len(spaces) == 1:
             return spaces[0]
         ready_s = self.ready_s(np.full(len(spaces), item), np.array(spaces))
@@ -86,7 +86,7 @@ class Whereabouts:
 
 
 class _FirstCopies:
-    """When items are in spaces first, by the copies that are listed."""
+    """Earliest arrival of items in spaces, by the listed copies."""
 
     def __init__(self, copies: Copies, spaces: int) -> None:
         self._spaces = spaces

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan on a virtual clock: when each instruction would start and finish, and what a run would look like."""
+"""Simulation of a plan on a virtual clock: predicted times of its instructions, and traces."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels: what copies share, and at which speeds.
+"""Channels: the link bandwidth that copies share, and the copies' speeds.
 
-A platform says how copies get in each other's way:
+A platform states how copies contend for channels:
 
 ``none``
-    Not at all: every copy takes its time alone, as in the literature's contention-free model.
+    No contention: every copy takes its time alone, as in the literature's contention-free model.
 ``one-port``
-    A channel carries one copy at a time. Copies that are ready go in the order of their submission; a copy that has to
-    wait for one of its channels keeps its place on the other.
+    A channel carries one copy at a time. Ready copies go in the order of their submission; a copy that waits for one of
+    its channels keeps its place on the other.
 ``fair``
-    Running copies share the bandwidth of each channel max-min fairly, as a fluid; latencies pass side by side.
+    Running copies share the bandwidth of each channel max-min fairly, as a fluid; latencies overlap.
 
-Each direction of each link is a channel of its own, unless links name one in common; a copy through the host's memory
-occupies the channels of both of its links.
+Each direction of each link is a channel of its own, unless links name a common one. A copy through the host's memory
+occupies the channels of both its links.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ NONE, ONE_PORT, FAIR = 0, 1, 2
 
 _CODES = {"none": NONE, "one-port": ONE_PORT, "fair": FAIR}
 
-#: Shares that differ by less than this are equal.
+#: Shares within this factor are equal.
 _ROUNDING = 1.0 + 1e-12
 
 
 def share_channels(platform: Platform, columns: Columns, steps: Records) -> tuple[int, Records]:
-    """Put the copies of a plan on channels."""
+    """Assign the copies of a plan to channels; return the contention code and the channels."""
     code = _CODES[platform.contention]
     if code == NONE:
         return code, records(CHANNEL, 0)
@@ -50,26 +50,26 @@ def share_channels(platform: Platform, columns: Columns, steps: Records) -> tupl
 
 
 def _occupy(platform: Platform, columns: Columns, steps: Records, carries: dict[str, float]) -> None:
-    """Note the channels of copies, and how fast they go there."""
+    """Record the channels, latencies and speeds of copies."""
     copies = np.flatnonzero(columns.kind == COPY)
     ways = [_way(platform.route(*pair), carries) for pair in columns.ways]
     first, second, latency_s, most = (np.array(column)[columns.way] for column in zip(*ways, strict=True))
     seconds = columns.duration_s[copies]
     nbytes = columns.nbytes[copies].astype(np.float64)
-    there = seconds > 0.0
+    occupies = seconds > 0.0
     latency_s = np.minimum(seconds, latency_s)
-    moves = there & (seconds > latency_s) & (nbytes > 0.0)
+    moves = occupies & (seconds > latency_s) & (nbytes > 0.0)
     speed = np.zeros(len(copies))
-    # Never more than its channels carry, so that alone a copy takes just its duration.
+    # At most its channels' bandwidth, so that a copy without competition takes exactly its duration.
     speed[moves] = np.minimum(nbytes[moves] / (seconds[moves] - latency_s[moves]), most[moves])
-    steps["first"][copies] = np.where(there, first, -1)
-    steps["second"][copies] = np.where(there, second, -1)
+    steps["first"][copies] = np.where(occupies, first, -1)
+    steps["second"][copies] = np.where(occupies, second, -1)
     steps["latency_s"][copies] = latency_s
     steps["bytes_per_s"][copies] = speed
 
 
 def _way(route: Sequence[Link], carries: dict[str, float]) -> tuple[int, int, float, float]:
-    """Return the channels of a route (-1 for none), its latency, and the most bytes a second on it."""
+    """Return the channels of a route (-1 for none), its latency, and its bandwidth in bytes per second."""
     index = {name: n for n, name in enumerate(carries)}
     names = [link.channel_name for link in route]
     first, second, *_ = [*(index[name] for name in names), -1, -1]
@@ -79,7 +79,7 @@ def _way(route: Sequence[Link], carries: dict[str, float]) -> tuple[int, int, fl
 
 @lean
 def fair_speeds(m: Machine, flows: Ints, speed: Floats) -> None:
-    """Work out max-min fair speeds of some copies by progressive filling.
+    """Compute max-min fair speeds of some copies by progressive filling.
 
     References
     ----------
@@ -97,7 +97,7 @@ def fair_speeds(m: Machine, flows: Ints, speed: Floats) -> None:
         for f in range(len(flows)):
             if speed[f] < 0.0:
                 share = min(share, _offer(m, flows[f]))
-        modest = False  # those that want less than the share of all get what they want first
+        modest = False  # copies that need less than the equal share get that first
         for f in range(len(flows)):
             wanted = m.steps[flows[f]].bytes_per_s
             if speed[f] < 0.0 and wanted <= share * _ROUNDING:
@@ -116,7 +116,7 @@ def fair_speeds(m: Machine, flows: Ints, speed: Floats) -> None:
 
 @lean
 def _offer(m: Machine, copy: int) -> float:
-    """Return the equal share on the fuller of a copy's channels."""
+    """Return the equal share on the most contended of a copy's channels."""
     channel = m.channels[m.steps[copy].first]
     share = channel.room_bytes_per_s / channel.users
     if m.steps[copy].second >= 0:
@@ -127,7 +127,7 @@ def _offer(m: Machine, copy: int) -> float:
 
 @lean
 def _use(m: Machine, copy: int, users: int, bytes_per_s: float) -> None:
-    """Add to the users of a copy's channels, and take from what is left of them."""
+    """Add to the user count of a copy's channels, and subtract from their remaining bandwidth."""
     for side in range(2):
         c = m.steps[copy].first if side == 0 else m.steps[copy].second
         if c >= 0:

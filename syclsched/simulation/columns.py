@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan's instructions as columns: what simulation needs of them, whether they are objects already or not yet."""
+"""Instructions of a plan as columns for simulation, read from objects or provided by planning."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _KINDS: dict[InstructionKind, int] = {
     "alloc": ALLOC, "free": FREE, "copy": COPY, "launch": WORK, "host": WORK, "barrier": WORK
 }  # fmt: skip
 
-# Reading a field of many instructions this way takes a third of the time of a loop.
+# Mapping these over instructions takes a third of the time of a loop.
 _INSTRUCTIONS, _ID, _KIND, _WAITS, _DURATION_S, _NBYTES = map(
     attrgetter, ("instructions", "id", "kind", "waits", "duration_s", "nbytes")
 )
 
-#: So many instructions are read field by field: few enough to stay in the processor's cache, which halves the time.
+#: Number of instructions read field by field at a time: they stay in the processor's cache, which halves the time.
 _AT_ONCE = 512
 
 
 class LaneLike(Protocol):
-    """A lane, as far as simulation is concerned."""
+    """The part of a lane that simulation needs."""
 
     @property
     def device(self) -> str:
@@ -42,18 +42,18 @@ class LaneLike(Protocol):
 class Columns(NamedTuple):
     """Instructions, lane after lane in the order of each lane."""
 
-    number: Ints  # their numbers, which give the global order
+    number: Ints  # gives the global order
     lane_starts: Ints  # ragged: the instructions of each lane
     kind: Ints  # `ALLOC`, `FREE`, `WORK` or `COPY` of `syclsched.simulation.machine`
     duration_s: Floats  # seconds alone on the machine
-    nbytes: Ints  # what a copy moves, an allocation takes, and a free gives back
+    nbytes: Ints  # size of a copy, an allocation or a free
     #: Ragged: the numbers of the instructions each waits for.
     wait_starts: Ints
     waits: Ints
-    ways: tuple[tuple[str, str], ...]  # the different pairs of spaces that copies lead from and to
-    way: Ints  # for each copy, in order, its place in ``ways``
-    spaces: tuple[str, ...]  # the memory spaces in which allocations are made; empty for that of one that does not say
-    space: Ints  # for each allocation and free, in order, its place in ``spaces``
+    ways: tuple[tuple[str, str], ...]  # the different pairs of source and destination space of copies
+    way: Ints  # of each copy, in order: index into ``ways``
+    spaces: tuple[str, ...]  # the spaces of allocations and frees; an empty name if unknown
+    space: Ints  # of each allocation and free, in order: index into ``spaces``
 
 
 def read_columns(plan: Plan) -> Columns:
@@ -81,7 +81,7 @@ def read_columns(plan: Plan) -> Columns:
 
 
 def _read(part: Sequence[Instruction]) -> tuple[Ints, Ints, Floats, Ints, Ints, Ints, list[tuple[str, str]], list[str]]:
-    """Return the columns of a few instructions: counts of waits, not where they start; names of spaces, not places."""
+    """Return the columns of some instructions, with counts of waits instead of offsets, and spaces by name."""
     count = len(part)
     waits = list(map(_WAITS, part))
     kind = np.fromiter(map(_KINDS.__getitem__, map(_KIND, part)), np.int64, count)
@@ -105,18 +105,18 @@ def _read(part: Sequence[Instruction]) -> tuple[Ints, Ints, Floats, Ints, Ints, 
 
 
 def _starts(lengths: Ints) -> Ints:
-    """Return where rows of some lengths start, and where the last ends."""
+    """Return the start offset of each row in a flat array, and the end of the last."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 def _ends(uses: tuple[BufferUse, ...]) -> tuple[str, str]:
-    """Return the spaces a copy leads from and to."""
+    """Return the source and destination space of a copy."""
     if len(uses) == 2 and uses[0].mode is AccessMode.READ and uses[1].mode is AccessMode.WRITE:
-        return uses[0].space, uses[1].space  # as planning makes them; below is for anything
+        return uses[0].space, uses[1].space  # as planning makes them; the rest handles any plan
     source = next((u.space for u in uses if not u.mode.writes), "")
     return source, next((u.space for u in uses if u.mode.writes), "")
 
 
 def lane_devices(lanes: Sequence[LaneLike]) -> dict[str, int]:
-    """Return the devices of some lanes, each with its number."""
+    """Return the devices of some lanes, each with its index."""
     return {name: n for n, name in enumerate(dict.fromkeys(lane.device for lane in lanes))}

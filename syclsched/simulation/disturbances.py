@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may go wrong at a time: devices that slow down or fail."""
+"""Disturbances at given times: devices that slow down or fail."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from syclsched.simulation.machine import EVENT, Floats, Machine, records
 
 @dataclass(frozen=True, slots=True)
 class SlowDown:
-    """From a time on, kernels and host functions of a device take longer; a later one of the device replaces it."""
+    """A device's kernels and host functions take longer from a time on, until its next slow-down."""
 
-    device: str  # which
-    at_s: float  # from when
-    factor: float  # how many times as long as planned; 1 is back to normal
+    device: str
+    at_s: float  # when it begins
+    factor: float  # on planned durations; 1 ends the slow-down
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """At a time, a device is gone: nothing on its lanes finishes after it, nor does anything that touches its memory.
+    """A device fails: nothing on its lanes, and nothing that touches its memory, finishes after that time.
 
-    Its memory is its space, unless that is the home of other devices or of the host.
+    Its memory is its space, unless that is also the space of other devices or of the host.
     """
 
-    device: str  # which
-    at_s: float  # when. What ends just then has finished.
+    device: str
+    at_s: float  # instructions that end exactly then have finished
 
 
 Event = SlowDown | Failure
 
 
 def with_events(plan: Plan, machine: Machine, events: Sequence[Event]) -> Machine:
-    """Return a machine on which something goes wrong."""
+    """Return a machine on which some disturbances happen."""
     steps = machine.steps.copy()
     known = {name: n for n, name in enumerate(dict.fromkeys(lane.device for lane in plan.lanes))}
     rows: list[tuple[float, int, float]] = []
@@ -53,7 +53,7 @@ def with_events(plan: Plan, machine: Machine, events: Sequence[Event]) -> Machin
 
 
 def check_event(event: Event, devices: Sequence[str]) -> None:
-    """Refuse an event that cannot happen."""
+    """Refuse an event of an unknown device, or with an invalid time or factor."""
     where = f"{'failure' if isinstance(event, Failure) else 'slow-down'} of {event.device!r}"
     if event.device not in devices:
         raise DeviceNotFoundError("the platform has no such device", where=where, hint=f"It has {', '.join(devices)}")
@@ -64,7 +64,7 @@ def check_event(event: Event, devices: Sequence[str]) -> None:
 
 
 def _lose(plan: Plan, failure: Failure, lost_s: Floats) -> None:
-    """Note what cannot finish after a failure."""
+    """Record the instructions that cannot finish after a failure."""
     space = plan.platform.device(failure.device).space
     homes = [device.name for device in plan.platform.devices if device.space == space]
     memory = {space} if homes == [failure.device] and space != HOST else set()

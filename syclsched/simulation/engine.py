@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Discrete-event execution of a plan's instructions on lanes that may slow each other down, compiled.
+"""Compiled discrete-event simulation of a plan's instructions on lanes that may slow each other down.
 
-Every instruction has a duration alone on the machine. While instructions of interfering devices run at
-once, each proceeds at rate ``1 / (1 + sum of interference factors)``: a factor of 1 takes turns (half speed each), 0
-does not matter. Copies do not interfere; they share channels as `syclsched.simulation.channels` says. While the host
-submits, its thread takes a core from lanes that compute on the host's cores.
+Every instruction has a duration alone on the machine. While instructions of interfering devices run concurrently, each
+proceeds at the rate ``1 / (1 + sum of interference factors)``: a factor of 1 means time-sharing (half speed each), 0 no
+effect. Copies do not interfere; they share channels (see `syclsched.simulation.channels`). While the host submits, its
+thread takes a core from lanes that compute on the host's cores.
 
-A lane waits at an allocation until enough memory has been given back for it and for all before it in the plan's order.
-A free holds no lane up: it takes effect once its lane has come to it and what it waits for is done.
+A lane waits at an allocation until enough memory has been freed for it and for all allocations before it in the plan's
+order. A free does not block its lane: it takes effect once the lane has reached it and its waits are done.
 
-A lane has at most one event to come. Everything that happens at one instant is worked off before channels are handed
-out and rates are set for the time after it: the result does not depend on the order of lanes.
+A lane has at most one pending event. All events of one instant are processed before channels are granted and rates are
+set for the time after it, so the result does not depend on the order of the lanes.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from syclsched.simulation.channels import FAIR, ONE_PORT, fair_speeds
 from syclsched.simulation.eventqueue import put, remove
 from syclsched.simulation.machine import ALLOC, COPY, DONE, FREE, LOST, Floats, Ints, Machine, Records
 
-#: What a lane is at: waiting for others (or at its end), waiting for a time, running, in the latency of a copy, moving
-#: data, waiting for a channel, lost with its device.
+#: Phase of a lane: waiting for instructions (or at its end), waiting for a time, running, in the latency of a copy,
+#: moving data, waiting for a channel, failed.
 _WAITING, _DUE, _RUNNING, _LATENCY, _MOVING, _QUEUED, _DEAD = 0, 1, 2, 3, 4, 5, 6
 
 
 class _State(NamedTuple):
-    """What a run needs besides its machine: lists of lanes, each with its length first, and what is to be done.
+    """State of a run beside its machine. A list of lanes has its length as its first element.
 
-    ``heap`` is the queue of events, ``stack`` holds lanes to go on with, and frees (-2 less their place), ``ported``
-    lanes that wait for a channel in order of submission, ``parked`` those that wait for memory. ``todo``: whether
-    rates, ports and flows must be settled, and whether all is submitted. ``moving``, ``flows`` and ``speed`` are room
-    for the lanes whose copies move data, their instructions and shares.
+    ``heap`` is the event queue. ``stack`` has the lanes to advance, and frees (as -2 minus their index). ``ported`` has
+    the lanes that wait for a channel, in order of submission; ``parked`` those that wait for memory. ``todo`` has
+    flags: whether rates, channels and bandwidth shares must be updated, and whether all is submitted. ``moving``,
+    ``flows`` and ``speed`` are buffers for the lanes whose copies move data, their instructions and their speeds.
     """
 
     heap: Ints
@@ -48,12 +48,12 @@ class _State(NamedTuple):
     speed: Floats
 
 
-#: Places in `_State.todo`.
+#: Indices into `_State.todo`.
 _RATES, _PORTS, _FLOWS, _SUBMITTED = 0, 1, 2, 3
 
 
 def run_machine(m: Machine) -> Records:
-    """Run a plan to its end, or until nothing can go on."""
+    """Run a plan until it ends or no instruction can proceed; return the timed instructions."""
     copy = m._replace(
         steps=m.steps.copy(),
         lanes=m.lanes.copy(),
@@ -66,7 +66,7 @@ def run_machine(m: Machine) -> Records:
 
 
 def _state(lanes: int, steps: int) -> _State:
-    """Return empty lists for some number of lanes and steps."""
+    """Return the initial state for some number of lanes and steps."""
     heap, ported, parked = (np.zeros(lanes + 1, dtype=np.int64) for _ in range(3))
     stack = np.zeros(lanes + steps + 1, dtype=np.int64)
     moving, flows = (np.zeros(lanes, dtype=np.int64) for _ in range(2))
@@ -84,8 +84,8 @@ def _run_machine(m: Machine, s: _State) -> None:
     event = 0
     for lane in range(len(lanes)):
         _push(s, lane)
-    _go_on(m, s, 0.0)
-    _settle(m, s, 0.0)
+    _advance_lanes(m, s, 0.0)
+    _update_rates(m, s, 0.0)
     while True:
         now = lanes[heap[1]].due_s if heap[0] else np.inf
         if not s.todo[_SUBMITTED]:
@@ -101,44 +101,44 @@ def _run_machine(m: Machine, s: _State) -> None:
                 _begin(m, s, lane, now)
             else:
                 _end(m, s, lane, now)
-                _go_on(m, s, now)
+                _advance_lanes(m, s, now)
         if not s.todo[_SUBMITTED] and submitted_s <= now:
             s.todo[_SUBMITTED] = s.todo[_RATES] = 1
         while event < len(m.events) and m.events[event].at_s <= now:
-            _suffer(m, s, event, now)
+            _apply_disturbance(m, s, event, now)
             event += 1
-        _settle(m, s, now)
+        _update_rates(m, s, now)
 
 
 @inlined
 def _push(s: _State, lane: int) -> None:
-    """Note a lane, or a free, to go on with."""
+    """Add a lane, or a free, to those to advance."""
     s.stack[0] += 1
     s.stack[s.stack[0]] = lane
 
 
 @inlined
-def _go_on(m: Machine, s: _State, now: float) -> None:
-    """Let the lanes on the stack, and those that they wake, go on as far as they can without time passing."""
+def _advance_lanes(m: Machine, s: _State, now: float) -> None:
+    """Advance the lanes on the stack, and those they wake, as far as possible at the current time."""
     while s.stack[0] > 0:
         lane = s.stack[s.stack[0]]
         s.stack[0] -= 1
         if lane < 0:
-            _give_back(m, s, -2 - lane, now)
+            _apply_free(m, s, -2 - lane, now)
             continue
-        here = m.lanes[lane]
-        while here.pointer < here.end:
-            step = m.steps[here.pointer]
+        state = m.lanes[lane]
+        while state.pointer < state.end:
+            step = m.steps[state.pointer]
             if step.kind == FREE:
-                _push(s, -2 - here.pointer)
+                _push(s, -2 - state.pointer)
                 _advance(m, lane)
                 continue
-            w = here.cursor
+            w = state.cursor
             while w < step.wait_end and m.steps[m.waits[w]].outcome == DONE:
                 w += 1
-            here.cursor = w
+            state.cursor = w
             if w < step.wait_end:
-                here.next_waiter = m.steps[m.waits[w]].waiter
+                state.next_waiter = m.steps[m.waits[w]].waiter
                 m.steps[m.waits[w]].waiter = lane
                 break
             if step.kind == ALLOC:
@@ -153,7 +153,7 @@ def _go_on(m: Machine, s: _State, now: float) -> None:
                 continue
             ready = max(step.submit_s, now + step.handoff_s)
             if ready > now:
-                here.phase = _DUE
+                state.phase = _DUE
                 put(s.heap, m.lanes, lane, ready)
             else:
                 _begin(m, s, lane, now)
@@ -161,8 +161,8 @@ def _go_on(m: Machine, s: _State, now: float) -> None:
 
 
 @inlined
-def _give_back(m: Machine, s: _State, free: int, now: float) -> None:
-    """Let a free take effect, or wait for the first thing it lacks."""
+def _apply_free(m: Machine, s: _State, free: int, now: float) -> None:
+    """Apply a free, or make it wait for its first unfinished predecessor."""
     step = m.steps[free]
     w = step.wait_start
     while w < step.wait_end and m.steps[m.waits[w]].outcome == DONE:
@@ -177,12 +177,12 @@ def _give_back(m: Machine, s: _State, free: int, now: float) -> None:
     m.freed_bytes[step.first] += step.room_bytes
     _done(m, s, step)
     if s.parked[0]:
-        _unpark(m, s)
+        _resume_parked(m, s)
 
 
 @lean
-def _unpark(m: Machine, s: _State) -> None:
-    """Go on with the lanes for whose allocations there is room now."""
+def _resume_parked(m: Machine, s: _State) -> None:
+    """Resume the lanes whose allocations now fit."""
     kept = 0
     for n in range(1, s.parked[0] + 1):
         lane = s.parked[n]
@@ -198,15 +198,15 @@ def _unpark(m: Machine, s: _State) -> None:
 
 @inlined
 def _advance(m: Machine, lane: int) -> None:
-    """Turn a lane to its next instruction."""
-    here = m.lanes[lane]
-    here.pointer += 1
-    here.cursor = m.steps[here.pointer].wait_start
+    """Move a lane to its next instruction."""
+    state = m.lanes[lane]
+    state.pointer += 1
+    state.cursor = m.steps[state.pointer].wait_start
 
 
 @inlined
 def _done(m: Machine, s: _State, step: Any) -> None:
-    """Note that an instruction is done, and wake the lanes and frees that waited for it."""
+    """Mark an instruction as done, and wake the lanes and frees that wait for it."""
     step.outcome = DONE
     other = step.waiter
     step.waiter = -1
@@ -217,13 +217,13 @@ def _done(m: Machine, s: _State, step: Any) -> None:
 
 @inlined
 def _begin(m: Machine, s: _State, lane: int, now: float) -> None:
-    """Start a lane's instruction, or have it wait for its channels."""
-    here = m.lanes[lane]
-    step = m.steps[here.pointer]
+    """Start a lane's instruction, or queue it for its channels."""
+    state = m.lanes[lane]
+    step = m.steps[state.pointer]
     if step.lost_s <= now:
-        here.phase = _DEAD
+        state.phase = _DEAD
     elif m.contention == ONE_PORT and step.first >= 0:
-        here.phase = _QUEUED
+        state.phase = _QUEUED
         s.todo[_PORTS] = 1
         s.ported[0] += 1
         place = s.ported[0]
@@ -238,26 +238,26 @@ def _begin(m: Machine, s: _State, lane: int, now: float) -> None:
 @inlined
 def _start(m: Machine, s: _State, lane: int, now: float) -> None:
     """Start a lane's instruction now."""
-    here = m.lanes[lane]
-    step = m.steps[here.pointer]
+    state = m.lanes[lane]
+    step = m.steps[state.pointer]
     step.start_s = now
-    here.since_s = now
-    here.speed = 1.0
-    here.phase = _RUNNING
-    here.left_s = step.duration_s
+    state.since_s = now
+    state.speed = 1.0
+    state.phase = _RUNNING
+    state.left_s = step.duration_s
     if step.kind == COPY:
         if m.contention == FAIR and step.bytes_per_s > 0.0:
-            here.phase = _LATENCY
-            here.left_s = step.latency_s
-    elif here.mixes:
-        _count(m, s, here.device, 1)
-    here.rate = _rate(m, s, lane)
-    put(s.heap, m.lanes, lane, now + here.left_s / here.rate)
+            state.phase = _LATENCY
+            state.left_s = step.latency_s
+    elif state.mixes:
+        _count(m, s, state.device, 1)
+    state.rate = _rate(m, s, lane)
+    put(s.heap, m.lanes, lane, now + state.left_s / state.rate)
 
 
 @inlined
 def _count(m: Machine, s: _State, device: int, change: int) -> None:
-    """Note that something started or ended on a device that may slow others down."""
+    """Update the number of instructions running on a device; request new rates if others are affected."""
     m.devices[device].running += change
     if m.devices[device].beside_start < m.devices[device].beside_end:
         s.todo[_RATES] = 1
@@ -265,28 +265,28 @@ def _count(m: Machine, s: _State, device: int, change: int) -> None:
 
 @inlined
 def _rate(m: Machine, s: _State, lane: int) -> float:
-    """Return how fast a lane's instruction proceeds as things are: 1 as if alone."""
-    here = m.lanes[lane]
-    load = 0.0 if s.todo[_SUBMITTED] else here.load
-    if m.steps[here.pointer].kind == COPY:
-        return float(here.speed / (1.0 + load))
-    device = m.devices[here.device]
-    if here.mixes:
+    """Return the current rate of a lane's instruction: 1 if nothing slows it down."""
+    state = m.lanes[lane]
+    load = 0.0 if s.todo[_SUBMITTED] else state.load
+    if m.steps[state.pointer].kind == COPY:
+        return float(state.speed / (1.0 + load))
+    device = m.devices[state.device]
+    if state.mixes:
         for n in range(device.beside_start, device.beside_end):
             beside = m.beside[n]
-            load += beside.factor * (m.devices[beside.device].running - (beside.device == here.device))
+            load += beside.factor * (m.devices[beside.device].running - (beside.device == state.device))
     return float(1.0 / ((1.0 + load) * device.slowed))
 
 
 @inlined
-def _leave(m: Machine, s: _State, lane: int) -> None:
-    """Give back what a lane's running instruction held, as it ends, well or not."""
-    here = m.lanes[lane]
-    step = m.steps[here.pointer]
+def _release(m: Machine, s: _State, lane: int) -> None:
+    """Release the device or channels of a lane's running instruction, which ends or is lost."""
+    state = m.lanes[lane]
+    step = m.steps[state.pointer]
     if step.kind != COPY:
-        if here.mixes:
-            _count(m, s, here.device, -1)
-    elif here.phase == _MOVING:
+        if state.mixes:
+            _count(m, s, state.device, -1)
+    elif state.phase == _MOVING:
         s.todo[_FLOWS] = 1
     elif m.contention == ONE_PORT and step.first >= 0:
         s.todo[_PORTS] = 1
@@ -298,52 +298,52 @@ def _leave(m: Machine, s: _State, lane: int) -> None:
 @inlined
 def _end(m: Machine, s: _State, lane: int, now: float) -> None:
     """End a lane's instruction, or the latency of its copy."""
-    here = m.lanes[lane]
-    step = m.steps[here.pointer]
-    if here.phase == _LATENCY:
-        here.phase = _MOVING
-        here.left_s = step.duration_s - step.latency_s
-        here.since_s = now
-        here.rate = 0.0  # until `_settle` gives it a share
+    state = m.lanes[lane]
+    step = m.steps[state.pointer]
+    if state.phase == _LATENCY:
+        state.phase = _MOVING
+        state.left_s = step.duration_s - step.latency_s
+        state.since_s = now
+        state.rate = 0.0  # until `_update_rates` gives it a share of the bandwidth
         s.todo[_FLOWS] = 1
         return
-    _leave(m, s, lane)
+    _release(m, s, lane)
     step.finish_s = now
-    here.phase = _WAITING
+    state.phase = _WAITING
     _advance(m, lane)
     _done(m, s, step)
     _push(s, lane)
 
 
 @lean
-def _suffer(m: Machine, s: _State, at: int, now: float) -> None:
-    """Let an event from outside happen: a device is slower from now on, or something is lost."""
+def _apply_disturbance(m: Machine, s: _State, at: int, now: float) -> None:
+    """Apply a disturbance: change a device's speed, or lose the instructions of a failure."""
     event = m.events[at]
     if event.device >= 0:
         m.devices[event.device].slowed = event.factor
         s.todo[_RATES] = 1
         return
     for lane in range(len(m.lanes)):
-        here = m.lanes[lane]
-        if here.phase == _WAITING or here.phase == _DUE or here.phase == _DEAD:
-            continue  # `_begin` will see
-        step = m.steps[here.pointer]
+        state = m.lanes[lane]
+        if state.phase == _WAITING or state.phase == _DUE or state.phase == _DEAD:
+            continue  # `_begin` handles lanes that have not started
+        step = m.steps[state.pointer]
         if step.lost_s > now:
             continue
-        if here.phase == _QUEUED:
-            _drop(s.ported, lane)
+        if state.phase == _QUEUED:
+            _remove(s.ported, lane)
             s.todo[_PORTS] = 1
         else:
-            _leave(m, s, lane)
+            _release(m, s, lane)
             step.finish_s = now
             step.outcome = LOST
             remove(s.heap, m.lanes, lane)
-        here.phase = _DEAD
+        state.phase = _DEAD
 
 
 @lean
-def _drop(lanes: Ints, lane: int) -> None:
-    """Take a lane out of a list."""
+def _remove(lanes: Ints, lane: int) -> None:
+    """Remove a lane from a list."""
     kept = 0
     for n in range(1, lanes[0] + 1):
         if lanes[n] != lane:
@@ -353,36 +353,36 @@ def _drop(lanes: Ints, lane: int) -> None:
 
 
 @inlined
-def _settle(m: Machine, s: _State, now: float) -> None:
-    """Hand out free channels and set the rates for the time that comes, where anything has changed."""
+def _update_rates(m: Machine, s: _State, now: float) -> None:
+    """Grant free channels, and update the rates if anything has changed."""
     if s.todo[_PORTS]:
         s.todo[_PORTS] = 0
-        _hand_out(m, s, now)
+        _grant_channels(m, s, now)
     if s.todo[_FLOWS]:
         s.todo[_FLOWS] = 0
         s.todo[_RATES] = 1
-        _share_out(m, s)
+        _share_bandwidth(m, s)
     if not s.todo[_RATES]:
         return
     s.todo[_RATES] = 0
     for lane in range(len(m.lanes)):
-        here = m.lanes[lane]
-        if here.phase == _RUNNING or here.phase == _LATENCY or here.phase == _MOVING:
+        state = m.lanes[lane]
+        if state.phase == _RUNNING or state.phase == _LATENCY or state.phase == _MOVING:
             rate = _rate(m, s, lane)
-            if rate != here.rate:
-                here.left_s = max(0.0, here.left_s - (now - here.since_s) * here.rate)
-                here.since_s = now
-                here.rate = rate
-                put(s.heap, m.lanes, lane, now + here.left_s / rate)
+            if rate != state.rate:
+                state.left_s = max(0.0, state.left_s - (now - state.since_s) * state.rate)
+                state.since_s = now
+                state.rate = rate
+                put(s.heap, m.lanes, lane, now + state.left_s / rate)
 
 
-#: States of a channel while it is handed out.
+#: States of a channel while channels are granted.
 _FREE, _TAKEN, _CLAIMED = 0, 1, 2
 
 
 @lean
-def _hand_out(m: Machine, s: _State, now: float) -> None:
-    """Start the copies whose channels are free; one whose are not keeps later ones off those that are."""
+def _grant_channels(m: Machine, s: _State, now: float) -> None:
+    """Start the copies whose channels are free; a blocked copy keeps later ones off its free channel."""
     kept = 0
     for n in range(1, s.ported[0] + 1):
         lane = s.ported[n]
@@ -406,14 +406,14 @@ def _hand_out(m: Machine, s: _State, now: float) -> None:
 
 @lean
 def _mark(m: Machine, channel: int, old: int, new: int) -> None:
-    """Change the state of a channel, if there is one and it is in the old state."""
+    """Change the state of a channel from one value to another, if the channel exists and has the first."""
     if channel >= 0 and m.channels[channel].taken == old:
         m.channels[channel].taken = new
 
 
 @lean
-def _share_out(m: Machine, s: _State) -> None:
-    """Give the copies that move data their max-min fair speeds."""
+def _share_bandwidth(m: Machine, s: _State) -> None:
+    """Set the max-min fair speeds of the copies that move data."""
     count = 0
     for lane in range(len(m.lanes)):
         if m.lanes[lane].phase == _MOVING:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A queue of at most one event per lane: a binary heap in which every lane knows its place [1]_.
+"""Event queue with at most one event per lane: an indexed binary heap [1]_.
 
-The heap is an array: its size, then the lanes in it. A lane's time is its ``due_s``, its place its ``place``.
+The heap is an array: its size, then the lanes in it. A lane's time is its ``due_s``, its index its ``place``.
 
 References
 ----------
@@ -16,7 +16,7 @@ from syclsched.simulation.machine import Ints, Records
 
 @lean
 def put(heap: Ints, lanes: Records, lane: int, due_s: float) -> None:
-    """Set the time of a lane's event, whether or not it had one."""
+    """Set the time of a lane's event, and add the event if it is new."""
     place = lanes[lane].place
     lanes[lane].due_s = due_s
     if place < 0:
@@ -27,7 +27,7 @@ def put(heap: Ints, lanes: Records, lane: int, due_s: float) -> None:
 
 @lean
 def remove(heap: Ints, lanes: Records, lane: int) -> None:
-    """Take a lane's event out, if it has one."""
+    """Remove a lane's event, if it has one."""
     place = lanes[lane].place
     if place >= 0:
         lanes[lane].place = -1
@@ -39,7 +39,7 @@ def remove(heap: Ints, lanes: Records, lane: int) -> None:
 
 @lean
 def _move(heap: Ints, lanes: Records, lane: int, place: int) -> None:
-    """Put a lane where it belongs, which may be above or below a place that is free; ties go by number."""
+    """Put a lane where it belongs, above or below a free place; ties go by lane number."""
     due_s = lanes[lane].due_s
     while place > 1:
         above = heap[place // 2]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is worked out of a plan once, and forgotten with the plan."""
+"""Memoised functions of a plan, with values that live as long as the plan."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class Kept(Generic[T]):
-    """A function of a plan that remembers its values for as long as their plans are alive.
+    """A function of a plan that caches its values for as long as their plans are alive.
 
-    Plans are frozen, so a value stays right; they are told apart by identity, as comparing them takes longer than what
-    is to be saved.
+    Plans are frozen, so a value stays valid. Plans are compared by identity, as comparing their content takes longer
+    than the cache saves.
     """
 
     def __init__(self, function: Callable[[Plan], T]) -> None:
@@ -35,11 +35,11 @@ class Kept(Generic[T]):
         return value
 
     def keep(self, plan: Plan, value: T) -> None:
-        """Remember the value for a plan for which it is known already."""
+        """Store the value for a plan, if it is known already."""
         key = id(plan)
 
-        def forget(gone: weakref.ref[Plan]) -> None:
-            if key in self._values and self._values[key][0] is gone:
+        def discard(dead: weakref.ref[Plan]) -> None:
+            if key in self._values and self._values[key][0] is dead:
                 del self._values[key]
 
-        self._values[key] = (weakref.ref(plan, forget), value)
+        self._values[key] = (weakref.ref(plan, discard), value)

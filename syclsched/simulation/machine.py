@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the compiled engine works on: records of instructions, lanes, devices and channels.
+"""Data of the compiled simulation engine: records of instructions, lanes, devices and channels.
 
-Records keep what is used together together in memory, and compiled functions take few arguments: calls with an
-array for each field cost more than the work.
+Records keep fields that are used together adjacent in memory, and let compiled functions take few arguments: passing
+one array per field costs more than the work itself.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Records = np.recarray[Any, np.dtype[Any]]
 
-#: Kinds of instruction, as the engine sees them: those below `WORK` are about memory and take no time, copies use
-#: links, the rest computes.
+#: Kinds of instruction for the engine: those below `WORK` manage memory and take no time, copies use links, all others
+#: compute.
 ALLOC, FREE, WORK, COPY = 0, 1, 2, 3
 
-#: What became of an instruction: not started, finished, lost with a device while it ran.
+#: Outcome of an instruction: not started, finished, lost with a device while it ran.
 NEVER, DONE, LOST = 0, 1, 2
 
-#: An instruction, lane after lane in the order of each lane; one more at the end stands for what is waited for and not
-#: in the plan. ``order``: position in the plan's global order. Waits: rows ``wait_start`` to ``wait_end``.
-#: ``first``, ``second``: the channels of a copy, -1 for none; ``latency_s``: the part of it in which nothing moves;
-#: ``bytes_per_s``: its speed after that. ``lost_s``: from when on it cannot finish. Of memory, ``first`` is the space,
-#: and ``room_bytes`` what a free gives back, or what must have been given back in all before an allocation is made.
-#: Then what the run makes of it; ``waiter`` is the first that waits for it: a lane, or -2 less the place of a free,
-#: whose ``second`` is the next.
+#: An instruction, lane after lane in lane order. An extra one at the end stands for awaited instructions that are not
+#: in the plan. ``order``: index in the plan's global order. Its waits are rows ``wait_start`` to ``wait_end``.
+#: Of a copy, ``first`` and ``second`` are its channels (-1 for none), ``latency_s`` is the time before data moves and
+#: ``bytes_per_s`` the speed after that. ``lost_s``: time from which it cannot finish. Of an allocation or a free,
+#: ``first`` is the space, and ``room_bytes`` what a free releases, or the total that must have been released before an
+#: allocation. The other fields are set by the run. ``waiter`` heads the list of waiters: a lane, or -2 minus the index
+#: of a free, whose ``second`` is the next waiter.
 STEP = np.dtype(
     [
         *((name, np.int64) for name in ("number", "order", "kind", "wait_start", "wait_end", "first", "second")),
@@ -39,10 +39,10 @@ STEP = np.dtype(
     ]
 )
 
-#: A lane: its instructions from ``pointer`` (that moves on) to ``end``, its device, whether it computes (and so slows
-#: others down), and how much the submitting thread slows it down. Then its state: ``cursor`` is the first wait not
-#: known to have finished, ``left_s`` the work left at ``since_s``, ``due_s`` the time of its event, ``place`` its place
-#: in the queue of events, ``next_waiter`` the next that waits for the same instruction.
+#: A lane: its instructions from ``pointer`` (the current one) to ``end``, its device, whether it computes and so slows
+#: others down (``mixes``), and how much the submitting thread slows it down (``load``). Then its state: ``cursor`` is
+#: the first wait not known to be done, ``left_s`` the work left at ``since_s``, ``due_s`` the time of its event,
+#: ``place`` its index in the event queue, ``next_waiter`` the next waiter for the same instruction.
 LANE = np.dtype(
     [
         *(
@@ -53,8 +53,8 @@ LANE = np.dtype(
     ]
 )
 
-#: A device: those beside it that slow it down are rows ``beside_start`` to ``beside_end``; how many of its lanes
-#: compute, and how many times slower than planned it is.
+#: A device: the devices that slow it down are rows ``beside_start`` to ``beside_end`` of `BESIDE`. ``running``: number
+#: of its lanes that compute. ``slowed``: how many times slower than planned it is.
 DEVICE = np.dtype(
     [
         *((name, np.int64) for name in ("beside_start", "beside_end", "running")),
@@ -62,35 +62,35 @@ DEVICE = np.dtype(
     ]
 )
 
-#: A device beside another, and the factor of interference.
+#: A device that interferes with another, and the interference factor.
 BESIDE = np.dtype([("device", np.int64), ("factor", np.float64)])
 
-#: A channel: what it carries, and for the engine's use whether it is taken, how many use it, and what is left of it.
+#: A channel: its bandwidth, and state of the run: whether it is taken, its number of users, its unused bandwidth.
 CHANNEL = np.dtype(
     [("bytes_per_s", np.float64), ("taken", np.int64), ("users", np.int64), ("room_bytes_per_s", np.float64)]
 )
 
-#: An event from outside: at a time, a device is slower than planned by a factor; device -1: something has failed.
+#: A disturbance: at a time, a device is slower than planned by a factor; device -1 is a failure.
 EVENT = np.dtype([("at_s", np.float64), ("device", np.int64), ("factor", np.float64)])
 
 
 class Machine(NamedTuple):
-    """A plan as the engine runs it; a run changes it."""
+    """A plan in the engine's form; a run changes it."""
 
-    #: Records, as above; ``events`` by rising time.
+    #: Records, as above; ``events`` by ascending time.
     steps: Records
     lanes: Records
     devices: Records
     beside: Records
     channels: Records
     events: Records
-    waits: Ints  # the instructions of other lanes that instructions wait for
-    freed_bytes: Ints  # what has been given back in each memory space; the last is for memory of which nothing is known
-    contention: int  # how copies share channels: `syclsched.simulation.channels`
+    waits: Ints  # instructions waited for, by index
+    freed_bytes: Ints  # released so far in each memory space; the last element is for unknown spaces
+    contention: int  # see `syclsched.simulation.channels`
 
 
 def records(dtype: np.dtype[Any], count: int, **columns: object) -> Records:
-    """Return records with some of their fields set, the others zero."""
+    """Return records with some fields set, all others zero."""
     made = np.zeros(count, dtype=dtype)
     for name, column in columns.items():
         made[name] = column

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How true durations differ from planned ones: noise from run to run, and cost models that are wrong."""
+"""Random and systematic deviations of true durations from planned ones."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ from syclsched.model.plan import Plan, PlannedTask
 from syclsched.simulation.kept import Kept
 from syclsched.simulation.machine import COPY, WORK, Floats, Ints, Machine
 
-#: The family of all copies.
+#: Family name of all copies.
 COPIES = "copy"
 
-#: Larger sigmas and spreads are refused: their factors would leave the range of numbers.
+#: Largest sigma and spread: larger ones could overflow.
 _MOST_SIGMA, _MOST_SPREAD = 10.0, 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How true durations differ from planned ones; each is a factor on the planned duration."""
+    """Deviations of true durations from planned ones; each is a factor on the planned duration."""
 
-    sigma: float = 0.0  # of the logarithm of a lognormal factor with mean 1, drawn for each task and each copy
-    #: Systematic errors: the factor of all tasks of a family; ``copy`` for copies.
+    sigma: float = 0.0  # standard deviation of the log of a factor with mean 1, drawn for each task and each copy
+    #: Systematic errors: one factor for all tasks of a family; ``copy`` is the family of copies.
     families: Mapping[str, float] = field(default_factory=dict)
-    #: Of the logarithm of a lognormal factor with mean 1, drawn once for each family that ``families`` does not name.
+    #: Standard deviation of the log of a factor with mean 1, drawn once for each family not in ``families``.
     family_sigma: float = 0.0
-    #: Estimates of single tasks are wrong by up to this factor either way: what a task takes more or less is drawn log-
-    #: uniformly from ``1 / spread`` to ``spread``.
+    #: Wrong estimates of single tasks: a factor drawn log-uniformly from ``1 / spread`` to ``spread`` for each task.
     spread: float = 1.0
 
     def __post_init__(self) -> None:
@@ -48,22 +47,22 @@ class Noise:
 
     @property
     def random(self) -> bool:
-        """Whether anything is drawn, so that the seed matters."""
+        """Whether anything is drawn at random, so that the seed matters."""
         return self.sigma > 0.0 or self.family_sigma > 0.0 or self.spread > 1.0
 
 
 def check_luck(noise: Noise | None, seed: int) -> None:
-    """Refuse what is no noise, and what nothing can be drawn from."""
+    """Refuse an invalid noise or seed."""
     if noise is not None and not isinstance(noise, Noise):
-        raise PlanError(f"it is {noise!r}, no Noise", where="noise", hint="As Noise(sigma=0.1)")
+        raise PlanError(f"it is {noise!r}, not a Noise", where="noise", hint="As Noise(sigma=0.1)")
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise PlanError(f"it is {seed!r}", where="seed", hint="It is a whole number from 0 on")
 
 
 def with_noise(plan: Plan, machine: Machine, noise: Noise, seed: int) -> Machine:
-    """Return a machine on which durations are off."""
+    """Return a machine whose durations deviate from planned ones."""
     systematic = _family_factors([task.family for task in plan.tasks], noise, seed)
-    # By task, then that of copies, then that of what the plan lists no task for.
+    # Factors by task, then that of copies, then that of instructions without a listed task.
     factor = np.array([*task_factors(plan.tasks, noise, seed), systematic[COPIES], 1.0])[_places(plan)]
     steps = machine.steps.copy()
     real = steps[:-1]
@@ -86,14 +85,14 @@ def task_factors(tasks: Sequence[PlannedTask], noise: Noise, seed: int) -> Float
 
 
 def copy_factors(tasks: Sequence[PlannedTask], count: int, noise: Noise, seed: int) -> Floats:
-    """Return factors for copies, where they are not those of a plan."""
+    """Return factors for copies that are not in a plan."""
     systematic = _family_factors([task.family for task in tasks], noise, seed)
     return systematic[COPIES] * _lognormal(noise.sigma, count, seed, 2)
 
 
 @Kept
 def _places(plan: Plan) -> Ints:
-    """Return for each instruction the position of its task; one more for copies, two more for tasks not listed."""
+    """Return the index of each instruction's task; one past the tasks for copies, two past for unlisted tasks."""
     tasks = {task.name: n for n, task in enumerate(plan.tasks)}
     copy, other = len(tasks), len(tasks) + 1
     every = chain.from_iterable(map(attrgetter("instructions"), plan.lanes))

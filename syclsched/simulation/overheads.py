@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the host adds to every instruction: the one place that knows these numbers."""
+"""Host overhead per instruction. No other module has these numbers."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from typing import NamedTuple
 
 from syclsched.model.platform import Platform
 
-#: The engine's own work per instruction, besides the runtime's; where the profile has no `dispatch_s`.
+#: The engine's time per instruction, on top of the runtime's, if the profile has no ``dispatch_s``.
 DISPATCH_S = 10e-6
 
-#: From the end of work on a device to the host function that waits for it, or back; where it has no `handoff_s`.
+#: From the end of device work to the start of a host function that waits for it, or back, without ``handoff_s``.
 HANDOFF_S = 100e-6
 
 
 class Overheads(NamedTuple):
-    """Seconds of the host for each instruction."""
+    """Host overhead in seconds per instruction."""
 
-    #: The submitting thread's time for one instruction on a device; submissions go one after another.
-    submission_s: float
-    handoff_s: float  # between work on a device and a host function, one of which waits for the other
+    submission_s: float  # of the submitting thread, which submits device instructions one after another
+    handoff_s: float  # between device work and a host function, if one waits for the other
 
 
 def host_overheads(platform: Platform) -> Overheads:
-    """Return what the host adds on a platform."""
+    """Return the host overheads of a platform."""
     if not platform.submission_s:
         return Overheads(0.0, 0.0)
     dispatch_s, handoff_s = platform.dispatch_s, platform.handoff_s

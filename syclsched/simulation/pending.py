@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lanes and traces whose many small objects are made when somebody first looks at them.
+"""Lanes and traces that create their instruction and span objects on first access.
 
-The engine's results are arrays. Making an object of each instruction takes longer than running it, and often only the
-makespan is asked for: the objects are made on first sight, from columns, which is faster than one by one.
+The engine's results are arrays. Creating an object per instruction takes longer than simulating it, and often only the
+makespan is needed. So objects are created on first access, from columns, which is faster than one by one.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ T = TypeVar("T")
 #: Predicted starts and finishes of a lane's instructions.
 Times = tuple[list[float], list[float]]
 
-#: Makes instructions; with other times than they have by themselves, if any are given.
+#: Creates instructions, with other times if given.
 Maker = Callable[..., "tuple[Instruction, ...]"]
 
-# The places that the properties below stand before.
+# Slot descriptors that the properties below override.
 _INSTRUCTIONS: Any = Lane.__dict__["instructions"]
 _SPANS: Any = Trace.__dict__["spans"]
 
 
 class PendingLane(Lane):
-    """A lane whose instructions are made when they are first read; in all else the lane that it is equal to."""
+    """A lane that creates its instructions on first access; otherwise equal to a plain lane."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ class PendingLane(Lane):
 
 
 class PendingTrace(Trace):
-    """A trace whose spans are made when they are first read; in all else the trace that it is equal to."""
+    """A trace that creates its spans on first access; otherwise equal to a plain trace."""
 
     __slots__ = ()
 
@@ -70,16 +70,16 @@ class PendingTrace(Trace):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Trace) and all(getattr(self, f.name) == getattr(other, f.name) for f in fields(Trace))
 
-    __hash__ = None  # type: ignore[assignment]  # it holds a dict, as every trace does
+    __hash__ = None  # type: ignore[assignment]  # traces contain a dict
 
 
 def lane_later(lane: Lane, make: Maker) -> Lane:
-    """Return a lane with other instructions, which are made when they are first read."""
+    """Return a lane whose instructions are created on first access."""
     return PendingLane(lane.name, lane.device, lane.kind, make)  # type: ignore[arg-type]
 
 
 def timed(lane: Lane, start_s: Floats, finish_s: Floats, times: Times | None = None) -> tuple[Instruction, ...]:
-    """Return the instructions of a lane with other times; those that have not been made are made with them at once."""
+    """Return the instructions of a lane with other times; instructions that do not exist yet are created with them."""
     times = times or (start_s.tolist(), finish_s.tolist())
     held = _INSTRUCTIONS.__get__(lane)
     if not isinstance(held, tuple):
@@ -90,7 +90,7 @@ def timed(lane: Lane, start_s: Floats, finish_s: Floats, times: Times | None = N
 
 
 def trace_later(trace: Trace, make: Callable[[], tuple[Span, ...]]) -> Trace:
-    """Return a trace with other spans, which are made when they are first read."""
+    """Return a trace whose spans are created on first access."""
     others = {f.name: getattr(trace, f.name) for f in fields(Trace) if f.name != "spans"}
     return PendingTrace(spans=make, **others)  # type: ignore[arg-type]
 
@@ -98,7 +98,7 @@ def trace_later(trace: Trace, make: Callable[[], tuple[Span, ...]]) -> Trace:
 def objects(kind: type[T], count: int, columns: Mapping[str, Iterable[object]]) -> list[T]:
     """Return many objects of a frozen dataclass with slots.
 
-    That is what its ``__init__`` does, without a call for each field.
+    Equivalent to calling its ``__init__``, without a call per field.
     """
     names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     if columns.keys() != set(names):
@@ -114,7 +114,7 @@ def objects(kind: type[T], count: int, columns: Mapping[str, Iterable[object]]) 
 
 @lru_cache(maxsize=16)
 def _open(kind: type) -> Any:
-    """Return a class with the same fields in the same places, but open: they are set without a call for each."""
+    """Return a class with the same fields and layout that is not frozen, so that its fields are set directly."""
     return make_dataclass(f"Open{kind.__name__}", [(f.name, Any) for f in fields(kind)], slots=True, eq=False)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a plan to what the compiled engine runs."""
+"""Conversion of a plan to the form the simulation engine runs."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from syclsched.simulation.kept import Kept
 from syclsched.simulation.machine import ALLOC, BESIDE, DEVICE, EVENT, LANE, STEP, WORK, Ints, Machine, Records, records
 from syclsched.simulation.overheads import host_overheads
 
-#: Two lanes of a device that slow each other down less than this are on different cores.
+#: Two lanes of a device with a smaller interference factor use different cores.
 _SEPARATE = 0.5
 
 
 @Kept
 def flatten(plan: Plan) -> Machine:
-    """Return a plan as the engine runs it."""
+    """Return a plan in the engine's form; cached."""
     return machine_of(plan.platform, plan.lanes, read_columns(plan), plan.peak_bytes)
 
 
 def machine_of(
     platform: Platform, lanes: Sequence[LaneLike], columns: Columns, peak_bytes: Mapping[str, int]
 ) -> Machine:
-    """Return instructions as the engine runs them."""
+    """Return instructions in the engine's form."""
     steps, waits = _steps(platform, lanes, columns, peak_bytes)
     devices = lane_devices(lanes)
     contention, channels = share_channels(platform, columns, steps)
@@ -68,7 +68,7 @@ def _steps(
     real["kind"] = columns.kind
     real["wait_end"] = columns.wait_starts[1:]
     real["duration_s"] = columns.duration_s
-    # Submissions happen one after another in the plan's global order.
+    # Instructions are submitted one after another in the plan's global order.
     real["submit_s"] = np.cumsum(np.where(on_host[by_number], 0.0, overheads.submission_s))[order]
     crossing = _crossing(on_host, columns.wait_starts, waits)
     real["handoff_s"] = np.where(crossing, overheads.handoff_s, 0.0)
@@ -78,11 +78,11 @@ def _steps(
 
 
 def _limit(steps: Records, columns: Columns, peak_bytes: Mapping[str, int]) -> None:
-    """Note from when on allocations can be made.
+    """Record how much memory must have been freed before each allocation.
 
-    The engine makes one if there is room for it and for all those before it in the plan's order that are still to be
-    made (`syclsched.execution.memory_limit`). So it is made once as much has been given back in its space as it and all
-    before it take beyond the peak: what has been made of later ones leaves that room, too.
+    As in a run (`syclsched.execution.memory_limit`), an allocation is made if there is space for it and for all pending
+    allocations before it in the plan's order. So as many bytes must have been freed in its space as it and all
+    allocations before it need beyond the peak. Later allocations that are made earlier leave that space free, too.
     """
     memory = np.flatnonzero(columns.kind < WORK)
     steps["first"][memory] = columns.space
@@ -96,7 +96,7 @@ def _limit(steps: Records, columns: Columns, peak_bytes: Mapping[str, int]) -> N
 
 
 def _by_number(number: Ints) -> Ints:
-    """Return the positions of instructions by rising number; 0, 1, ... as planning gives them need no sorting."""
+    """Return the indices of instructions by ascending number; numbers 0, 1, ... need no sorting."""
     if len(number) and number.min() == 0 and number.max() == len(number) - 1:
         place = np.full(len(number), -1)
         place[number] = np.arange(len(number))
@@ -106,20 +106,20 @@ def _by_number(number: Ints) -> Ints:
 
 
 def _waits(named: Ints, ordered: Ints, by_number: Ints) -> Ints:
-    """Return the positions of instructions waited for; the count of all for one that is not there."""
+    """Return the indices of the instructions waited for; the number of instructions for unknown ones."""
     if not len(named):
         return named
     last = len(ordered) - 1
-    dense = ordered[0] == 0 and ordered[last] == last  # none is there twice
+    dense = ordered[0] == 0 and ordered[last] == last  # numbers are unique
     place = np.minimum(named if dense else np.searchsorted(ordered, named), last)
     return np.where(ordered[place] == named, by_number[place], len(ordered))
 
 
 def _crossing(on_host: npt.NDArray[np.bool_], wait_start: Ints, waits: Ints) -> npt.NDArray[np.bool_]:
-    """Return which instructions wait for one on the other side: device for host function, or the reverse.
+    """Return which instructions wait for one on the other side: a device for a host function, or the reverse.
 
-    Between host functions and devices a thread has to notice and another to be woken; and work that waits for a host
-    function is submitted only once that has returned.
+    Between host functions and devices, one thread must detect completion and another must wake up; device work that
+    waits for a host function is submitted only after that has returned.
     """
     waiting = np.repeat(np.arange(len(on_host)), np.diff(wait_start))
     there = np.append(on_host, False)[waits] != on_host[waiting]
@@ -148,10 +148,10 @@ def _lanes(
 
 
 def _submission_loads(lanes: Sequence[LaneLike], platform: Platform) -> list[float]:
-    """Return how much the submitting thread slows each lane down: its share of cores that are all taken.
+    """Return how much the submitting thread slows each lane down, if all cores are taken.
 
-    With ``c`` cores and ``t`` threads of the device's lanes on them, one more thread slows all of them to
-    ``c / (t + 1)``, if that is less than 1.
+    With ``c`` cores and ``t`` threads of the device's lanes on them, one more thread slows all of them to ``c / (t +
+    1)``, if that is less than 1.
     """
     computing: dict[str, int] = {}
     for lane in lanes:
@@ -167,7 +167,7 @@ def _submission_loads(lanes: Sequence[LaneLike], platform: Platform) -> list[flo
 
 
 def _devices(devices: dict[str, int], platform: Platform) -> tuple[Records, Records]:
-    """Return the devices, and rows of those that slow each down."""
+    """Return the devices, and for each the rows of devices that slow it down."""
     factors = {frozenset((p.first, p.second)): p.factor for p in platform.interferences}
     rows: list[list[tuple[int, float]]] = [[] for _ in devices]
     for pair, factor in factors.items():

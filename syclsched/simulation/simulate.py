@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What simulation says of a plan: the plan with predicted times, or a trace as if it had run."""
+"""Simulated results of a plan: the plan with predicted times, or a trace of a simulated run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OUTCOMES: Final[dict[int, Literal["done", "failed", "cancelled"]]] = {DONE: "do
 
 
 def predict(plan: Plan) -> Plan:
-    """Return the plan with predicted start and finish of every instruction and its makespan."""
+    """Return the plan with its makespan and the predicted start and finish of every instruction."""
     machine = flatten(plan)
     steps = time_machine(plan, machine)
     ends = machine.lanes["end"].tolist()
@@ -34,12 +34,12 @@ def predict(plan: Plan) -> Plan:
         [lane_later(lane, partial(timed, lane, *times)) for lane, times in zip(plan.lanes, rows, strict=True)]
     )
     predicted = replace(plan, lanes=lanes, makespan_s=float(steps["finish_s"].max(initial=0.0)))
-    flatten.keep(predicted, machine)  # the engine does not look at predicted times
+    flatten.keep(predicted, machine)  # the engine does not use predicted times
     return predicted
 
 
 def simulate(plan: Plan, *, noise: Noise | None = None, events: Sequence[Event] = (), seed: int = 0) -> Trace:
-    """Run a plan on a virtual clock."""
+    """Run a plan on a virtual clock and return its trace."""
     steps = time_machine(plan, flatten(plan), noise=noise, events=events, seed=seed)
     given_up_s = min((e.at_s for e in events if isinstance(e, Failure)), default=0.0)
     shown = np.flatnonzero(steps["kind"] >= WORK)
@@ -64,7 +64,7 @@ def simulate(plan: Plan, *, noise: Noise | None = None, events: Sequence[Event] 
 
 
 def _spans(plan: Plan, steps: Records, shown: Ints, lane_of: Ints, given_up_s: float) -> tuple[Span, ...]:
-    """Return what became of the instructions shown, in order of start."""
+    """Return the spans of some instructions, in order of start."""
     real = steps[shown]
     never = real["outcome"] == NEVER
     for name in ("submit_s", "start_s", "finish_s"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When each instruction of a plan would start and finish."""
+"""Simulated times of a plan's instructions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Timing(NamedTuple):
 
 
 def time_plan(plan: Plan) -> dict[int, Timing]:
-    """Simulate a plan."""
+    """Return the simulated times of each instruction, by number."""
     steps = time_machine(plan, flatten(plan))
     submit_s = np.where(steps["kind"] < WORK, steps["start_s"], steps["submit_s"])
     columns = zip(submit_s.tolist(), steps["start_s"].tolist(), steps["finish_s"].tolist(), strict=True)
@@ -34,21 +34,21 @@ def time_plan(plan: Plan) -> dict[int, Timing]:
 
 
 def makespan_s(plan: Plan) -> float:
-    """Return the simulated makespan of a plan, without making all its instructions anew as `predict` does."""
+    """Return the simulated makespan of a plan, without creating instructions as `predict` does."""
     return float(time_machine(plan, flatten(plan))["finish_s"].max(initial=0.0))
 
 
 def time_machine(
     plan: Plan, machine: Machine, *, noise: Noise | None = None, events: Sequence[Event] = (), seed: int = 0
 ) -> Records:
-    """Simulate a plan that has been flattened, for instance many times with different seeds."""
+    """Simulate a flattened plan, for instance many times with different seeds."""
     check_luck(noise, seed)
     actual = machine if noise is None else with_noise(plan, machine, noise, seed)
     steps = run_machine(with_events(plan, actual, events) if events else actual)
     if (steps["outcome"] != DONE).any():
         if not any(isinstance(event, Failure) for event in events):
             raise _stuck(plan, machine, steps)
-        time_machine(plan, machine)  # what does not end without a failure either is no loss but a mistake
+        time_machine(plan, machine)  # raises if the plan does not end without failures either
     return steps
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan run again and again on the virtual clock under one disturbance, and what that comes to."""
+"""Repeated simulation of a plan under one disturbance, and its statistics."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from syclsched.simulation.timing import time_machine
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """What goes differently than planned."""
+    """Deviations from a plan: noise and events."""
 
-    noise: Noise = field(default_factory=Noise)  # how durations differ
-    events: tuple[Event, ...] = ()  # what goes wrong, and when
+    noise: Noise = field(default_factory=Noise)  # deviations of durations
+    events: tuple[Event, ...] = ()  # slow-downs and failures
 
     @property
     def none(self) -> bool:
-        """Whether everything goes as planned."""
+        """Whether everything runs as planned."""
         return not self.events and self.noise == Noise()
 
 
@@ -35,13 +35,13 @@ class Disturbance:
 class Trial:
     """One disturbed run."""
 
-    makespan_s: float  # when everything was done that was done
-    undone: tuple[str, ...] = ()  # tasks that were not done
-    lost: tuple[str, ...] = ()  # arrays that are not what, or where, they should be in the end
+    makespan_s: float  # end of the last instruction that ran
+    undone: tuple[str, ...] = ()  # tasks that did not finish
+    lost: tuple[str, ...] = ()  # arrays whose final value is missing, or not where it should be
 
     @property
     def complete(self) -> bool:
-        """Whether the run did all it had to."""
+        """Whether the run finished all tasks and produced all arrays."""
         return not self.undone and not self.lost
 
 
@@ -53,12 +53,12 @@ class Trials:
 
     @property
     def makespans_s(self) -> tuple[float, ...]:
-        """The makespans of the runs that did all they had to."""
+        """The makespans of the complete runs."""
         return tuple(run.makespan_s for run in self.runs if run.complete)
 
     @property
     def incomplete(self) -> int:
-        """How many runs did not do all they had to."""
+        """The number of incomplete runs."""
         return len(self.runs) - len(self.makespans_s)
 
     @property
@@ -74,12 +74,12 @@ class Trials:
 
     @property
     def worst_s(self) -> float | None:
-        """Longest makespan."""
+        """Longest makespan of the complete runs; None if there is none."""
         return max(self.makespans_s, default=None)
 
 
 def repeat(plan: Plan, disturbance: Disturbance, seeds: Iterable[int]) -> Trials:
-    """Run a plan once for each seed."""
+    """Simulate a plan once for each seed."""
     machine = flatten(plan)
     found = []
     for seed in seeds:
@@ -94,9 +94,9 @@ def repeat(plan: Plan, disturbance: Disturbance, seeds: Iterable[int]) -> Trials
 
 
 def _undone(plan: Plan, left: Ints) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the tasks that were not done, and the arrays that are missing: not made, or not brought where they belong.
+    """Return the unfinished tasks, and the arrays that were not written or not copied to their destination.
 
-    Copies for the sake of a task that was not done are no loss of their own.
+    Copies for an unfinished task are not counted as lost arrays.
     """
     every = [i for lane in plan.lanes for i in lane.instructions]
     rest = [every[n] for n in left.tolist()]

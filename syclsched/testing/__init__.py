@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For users' own tests: faults that are injected into real runs."""
+"""Test support for users: fault injection into real runs, and ONNX models with seeded weights."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults injected into real runs: what is submitted, allocated and called goes its real way, and some of it fails.
+"""Fault injection into real runs: selected submissions, allocations and host calls fail, everything else is real.
 
-They are for tests: how a program, or this library, behaves when a device refuses work, fails, hangs, or goes away.
+For tests of how a program, or this library, behaves when a device refuses work, fails, hangs or is lost.
 
 >>> from syclsched.testing import faults
 >>> with faults.inject(faults.fail_submission(5), faults.lose("gpu", after=20), seed=0) as seen:  # doctest: +SKIP
@@ -9,8 +9,8 @@ They are for tests: how a program, or this library, behaves when a device refuse
 ...     run.wait(timeout=60)
 ...     print(seen.injected)
 
-Faults count what passes from the beginning of `inject` on, in all runs and all threads of the process; the first is
-number 1. When the ``with`` block ends, everything is as it was before.
+Submissions, copies, allocations and host calls are numbered from 1, from the beginning of `inject` on, over all runs
+and threads of the process. When the ``with`` block ends, no more faults are injected.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ _lock = threading.Lock()
 
 
 def fail_submission(number: int, *, device: str | None = None, times: int = 1) -> Fault:
-    """Let the runtime refuse a submission: of a kernel, a library's call, a copy between memories, or a barrier.
+    """Let the runtime refuse a submission: a kernel, library call, copy between memory spaces or barrier.
 
     Parameters
     ----------
     number : int
-        Which, from 1; if a device is given, which of its own.
+        Number of the submission to refuse, from 1; counted on the device, if one is given.
     device : str, optional
-        Name of the device on its platform, ``cpu`` or ``cpu.1``.
+        Name of the device on its platform, for example ``cpu`` or ``cpu.1``.
     times : int, optional
-        So many in a row.
+        Number of submissions in a row to refuse.
     """
     return FailPoint("submission", number, device, times)
 
 
 def fail_copy(number: int, *, device: str | None = None, times: int = 1) -> Fault:
-    """Let a copy between memories fail; parameters as for `fail_submission`."""
+    """Let a copy between memory spaces fail; parameters as for `fail_submission`."""
     return FailPoint("copy", number, device, times)
 
 
@@ -70,65 +70,64 @@ def fail_allocation(number: int, *, times: int = 1) -> Fault:
 
 
 def fail_host_call(number: int, *, times: int = 1) -> Fault:
-    """Let a host function raise `InjectedError` before it does anything; parameters as for `fail_submission`."""
+    """Let `InjectedError` be raised instead of calling a host function; parameters as for `fail_submission`."""
     return FailPoint("host call", number, None, times)
 
 
 def fail_on_device(number: int, *, device: str | None = None, times: int = 1, done: bool = False) -> Fault:
-    """Let a submission be accepted, and be reported as failed by its device afterwards.
+    """Let a submission be accepted, and later be reported as failed by its device.
 
     Parameters
     ----------
     number, device, times
         As for `fail_submission`.
     done : bool, optional
-        Whether it does its work nevertheless: what it writes in place is then written, and still must not be used. If
-        not, nothing is done.
+        If true, the work is still done: arrays updated in place are changed, although they must not be used. If false,
+        the submission does nothing.
     """
     return FailOnDevice(number, device, times, done)
 
 
 def lose(device: str, *, after: int = 0) -> Fault:
-    """Lose a device for good.
+    """Lose a device permanently.
 
-    Every further submission to it and every allocation on it is refused, and what was submitted and has not completed
-    counts as failed.
+    All further submissions to it and allocations on it are refused. Pending submissions count as failed.
 
     Parameters
     ----------
     device : str
-        Its name on the platform.
+        Name of the device on its platform.
     after : int, optional
-        How many submissions are made to it before.
+        Number of submissions to it that succeed before.
     """
     return Lose(device, after)
 
 
 def hang(device: str, *, after: int = 0, for_s: float | None = None) -> Fault:
-    """Let a device hang: what is submitted to it does not begin.
+    """Let a device hang: submissions to it do not start.
 
     Parameters
     ----------
     device : str
-        Its name on the platform.
+        Name of the device on its platform.
     after : int, optional
-        How many submissions go through before.
+        Number of submissions that start normally before.
     for_s : float, optional
-        Seconds, for each submission after the one before; by default until `Injection.release` or the end of the
-        ``with`` block.
+        Delay in seconds, for each submission after the one before; by default until `Injection.release` or the end of
+        the ``with`` block.
     """
     return Hang(device, after, for_s)
 
 
 def slow(device: str, *, by_s: float) -> Fault:
-    """Let every submission to a device begin some time after the one before.
+    """Delay every submission to a device, one after another.
 
     Parameters
     ----------
     device : str
-        Its name on the platform.
+        Name of the device on its platform.
     by_s : float
-        Seconds.
+        Delay of each submission in seconds.
     """
     return Slow(device, by_s)
 
@@ -140,46 +139,46 @@ def at_random(
     device: str | None = None,
     most: int | None = None,
 ) -> Fault:
-    """Let anything fail at random.
+    """Let operations fail at random.
 
     Parameters
     ----------
     probability : float
-        Of each passage of a point.
+        Probability of a failure per submission, copy, allocation or host call.
     kinds : tuple of str, optional
-        Among ``submission``, ``copy``, ``allocation``, ``host call`` and ``on device``.
+        Kinds of faults, from ``submission``, ``copy``, ``allocation``, ``host call`` and ``on device``.
     device : str, optional
-        Only there.
+        Name of the only device affected.
     most : int, optional
-        How often at most.
+        Maximum number of failures.
     """
     return AtRandom(probability, kinds, device, most)
 
 
 @contextmanager
 def inject(*faults: Fault, seed: int = 0) -> Iterator[Injection]:
-    """Inject faults into everything that runs in this process, until the block ends.
+    """Inject faults into all runs of this process until the block ends.
 
-    Without faults nothing goes wrong, and what passes is counted: so a test can find out how many points there are.
+    Without faults nothing fails, but operations are counted: a test can find out how many can be made to fail.
 
     Parameters
     ----------
     *faults : Fault
-        From the functions of this module.
+        Faults made by the functions of this module.
     seed : int, optional
-        Of what is random: with one thread the same seed gives the same faults.
+        Seed of random faults: with one thread the same seed gives the same faults.
 
     Yields
     ------
     Injection
-        Tells what was seen and injected.
+        Record of the operations counted and the faults injected so far.
 
     Raises
     ------
     ArgumentError
-        If something else than a fault is given.
+        If an argument is not a fault.
     SyclschedError
-        If faults are injected already.
+        If another `inject` block is active.
     """
     for fault in faults:
         if not isinstance(fault, Fault):

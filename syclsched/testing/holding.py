@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues that are held back: for a time, one submission after another, or until somebody lets go of them."""
+"""Blocked queues: submissions held for a time or until they are released, for hang and slow-down faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syclsched.errors import ExecutionError
 
 
 class Holding:
-    """Gates in queues, and a thread that opens them when their time has come."""
+    """Gates that block queues, and a thread that opens them when they are due."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -27,16 +27,10 @@ class Holding:
         self._closed = False
 
     def hold(self, device: str, queue: Any, for_s: float | None) -> None:
-        """Let nothing that is submitted to a queue from now on begin before some time has passed.
+        """Keep later submissions to an in-order queue from starting for some seconds, or until `release` if None.
 
-        Parameters
-        ----------
-        device : str
-            Whose queue it is: the time begins when all that is held back on the device is free.
-        queue : dpctl.SyclQueue
-            In order. Where it cannot be held back, the submitting thread is.
-        for_s : float or None
-            Seconds; None for until `release`.
+        The time starts when earlier timed gates of the device have opened. If the queue cannot be gated, the calling
+        thread sleeps instead.
         """
         with self._changed:
             if self._closed or (for_s is None and self._released.is_set()):
@@ -60,7 +54,7 @@ class Holding:
         self._released.wait(for_s)
 
     def release(self) -> None:
-        """Let go of all that hangs."""
+        """Open all gates."""
         self._released.set()
         with self._changed:
             gates, self._untimed = self._untimed, []
@@ -70,7 +64,7 @@ class Holding:
             gate.open()
 
     def close(self) -> None:
-        """Let go of everything, and hold nothing back any more."""
+        """Open all gates, hold nothing any more, and end the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()

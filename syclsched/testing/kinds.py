@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults as data: what goes wrong, and when."""
+"""Types of injected faults."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final, Literal
 
 from syclsched.errors import ArgumentError
 
-#: The points that a run passes and at which something can go wrong.
+#: Kinds of operations that can fail.
 Point = Literal["submission", "copy", "allocation", "host call"]
 
-#: What can go wrong at random: a point fails, or the kernel of a submission fails on its device.
+#: Kinds of random faults: an operation is refused, or a submission fails on its device.
 RANDOM_KINDS: Final = ("submission", "copy", "allocation", "host call", "on device")
 
 
 @dataclass(frozen=True, slots=True)
 class FailPoint:
-    """The ``number``-th passage of a point, and those after it up to ``times``, fail."""
+    """``times`` operations of a kind fail, from the ``number``-th on."""
 
     point: Point
     number: int
@@ -30,7 +30,7 @@ class FailPoint:
 
 @dataclass(frozen=True, slots=True)
 class FailOnDevice:
-    """The ``number``-th submission is accepted, and its device reports a failure afterwards."""
+    """``times`` submissions from the ``number``-th on are accepted, then reported as failed by the device."""
 
     number: int
     device: str | None = None
@@ -43,7 +43,7 @@ class FailOnDevice:
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """A device is lost when more than ``after`` submissions are made to it."""
+    """A device is lost at the first submission after ``after`` others."""
 
     device: str
     after: int = 0
@@ -54,7 +54,7 @@ class Lose:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """What is submitted to a device after the first ``after`` submissions does not begin, for some time or for good."""
+    """Submissions to a device after the first ``after`` do not start for ``for_s`` seconds, or until released."""
 
     device: str
     after: int = 0
@@ -68,7 +68,7 @@ class Hang:
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """What is submitted to a device begins ``by_s`` seconds after it could, one after another."""
+    """Submissions to a device start ``by_s`` seconds late, one after another."""
 
     device: str
     by_s: float
@@ -79,7 +79,7 @@ class Slow:
 
 @dataclass(frozen=True, slots=True)
 class AtRandom:
-    """Every passage of a point fails with a probability, at most ``most`` times in all."""
+    """Every operation of some kinds fails with a probability, at most ``most`` times in all."""
 
     probability: float
     kinds: tuple[str, ...] = ("submission", "copy", "allocation", "on device")
@@ -108,12 +108,12 @@ class Injected:
     Parameters
     ----------
     what : str
-        ``submission``, ``copy``, ``allocation`` or ``host call`` of what was refused or raised; ``on device``;
-        ``lost``, ``pending`` of what was on its way to a device when it was lost; ``hang`` or ``slow``.
+        ``submission``, ``copy``, ``allocation`` or ``host call`` that was refused; ``on device`` for a failure reported
+        later; ``lost`` for a device, ``pending`` for a submission in flight on it; ``hang`` or ``slow``.
     device : str or None
-        Where; None for the host, and for memory.
+        Name of the device; None for the host and for allocations.
     number : int
-        Which passage of the point it was, or the instruction that was pending.
+        Number of the operation from 1, or of the submission that was pending.
     """
 
     what: str

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces as numbers, tables, charts and Perfetto files; what needs rich or matplotlib imports it when used."""
+"""Trace analysis and output: reports, terminal tables, charts and Perfetto files.
+
+rich and matplotlib are imported when they are used.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makespans as bars: one group for each platform, the lower bound as a mark."""
+"""Bar charts of makespans: one group of bars per platform, with the lower bound marked."""
 
 from __future__ import annotations
 
@@ -19,36 +19,35 @@ _WIDTH_IN = 10.0
 _BAR_IN = 0.26
 _MOST_IN = 80.0
 
-#: Where the longest bar is more than so many times the shorter ones (a quarter of all are no longer), the axis ends at
-#: half as many: on one that held all, nobody could tell the short ones apart.
+#: If the longest bar exceeds the lower quartile by more than this factor, the axis is cut at half this factor times
+#: the lower quartile: on a longer axis the short bars would look equal.
 _MOST_TIMES = 12.0
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar."""
+    """One bar of the chart."""
 
-    #: What stands beside the group and the bar.
-    group: str
+    group: str  # heading of the group
     label: str
-    seconds: float  # its length
-    bound_s: float | None = None  # where the mark of its group stands
-    worst_s: float | None = None  # where a line from its end leads to; None for no line
+    seconds: float  # length of the bar
+    bound_s: float | None = None  # lower bound, marked once per group
+    worst_s: float | None = None  # end of the line drawn on from the bar; None for no line
 
     @property
     def end_s(self) -> float:
-        """Where all that is drawn of it ends."""
+        """Right end of the bar and its line."""
         return self.seconds if self.worst_s is None else max(self.seconds, self.worst_s)
 
 
 def draw_bars(bars: Sequence[Bar], title: str, path: str | Path) -> None:
-    """Draw bars to a file."""
+    """Save a bar chart to a file."""
     figure = make_bars(bars, title)
     save(figure, path)
 
 
 def make_bars(bars: Sequence[Bar], title: str) -> Figure:
-    """Return the chart that `draw_bars` saves; see there for the parameters."""
+    """Return the chart that `draw_bars` saves."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -63,16 +62,16 @@ def make_bars(bars: Sequence[Bar], title: str) -> Figure:
     ticks: list[tuple[float, str]] = []
     place = 0.0
     for group in groups:
-        mine = [bar for bar in bars if bar.group == group]
+        group_bars = [bar for bar in bars if bar.group == group]
         if len(groups) > 1:
             axis.annotate(
                 shown(group), (0.0, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=10,
                 fontweight="bold", color=INK,
             )  # fmt: skip
             place += 1.0
-        _draw_group(axis, mine, place, scale, colours, limit_s)
-        ticks += [(place + i, shown(bar.label)) for i, bar in enumerate(mine)]
-        place += len(mine) + 0.5
+        _draw_group(axis, group_bars, place, scale, colours, limit_s)
+        ticks += [(place + i, shown(bar.label)) for i, bar in enumerate(group_bars)]
+        place += len(group_bars) + 0.5
     axis.set_yticks([y for y, _ in ticks], [label for _, label in ticks], fontsize=9)
     axis.set_ylim(place - 0.3, -0.8)
     axis.set_xlim(0.0, limit_s / scale * 1.15 or 1.0)
@@ -89,14 +88,14 @@ def make_bars(bars: Sequence[Bar], title: str) -> Figure:
 
 
 def _colours(labels: Sequence[str], *, several: bool) -> dict[str, str]:
-    """Give labels colours of their own, by which they are found again in each of several groups."""
+    """Return a colour per label, the same in every group; one colour for all if there is one group."""
     if not several:
         return dict.fromkeys(labels, PALETTE[0])
     return {label: PALETTE[i] if i < len(PALETTE) else OTHER_COLOUR for i, label in enumerate(labels)}
 
 
 def _limit_s(bars: Sequence[Bar]) -> float:
-    """Return how far the axis must reach: to the longest of all, or of those that are not many times the short ones."""
+    """Return the end of the axis: the longest bar, without outliers."""
     ends = sorted(bar.end_s for bar in bars)
     if not ends:
         return 0.0
@@ -120,7 +119,7 @@ def _draw_group(
         end_s = edge_s if beyond else bar.end_s
         if end_s > bar.seconds:
             axis.hlines(y, bar.seconds / scale, end_s / scale, color=INK, lw=1.2, zorder=3)
-        if beyond:  # a slanted gap near the end
+        if beyond:  # a slanted gap near the end shows that the bar is cut
             x, dx = 0.985 * limit_s / scale, 0.006 * limit_s / scale
             axis.plot([x - dx, x + dx], [y + 0.45, y - 0.45], color="white", lw=3.0, zorder=4)
         axis.annotate(

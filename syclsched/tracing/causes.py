@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why each instruction of a trace began when it did, and not before. Pure."""
+"""Predecessors that delayed each instruction of a trace: by lane order, by a wait, or by memory reuse. Pure."""
 
 from __future__ import annotations
 
@@ -15,29 +15,28 @@ Via = Literal["lane", "wait", "memory"]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Something that had to end first."""
+    """An instruction that had to end before another could start."""
 
-    span: Span  # what
-    #: ``lane``: it came before on the lane; ``wait``: it was waited for; ``memory``: what was to be used was still in
-    #: use by it.
+    span: Span
+    #: ``lane``: previous instruction on the lane; ``wait``: an explicit wait; ``memory``: last user of reused memory.
     via: Via
 
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """All instructions that ran, with what each had to wait for."""
+    """All instructions that ran, with the causes of each."""
 
-    spans: tuple[Span, ...]  # in order of start; without those that were cancelled
+    spans: tuple[Span, ...]  # in order of start; without cancelled instructions
     before: Mapping[int, tuple[Cause, ...]]  # by `Span.instruction`
 
     def last(self, span: Span, *, lane: bool = True) -> Cause | None:
-        """Return the cause that ended last; None if there is none."""
+        """Return the cause that ended last, without lane order if ``lane`` is false; None if there is none."""
         found = [cause for cause in self.before[span.instruction] if lane or cause.via != "lane"]
         return max(found, key=lambda cause: (cause.span.finish_s, cause.via != "lane"), default=None)
 
 
 def find_causes(trace: Trace, plan: Plan | None = None) -> Causes:
-    """Return what each instruction of a trace had to wait for."""
+    """Return the causes of each instruction of a trace; ``memory`` waits are told only with a plan."""
     ran = sorted((s for s in trace.spans if s.outcome != "cancelled"), key=lambda s: (s.start_s, s.instruction))
     by_number = {span.instruction: span for span in ran}
     memory = _Memory(plan) if plan is not None else None
@@ -50,7 +49,7 @@ def find_causes(trace: Trace, plan: Plan | None = None) -> Causes:
         waited, freed = (span.waits, ()) if memory is None else memory.waits(span)
         for numbers, via in ((freed, "memory"), (waited, "wait")):
             for number in numbers:
-                if number in before:  # not what began later: two clocks disagree
+                if number in before:  # skip instructions that started later: two device clocks disagree
                     found[number] = Cause(by_number[number], via)  # type: ignore[arg-type]
         before[span.instruction] = tuple(found.values())
         previous[span.lane] = span
@@ -58,7 +57,7 @@ def find_causes(trace: Trace, plan: Plan | None = None) -> Causes:
 
 
 class _Memory:
-    """A plan's waits, with those for memory told from those for data."""
+    """The waits of a plan, divided into waits for memory and waits for data."""
 
     def __init__(self, plan: Plan) -> None:
         self._instructions: dict[int, Instruction] = {}
@@ -79,46 +78,46 @@ class _Memory:
         self._step = 1 + max(self._instructions, default=0)
 
     def waits(self, span: Span) -> tuple[Iterable[int], Iterable[int]]:
-        """Return what an instruction waits for: for data, and for memory."""
-        # Generations in one trace are numbered on.
+        """Return the instructions waited for: for data, and for memory."""
+        # Instances of a plan in one trace continue the numbering.
         number = span.instruction % self._step
         shift = span.instruction - number
         data: set[int] = set()
         memory: set[int] = set()
-        added = self._added(number, span)
+        added = self._waits_added_by_layout(number, span)
         for wait in (each - shift for each in span.waits):
-            about_memory = self._kind(wait) is not None
-            of = memory if about_memory or wait + shift in added else data
-            of.update(self._behind(wait) if about_memory else [wait])
+            is_memory = self._memory_kind(wait) is not None
+            group = memory if is_memory or wait + shift in added else data
+            group.update(self._work_awaited_by(wait) if is_memory else [wait])
         for allocation in self._allocations.get(number, ()):
             for wait in allocation.waits:
-                memory.update([wait] if self._kind(wait) is None else self._behind(wait))
+                memory.update([wait] if self._memory_kind(wait) is None else self._work_awaited_by(wait))
         return [n + shift for n in data], [n + shift for n in memory - data]
 
-    def _added(self, number: int, span: Span) -> set[int]:
-        """Return the waits that the plan does not say: they were added where memory was laid out."""
+    def _waits_added_by_layout(self, number: int, span: Span) -> set[int]:
+        """Return the waits that are not in the plan: the memory layout added them."""
         planned = self._instructions.get(number)
         if planned is None or planned.task != span.task:
-            return set()  # of another plan: what is left of one after a failure
+            return set()  # of another plan, made for the remaining work after a failure
         shift = span.instruction - number
         return set(span.waits) - {wait + shift for wait in planned.waits}
 
-    def _kind(self, number: int) -> str | None:
-        """Return ``alloc`` or ``free``, or None if it is something else."""
+    def _memory_kind(self, number: int) -> str | None:
+        """Return ``alloc`` or ``free``; None for any other kind."""
         found = self._instructions.get(number)
         return found.kind if found is not None and found.kind in ("alloc", "free") else None
 
-    def _behind(self, number: int, depth: int = 0) -> set[int]:
-        """Return the work that an instruction about memory stands for."""
+    def _work_awaited_by(self, number: int, depth: int = 0) -> set[int]:
+        """Return the tasks and copies that an alloc or free instruction waits for, transitively."""
         instruction = self._instructions[number]
-        found = {self._work_before[number]} if instruction.kind == "free" and number in self._work_before else set()
+        work = {self._work_before[number]} if instruction.kind == "free" and number in self._work_before else set()
         for wait in instruction.waits:
-            if self._kind(wait) is None:
-                found.add(wait)
+            if self._memory_kind(wait) is None:
+                work.add(wait)
             elif depth < _DEEPEST:
-                found |= self._behind(wait, depth + 1)
-        return found
+                work |= self._work_awaited_by(wait, depth + 1)
+        return work
 
 
-#: Frees that wait for allocations that wait for frees are followed so far.
+#: Depth to which chains of allocs and frees that wait for each other are followed.
 _DEEPEST = 8

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changes over a run: running tasks, copied bytes, what lanes have been given, memory in use. Pure."""
+"""Counter tracks of a run: running tasks, copied bytes, queue depth per lane, memory in use per space. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from syclsched.model.trace import Span
 
 #: A span with its start and finish, in nanoseconds.
 Timed = tuple[Span, int, int]
+#: Times in nanoseconds, each with the counter's value from then on.
 Steps = list[tuple[int, int]]
 
 
 def counter_steps(timed: Sequence[Timed], plan: Plan | None, *, submitted: bool) -> Iterator[tuple[str, str, Steps]]:
-    """Yield counters: name, unit, and their value from each moment on at which it changes."""
+    """Yield each counter as name, unit and (time in ns, new value) pairs."""
     running: dict[int, int] = {}
     copied: dict[int, int] = {}
     depth: dict[str, dict[int, int]] = {}
@@ -39,15 +40,15 @@ def counter_steps(timed: Sequence[Timed], plan: Plan | None, *, submitted: bool)
 
 
 def _memory(timed: Sequence[Timed], plan: Plan) -> dict[str, dict[int, int]]:
-    """Return the changes of memory in use per space: of each buffer from its first use to the last before its free."""
+    """Return the changes of memory in use per space; a buffer counts from its first to its last use."""
     sizes = {(array.name, space.name): array.nbytes for array in plan.arrays for space in plan.platform.spaces}
-    whole = {array.name: array.rows.array for array in plan.arrays if array.rows is not None}
+    owner = {array.name: array.rows.array for array in plan.arrays if array.rows is not None}
     life: dict[int, list[tuple[str, str, int]]] = {}
     turn: dict[tuple[str, str], int] = {}
     allocated: set[tuple[str, str]] = set()
     for _, instruction in plan.instructions():
         for use in instruction.uses:
-            buffer = (whole.get(use.array, use.array), use.space)
+            buffer = (owner.get(use.array, use.array), use.space)
             if instruction.kind == "alloc":
                 sizes[buffer] = instruction.nbytes
                 turn[buffer] = turn.get(buffer, 0) + 1

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The critical path of a run as it really was, and what would have shortened the run. Pure.
+"""Critical path of a measured run, and estimates of how much changes would have shortened the run. Pure.
 
-The path is walked back from what ended last: to what ended last of all that it waited for, and so on to the start. What
-lies between is the host's, if it submitted later than that, or the runtime's, if it started later than it could. What a
-change would have saved is worked out by timing the trace again: every instruction as early as what it waited for
-allows, with what it took and how late it was started as measured.
+The path is followed backwards from the instruction that ended last: each time to its latest cause. A gap on the path is
+submission time (the host submitted later) or start latency (the runtime started later than possible). The effect of a
+change is estimated by retiming the trace: each instruction starts as early as its causes allow, with its measured
+duration and start latency.
 """
 
 from __future__ import annotations
@@ -18,50 +18,50 @@ from syclsched.model.trace import Span
 from syclsched.model.units import format_seconds, plural
 from syclsched.tracing.causes import Causes, Via
 
-#: What saves less than this share of the makespan is not worth a line.
+#: Changes and waits below this share of the makespan are not reported.
 LEAST_SHARE = 0.01
-#: So many waits are named.
+#: Number of longest waits reported.
 MOST_WAITS = 3
-#: A trace that takes so many times as long when it is timed again is not understood: shares of its times say nothing.
+#: If retiming an unchanged trace gives more than this multiple of its makespan, no changes are estimated.
 RETIMED_AT_MOST = 1.1
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One instruction on the critical path, and what was before it."""
+    """One instruction on the critical path, and the time since the step before it."""
 
-    span: Span  # which
-    via: Via | None  # how it follows the step before: as in `syclsched.tracing.causes.Cause`; None for the first
-    submission_s: float  # after the step before had ended: until the host had submitted this one
-    starting_s: float  # after that: until the runtime had started it
-    running_s: float  # after that: until it ended
+    span: Span
+    via: Via | None  # why it follows the step before, as in `syclsched.tracing.causes.Cause`; None for the first
+    submission_s: float  # from the end of the step before to this submission; 0 if submitted earlier
+    starting_s: float  # from then to the start on the device
+    running_s: float  # from the start to the end
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What would have been otherwise."""
+    """A hypothetical change and its estimated effect."""
 
-    what: str  # in words
-    saves_s: float  # the run would have ended so much earlier, by timing the trace again
+    what: str  # description for the user
+    saves_s: float  # estimated reduction of the makespan
 
 
 @dataclass(frozen=True, slots=True)
 class CriticalPath:
-    """Why a run did not end earlier."""
+    """The critical path with its totals, longest waits and possible improvements."""
 
-    steps: tuple[Step, ...] = ()  # from the start to the end; their seconds add up to the makespan
-    #: What these did on the way.
+    steps: tuple[Step, ...] = ()  # in order of time; their seconds add up to the makespan
+    # Totals over the steps.
     computing_s: float = 0.0
     copying_s: float = 0.0
     submission_s: float = 0.0
     starting_s: float = 0.0
-    families: tuple[tuple[str, int, float], ...] = ()  # family, steps, seconds of what ran on it, the longest first
-    waits: tuple[str, ...] = ()  # the longest waits on the way, in words
-    changes: tuple[Change, ...] = ()  # what would have shortened the run, the best first
+    families: tuple[tuple[str, int, float], ...] = ()  # family, steps, seconds of them, the longest first
+    waits: tuple[str, ...] = ()  # the longest waits on the path, as text
+    changes: tuple[Change, ...] = ()  # those that shorten the run, the best first
 
 
 def critical_path(causes: Causes, plan: Plan | None = None) -> CriticalPath:
-    """Return the critical path of a trace and what would have shortened it."""
+    """Return the critical path of a trace and the changes that would shorten it."""
     steps = path_steps(causes)
     copying_s = sum(step.running_s for step in steps if step.span.kind == "copy")
     families: dict[str, list[float]] = {}
@@ -81,7 +81,7 @@ def critical_path(causes: Causes, plan: Plan | None = None) -> CriticalPath:
 
 
 def path_steps(causes: Causes) -> list[Step]:
-    """Return the steps of the critical path, from the start to the end."""
+    """Return the steps of the critical path in order of time."""
     span = max(causes.spans, key=lambda s: (s.finish_s, s.instruction), default=None)
     steps: list[Step] = []
     reached_s = 0.0 if span is None else span.finish_s
@@ -106,20 +106,20 @@ def retimed_s(
     memory: bool = True,
     factors: Mapping[str, float] | None = None,
 ) -> float:
-    """Return when a run would have ended if something had been otherwise."""
+    """Return the makespan of the trace when retimed with some delays removed or durations scaled."""
     end_s: dict[int, float] = {}
     for span in causes.spans:
         before = causes.before[span.instruction]
         ready_s = max((end_s[c.span.instruction] for c in before if memory or c.via != "memory"), default=0.0)
-        begin_s = max(ready_s, span.submit_s if submitted else 0.0) + (_late_s(causes, span) if started else 0.0)
+        begin_s = max(ready_s, span.submit_s if submitted else 0.0) + (_latency_s(causes, span) if started else 0.0)
         factor = copies if span.kind == "copy" else (factors or {}).get(span.family, 1.0)
         end_s[span.instruction] = begin_s + max(0.0, span.finish_s - span.start_s) * factor
     return max(end_s.values(), default=0.0)
 
 
 def with_more_lanes_s(causes: Causes, plan: Plan, factor: int = 2) -> float:
-    """Return when a run would have ended on devices with more lanes, by putting tasks on lanes as they become ready."""
-    before = _dependencies(plan)
+    """Return the makespan of the trace when its tasks are list-scheduled on ``factor`` times as many lanes."""
+    predecessors = _dependencies(plan)
     lanes: dict[str, set[str]] = {}
     for span in causes.spans:
         lanes.setdefault(span.device, set()).add(span.lane)
@@ -127,14 +127,14 @@ def with_more_lanes_s(causes: Causes, plan: Plan, factor: int = 2) -> float:
     end_s: dict[int, float] = {}
     done_s: dict[tuple[int, str], float] = {}
     for span in causes.spans:
-        causing = [c for c in causes.before[span.instruction] if c.via != "lane" or span.lane_kind == "copy"]
-        ready_s = max([span.submit_s, *(end_s[c.span.instruction] for c in causing)])
+        causes_kept = [c for c in causes.before[span.instruction] if c.via != "lane" or span.lane_kind == "copy"]
+        ready_s = max([span.submit_s, *(end_s[c.span.instruction] for c in causes_kept)])
         if span.kind == "copy":
-            begin_s = ready_s + _late_s(causes, span)
+            begin_s = ready_s + _latency_s(causes, span)
         else:
-            # A copy the task reads from is among its causes; the tasks it comes after need not be.
-            earlier = (done_s.get((span.generation, name), 0.0) for name in before.get(span.task or "", ()))
-            begin_s = max([ready_s, *earlier, heapq.heappop(free[span.device])]) + _late_s(causes, span)
+            # The causes include copies that the task reads from, but not all of its predecessor tasks.
+            earlier = (done_s.get((span.generation, name), 0.0) for name in predecessors.get(span.task or "", ()))
+            begin_s = max([ready_s, *earlier, heapq.heappop(free[span.device])]) + _latency_s(causes, span)
         end_s[span.instruction] = begin_s + max(0.0, span.finish_s - span.start_s)
         if span.kind != "copy":
             heapq.heappush(free[span.device], end_s[span.instruction])
@@ -145,14 +145,14 @@ def with_more_lanes_s(causes: Causes, plan: Plan, factor: int = 2) -> float:
 # --- inside ---------------------------------------------------------------------------------------
 
 
-def _late_s(causes: Causes, span: Span) -> float:
-    """Return how long something was ready and submitted before it started."""
+def _latency_s(causes: Causes, span: Span) -> float:
+    """Return the start latency: time from being both ready and submitted to the start."""
     last = causes.last(span)
     return max(0.0, span.start_s - max(span.submit_s, 0.0 if last is None else last.span.finish_s))
 
 
 def _waits(steps: list[Step]) -> list[str]:
-    """Name what held tasks on the path up the longest."""
+    """Describe the longest waits of tasks on the path."""
     found: list[tuple[float, str]] = []
     copies: list[Step] = []
     for step in steps:
@@ -168,10 +168,10 @@ def _waits(steps: list[Step]) -> list[str]:
             "to be started": sum(s.starting_s for s in late),
         }
         total_s = sum(reasons.values())
-        said = [f"{format_seconds(s)} {why}" for why, s in reasons.items() if s > 0.05 * total_s]
-        if said:
-            which = f" of generation {step.span.generation}" if step.span.generation else ""
-            found.append((total_s, f"{step.span.task or step.span.kind}{which} waited {', '.join(said)}"))
+        texts = [f"{format_seconds(s)} {why}" for why, s in reasons.items() if s > 0.05 * total_s]
+        if texts:
+            instance = f" of generation {step.span.generation}" if step.span.generation else ""
+            found.append((total_s, f"{step.span.task or step.span.kind}{instance} waited {', '.join(texts)}"))
         copies = []
     whole_s = sum(step.submission_s + step.starting_s + step.running_s for step in steps)
     found.sort(key=lambda each: -each[0])
@@ -179,10 +179,10 @@ def _waits(steps: list[Step]) -> list[str]:
 
 
 def _changes(causes: Causes, plan: Plan | None, slowest: list[str]) -> list[Change]:
-    """Time the trace again with each thing otherwise, and keep what pays."""
-    made_s = retimed_s(causes)
-    # In streams it is known of a library's calls together when they began and ended: their spans can overlap on a lane.
-    if made_s > RETIMED_AT_MOST * max((span.finish_s for span in causes.spans), default=0.0):
+    """Retime the trace with each change alone, and return the changes that pay."""
+    base_s = retimed_s(causes)
+    # In streams only the common start and end of a library's calls are known: their spans can overlap on a lane.
+    if base_s > RETIMED_AT_MOST * max((span.finish_s for span in causes.spans), default=0.0):
         return []
     tried = {
         "copies that take no time": retimed_s(causes, copies=0.0),
@@ -194,12 +194,12 @@ def _changes(causes: Causes, plan: Plan | None, slowest: list[str]) -> list[Chan
         tried[f"{family} in half the time"] = retimed_s(causes, factors={family: 0.5})
     if plan is not None:
         tried["twice the lanes"] = with_more_lanes_s(causes, plan)
-    found = [Change(what, made_s - seconds) for what, seconds in tried.items()]
-    return sorted((c for c in found if c.saves_s >= LEAST_SHARE * made_s > 0.0), key=lambda c: (-c.saves_s, c.what))
+    found = [Change(what, base_s - seconds) for what, seconds in tried.items()]
+    return sorted((c for c in found if c.saves_s >= LEAST_SHARE * base_s > 0.0), key=lambda c: (-c.saves_s, c.what))
 
 
 def _dependencies(plan: Plan) -> dict[str, set[str]]:
-    """Return the tasks that each task comes after: by what it reads and writes, and by explicit edges."""
+    """Return the predecessors of each task: by data hazards and by explicit edges."""
     writer: dict[str, str] = {}
     readers: dict[str, list[str]] = {}
     found: dict[str, set[str]] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pareto fronts as pictures: one metric across, another up, what was compared beside them."""
+"""Charts of Pareto fronts of two metrics, with the dominated candidates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def draw_front(
     title: str,
     path: str | Path,
 ) -> None:
-    """Draw a Pareto front to a file."""
+    """Save a chart of a Pareto front to a file."""
     figure = make_front(points, others, labels, title)
     save(figure, path)
 
@@ -33,7 +33,7 @@ def make_front(
     labels: tuple[str, str],
     title: str,
 ) -> Figure:
-    """Return the picture that `draw_front` saves; see there for the parameters."""
+    """Return the chart that `draw_front` saves."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces as Gantt charts: lanes as rows, families as colours, copies hatched, predicted above measured."""
+"""Gantt charts of traces: lanes as rows, families as colours, copies hatched, predicted above measured."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 COPY_COLOUR = "#DDDDDD"
 
-#: With more bars than this in a chart, bars have no outlines, and no names inside.
+#: Charts with more bars than this have no outlines and no names inside bars.
 MAX_OUTLINED = 600
 
-#: Bars shorter than this part of the makespan have no outline either: it would cover them.
+#: Bars shorter than this share of the makespan have no outline: it would cover them.
 _THIN = 0.004
 
 _WIDTH_IN = 13.0
-#: Families of merged tasks have long names: so many characters of them stand in the legend.
+#: Maximum characters of a family name in the legend; merged tasks have long names.
 _LONGEST_LABEL = 44
 _ROW_IN = 0.42
 
@@ -41,7 +41,7 @@ class _Bar:
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """One of the chart's parts: the bars of one run, on one clock."""
+    """One subplot: the bars of one run, on one clock."""
 
     title: str
     makespan_s: float
@@ -78,17 +78,17 @@ def _figure(panels: Sequence[_Panel], title: str) -> Figure:
     scale, unit = time_unit(max((p.makespan_s for p in panels), default=0.0))
     for axis, panel in zip(axes, panels, strict=True):
         _draw_panel(axis, panel, lanes, colours, scale)
-    end = max([p.makespan_s for p in panels] + [b.finish_s for p in panels for b in p.bars] + [1e-9])
-    begin = min([0.0] + [b.start_s for p in panels for b in p.bars])
-    axes[-1].set_xlim(begin / scale, end / scale * 1.005)
+    end_s = max([p.makespan_s for p in panels] + [b.finish_s for p in panels for b in p.bars] + [1e-9])
+    begin_s = min([0.0] + [b.start_s for p in panels for b in p.bars])
+    axes[-1].set_xlim(begin_s / scale, end_s / scale * 1.005)
     axes[-1].set_xlabel(f"time since the start of the run [{unit}]")
-    fine = all(len(p.bars) <= MAX_OUTLINED for p in panels)
-    if fine:
-        figure.canvas.draw()  # the names need to know how wide the bars have become
+    outlined = all(len(p.bars) <= MAX_OUTLINED for p in panels)
+    if outlined:
+        figure.canvas.draw()  # the layout must be known to see which names fit
         for axis, panel in zip(axes, panels, strict=True):
             _name_bars(axis, panel, lanes, scale)
     set_title(figure, title)
-    _legend(figure, colours, spans, fine)
+    _legend(figure, colours, spans, outlined)
     return figure
 
 
@@ -96,11 +96,11 @@ def _panels(trace: Trace, predicted: Trace | None, disturbed: str) -> list[_Pane
     if trace.simulated and predicted is None:
         return [_measured(trace, "simulated, disturbed" if disturbed else "predicted")]
     if predicted is not None:
-        above = _measured(predicted, "predicted")
+        predicted_panel = _measured(predicted, "predicted")
     else:
         bars = tuple(_Bar(s, s.predicted_start_s, s.predicted_finish_s) for s in trace.spans)
-        above = _Panel("predicted", trace.predicted_makespan_s, bars)
-    return [above, _measured(trace, "simulated" if trace.simulated else "measured")]
+        predicted_panel = _Panel("predicted", trace.predicted_makespan_s, bars)
+    return [predicted_panel, _measured(trace, "simulated" if trace.simulated else "measured")]
 
 
 def _measured(trace: Trace, title: str) -> _Panel:
@@ -116,7 +116,7 @@ def _title(trace: Trace, panels: Sequence[_Panel], disturbed: str) -> str:
 
 
 def _colours(panels: Sequence[_Panel]) -> dict[str, str]:
-    """Give the families that take longest their own colours, in a stable order."""
+    """Return the colours of families; those that take longest get their own, in a stable order."""
     seconds: dict[str, float] = {}
     for bar in panels[-1].bars:
         if bar.span.kind not in ("copy", "barrier"):
@@ -132,14 +132,14 @@ def _draw_panel(axis: Axes, panel: _Panel, lanes: Sequence[str], colours: Mappin
     for bar in panel.bars:
         if bar.span.kind != "barrier":
             fine = bar.finish_s - bar.start_s > widest_thin_s
-            groups.setdefault((bar.span.lane, _look(bar.span), fine), []).append(bar)
+            groups.setdefault((bar.span.lane, _style_key(bar.span), fine), []).append(bar)
     for lane in lanes:
         axis.axhspan(row[lane] - 0.42, row[lane] + 0.42, color="#F4F4F4", zorder=0, lw=0)
-    for (lane, look, fine), bars in groups.items():
+    for (lane, style_key, fine), bars in groups.items():
         axis.broken_barh(
             [(a / scale, (b - a) / scale) for a, b in (_intervals(bars) if fine else _merged(_intervals(bars)))],
             (row[lane] - 0.4, 0.8),
-            **_style(look, colours, fine),
+            **_style(style_key, colours, fine),
         )
     barriers = [b for b in panel.bars if b.span.kind == "barrier"]
     places = [row[b.span.lane] for b in barriers]
@@ -147,7 +147,7 @@ def _draw_panel(axis: Axes, panel: _Panel, lanes: Sequence[str], colours: Mappin
         [b.start_s / scale for b in barriers], [y - 0.45 for y in places], [y + 0.45 for y in places], color=INK, lw=1
     )
     axis.axvline(panel.makespan_s / scale, color=INK, lw=1.2, ls=(0, (4, 2)), zorder=4)
-    _dress(axis, panel, lanes)
+    _format_axis(axis, panel, lanes)
 
 
 def _intervals(bars: Sequence[_Bar]) -> list[tuple[float, float]]:
@@ -155,7 +155,7 @@ def _intervals(bars: Sequence[_Bar]) -> list[tuple[float, float]]:
 
 
 def _merged(intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Join intervals that touch: side by side, thinner than a pixel, they would be drawn too pale."""
+    """Join intervals that touch: separate bars thinner than a pixel would be drawn too pale."""
     joined: list[tuple[float, float]] = []
     for start, finish in sorted(intervals):
         if joined and start <= joined[-1][1]:
@@ -165,27 +165,27 @@ def _merged(intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return joined
 
 
-def _look(span: Span) -> str:
-    """Return what decides how a span's bar is drawn: its family, or one of three special looks."""
+def _style_key(span: Span) -> str:
+    """Return the style key of a span's bar: its family, ``!copy``, ``!failed`` or ``!cancelled``."""
     if span.outcome != "done":
         return f"!{span.outcome}"
     return "!copy" if span.kind == "copy" else span.family
 
 
-def _style(look: str, colours: Mapping[str, str], fine: bool) -> dict[str, Any]:
+def _style(style_key: str, colours: Mapping[str, str], fine: bool) -> dict[str, Any]:
     outline = {"edgecolor": "white", "linewidth": 0.6} if fine else {"linewidth": 0.0, "snap": False}
-    if look == "!copy" and not fine:
+    if style_key == "!copy" and not fine:
         return {"facecolor": "#777777", "linewidth": 0.0, "snap": False, "zorder": 2}
-    if look == "!copy":
+    if style_key == "!copy":
         return {"facecolor": COPY_COLOUR, "hatch": "//////", "edgecolor": "#666666", "linewidth": 0.3, "zorder": 2}
-    if look == "!failed":
+    if style_key == "!failed":
         return {"facecolor": "#C00000", "hatch": "xxxx", "edgecolor": "white", "linewidth": 0.6, "zorder": 3}
-    if look == "!cancelled":
+    if style_key == "!cancelled":
         return {"facecolor": "white", "hatch": "....", "edgecolor": "#C00000", "linewidth": 0.6, "zorder": 3}
-    return {"facecolor": colours.get(look, OTHER_COLOUR), "zorder": 2, **outline}
+    return {"facecolor": colours.get(style_key, OTHER_COLOUR), "zorder": 2, **outline}
 
 
-def _dress(axis: Axes, panel: _Panel, lanes: Sequence[str]) -> None:
+def _format_axis(axis: Axes, panel: _Panel, lanes: Sequence[str]) -> None:
     axis.set_ylim(max(1, len(lanes)) - 0.5, -0.5)
     axis.set_yticks(range(len(lanes)), [shown(lane) for lane in lanes], fontsize=9)
     axis.set_title(f"{panel.title}: {format_seconds(panel.makespan_s)}", loc="left", fontsize=10.5, color=INK, pad=4)
@@ -195,8 +195,8 @@ def _dress(axis: Axes, panel: _Panel, lanes: Sequence[str]) -> None:
     axis.set_axisbelow(True)
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)
-    beside: dict[str, Any] = {"xytext": (4, 0), "textcoords": "offset points", "fontsize": 9, "color": "#555555"}
-    axis.annotate("busy", (1.0, 1.0), xycoords="axes fraction", **(beside | {"xytext": (4, 4)}), annotation_clip=False)
+    label: dict[str, Any] = {"xytext": (4, 0), "textcoords": "offset points", "fontsize": 9, "color": "#555555"}
+    axis.annotate("busy", (1.0, 1.0), xycoords="axes fraction", **(label | {"xytext": (4, 4)}), annotation_clip=False)
     for position, lane in enumerate(lanes):
         busy_s = busy_seconds((b.start_s, b.finish_s) for b in panel.bars if b.span.lane == lane)
         share = busy_s / panel.makespan_s if panel.makespan_s > 0 else 0.0
@@ -205,13 +205,13 @@ def _dress(axis: Axes, panel: _Panel, lanes: Sequence[str]) -> None:
             (1.0, position),
             xycoords=("axes fraction", "data"),
             va="center",
-            **beside,
+            **label,
             annotation_clip=False,
         )
 
 
 def _name_bars(axis: Axes, panel: _Panel, lanes: Sequence[str], scale: float) -> None:
-    """Write a task's name into its bar where it fits."""
+    """Draw task names inside the bars that are wide enough."""
     row = {lane: i for i, lane in enumerate(lanes)}
     pixels_per_unit = axis.bbox.width / (axis.get_xlim()[1] - axis.get_xlim()[0])
     points_per_pixel = 72.0 / axis.figure.dpi
@@ -231,13 +231,13 @@ def _legend(figure: Figure, colours: Mapping[str, str], spans: Sequence[Span], f
     from matplotlib.patches import Patch
 
     named = [f for f, colour in colours.items() if colour != OTHER_COLOUR]
-    looks = {_look(s) for s in spans}
+    style_keys = {_style_key(s) for s in spans}
     handles = [Patch(facecolor=colours[f], label=shown(f, _LONGEST_LABEL)) for f in named]
     if len(named) < len(colours):
         handles.append(Patch(facecolor=OTHER_COLOUR, label=f"{len(colours) - len(named)} other families"))
-    for look, label in (("!copy", "copy"), ("!failed", "failed"), ("!cancelled", "cancelled")):
-        if look in looks:
-            style = {k: v for k, v in _style(look, colours, fine).items() if k not in ("zorder", "snap")}
+    for style_key, label in (("!copy", "copy"), ("!failed", "failed"), ("!cancelled", "cancelled")):
+        if style_key in style_keys:
+            style = {k: v for k, v in _style(style_key, colours, fine).items() if k not in ("zorder", "snap")}
             handles.append(Patch(label=label, **style))
     if handles:
         # A letter of this size is about 5 points wide; patch and gaps take 40.

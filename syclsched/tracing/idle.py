@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of lanes went in which they did not compute, and how much copying was hidden under kernels. Pure."""
+"""Idle time of lanes by reason, and the overlap of copies with kernels. Pure."""
 
 from __future__ import annotations
 
@@ -10,45 +10,44 @@ from typing import NamedTuple
 from syclsched.model.trace import Span
 from syclsched.tracing.causes import Causes
 
-#: Within this, times are the same.
+#: Times closer than this count as equal.
 _SAME_S = 1e-12
-#: So many instructions back the reason of a gap is looked for.
+#: Number of causes to follow back for the reason of a gap.
 _DEEPEST = 10_000
 
 
 @dataclass(slots=True)
 class Idle:
-    """Seconds that lanes did not compute, by reason."""
+    """Seconds in which lanes did not compute, by reason."""
 
-    no_task_s: float = 0.0  # there was nothing left for the lane to do
-    copy_s: float = 0.0  # the next task waited for a copy, or for the lane's own
-    lanes_s: float = 0.0  # it waited for a task on another lane, or on the host
-    submission_s: float = 0.0  # the host had not submitted it, or what it waited for
-    memory_s: float = 0.0  # what it was to use was still in use by others
-    starting_s: float = 0.0  # nothing was in its way any more: the runtime had not started it yet
+    no_task_s: float = 0.0  # no task was left for the lane
+    copy_s: float = 0.0  # the next task waited for a copy, or the lane itself copied
+    lanes_s: float = 0.0  # the next task waited for a task on another lane or the host
+    submission_s: float = 0.0  # the host had not yet submitted the next task or its predecessor
+    memory_s: float = 0.0  # memory to be reused was still in use
+    starting_s: float = 0.0  # start latency of the runtime: ready and submitted, not started
 
     @property
     def total_s(self) -> float:
-        """All of it."""
+        """Sum over all reasons."""
         return float(sum(getattr(self, f.name) for f in fields(self)))
 
     def add(self, other: Idle) -> None:
-        """Add another's seconds."""
+        """Add the seconds of another record."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
 class Piece(NamedTuple):
-    """A time in which a lane did not compute."""
+    """An interval in which a lane did not compute."""
 
-    #: From when to when.
     start_s: float
     finish_s: float
-    reason: str  # A field of `Idle` without its unit
+    reason: str  # a field of `Idle` without its unit
 
 
 def lane_idle(causes: Causes, lane: str, makespan_s: float) -> Idle:
-    """Return why a lane did not compute, for all the time it did not."""
+    """Return the idle time of a lane by reason."""
     found = Idle()
     for piece in idle_pieces(causes, lane, makespan_s):
         name = f"{piece.reason}_s"
@@ -57,7 +56,7 @@ def lane_idle(causes: Causes, lane: str, makespan_s: float) -> Idle:
 
 
 def idle_pieces(causes: Causes, lane: str, makespan_s: float) -> list[Piece]:
-    """Return the times in which a lane did not compute, each with its reason, in order."""
+    """Return the intervals in which a lane did not compute, with their reasons, in order of time."""
     found: list[Piece] = []
     reached_s = 0.0
     for span in causes.spans:
@@ -77,19 +76,19 @@ def idle_pieces(causes: Causes, lane: str, makespan_s: float) -> list[Piece]:
 
 
 def overlap(copies: Iterable[Span], kernels: Iterable[Span]) -> float | None:
-    """Return the share of the time in which something was copied that also something was computed."""
+    """Return the share of the copying time in which kernels ran; None if nothing was copied."""
     copying, computing = _merged(copies), _merged(kernels)
     copied_s = sum(end - start for start, end in copying)
     if copied_s <= 0.0:
         return None
-    hidden_s, at = 0.0, 0
+    hidden_s, first = 0.0, 0
     for start, end in copying:
-        while at < len(computing) and computing[at][1] <= start:
-            at += 1
-        ahead = at
-        while ahead < len(computing) and computing[ahead][0] < end:
-            hidden_s += min(end, computing[ahead][1]) - max(start, computing[ahead][0])
-            ahead += 1
+        while first < len(computing) and computing[first][1] <= start:
+            first += 1
+        i = first
+        while i < len(computing) and computing[i][0] < end:
+            hidden_s += min(end, computing[i][1]) - max(start, computing[i][0])
+            i += 1
     return min(1.0, hidden_s / copied_s)
 
 
@@ -97,8 +96,8 @@ def overlap(copies: Iterable[Span], kernels: Iterable[Span]) -> float | None:
 
 
 def _explain(causes: Causes, span: Span, low_s: float, high_s: float, found: list[Piece]) -> None:
-    """Say for each moment of a gap before an instruction, backwards, what it was that held it up then."""
-    own_lane = False  # what was before on its own lane had ended
+    """Append the reasons of a gap before an instruction, from its end backwards along the latest causes."""
+    own_lane = False  # for `span` itself the lane was free: consider lane order only further back
     memory = False
     for _ in range(_DEEPEST):
         last = causes.last(span, lane=own_lane)
@@ -118,7 +117,7 @@ def _explain(causes: Causes, span: Span, low_s: float, high_s: float, found: lis
 
 
 def _take(found: list[Piece], reason: str, since_s: float, low_s: float, high_s: float) -> float:
-    """Note the part of a gap after a moment, and return where the rest ends."""
+    """Append the part of a gap from ``since_s`` on, and return the end of the rest."""
     begin_s = max(low_s, min(since_s, high_s))
     if begin_s < high_s:
         found.append(Piece(begin_s, high_s, reason))

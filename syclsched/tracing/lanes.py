@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order in which lanes are drawn."""
+"""Display order of lanes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from syclsched.model.trace import Span
 
 
 def lane_order(spans: Iterable[Span]) -> list[str]:
-    """Return the lanes of some spans as they are drawn: by device in order of appearance, copies last, host below."""
+    """Return lanes in display order: devices by appearance, their copy lanes last, host lanes at the end."""
     lanes = {s.lane: s for s in sorted(spans, key=lambda s: s.instruction)}
     devices: dict[str, int] = {}
     for span in lanes.values():

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces in the Chrome trace event format, which https://ui.perfetto.dev and chrome://tracing open.
+"""Export of traces in the Chrome trace event format, for https://ui.perfetto.dev and chrome://tracing.
 
 Source of the format: "Trace Event Format", the Chromium project's document of that name. One process per run
-("predicted", "measured"), one thread per lane, one complete event per instruction, an arrow wherever a lane
-waits for another, and counters of running tasks, copied bytes, what each lane has been given and not yet done, and
-memory in use. For each lane that was measured a row says why it did not compute; what is on the critical path says so.
+("predicted", "measured"), one thread per lane, one complete event per instruction, a flow arrow for each
+wait between lanes, and counters of running tasks, copied bytes, queue depth per lane and memory in use. Measured runs
+also have a row of idle reasons per lane, and events on the critical path are marked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from syclsched.writing import write_whole
 
 Event = dict[str, Any]
 
-#: What the rows of idle lanes say.
+#: Labels of idle reasons, by field of `syclsched.tracing.idle.Idle` without its unit.
 IDLE_NAMES = {
     "no_task": "nothing left to do",
     "copy": "waits for a copy",
@@ -41,7 +41,7 @@ IDLE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """One span on one process's clock, in whole nanoseconds."""
+    """One span with its predicted or measured times in whole nanoseconds."""
 
     span: Span
     start_ns: int
@@ -49,7 +49,7 @@ class _Slice:
 
 
 def to_perfetto(traces: Trace | Iterable[Trace], plan: Plan | None = None) -> dict[str, Any]:
-    """Return traces as one document of the Chrome trace event format."""
+    """Return traces as one document in the Chrome trace event format."""
     listed = [traces] if isinstance(traces, Trace) else list(traces)
     events: list[Event] = []
     summary = []
@@ -65,7 +65,7 @@ def to_perfetto(traces: Trace | Iterable[Trace], plan: Plan | None = None) -> di
 
 
 def save_perfetto(traces: Trace | Iterable[Trace], path: str | Path, plan: Plan | None = None) -> None:
-    """Write traces to a file that Perfetto opens."""
+    """Write traces to a file for Perfetto; compressed if the path ends in ``.gz``."""
     text = json.dumps(to_perfetto(traces, plan), separators=(",", ":"), allow_nan=False).encode()
     try:
         write_whole(Path(path), gzip.compress(text, mtime=0) if str(path).endswith(".gz") else text)
@@ -85,8 +85,8 @@ def _process(trace: Trace, name: str, pid: int, predicted: bool, plan: Plan | No
         yield _metadata(pid, tid, "thread_sort_index", sort_index=tid)
     causes = None if predicted else find_causes(trace, plan)
     critical = set() if causes is None else {s.span.instruction for s in path_steps(causes)}
-    for piece in slices:
-        yield _complete(piece, pid, rows[piece.span.instruction][0], predicted, piece.span.instruction in critical)
+    for item in slices:
+        yield _complete(item, pid, rows[item.span.instruction][0], predicted, item.span.instruction in critical)
     yield from _arrows(slices, rows, pid)
     times = [(p.span, p.start_ns, p.finish_ns) for p in slices]
     counters = counter_steps(times, plan, submitted=not predicted)
@@ -98,18 +98,18 @@ def _process(trace: Trace, name: str, pid: int, predicted: bool, plan: Plan | No
 
 
 def _idle_rows(causes: Causes, trace: Trace, pid: int, tid: int) -> Iterator[Event]:
-    """Yield a row for each lane that says why it did not compute."""
+    """Yield a row of idle reasons for each compute and host lane."""
     kinds = {s.lane: s.lane_kind for s in trace.spans}
     for lane in lane_order(trace.spans):
         if kinds[lane] == "copy":
             continue
         yield _metadata(pid, tid, "thread_name", name=f"{lane} idle")
         yield _metadata(pid, tid, "thread_sort_index", sort_index=tid)
-        for piece in idle_pieces(causes, lane, trace.makespan_s):
-            start_ns, finish_ns = round(piece.start_s * 1e9), round(piece.finish_s * 1e9)
+        for interval in idle_pieces(causes, lane, trace.makespan_s):
+            start_ns, finish_ns = round(interval.start_s * 1e9), round(interval.finish_s * 1e9)
             if finish_ns > start_ns:
                 yield {
-                    "ph": "X", "pid": pid, "tid": tid, "name": IDLE_NAMES[piece.reason], "cat": "idle",
+                    "ph": "X", "pid": pid, "tid": tid, "name": IDLE_NAMES[interval.reason], "cat": "idle",
                     "ts": start_ns / 1000, "dur": (finish_ns - start_ns) / 1000, "args": {},
                 }  # fmt: skip
         tid += 1
@@ -123,18 +123,16 @@ def _slice(span: Span, predicted: bool) -> _Slice:
 
 
 def _rows(slices: Sequence[_Slice]) -> dict[int, tuple[int, str]]:
-    """Give every instruction a thread: its lane's, or an extra one where clocks made two of a lane overlap.
-
-    The format demands that slices of one thread nest; two that overlap would be drawn wrong.
-    """
+    """Return thread id and name of each instruction: its lane's, or an extra row where slices overlap."""
+    # The format requires slices of one thread to nest. Spans of a lane can overlap where clocks disagree.
     ends: dict[tuple[str, int], int] = {}
     found: dict[int, tuple[str, int]] = {}
-    for piece in sorted(slices, key=lambda p: (p.start_ns, p.finish_ns, p.span.instruction)):
+    for item in sorted(slices, key=lambda p: (p.start_ns, p.finish_ns, p.span.instruction)):
         level = 0
-        while ends.get((piece.span.lane, level), piece.start_ns) > piece.start_ns:
+        while ends.get((item.span.lane, level), item.start_ns) > item.start_ns:
             level += 1
-        ends[(piece.span.lane, level)] = piece.finish_ns
-        found[piece.span.instruction] = (piece.span.lane, level)
+        ends[(item.span.lane, level)] = item.finish_ns
+        found[item.span.instruction] = (item.span.lane, level)
     place = {lane: i for i, lane in enumerate(lane_order(p.span for p in slices))}
     tids = {key: n + 1 for n, key in enumerate(sorted(ends, key=lambda k: (place[k[0]], k[1])))}
     return {i: (tids[key], key[0] if key[1] == 0 else f"{key[0]} +{key[1]}") for i, key in found.items()}
@@ -144,8 +142,8 @@ def _metadata(pid: int, tid: int, name: str, /, **args: Any) -> Event:
     return {"ph": "M", "pid": pid, "tid": tid, "name": name, "args": args}
 
 
-def _complete(piece: _Slice, pid: int, tid: int, predicted: bool, critical: bool) -> Event:
-    span = piece.span
+def _complete(item: _Slice, pid: int, tid: int, predicted: bool, critical: bool) -> Event:
+    span = item.span
     args: dict[str, Any] = {"instruction": span.instruction, "family": span.family, "kind": span.kind}
     args |= {"implementation": span.implementation, "task": span.task} if span.task is not None else {}
     if span.nbytes:
@@ -170,29 +168,29 @@ def _complete(piece: _Slice, pid: int, tid: int, predicted: bool, critical: bool
         "tid": tid,
         "name": name,
         "cat": span.family,
-        "ts": piece.start_ns / 1000,
-        "dur": (piece.finish_ns - piece.start_ns) / 1000,
+        "ts": item.start_ns / 1000,
+        "dur": (item.finish_ns - item.start_ns) / 1000,
         "args": args,
     }
 
 
 def _arrows(slices: Sequence[_Slice], rows: dict[int, tuple[int, str]], pid: int) -> Iterator[Event]:
-    """Yield a flow for every wait between lanes: from inside the first slice to inside the second."""
+    """Yield a flow event pair for every wait between lanes."""
     by_id = {p.span.instruction: p for p in slices}
-    for piece in slices:
-        for waited in piece.span.waits:
+    for item in slices:
+        for waited in item.span.waits:
             source = by_id.get(waited)
             if source is None:
                 continue
-            # An arrow begins within its slice, never after it ends, and never points back in time, even where
-            # two devices' clocks disagree by a little.
-            begin = max(source.start_ns, min(source.finish_ns - 1, piece.start_ns))
-            end = max(begin, piece.start_ns)
-            if end > max(piece.start_ns, piece.finish_ns - 1):
+            # The format wants an arrow to begin inside its slice and never to point back in time, also where the
+            # clocks of two devices disagree slightly.
+            begin = max(source.start_ns, min(source.finish_ns - 1, item.start_ns))
+            end = max(begin, item.start_ns)
+            if end > max(item.start_ns, item.finish_ns - 1):
                 continue
-            common = {"cat": "wait", "name": "wait", "id": f"{pid}.{waited}.{piece.span.instruction}", "pid": pid}
+            common = {"cat": "wait", "name": "wait", "id": f"{pid}.{waited}.{item.span.instruction}", "pid": pid}
             yield {"ph": "s", **common, "tid": rows[waited][0], "ts": begin / 1000}
-            yield {"ph": "f", "bp": "e", **common, "tid": rows[piece.span.instruction][0], "ts": end / 1000}
+            yield {"ph": "f", "bp": "e", **common, "tid": rows[item.span.instruction][0], "ts": end / 1000}
 
 
 def _summary(trace: Trace) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces from outside: what the schema cannot say is checked, too."""
+"""Reader of saved traces, with the checks that a schema cannot express."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def read_trace(text: str | bytes, *, where: str) -> Trace:
     try:
         trace = from_json(Trace, text, where=where)
     except FormatError as error:
-        other = _other_kind(text)
-        if other is None:
+        problem = _other_kind(text)
+        if problem is None:
             raise FormatError(error.what, where=where, hint=_HINT) from None
-        raise FormatError(other, where=where, hint=_HINT) from None
+        raise FormatError(problem, where=where, hint=_HINT) from None
     seen: set[int] = set()
     for place, span in enumerate(trace.spans):
         at = f"at spans.{place}"
@@ -41,7 +41,7 @@ def read_trace(text: str | bytes, *, where: str) -> Trace:
 
 
 def _other_kind(text: str | bytes) -> str | None:
-    """Return what text is that is a file of this package's, but no trace."""
+    """Return a message if the text is another kind of file written by this package; else None."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):

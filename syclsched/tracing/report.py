@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trace says in numbers: where the work went, how busy each device was, what moved, how right the plan was."""
+"""Summary of a trace: time per task family, utilisation, copied bytes, prediction error."""
 
 from __future__ import annotations
 
@@ -18,106 +18,100 @@ from syclsched.tracing.lanes import lane_order
 class FamilyRow:
     """One family of tasks on one device with one implementation."""
 
-    #: Which; ``implementation`` is empty for barriers.
     family: str
     device: str
-    implementation: str
-    tasks: int  # how many ran
-    seconds: float  # sum of their durations, in device seconds
-    predicted_s: float  # the same by the plan
+    implementation: str  # empty for barriers
+    tasks: int  # number of tasks that ran
+    seconds: float  # sum of their durations on the device
+    predicted_s: float  # the same sum as planned
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """How busy one device was."""
+    """Use of one device."""
 
-    device: str  # which
-    lanes: int  # compute lanes (or host lanes) it has
-    tasks: int  # tasks run on it
-    busy_s: float  # seconds its lanes computed, summed over lanes
-    idle_s: float  # seconds its lanes did not compute until the makespan, summed over lanes
-    copying_s: float  # seconds copies ran on its queues, summed over lanes
+    device: str
+    lanes: int  # number of compute lanes (or host lanes)
+    tasks: int  # number of tasks run
+    busy_s: float  # computing time, summed over lanes
+    idle_s: float  # time without computing until the makespan, summed over lanes
+    copying_s: float  # copying time on its queues, summed over lanes
     utilisation: float  # ``busy_s`` over ``lanes`` times makespan
-    predicted_utilisation: float  # the same by the plan
-    idle: Idle = field(default_factory=Idle)  # why its lanes did not compute, summed over them: adds up to ``idle_s``
-    #: The share of its copying time in which its kernels ran, too; None if nothing was copied.
-    overlap: float | None = None
+    predicted_utilisation: float  # the same as planned
+    idle: Idle = field(default_factory=Idle)  # ``idle_s`` by reason
+    overlap: float | None = None  # share of the copying time in which kernels ran; None if nothing was copied
 
 
 @dataclass(frozen=True, slots=True)
 class LaneRow:
-    """How busy one lane was."""
+    """Use of one lane."""
 
-    #: Which.
     lane: str
     device: str
-    busy_s: float  # seconds it computed
-    utilisation: float  # the same as a share of the makespan
-    idle: Idle  # why it did not compute the rest of the time
+    busy_s: float  # computing time
+    utilisation: float  # ``busy_s`` over makespan
+    idle: Idle  # the rest of the makespan by reason
 
 
 @dataclass(frozen=True, slots=True)
 class LinkRow:
-    """What moved over one link."""
+    """Copies over one link."""
 
     link: str  # ``source -> destination`` if the plan is known, else the lane the copies ran on
-    copies: int  # how many
-    nbytes: int  # their bytes
+    copies: int  # number of copies
+    nbytes: int  # sum of their bytes
     seconds: float  # sum of their durations
-    predicted_s: float  # the same by the plan
+    predicted_s: float  # the same sum as planned
 
     @property
     def bandwidth_bytes_per_s(self) -> float:
-        """Bytes a second while copying; 0 if no time was measured."""
+        """Bytes per second while copying; 0 if no time was measured."""
         return self.nbytes / self.seconds if self.seconds > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A trace in numbers."""
+    """The numbers of one run."""
 
-    #: From the trace.
     name: str
     policy: str
     simulated: bool  # true if nothing was measured
-    #: Measured and by the plan.
-    makespan_s: float
-    predicted_makespan_s: float
+    makespan_s: float  # measured or simulated
+    predicted_makespan_s: float  # of the plan
     families: tuple[FamilyRow, ...]  # the longest first
     devices: tuple[DeviceRow, ...]  # in the platform's order
     links: tuple[LinkRow, ...]  # the most bytes first
     dependencies: int | None  # of the graph; None if the plan is not known
     waits: int  # waits between lanes
-    #: From the trace.
     events: int
     barriers: int
     submissions: int
     host_waits: int
-    #: Kernels, host functions and barriers that did not end well.
+    # Kernels, host functions and barriers that failed or were cancelled.
     failed: int
     cancelled: int
-    peak_bytes: Mapping[str, int]  # most bytes of arrays at once, per space
-    lower_bound_s: float = 0.0  # of the plan's makespan; 0 if nothing is known
-    copies_undone: int = 0  # copies that did not end well
+    peak_bytes: Mapping[str, int]  # peak bytes of arrays, per space
+    lower_bound_s: float = 0.0  # of the makespan; 0 if not known
+    copies_undone: int = 0  # copies that failed or were cancelled
     held_bytes: Mapping[str, int] = field(default_factory=dict)
     planned_peak_bytes: Mapping[str, int] = field(default_factory=dict)
     constant_bytes: Mapping[str, int] = field(default_factory=dict)
-    lanes: tuple[LaneRow, ...] = ()  # those that compute, in the platform's order
-    path: CriticalPath = field(default_factory=CriticalPath)  # why it did not end earlier
+    lanes: tuple[LaneRow, ...] = ()  # compute and host lanes, in display order
+    path: CriticalPath = field(default_factory=CriticalPath)  # with possible improvements
 
     @property
     def complete(self) -> bool:
-        """Whether everything was done."""
+        """True if nothing failed or was cancelled."""
         return not (self.failed or self.cancelled or self.copies_undone)
 
     @property
     def gap(self) -> float | None:
-        """By what share of the lower bound the predicted makespan is above it; None if there is no bound."""
+        """Optimality gap: predicted makespan over its lower bound, minus 1; None if there is no bound."""
         return max(0.0, self.predicted_makespan_s / self.lower_bound_s - 1.0) if self.lower_bound_s > 0.0 else None
 
     @property
     def makespan_error(self) -> float:
-        """How far the plan was off: (predicted - measured) / measured; 0 if nothing was measured."""
+        """Relative error of the prediction: (predicted - measured) / measured; 0 if nothing was measured."""
         return (self.predicted_makespan_s - self.makespan_s) / self.makespan_s if self.makespan_s > 0 else 0.0
 
     @property
@@ -127,10 +121,10 @@ class Report:
 
 
 def make_report(trace: Trace, plan: Plan | None = None) -> Report:
-    """Return a trace in numbers."""
+    """Return the report of a trace; a plan adds link names, dependencies, planned peaks and the lower bound."""
     work = [s.outcome for s in trace.spans if s.kind in ("launch", "host", "barrier")]
     ran = [s for s in trace.spans if s.outcome != "cancelled"]
-    several = len({s.generation for s in trace.spans}) > 1  # the bound is that of one
+    several = len({s.generation for s in trace.spans}) > 1  # the lower bound is for one instance of the plan
     causes = find_causes(trace, plan)
     lanes = _lane_rows(causes, trace)
     return Report(
@@ -162,7 +156,7 @@ def make_report(trace: Trace, plan: Plan | None = None) -> Report:
 
 
 def busy_seconds(intervals: Iterable[tuple[float, float]]) -> float:
-    """Return how long at least one of some intervals lasted, overlaps counted once."""
+    """Return the length of the union of intervals."""
     total = 0.0
     reached = float("-inf")
     for start, finish in sorted(intervals):
@@ -210,11 +204,12 @@ def _devices(spans: list[Span], trace: Trace, plan: Plan | None, rows: tuple[Lan
 
 
 def _device(name: str, lanes: int, spans: list[Span], trace: Trace, rows: tuple[LaneRow, ...]) -> DeviceRow:
-    mine = [s for s in spans if s.device == name]
-    tasks = [s for s in mine if s.kind != "copy"]
+    device_spans = [s for s in spans if s.device == name]
+    tasks = [s for s in device_spans if s.kind != "copy"]
     busy_s = sum(busy_seconds((s.start_s, s.finish_s) for s in lane) for lane in _by_lane(tasks))
     copying_s = sum(
-        busy_seconds((s.start_s, s.finish_s) for s in lane) for lane in _by_lane(s for s in mine if s.kind == "copy")
+        busy_seconds((s.start_s, s.finish_s) for s in lane)
+        for lane in _by_lane(s for s in device_spans if s.kind == "copy")
     )
     used = [row for row in rows if row.device == name]
     idle = Idle(no_task_s=(lanes - len(used)) * trace.makespan_s)
@@ -231,7 +226,7 @@ def _device(name: str, lanes: int, spans: list[Span], trace: Trace, rows: tuple[
         utilisation=busy_s / capacity_s if capacity_s > 0 else 0.0,
         predicted_utilisation=_predicted(tasks) / predicted_s if predicted_s > 0 else 0.0,
         idle=idle,
-        overlap=overlap((s for s in mine if s.kind == "copy"), tasks),
+        overlap=overlap((s for s in device_spans if s.kind == "copy"), tasks),
     )
 
 
@@ -244,7 +239,7 @@ def _by_lane(spans: Iterable[Span]) -> list[list[Span]]:
 
 def _links(spans: Iterable[Span], plan: Plan | None) -> tuple[LinkRow, ...]:
     names: dict[int, str] = {}
-    step = 1 + max((i.id for _, i in plan.instructions()), default=0) if plan is not None else 1
+    instance_size = 1 + max((i.id for _, i in plan.instructions()), default=0) if plan is not None else 1
     for _, instruction in plan.instructions() if plan is not None else ():
         if instruction.kind == "copy":
             source = next((u.space for u in instruction.uses if not u.mode.writes), "?")
@@ -253,7 +248,7 @@ def _links(spans: Iterable[Span], plan: Plan | None) -> tuple[LinkRow, ...]:
     groups: dict[str, list[Span]] = {}
     for span in spans:
         if span.kind == "copy":
-            groups.setdefault(names.get(span.instruction % step, f"on {span.lane}"), []).append(span)
+            groups.setdefault(names.get(span.instruction % instance_size, f"on {span.lane}"), []).append(span)
     rows = [
         LinkRow(link, len(group), sum(s.nbytes for s in group), _measured(group), _predicted(group))
         for link, group in groups.items()

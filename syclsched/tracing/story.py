@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The story of a task in one run: when it became ready, what it waited for, where it ran, and who waited for it."""
+"""History of one task in a run as text: predecessors, times, lane, delays, successors."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from collections.abc import Iterable, Sequence
 from syclsched.errors import GraphError
 from syclsched.model.trace import Span, Trace
 
-#: Less than this between two times is not worth a word.
-_NOTHING_S = 2e-6
+#: Shorter delays are not mentioned.
+_NEGLIGIBLE_S = 2e-6
 _MOST_NAMES = 6
 
 
 def tell_story(trace: Trace, task: str) -> str:
-    """Say everything that happened to a task."""
-    mine = [s for s in trace.spans if s.kind != "copy" and s.task == task]
-    if not mine:
-        mine = [s for s in trace.spans if s.kind != "copy" and s.task is not None and s.task.startswith(f"{task}[")]
-    if not mine:
-        mine = [s for s in trace.spans if s.kind != "copy" and s.task is not None and task in s.task.split("+")]
-    if not mine:
+    """Return the history of a task, of its parts if divided, or of the task it was merged into."""
+    spans = [s for s in trace.spans if s.kind != "copy" and s.task == task]
+    if not spans:
+        spans = [s for s in trace.spans if s.kind != "copy" and s.task is not None and s.task.startswith(f"{task}[")]
+    if not spans:
+        spans = [s for s in trace.spans if s.kind != "copy" and s.task is not None and task in s.task.split("+")]
+    if not spans:
         names = sorted({s.task for s in trace.spans if s.task is not None})
         near = difflib.get_close_matches(task, names, 3) or names[:3]
         raise GraphError(
             f"no task {task!r} ran", where=f"run of {trace.name!r}", hint=f"There are {', '.join(map(repr, near))}, ..."
         )
     history = _History(trace)
-    return "\n\n".join("\n".join(history.tell(span)) for span in sorted(mine, key=lambda s: s.instruction))
+    return "\n\n".join("\n".join(history.tell(span)) for span in sorted(spans, key=lambda s: s.instruction))
 
 
 class _History:
-    """A trace, looked at by instruction and by lane."""
+    """A trace, indexed by instruction."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -40,18 +40,18 @@ class _History:
         self._in_order = sorted(trace.spans, key=lambda s: (s.generation, s.instruction))
 
     def tell(self, span: Span) -> list[str]:
-        """Return the lines about one task that was done."""
+        """Return the lines about one task that ran or was cancelled."""
         lines = [_headline(span)]
         lines += _arrays(span)
-        before = self._before(span)
-        ready_s = max((s.finish_s for s in before), default=0.0)
-        if before:
-            last = sorted(before, key=lambda s: s.finish_s, reverse=True)
+        predecessors = self._predecessors(span)
+        ready_s = max((s.finish_s for s in predecessors), default=0.0)
+        if predecessors:
+            last = sorted(predecessors, key=lambda s: s.finish_s, reverse=True)
             lines.append(f"  ready at     {_time(ready_s)}: {_list(last)}")
         else:
-            lines.append(f"  ready at     {_time(0.0)}: it needs nothing that another task makes")
+            lines.append(f"  ready at     {_time(0.0)}: it depends on no other task")
         if span.outcome == "cancelled":
-            lines.append(f"  cancelled at {_time(span.submit_s)}: what it needs was missing, or the run was cancelled")
+            lines.append(f"  cancelled at {_time(span.submit_s)}: an input was missing, or the run was cancelled")
             return lines
         lines.append(f"  submitted at {_time(span.submit_s)}{self._why_submitted_late(span, ready_s)}")
         lines.append(f"  started at   {_time(span.start_s)}{self._why_started_late(span, ready_s)}")
@@ -60,25 +60,25 @@ class _History:
             f"  predicted    {_time(span.predicted_start_s)} to {_time(span.predicted_finish_s)}: "
             f"it ended {_difference(span.finish_s - span.predicted_finish_s)}"
         )
-        after = self._after(span)
-        lines.append(f"  then         {_next(after)}" if after else "  then         nothing waited for it")
+        successors = self._successors(span)
+        lines.append(f"  then         {_next(successors)}" if successors else "  then         nothing waited for it")
         return lines
 
-    def _before(self, span: Span) -> list[Span]:
-        """Return what had to be done first: what it was told to wait for, and what touched its arrays on its lane."""
+    def _predecessors(self, span: Span) -> list[Span]:
+        """Return the predecessors: instructions it waits for, and earlier conflicting accesses on its lane."""
         found = {s.instruction: s for n in span.waits if (s := self._numbered.get((span.generation, n))) is not None}
         touched = {(u.array, u.space): u.mode for u in span.uses}
         for other in self._in_order:
             if other.generation != span.generation or other.instruction >= span.instruction or other.lane != span.lane:
                 continue
             for use in other.uses:
-                mine = touched.get((use.array, use.space))
-                if mine is not None and (use.mode.writes or mine.writes):
+                mode = touched.get((use.array, use.space))
+                if mode is not None and (use.mode.writes or mode.writes):
                     found[other.instruction] = other
         return list(found.values())
 
-    def _after(self, span: Span) -> list[Span]:
-        """Return what was done with what it wrote, as far as the first that writes it anew."""
+    def _successors(self, span: Span) -> list[Span]:
+        """Return the successors: instructions that wait for it or use its outputs before they are overwritten."""
         written = {(u.array, u.space) for u in span.uses if u.mode.writes}
         found: dict[int, Span] = {}
         for other in self._in_order:
@@ -97,23 +97,23 @@ class _History:
 
     def _why_submitted_late(self, span: Span, ready_s: float) -> str:
         late_s = span.submit_s - ready_s
-        if late_s <= _NOTHING_S:
-            return f", {_duration(-late_s)} before it was ready" if late_s < -_NOTHING_S else ""
-        why = "the host was busy, its lane had enough ahead, or memory was short"
+        if late_s <= _NEGLIGIBLE_S:
+            return f", {_duration(-late_s)} before it was ready" if late_s < -_NEGLIGIBLE_S else ""
+        why = "the host was busy, its lane had enough work queued, or memory was short"
         return f", {_duration(late_s)} after it was ready: {why}"
 
     def _why_started_late(self, span: Span, ready_s: float) -> str:
-        could_s = max(ready_s, span.submit_s)
-        late_s = span.start_s - could_s
-        if late_s <= _NOTHING_S:
+        earliest_s = max(ready_s, span.submit_s)
+        late_s = span.start_s - earliest_s
+        if late_s <= _NEGLIGIBLE_S:
             return ""
         text = f", {_duration(late_s)} after it could"
         lane = [s for s in self._trace.spans if s.lane == span.lane and s is not span and s.start_s <= span.start_s]
-        busy = [s for s in lane if s.finish_s > could_s + _NOTHING_S]
+        busy = [s for s in lane if s.finish_s > earliest_s + _NEGLIGIBLE_S]
         if busy:
             last = max(busy, key=lambda s: s.finish_s)
             return f"{text}: {span.lane} was busy with {_list(busy[-_MOST_NAMES:])}, until {_time(last.finish_s)}"
-        return f"{text}: what the device takes to start something"
+        return f"{text}: start latency of the device"
 
 
 def _headline(span: Span) -> str:
@@ -139,21 +139,21 @@ def _durations(span: Span) -> str:
 def _difference(seconds: float) -> str:
     return (
         "when predicted"
-        if abs(seconds) <= _NOTHING_S
+        if abs(seconds) <= _NEGLIGIBLE_S
         else f"{_duration(abs(seconds))} {'late' if seconds > 0 else 'early'}"
     )
 
 
-def _next(after: Sequence[Span]) -> str:
-    first = after[0]
-    more = f"; then {_list(after[1:])}" if len(after) > 1 else ""
+def _next(successors: Sequence[Span]) -> str:
+    first = successors[0]
+    more = f"; then {_list(successors[1:])}" if len(successors) > 1 else ""
     return f"{_name(first)} on {first.lane} used it first, from {_time(first.start_s)}{more}"
 
 
 def _list(spans: Iterable[Span]) -> str:
-    found = [f"{_name(s)} on {s.lane} ended at {_time(s.finish_s)}" for s in spans]
-    more = [f"and {len(found) - _MOST_NAMES} more"] if len(found) > _MOST_NAMES else []
-    return ", ".join(found[:_MOST_NAMES] + more)
+    texts = [f"{_name(s)} on {s.lane} ended at {_time(s.finish_s)}" for s in spans]
+    more = [f"and {len(texts) - _MOST_NAMES} more"] if len(texts) > _MOST_NAMES else []
+    return ", ".join(texts[:_MOST_NAMES] + more)
 
 
 def _name(span: Span) -> str:

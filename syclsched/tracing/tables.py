@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A report as tables on the terminal; rich is imported when they are drawn."""
+"""Terminal tables of a report; rich is imported when they are drawn."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-#: Rows shown of each table; what is left is counted in the last one.
+#: Maximum number of rows per table; a caption counts the rest.
 MAX_ROWS = 24
 
-#: Columns of terminal from which there is room for bars.
+#: Terminal width in columns from which utilisation bars are drawn.
 _WIDE = 110
 
 
 def render_report(report: Report, console: Console) -> None:
-    """Print a report: where the work went, how busy the devices were, what moved, and the makespans."""
+    """Print a report: task families, device utilisation, idle reasons, copies, and a summary."""
     for block in (
         _family_table(report),
         _device_table(report, console.width >= _WIDE),
@@ -35,7 +35,7 @@ def render_report(report: Report, console: Console) -> None:
 
 
 def _fitted(block: RenderableType, console: Console) -> RenderableType:
-    """Return a table with less room between its columns where the terminal would cut numbers off."""
+    """Return a table, without padding if the terminal would otherwise cut numbers off."""
     from rich.measure import Measurement
     from rich.table import Table
 
@@ -51,7 +51,7 @@ def _family_table(report: Report) -> RenderableType:
     by_family = sorted(report.families, key=lambda r: (r.family, -r.seconds))
     groups = [(name, list(rows)) for name, rows in groupby(by_family, key=lambda r: r.family)]
     groups.sort(key=lambda pair: -sum(r.seconds for r in pair[1]))
-    apart = any(len(rows) > 1 for _, rows in groups)  # a line between families only where one has several
+    separate = any(len(rows) > 1 for _, rows in groups)  # separate families by lines only if one has several rows
     shown = 0
     for name, rows in groups:
         for position, row in enumerate(rows):
@@ -59,7 +59,7 @@ def _family_table(report: Report) -> RenderableType:
                 table.caption = f"and {plural(len(report.families) - MAX_ROWS, 'row')} more"
                 return table
             first, last = position == 0, position == len(rows) - 1
-            table.add_row(*_family_cells(row, name if first else "", report.simulated), end_section=apart and last)
+            table.add_row(*_family_cells(row, name if first else "", report.simulated), end_section=separate and last)
             shown += 1
     return table
 
@@ -124,14 +124,14 @@ def _summary(report: Report) -> RenderableType:
     grid.add_column()
     predicted = format_seconds(report.predicted_makespan_s)
     if not report.complete:
-        how = "by simulation" if report.simulated else "measured"
-        stopped = f"incomplete: stopped at {format_seconds(report.makespan_s)} {how}, {predicted} predicted"
+        source = "by simulation" if report.simulated else "measured"
+        stopped = f"incomplete: stopped at {format_seconds(report.makespan_s)} {source}, {predicted} predicted"
         grid.add_row("Run", Text(stopped, "red"))
     elif report.simulated:
         grid.add_row("Makespan", f"{format_seconds(report.makespan_s)} by simulation")
     else:
-        off = f"{100 * report.makespan_error:+.1f} %" if report.makespan_s > 0 else "nothing was measured"
-        grid.add_row("Makespan", f"{format_seconds(report.makespan_s)} measured, {predicted} predicted ({off})")
+        error = f"{100 * report.makespan_error:+.1f} %" if report.makespan_s > 0 else "nothing was measured"
+        grid.add_row("Makespan", f"{format_seconds(report.makespan_s)} measured, {predicted} predicted ({error})")
     if report.gap is not None:
         grid.add_row("Gap", f"predicted {format_gap(report.gap, report.lower_bound_s)}")
     grid.add_row("Policy", Text(report.policy))
@@ -162,17 +162,17 @@ def _summary(report: Report) -> RenderableType:
 
 
 def _peak(report: Report, space: str) -> str:
-    """Return the most memory of a space that arrays took, what was planned, and what was held besides."""
+    """Return the text on peak memory of a space: used by arrays, planned, and held beyond that."""
     nbytes, held = report.peak_bytes[space], report.held_bytes.get(space, 0)
-    said = f"{space} {format_bytes(nbytes)}"
+    text = f"{space} {format_bytes(nbytes)}"
     if report.simulated or space not in report.planned_peak_bytes:
-        return said
-    said += f", {format_bytes(report.planned_peak_bytes[space])} planned"
-    return f"{said}, {format_bytes(held - nbytes)} more held" if held > nbytes else said
+        return text
+    text += f", {format_bytes(report.planned_peak_bytes[space])} planned"
+    return f"{text}, {format_bytes(held - nbytes)} more held" if held > nbytes else text
 
 
-def _times(report: Report, *before: str) -> tuple[str, ...]:
-    return (*before, "predicted") if report.simulated else (*before, "predicted", "measured", "ratio")
+def _times(report: Report, *first: str) -> tuple[str, ...]:
+    return (*first, "predicted") if report.simulated else (*first, "predicted", "measured", "ratio")
 
 
 def _ratio(predicted_s: float, measured_s: float) -> str:

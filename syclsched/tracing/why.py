@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Idle reasons, the critical path and what would have shortened a run, on the terminal; rich is imported when used."""
+"""Terminal output of idle reasons, the critical path and possible improvements; rich is imported when used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syclsched.tracing.report import Report
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-#: Heading and field of each reason.
+#: Idle reasons: heading and field of `Idle`.
 REASONS = (
     ("no task", "no_task_s"),
     ("copies", "copy_s"),
@@ -22,18 +22,15 @@ REASONS = (
     ("starting", "starting_s"),
 )
 
-#: Rows and families shown.
+#: Maximum number of rows and of families shown.
 _MOST_ROWS, _MOST_FAMILIES = 24, 4
 
-#: A lane that the host held up for less of the makespan is not named.
-_HELD_UP = 0.05
+#: Lanes that waited for submission for less than this share of the makespan are not listed.
+_SUBMISSION_SHARE = 0.05
 
 
 def idle_table(report: Report) -> RenderableType | None:
-    """Return a table of why lanes did not compute, in shares of the makespan; None if nothing ran.
-
-    A device of several lanes has a row of its own below theirs: the mean over its lanes.
-    """
+    """Return a table of idle reasons per lane, and per device of several lanes, in shares of the makespan."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -61,7 +58,7 @@ def idle_table(report: Report) -> RenderableType | None:
 
 
 def path_lines(report: Report) -> list[tuple[str, str]]:
-    """Return what is to be said of the critical path: a heading, and a text, which may have several lines."""
+    """Return headings and texts on the critical path, waits and improvements; a text may have several lines."""
     path, whole_s = report.path, report.makespan_s
     if not path.steps or whole_s <= 0:
         return []
@@ -80,20 +77,20 @@ def path_lines(report: Report) -> list[tuple[str, str]]:
         for name, count, seconds in path.families[:_MOST_FAMILIES]
     ]
     found = [("Critical path", f"{plural(len(path.steps), 'step')}: {', '.join(parts)}\n{'; '.join(families)}")]
-    held = [
+    submission_waits = [
         f"host submission held lane {row.lane} up for {format_ratio(row.idle.submission_s / whole_s)}"
         for row in report.lanes
-        if row.idle.submission_s >= _HELD_UP * whole_s
+        if row.idle.submission_s >= _SUBMISSION_SHARE * whole_s
     ]
-    waits = [*path.waits, *held]
+    waits = [*path.waits, *submission_waits]
     if waits:
         found.append(("Waits", "\n".join(waits)))
     if path.changes:
-        said = [
+        texts = [
             f"{change.what}: {format_seconds(change.saves_s)} less ({format_ratio(change.saves_s / whole_s)})"
             for change in path.changes
         ]
-        found.append(("Shorter with", "\n".join(said)))
+        found.append(("Shorter with", "\n".join(texts)))
     return found
 
 

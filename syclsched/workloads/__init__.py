@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ready-made workloads, by name: real graphs of different shapes with data and a check of their results."""
+"""Built-in workloads by name: real task graphs of different shapes, with data and a check of the results."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def get(name: str) -> WorkloadKind:
     Returns
     -------
     WorkloadKind
-        ``get(name).build(get(name).options(...))`` makes one.
+        ``get(name).build(get(name).options(...))`` builds a workload.
 
     Raises
     ------
     ArgumentError
-        If there is none of that name.
+        If there is no workload of that name.
     """
     try:
         return _KINDS[name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a ready-made workload is: a graph with its data, what to fetch of it, and how to check that it is right."""
+"""Workload types: a graph with its data, the arrays to fetch, and a check of the results."""
 
 from __future__ import annotations
 
@@ -16,80 +16,80 @@ from syclsched.model.graph import TaskGraph
 Array: TypeAlias = NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
 
-#: Larger graphs are refused before they are built: they would take minutes to make and gigabytes to hold.
+#: Larger graphs are refused before they are built: they would take minutes and gigabytes.
 MAX_TASKS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Whether a result is right."""
+    """The verdict of a result check."""
 
     ok: bool  # whether ``residual`` is a number and at most ``tolerance``
-    #: The error in the units ``text`` says, and how large it may be.
+    #: The error and its limit, in the units stated in ``text``.
     residual: float
     tolerance: float
-    text: str  # what was compared, for people
+    text: str  # readable description of the comparison
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """A graph with its data, ready to run."""
 
-    name: str  # for people
+    name: str
     graph: TaskGraph  # with initial values of its inputs
     results: tuple[str, ...]  # the arrays to fetch
-    check: Callable[[Arrays], CheckResult]  # compares the fetched arrays with what they must be
-    inputs: Arrays | None = None  # values that are given to every run, where the graph has none
+    check: Callable[[Arrays], CheckResult]  # compares the fetched arrays with the expected ones
+    inputs: Arrays | None = None  # input values for every run, for arrays without an initial value
 
     @property
     def sample_data(self) -> Arrays:
-        """Representative values by array name: those of the graph's inputs."""
+        """Representative input values by array name."""
         return {**self.graph.data, **(self.inputs or {})}
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadKind:
-    """How to make one kind of workload."""
+    """A kind of workload: its options and its builder."""
 
-    name: str  # as on the command line
+    name: str  # on the command line
     description: str  # one line
-    options: type[Any]  # A frozen dataclass; every field has a default, and its help text in ``metadata["help"]``
-    build: Callable[[Any], Workload]  # makes it
+    options: type[Any]  # a frozen dataclass; every field has a default, and its help text in ``metadata["help"]``
+    build: Callable[[Any], Workload]
 
 
 def judge(residual: float, tolerance: float, text: str) -> CheckResult:
-    """Return a verdict; a residual that is not a number is a failure."""
+    """Return the verdict for a residual; NaN is a failure."""
     ok = bool(residual <= tolerance)
     return CheckResult(ok, float(residual), tolerance, f"{text} = {residual:.3g}, at most {tolerance:g}")
 
 
 def require_count(value: object, option: str, workload: str) -> int:
-    """Return a positive whole number."""
+    """Return the value if it is a positive integer; raise `ArgumentError` otherwise."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise ArgumentError(f"must be a positive whole number, not {value!r}", where=f"{workload}: {option}")
     return int(value)
 
 
 def require_dtype(value: object, workload: str) -> np.dtype[Any]:
-    """Return float32 or float64."""
+    """Return the dtype if it is float32 or float64; raise `ArgumentError` otherwise."""
     if value not in ("float32", "float64"):
         raise ArgumentError(f"must be float32 or float64, not {value!r}", where=f"{workload}: dtype")
     return np.dtype(str(value))
 
 
 def limit_tasks(count: int, workload: str, hint: str) -> None:
-    """Refuse a graph that would be too large to build."""
+    """Raise `ArgumentError` if a graph would have too many tasks."""
     if count > MAX_TASKS:
         raise ArgumentError(f"would be {count:,} tasks, more than {MAX_TASKS:,}", where=workload, hint=hint)
 
 
 def blocks(extent: int, size: int) -> tuple[slice, ...]:
-    """Cut ``extent`` elements into blocks of ``size``, the last one smaller if it does not divide."""
+    """Split ``extent`` elements into blocks of ``size``; the last block may be smaller."""
     return tuple(slice(start, min(start + size, extent)) for start in range(0, extent, size))
 
 
 def allocate(make: Callable[[], Array], workload: str) -> Array:
-    """Return ``make()``, with a clear error if it does not fit into memory."""
+    """Return ``make()``; raise `ArgumentError` if the array does not fit into memory."""
     try:
         return make()
     except (MemoryError, OverflowError, ValueError) as error:
@@ -99,7 +99,7 @@ def allocate(make: Callable[[], Array], workload: str) -> Array:
 
 
 def fetched(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return one fetched array."""
+    """Return one fetched array, checked for shape and dtype."""
     if name not in arrays:
         raise ArgumentError("the check needs this array", where=f"array {name!r}", hint="Fetch all of Workload.results")
     value = np.asarray(arrays[name])

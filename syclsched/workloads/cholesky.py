@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiled Cholesky factorisation A = L L^T, right-looking, of the lower triangle.
+"""Tiled right-looking Cholesky factorisation A = L L^T of the lower triangle.
 
-Source of the algorithm: Buttari, Langou, Kurzak, Dongarra, "A class of parallel tiled linear algebra algorithms for
-multicore architectures", Parallel Computing 35 (2009). Every tile is one logical array ``A[i,j]``; for step k:
+Algorithm: Buttari, Langou, Kurzak, Dongarra, "A class of parallel tiled linear algebra algorithms for multicore
+architectures", Parallel Computing 35 (2009). Every tile is one logical array ``A[i,j]``; for step k:
 
     potrf(k)       A[k,k] = cholesky(A[k,k])
     trsm(i,k)      A[i,k] = A[i,k] A[k,k]^-T            for i > k
@@ -41,16 +41,16 @@ from syclsched.workloads.files import read_npy
 
 NAME = "cholesky"
 
-#: Expected rounding errors by which an element of L L^T may be off.
+#: Largest accepted error of an element of L L^T, in multiples of the expected rounding error.
 TOLERANCE = 8.0
 
-#: Columns of the random factor a random matrix is made from.
+#: Columns of the random factor of a random matrix.
 _RANK = 512
 
 
 @dataclass(frozen=True, slots=True)
 class CholeskyOptions:
-    """What to factorise."""
+    """Options of the Cholesky workload."""
 
     n: int = field(default=2048, metadata={"help": "Rows and columns of the matrix; with an input, taken from it."})
     tile: int = field(default=256, metadata={"help": "Rows and columns of a tile; the last ones may be smaller."})
@@ -63,7 +63,7 @@ class CholeskyOptions:
 
 
 def build(options: CholeskyOptions | None = None) -> Workload:
-    """Make the workload."""
+    """Build the workload."""
     options = options or CholeskyOptions()
     size = require_count(options.tile, "tile", NAME)
     matrix = _matrix(options)
@@ -86,8 +86,8 @@ def build(options: CholeskyOptions | None = None) -> Workload:
 def random_spd(n: int, dtype: np.dtype[Any], seed: int) -> Array:
     """Return a random symmetric positive-definite matrix.
 
-    It is I + B B^T / r for a random n x r matrix B, so that every tile depends on those before it by more than
-    rounding, which a diagonally dominant matrix does not give.
+    It is I + B B^T / r for a random n x r matrix B. Unlike in a diagonally dominant matrix, every tile then depends on
+    the previous tiles by more than rounding errors.
     """
     rank = min(n, _RANK)
     factor = np.random.default_rng(seed).standard_normal((n, rank))
@@ -120,7 +120,7 @@ def _matrix(options: CholeskyOptions) -> Array:
 def _step(
     graph: TaskGraph, tiles: dict[tuple[int, int], LogicalArray], status: LogicalArray, k: int, count: int
 ) -> None:
-    """Add the tasks of step ``k``; what lies on the critical path has the larger priority."""
+    """Add the tasks of step ``k``; tasks on the critical path get a higher priority."""
     potrf, trsm, syrk, gemm = (kernels.get(name) for name in ("potrf", "trsm", "syrk", "gemm"))
     graph.kernel(potrf, name=f"potrf({k})", a=tiles[k, k], status=status, priority=3)
     for i in range(k + 1, count):
@@ -138,7 +138,7 @@ def _check(matrix: Array, cuts: tuple[slice, ...], arrays: Arrays) -> CheckResul
         for i, rows in enumerate(cuts[j:], j):
             shape = (rows.stop - rows.start, columns.stop - columns.start)
             factor[rows, columns] = fetched(arrays, f"A[{i},{j}]", shape, dtype)
-    factor = np.tril(factor)  # above the diagonal a tile may hold anything
+    factor = np.tril(factor)  # the upper triangle of a diagonal tile is undefined
     exact = np.tril(matrix).astype("float64")
     exact += np.tril(exact, -1).T  # only the lower triangle was given to the tasks
     error = np.abs(exact - factor @ factor.T)

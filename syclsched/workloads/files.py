@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays from the user's NumPy files, as data only: pickled objects are refused."""
+"""Reader of the user's NumPy files; pickled objects are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from syclsched.errors import FormatError, StorageError
 from syclsched.workloads.base import Array
 
-#: What NumPy and zipfile raise on files that are not what they claim.
+#: Exceptions of NumPy and zipfile for malformed files.
 _MALFORMED = (
     ValueError,
     EOFError,
@@ -26,7 +26,7 @@ _MALFORMED = (
     RuntimeError,
     zipfile.BadZipFile,
     zlib.error,
-    # NumPy reads a strange header as Python 2's literals, after tokenising it.
+    # NumPy tokenises an unusual header and parses it as Python 2 literals.
     tokenize.TokenError,
     SyntaxError,
 )
@@ -38,7 +38,7 @@ def read_npy(path: str | Path) -> Array:
     try:
         if not _has_magic(path, b"\x93NUMPY"):
             raise FormatError("this is not a .npy file", where=where, hint="Write it with numpy.save")
-        # Mapped, so that a header that promises more than the file holds is found before memory is taken.
+        # Mapped, so that a header with a size beyond the file's is detected before memory is allocated.
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise _unreadable(error, where) from error
@@ -53,7 +53,7 @@ def read_npz(path: str | Path) -> dict[str, Array]:
     try:
         if not _has_magic(path, b"PK"):
             raise FormatError("this is not a .npz file", where=where, hint="Write it with numpy.savez")
-        # Opened here: numpy.load leaves a damaged archive open.
+        # Opened here, because numpy.load does not close a damaged archive.
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             loaded = {key: archive[key] for key in archive.files}
     except OSError as error:
@@ -67,7 +67,7 @@ def read_npz(path: str | Path) -> dict[str, Array]:
 
 
 def read_arrays(path: str | Path) -> dict[str | None, Array]:
-    """Read a ``.npy`` or ``.npz`` file of numbers or truth values of any kind."""
+    """Read a ``.npy`` or ``.npz`` file of numbers or booleans of any dtype."""
     where = str(path)
     try:
         if _has_magic(path, b"\x93NUMPY"):
@@ -90,7 +90,7 @@ def read_arrays(path: str | Path) -> dict[str | None, Array]:
 
 
 def real_numbers(array: Array, where: str) -> Array:
-    """Return an array as kernels need it, or say why it cannot be."""
+    """Return a contiguous native float32 or float64 array; raise `FormatError` for other or non-finite numbers."""
     if array.dtype.name not in ("float32", "float64"):
         raise FormatError(
             f"expected float32 or float64 numbers, found {array.dtype.name}", where=where, hint="Convert it with astype"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batched inference through dense layers: H_l = relu(H_(l-1) W_l + b_l), the last layer without relu.
+"""Batched inference of dense layers: H_l = relu(H_(l-1) W_l + b_l), without relu in the last layer.
 
-The batch is cut into chunks, so that several devices can share it; the weights are read by all.
+The batch is split into chunks, so that several devices can share it; all chunks read the same weights.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from syclsched.workloads.files import read_npy, read_npz
 
 NAME = "mlp"
 
-#: Values of ``activation`` of the operation ``dense``.
+#: Values of the parameter ``activation`` of the operation ``dense``.
 _IDENTITY, _RELU = 0, 1
 
-#: Expected rounding errors by which an element may be off.
+#: Largest accepted error of an element, in multiples of the expected rounding error.
 TOLERANCE = 8.0
 
 Layer = tuple[Array, Array]
@@ -47,7 +47,7 @@ Layer = tuple[Array, Array]
 
 @dataclass(frozen=True, slots=True)
 class MlpOptions:
-    """Which network, and on what."""
+    """Options of the MLP workload."""
 
     sizes: tuple[int, ...] = field(
         default=(784, 1024, 1024, 10),
@@ -65,7 +65,7 @@ class MlpOptions:
 
 
 def build(options: MlpOptions | None = None) -> Workload:
-    """Make the workload."""
+    """Build the workload."""
     options = options or MlpOptions()
     chunks = require_count(options.chunks, "chunks", NAME)
     layers = _random_layers(options) if options.weights is None else _read_layers(options.weights)
@@ -77,25 +77,25 @@ def build(options: MlpOptions | None = None) -> Workload:
     graph = TaskGraph(NAME)
     weights = [(graph.array(f"W{n}", data=w), graph.array(f"b{n}", data=b)) for n, (w, b) in enumerate(layers)]
     for chunk, rows in enumerate(cuts):
-        here = graph.array(f"X[{chunk}]", data=np.ascontiguousarray(batch[rows]))
+        hidden = graph.array(f"X[{chunk}]", data=np.ascontiguousarray(batch[rows]))
         for number, (w, b) in enumerate(weights):
             last = number == len(weights) - 1
             name = f"H{number}[{chunk}]" if not last or options.softmax else f"Y[{chunk}]"
-            out = graph.array(name, (here.shape[0], w.shape[1]), here.dtype, temporary=name.startswith("H"))
+            out = graph.array(name, (hidden.shape[0], w.shape[1]), hidden.dtype, temporary=name.startswith("H"))
             activation = _IDENTITY if last else _RELU
             graph.kernel(
-                kernels.get("dense"), name=f"dense({number},{chunk})", y=out, x=here, w=w, b=b, activation=activation
+                kernels.get("dense"), name=f"dense({number},{chunk})", y=out, x=hidden, w=w, b=b, activation=activation
             )  # fmt: skip
-            here = out
+            hidden = out
         if options.softmax:
-            out = graph.array(f"Y[{chunk}]", here.shape, here.dtype)
-            graph.kernel(kernels.get("softmax"), name=f"softmax({chunk})", y=out, x=here)
+            out = graph.array(f"Y[{chunk}]", hidden.shape, hidden.dtype)
+            graph.kernel(kernels.get("softmax"), name=f"softmax({chunk})", y=out, x=hidden)
     results = tuple(f"Y[{chunk}]" for chunk in range(len(cuts)))
     return Workload(NAME, graph, results, partial(_check, layers, batch, cuts, options.softmax))
 
 
 def _random_layers(options: MlpOptions) -> list[Layer]:
-    """Return weights as He et al. (2015) initialise layers with relu."""
+    """Return random layers with the initialisation of He et al. (2015) for relu."""
     if len(options.sizes) < 2:
         raise ArgumentError("needs the features of the input and of at least one layer", where=f"{NAME}: sizes")
     sizes = [require_count(size, "sizes", NAME) for size in options.sizes]
@@ -113,7 +113,7 @@ def _normal(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
 
 
 def _read_layers(path: Path) -> list[Layer]:
-    """Return the layers of a .npz file, checked: W0, b0, W1, b1, ..., each fitting the one before."""
+    """Read W0, b0, W1, b1, ... from a .npz file and check that the layers match."""
     arrays, where = read_npz(path), str(path)
     count = len(arrays) // 2
     expected = [f"{kind}{n}" for n in range(count) for kind in ("W", "b")]
@@ -163,12 +163,12 @@ def _batch(options: MlpOptions, layers: Sequence[Layer]) -> Array:
 
 
 def reference(layers: Sequence[Layer], batch: Array, softmax: bool) -> tuple[Array, Array]:
-    """Return the output in float64, and the error to expect of the layers' dtype.
+    """Return the output in float64, and the expected rounding error in the layers' dtype.
 
-    Rounding errors behave as if independent, so a dot product of length k plus a bias is off by about
-    sqrt(k + 2) eps (|x| |W| + |b|), whatever the order of summation (Higham and Mary, "A new approach to probabilistic
-    rounding error analysis", SIAM J. Sci. Comput. 41, 2019), errors made before add up in quadrature through W, and
-    relu does not enlarge them. The worst case would be hundreds of times larger, and hide real mistakes.
+    Rounding errors behave as if independent, so the error of a dot product of length k plus a bias is about
+    sqrt(k + 2) eps (|x| |W| + |b|) for any order of summation (Higham and Mary, "A new approach to probabilistic
+    rounding error analysis", SIAM J. Sci. Comput. 41, 2019). Previous errors propagate through W in quadrature, and
+    relu does not increase them. The worst-case bound would be hundreds of times larger and hide real mistakes.
     """
     eps = float(np.finfo(batch.dtype).eps)
     value, error = batch.astype("float64"), np.zeros(batch.shape)
@@ -182,8 +182,8 @@ def reference(layers: Sequence[Layer], batch: Array, softmax: bool) -> tuple[Arr
     if softmax:
         value = np.exp(value - value.max(axis=1, keepdims=True))
         value /= value.sum(axis=1, keepdims=True)
-        # d p_i = p_i (d x_i - sum_j p_j d x_j): at most twice the largest error of the row, relatively; then the
-        # rounding of a subtraction, an exponential, a sum and a division, and underflow.
+        # d p_i = p_i (d x_i - sum_j p_j d x_j): the relative error is at most twice the largest error of the row, plus
+        # the rounding of a subtraction, an exponential, a sum and a division, plus underflow.
         relative = 2 * error.max(axis=1, keepdims=True) + (np.sqrt(value.shape[1]) + 4) * eps
         error = value * relative + float(np.finfo(batch.dtype).tiny)
     return value, error
@@ -197,7 +197,7 @@ def _check(
     for chunk, rows in enumerate(cuts):
         got = fetched(arrays, f"Y[{chunk}]", value[rows].shape, batch.dtype)
         error = np.abs(got - value[rows])
-        # No error at all is right even where none is expected.
+        # An error of 0 is correct even where the expected error is 0.
         ratio = np.divide(error, expected[rows], out=np.where(error == 0, 0.0, np.inf), where=expected[rows] > 0)
         worst = float(np.maximum(worst, ratio.max()))
     return judge(worst, TOLERANCE, "largest |Y - Y_NumPy| / expected rounding error")

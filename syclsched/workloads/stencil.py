@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""2-D heat equation by explicit time steps on blocks: many small tasks, each waiting for its neighbours.
+"""2-D heat equation with explicit time steps on blocks: many small tasks that depend on their neighbours.
 
 u_new = u + r (u_north + u_south + u_west + u_east - 4 u) with r = alpha dt / h^2, zero outside the domain. Blocks are
 double-buffered: even steps read ``u0[i,j]`` and write ``u1[i,j]``, odd steps the other way round.
@@ -36,13 +36,13 @@ from syclsched.workloads.files import read_npy
 
 NAME = "stencil"
 
-#: Roundings a step adds to an element, generously: eight operations on values of at most the first step's maximum.
+#: Upper bound on the rounding errors per element and step: eight operations on values of at most the initial maximum.
 TOLERANCE = 16.0
 
 
 @dataclass(frozen=True, slots=True)
 class StencilOptions:
-    """Which grid, and for how long."""
+    """Options of the stencil workload."""
 
     n: int = field(default=1024, metadata={"help": "Rows and columns of the grid; with an input, taken from it."})
     tile: int = field(default=256, metadata={"help": "Rows and columns of a block; the last ones may be smaller."})
@@ -56,7 +56,7 @@ class StencilOptions:
 
 
 def build(options: StencilOptions | None = None) -> Workload:
-    """Make the workload."""
+    """Build the workload."""
     options = options or StencilOptions()
     size, steps = require_count(options.tile, "tile", NAME), require_count(options.steps, "steps", NAME)
     r = options.coefficient
@@ -118,7 +118,7 @@ def _declare(
 
 
 def _walls(graph: TaskGraph, parts: dict[tuple[int, int], LogicalArray]) -> dict[tuple[int, int], LogicalArray]:
-    """Return a row and a column of zeros for every size of block: what lies outside the domain, shared by all."""
+    """Declare shared boundary arrays: a row and a column of zeros for every block size."""
     walls: dict[tuple[int, int], LogicalArray] = {}
     for block in parts.values():
         for shape in ((1, block.shape[1]), (block.shape[0], 1)):
@@ -129,7 +129,7 @@ def _walls(graph: TaskGraph, parts: dict[tuple[int, int], LogicalArray]) -> dict
 
 
 def reference(grid: Array, coefficient: float, steps: int) -> Array:
-    """Return the grid after some steps, computed by NumPy in float64."""
+    """Return the grid after a number of steps, computed by NumPy in float64."""
     r = float(grid.dtype.type(coefficient))
     u = np.pad(grid.astype("float64"), 1)
     for _ in range(steps):

@@ -35,7 +35,7 @@ def test_the_sick_get_the_remedy_on_one_line(monkeypatch: pytest.MonkeyPatch) ->
     assert code == 1
     assert f"  To mend it: {LONG_COMMAND}" in output.splitlines()
     assert "no [dpctl]" in output and "This means: no devices." in output
-    assert "No device can be given work." in output
+    assert "No device can be used." in output
 
 
 def test_the_well_are_sent_home(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +51,7 @@ def test_what_was_measured_and_cannot_be_read_is_told(
     (data / "syclsched").mkdir()
     (data / "syclsched" / "history.sqlite3").write_text("damaged")
     code, output = run(monkeypatch, WELL)
-    assert code == 1 and "Nothing can be run until what is said above is mended." in output
+    assert code == 1 and "Nothing can be run until the problems above are mended." in output
     assert any(line.startswith("  To mend it: rm ") for line in output.splitlines())
 
 

@@ -226,7 +226,7 @@ def test_other_bad_input(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert "no ready graph and no file 'fork'" in refused(capsys, "compare", "fork", *PLATFORM)
     assert "missing.json" in refused(capsys, "plan", tmp_path / "missing.json", *PLATFORM)
     assert "--max-tasks does not belong to cholesky" in refused(capsys, "plan", "cholesky", *PLATFORM, "--max-tasks", 9)
-    assert "it is a graph and no plan" in refused(capsys, "simulate", "cholesky")
+    assert "it is a graph, not a plan" in refused(capsys, "simulate", "cholesky")
     (tmp_path / "g.dot").write_text("digraph {\n a }")
     assert "g.dot, line 2: error" not in (text := refused(capsys, "compare", tmp_path / "g.dot", *PLATFORM))
     assert "task 'a' has no cost" in text and "g.dot, line 2" in text

@@ -157,7 +157,7 @@ def test_a_stream_and_a_look_at_its_record(capsys: pytest.CaptureFixture[str], t
     assert shown.code == 0, shown.err
     assert "Why lanes did not compute" in shown.out and "Critical path" in shown.out
     refused = call(capsys, "run", *SMALL, "--repeat", 5, "--in-flight", 2, "--dry-run")
-    assert refused.code == 2 and "--dry-run cannot be had with --in-flight" in refused.err
+    assert refused.code == 2 and "--dry-run cannot be combined with --in-flight" in refused.err
     refused = call(capsys, "run", *SMALL, "--in-flight", 2)
     assert refused.code == 2 and "--repeat 50" in refused.err
 
@@ -170,7 +170,7 @@ def test_seconds_that_are_none_are_refused_by_the_options_name(capsys: pytest.Ca
 
 def test_debug_is_asked_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     refused = call(capsys, "run", *SMALL, "--debug", "--dynamic", "dmdas")
-    assert refused.code == 2 and "--debug and --nan-guard cannot be had with --dynamic" in refused.err
+    assert refused.code == 2 and "--debug and --nan-guard cannot be combined with --dynamic" in refused.err
     stepped = summary(capsys, *SMALL, "--debug", "--policy", "single:cpu")
     assert is_right(stepped)
     counters = stepped["counters"]

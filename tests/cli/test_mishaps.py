@@ -92,7 +92,7 @@ def test_an_event_of_a_device_that_one_platform_has_not_is_said_to_be_of_no_effe
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shown = done(capsys, *GRAPH, *PLATFORM, "--policies", "heft", "--slow", "xeon-8480@1us=3").out
-    assert "max1550: has no xeon-8480, nothing happens to it there" in shown
+    assert "max1550: has no xeon-8480, so its events are ignored there" in shown
 
 
 def test_contention_is_as_asked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,9 +129,9 @@ def test_aims_are_refused_where_nothing_keeps_to_them(capsys: pytest.CaptureFixt
         (("--wrong", "gemm=fast"), "'fast' in 'gemm=fast' is not a factor"),
         (("--wrong", "gemm=0"), "must be positive"),
         (("--wrong", "gem=2"), "no task is of family 'gem'"),
-        (("--wrong", "gemm=2", "--wrong", "gemm=3"), "family 'gemm' is there twice"),
+        (("--wrong", "gemm=2", "--wrong", "gemm=3"), "family 'gemm' is given twice"),
         (("--wrong", "random:0.5"), "--wrong: spread is 0.5"),
-        (("--wrong", "random:2", "--wrong", "random:2"), "'random' is there twice"),
+        (("--wrong", "random:2", "--wrong", "random:2"), "'random' is given twice"),
         (("--slow", "max1550@1ms"), "DEVICE@TIME=FACTOR"),
         (("--slow", "max1550=2"), "'max1550=2' cannot be read"),
         (("--slow", "max1550@1ms=-2"), "must be positive"),

@@ -98,7 +98,7 @@ def test_plan_says_what_other_hardware_would_gain(capsys: pytest.CaptureFixture[
         (("--input", "picture=random"), "no input 'picture'"),
         (("--input", "nothing.npy"), "cannot read"),
         (("--n", "3"), "--n does not belong to"),
-        (("--shape", "batch=1", "--compare", "rival"), "no rival"),
+        (("--shape", "batch=1", "--compare", "rival"), "unknown runtime"),
         (("--shape", "batch=1", "--output", "found.txt"), ".npz"),
         (("--shape", "batch=1", "--without", "onedn"), "Did you mean 'onednn'"),
     ],

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from syclsched.costs.capability import installed
-from syclsched.devices import probe
+from syclsched.devices import probe, probe_child
 from syclsched.devices.diagnosis import diagnose
 from syclsched.devices.library_check import onednn_error
 from syclsched.errors import CapabilityError, RuntimeMissingError
@@ -60,9 +60,9 @@ def test_a_stack_that_does_not_load_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     def broken() -> None:
         raise RuntimeMissingError("dpctl is not installed", hint="Run: pip")
 
-    monkeypatch.setattr(probe.oneapi, "load", broken)
+    monkeypatch.setattr(probe_child.oneapi, "load", broken)
     out = io.StringIO()
-    probe.main(out)
+    probe_child.main(out)
     found = probe.read(out.getvalue(), died=None, stderr="")
     assert (found.error, found.hint) == ("dpctl is not installed", "Run: pip")
 

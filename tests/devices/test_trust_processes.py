@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from syclsched.devices import check_guard, probe, trust
+from syclsched.devices import check_guard, trust
 from syclsched.oneapi.cache import cache_root
 from syclsched.oneapi.facts import Probe
 
@@ -130,7 +130,7 @@ def test_after_a_death_another_process_is_asked(cpu: Any, killed: Path, monkeypa
         asked.append(True)
         return Probe()
 
-    monkeypatch.setattr(probe, "probe", lives)
+    monkeypatch.setattr(trust, "probe", lives)
     assert trust.check(cpu).trusted
     assert asked == [True] and not killed.exists()
     assert trust.check(cpu, refresh=True).trusted
@@ -141,7 +141,7 @@ def test_after_a_death_another_process_is_asked(cpu: Any, killed: Path, monkeypa
 def test_a_device_that_kills_again_is_refused_and_stays_so(
     cpu: Any, killed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "probe", lambda: Probe(died="SIGSEGV"))
+    monkeypatch.setattr(trust, "probe", lambda: Probe(died="SIGSEGV"))
     verdict = trust.check(cpu)
     assert (verdict.trusted, verdict.reason) == (False, "a process died of it (SIGSEGV)")
     assert trust.check(cpu).remembered and not killed.exists()

@@ -285,7 +285,7 @@ def test_a_function_that_hangs_is_given_up(live: Live, monkeypatch: pytest.Monke
     runner = bound(plan_on(graph, platform, "cpu"), graph, devices)
     run = runner.run()
     run.join()
-    assert "nothing has gone on in it for" in str(run.left_behind)
+    assert "no progress for" in str(run.left_behind)
     with pytest.raises(ExecutionError, match="given up"):
         runner.run()
     runner.close()

@@ -173,6 +173,6 @@ def test_a_layout_that_is_larger_than_memory_is_not_for_it() -> None:
     layout = lay_out(Program(plan), (), 64)
     assert layout.why_not(TWO_DEVICES) is None
     small = replace(TWO_DEVICES, spaces=tuple(replace(s, capacity_bytes=1000) for s in TWO_DEVICES.spaces))
-    assert "as it comes free" in str(layout.why_not(small))
+    assert "allocated and freed during a run" in str(layout.why_not(small))
     unknown = replace(TWO_DEVICES, spaces=tuple(replace(s, capacity_bytes=0) for s in TWO_DEVICES.spaces))
     assert layout.why_not(unknown) is None

@@ -56,7 +56,7 @@ def test_dummies_may_be_missing() -> None:
         ("two\n", "line 1: the count of tasks is 'two', expected a whole number"),
         ("1 2 3\n", "line 1: 3 numbers"),
         ("3\n0 0 0\n", "line 2: 1 tasks, expected 3 and two dummies"),
-        ("1\n0 0 0\n1 1 0\n2 0 0\n\n3 0 0\n", "line 6: a task more"),
+        ("1\n0 0 0\n1 1 0\n2 0 0\n\n3 0 0\n", "line 6: one task too many"),
         ("1\n0 0\n", "line 2: 2 numbers, expected those of a task"),
         ("1\n0 0 0\n1 -5 0\n", "line 3: the processing time is '-5'"),
         ("1\n0 0 0\n1 nan 0\n", "line 3: the processing time is 'nan'"),

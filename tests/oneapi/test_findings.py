@@ -11,6 +11,7 @@ import pytest
 from syclsched.oneapi import findings, findings_installation
 from syclsched.oneapi.facts import DeviceFact, Facts, Folder, Probe, RenderNode
 from syclsched.oneapi.finding import Finding
+from syclsched.oneapi.import_errors import explain_import_failure
 from syclsched.oneapi.libraries import LibraryFound
 from syclsched.oneapi.pins import PINS
 
@@ -200,7 +201,7 @@ def test_folders_that_cannot_take_anything() -> None:
     folder = HEALTHY.folders[0]
     read_only = only(folders=(replace(folder, writable=False),))
     assert "cannot be written" in read_only.what and str(read_only.mend).startswith("export XDG_CACHE_HOME=")
-    assert "5 MB of room" in only(folders=(replace(folder, free_bytes=5_000_000),)).what
+    assert "5 MB of free space" in only(folders=(replace(folder, free_bytes=5_000_000),)).what
 
 
 @pytest.mark.parametrize(("python", "machine"), [((3, 12), "x86_64"), ((3, 11), "aarch64")])
@@ -209,13 +210,13 @@ def test_a_python_or_machine_the_packages_are_not_made_for(python: tuple[int, in
 
 
 def test_import_failures_are_explained() -> None:
-    what, hint = findings_installation.explain_import_failure("No module named 'dpctl'", {}, ())
+    what, hint = explain_import_failure("No module named 'dpctl'", {}, ())
     assert what == "dpctl is not installed" and '"dpctl==0.17.0"' in hint
     message = "libsycl.so.7: cannot open shared object file: No such file or directory"
     lost = LibraryFound("libsycl.so.7", None, "nowhere", "x")
-    what, hint = findings_installation.explain_import_failure(message, {"dpctl": "0.17.0"}, (lost,))
+    what, hint = explain_import_failure(message, {"dpctl": "0.17.0"}, (lost,))
     assert what.startswith("libsycl.so.7 could not be loaded") and '"intel-sycl-rt==2024.2.1"' in hint
-    what, hint = findings_installation.explain_import_failure("something else", {"dpctl": "0.17.0"}, ())
+    what, hint = explain_import_failure("something else", {"dpctl": "0.17.0"}, ())
     assert "something else" in what and "pip install" in hint
 
 

@@ -186,7 +186,7 @@ def test_what_comes_out_otherwise_is_refused() -> None:
     whole = Constant(np.ones(LEAST_BYTES, np.uint8), "w")
     assert whole.digest
     LetGo(lambda digests: {}).let_go([whole])
-    with pytest.raises(StorageError, match="'w' came out otherwise"):
+    with pytest.raises(StorageError, match="'w' recomputed from the model differ"):
         _ = whole.data
 
 

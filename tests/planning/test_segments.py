@@ -217,7 +217,7 @@ def test_segments_that_are_none_are_refused(gathering: Plan) -> None:
         replace(left, is_input=True),
         replace(left, nbytes=401),
     ):
-        with pytest.raises(IncompletePlanError, match=r"is not what rows \d+ to \d+ of array '\w+' are"):
+        with pytest.raises(IncompletePlanError, match=r"does not match rows \d+ to \d+ of array '\w+'"):
             segment_table(replace(gathering, arrays=(whole, wrong, right, b)))
     longer = replace(left, name="a[0:51]", rows=PlannedRows("a", 0, 51), shape=(51,), nbytes=408)
     with pytest.raises(IncompletePlanError, match=r"'a\[0:51\]' and 'a\[50:100\]' overlap"):

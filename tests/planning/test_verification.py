@@ -104,7 +104,7 @@ FAULTS: dict[str, tuple[Callable[[Plan], Plan], type[PlanError], str]] = {
         lambda p: change(p, find(p, "launch"), waits=(77,)), Incomplete, "77, which does not exist",
     ),
     "a wait for what comes later": (
-        lambda p: change(p, find(p, "launch"), waits=(find(p, "host").id,)), Incomplete, "circle",
+        lambda p: change(p, find(p, "launch"), waits=(find(p, "host").id,)), Incomplete, "wait for each other",
     ),
     "no wait for the copy": (lambda p: change(p, find(p, "launch"), waits=()), RaceError, "nothing orders them"),
     "a launch on a copy lane": (
@@ -165,7 +165,7 @@ FAULTS: dict[str, tuple[Callable[[Plan], Plan], type[PlanError], str]] = {
     ),
     "a copy left out": (
         lambda p: change(without(p, find(p, "copy")), find(p, "launch"), waits=(find(p, "alloc", "x").id,)), Incomplete,
-        "'x' as left by nobody, not by the input",
+        "'x' as left by no task, not by the input",
     ),
     "the last value freed": (last_value_freed, Incomplete, "last value of array 'y' is not kept"),
     "the last value freed, and an older one kept": (

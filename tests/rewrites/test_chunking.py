@@ -140,9 +140,9 @@ def test_scalars_of_chunks_are_those_the_operation_says() -> None:
     ("tasks", "rows", "complaint"),
     [
         (("d1", "d1"), (16, 24), "cut twice"),
-        (("d1",), (16, 16), "has not the 32 rows"),
-        (("d1",), (40,), "are no cut"),
-        (("d1",), (0, 40), "are no cut"),
+        (("d1",), (16, 16), "does not have the 32 rows"),
+        (("d1",), (40,), "are not two or more non-empty chunks"),
+        (("d1",), (0, 40), "are not two or more non-empty chunks"),
     ],
 )
 def test_impossible_cuts_are_refused(tasks: tuple[str, ...], rows: tuple[int, ...], complaint: str) -> None:

@@ -189,8 +189,8 @@ def test_a_name_that_is_taken_is_not_given_again() -> None:
     [
         (Merge(("t0", "t0"), (), "m"), "merged twice"),
         (Merge(("t0", "nobody"), (), "m"), "no task 'nobody'"),
-        (Merge(("t1", "t0"), (), "m"), "turns a dependency round"),
-        (Merge(("t0", "t2"), (), "m"), "closes a circle"),
+        (Merge(("t1", "t0"), (), "m"), "reverses a dependency"),
+        (Merge(("t0", "t2"), (), "m"), "creates a cycle"),
         (Merge(("t0", "t1"), (), "t2"), "is taken"),
         (Merge(("t0", "t1"), (("opencl-c",),), "m"), "not implementations"),
         (Merge(("t0", "t1"), (("opencl-c", "magic"),), "m"), "not implementations"),

@@ -72,8 +72,8 @@ def test_what_touched_its_arrays_on_its_own_lane_came_before() -> None:
 
 def test_what_waits_for_nothing_is_ready_from_the_start() -> None:
     told = tell_story(SAMPLE, "other")
-    assert "ready at     0.000 ms: it needs nothing that another task makes" in told
-    assert "100.0 µs after it could: what the device takes to start something" in told
+    assert "ready at     0.000 ms: it depends on no other task" in told
+    assert "100.0 µs after it could: start latency of the device" in told
 
 
 def test_chunks_of_a_task_are_all_told_of() -> None:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs run live under a dynamic policy: decisions while tasks run, data followed by a directory instead of a plan.
+"""Dynamic execution of a task graph: a policy decides while tasks run; a coherence directory tracks the data.
 
-- `coherence`: which space holds a valid copy of an array, and what must have finished before it is touched. Pure.
-- `layout`: a graph and its scheduling problem as the engine walks them: tasks, pieces of arrays, lanes. Pure.
-- `capacity`: memory as it is taken, given back and made room for.
-- `engine`: the thread of a run, and what others ask of it.
-- `deciding`, `carrier`: asks the policy; brings data, submits and notices what has completed.
-- `eligible`, `express`, `driving`: what fits into its memory spaces, decided and submitted by compiled code.
-- `submitter`: how work gets to its lane, by the compiled loop or from Python.
-- `happened`: the run as a plan and records, for its trace.
-- `start`: from a graph to a run.
+- `coherence`: directory of valid copies per memory space, and the dependencies of each access. Pure.
+- `layout`: tasks, array pieces, memory spaces and lanes by index. Pure.
+- `capacity`: memory use per space, and the choice of eviction victims. Pure.
+- `engine`: the thread of a run and its interface to other threads.
+- `deciding`, `carrier`: policy decisions; data movement, submission and polling.
+- `eligible`, `express`, `driving`: fast path of runs that fit into memory, decided and submitted by compiled code.
+- `submitter`: submission to device queues, by the compiled loop or from Python.
+- `happened`: execution log, and its conversion into a plan and records.
+- `start`: starts a run of a graph.
 """
 
 from __future__ import annotations

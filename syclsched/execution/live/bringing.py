@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must be done before a task can be submitted: its data brought to one place, with memory for all of it."""
+"""Data management before task submission: memory for the arrays of a task, and copies of its inputs."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from syclsched.execution.live.layout import Layout
 
 
 class Hands(Protocol):
-    """Who carries out what the `Bringer` wants."""
+    """Memory and copy operations that the `Bringer` requests."""
 
     def far(self, stamp: Stamp, lane: int) -> bool:
-        """Return whether a lane cannot wait for something by itself, so that the host must see it complete first."""
+        """Return whether a lane cannot wait for a command by itself, so that the host must see it complete first."""
 
     def allocate(self, block: Block, lane: int) -> None:
-        """Get memory; raises `MemoryLimitError` if the runtime has none."""
+        """Allocate memory; raise `MemoryLimitError` if the runtime has none."""
 
     def free(self, block: Block) -> None:
-        """Give memory back."""
+        """Free memory."""
 
     def copy(self, pieces: Sequence[int], source: int, destination: int, lane: int, before: set[Stamp]) -> bool:
-        """Submit a copy to a lane, after others; return False if that cannot be done now."""
+        """Submit a copy to a lane, ordered after other commands; return False if that is not possible yet."""
 
     def idle(self) -> bool:
-        """Return whether nothing is on its way, so that waiting helps nobody."""
+        """Return whether nothing is in flight, so that waiting cannot free any memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """A task that can be submitted."""
+    """The inputs of a task that can be submitted."""
 
-    spaces: tuple[int, ...]  # where each of its touches is
-    before: set[Stamp]  # what must have finished first
+    spaces: tuple[int, ...]  # memory space of each access
+    before: set[Stamp]  # dependencies of the task
 
 
 class Bringer:
-    """Brings data to where tasks are to run."""
+    """Makes the data of tasks resident where they are to run."""
 
     def __init__(self, layout: Layout, directory: Directory, capacity: Capacity, hands: Hands) -> None:
         self._layout = layout
@@ -49,17 +49,17 @@ class Bringer:
         self._capacity = capacity
         self._hands = hands
         self._nbytes = [piece.nbytes for piece in layout.pieces]
-        #: Whether the last task that could not be submitted lacks memory, and not just something that has to complete.
+        #: Whether the last task that could not be submitted lacks memory, not merely an unfinished dependency.
         self.lacks_memory = False
 
     def bring(self, task: int, processor: int, before: Sequence[Stamp]) -> Brought | None:
-        """Do what can be done now for a task to run on a processor."""
+        """Allocate and copy what a task needs on a processor; return None if that cannot be finished yet."""
         self.lacks_memory = False
         hands, directory, layout = self._hands, self._directory, self._layout
         if any(hands.far(stamp, processor) for stamp in before):
             return None
         touches = layout.touches[task]
-        spaces = self._spaces(task, layout.lanes[processor].number)
+        spaces = self._choose_spaces(task, layout.lanes[processor].number)
         stamps = set(before)
         for touch, space in zip(touches, spaces, strict=True):
             if touch.reads and directory.is_valid(touch.piece, space):
@@ -70,7 +70,7 @@ class Bringer:
                 stamps.update(directory.before_writing(touch.piece, space))
         if any(hands.far(stamp, processor) for stamp in stamps):
             return None
-        if not self._get_memory(task, processor, spaces):
+        if not self._allocate_all(task, processor, spaces):
             return None
         for touch, space in zip(touches, spaces, strict=True):
             if not touch.reads or directory.is_valid(touch.piece, space):
@@ -86,8 +86,8 @@ class Bringer:
                 stamps.update(directory.before_writing(touch.piece, space))
         return Brought(spaces, stamps)
 
-    def _spaces(self, task: int, device: int) -> tuple[int, ...]:
-        """Return the space for each of a task's touches: one for all of an array, to which least has to be copied."""
+    def _choose_spaces(self, task: int, device: int) -> tuple[int, ...]:
+        """Return the space of each access of a task: per array the reachable space with the fewest bytes to copy."""
         layout, directory = self._layout, self._directory
         reach = layout.reaches[device]
         if len(reach) == 1:
@@ -103,37 +103,37 @@ class Bringer:
 
     # --- memory -----------------------------------------------------------------------------------
 
-    def _get_memory(self, task: int, processor: int, spaces: Sequence[int]) -> bool:
-        """Get memory for all that a task touches; return False if there will be room later only."""
+    def _allocate_all(self, task: int, processor: int, spaces: Sequence[int]) -> bool:
+        """Allocate memory for all arrays of a task; return False if there is not enough yet."""
         layout, capacity = self._layout, self._capacity
         blocks = [(layout.whole_of[t.piece], s) for t, s in zip(layout.touches[task], spaces, strict=True)]
         for block in blocks:
-            if not capacity.has(block) and not self._get(block, processor, blocks):
+            if not capacity.has(block) and not self._allocate(block, processor, blocks):
                 return False
             capacity.touch(block)
         return True
 
-    def _get(self, block: Block, processor: int, keep: Sequence[Block]) -> bool:
-        """Get memory for a block; make room first if need be."""
+    def _allocate(self, block: Block, processor: int, keep: Sequence[Block]) -> bool:
+        """Allocate a block, after evicting other blocks if needed."""
         capacity = self._capacity
         if not capacity.fits(block):
-            helped = False
+            evicted = False
             for step in capacity.make_room(block, keep):
                 if step.kind == "free":
                     self._hands.free(step.block)
-                    helped = True
+                    evicted = True
                 else:
-                    helped |= self._save(step.block, processor)
+                    evicted |= self._save(step.block, processor)
             if not capacity.fits(block):
                 self.lacks_memory = True
-                if not helped and self._hands.idle():
-                    raise self._too_little(block)
+                if not evicted and self._hands.idle():
+                    raise self._memory_error(block)
                 return False
         self._hands.allocate(block, processor)
         return True
 
     def _save(self, block: Block, processor: int) -> bool:
-        """Copy what is nowhere else to the host's memory; return whether anything was submitted."""
+        """Copy the only valid copies in a block to host memory; return whether any copy was submitted."""
         array, space = block
         if not self._capacity.has((array, self._layout.host_space)):
             self._hands.allocate((array, self._layout.host_space), processor)
@@ -142,10 +142,10 @@ class Bringer:
             submitted |= self._copy([piece], space, self._layout.host_space, processor)
         return submitted
 
-    def _too_little(self, block: Block) -> MemoryLimitError:
+    def _memory_error(self, block: Block) -> MemoryLimitError:
         array, space = self._layout.wholes[block[0]], self._layout.spaces[block[1]]
         return MemoryLimitError(
-            f"{array.nbytes} bytes for array {array.name!r} do not fit beside what the task needs besides",
+            f"{array.nbytes} bytes for array {array.name!r} do not fit beside the other arrays of the task",
             where=f"memory space {space!r}",
             hint="Allow more memory, or use smaller arrays",
         )
@@ -153,7 +153,7 @@ class Bringer:
     # --- copies -----------------------------------------------------------------------------------
 
     def _move(self, pieces: Sequence[int], destination: int, processor: int) -> bool:
-        """Bring pieces from where they are to a space; return False if something must complete first."""
+        """Copy pieces to a space, through host memory if needed; return False if a dependency must complete first."""
         layout, directory = self._layout, self._directory
         valid = directory.valid[pieces[0]]
         direct = [s for s in valid if layout.link_s(s, destination) is not None]
@@ -171,7 +171,7 @@ class Bringer:
         return self._copy(pieces, host, destination, processor)
 
     def _copy(self, pieces: Sequence[int], source: int, destination: int, processor: int) -> bool:
-        """Submit a copy; return False if something must complete first."""
+        """Submit a copy; return False if a dependency must complete first."""
         directory, lane = self._directory, self._layout.lane_of_copy(source, destination, processor)
         before: set[Stamp] = set()
         for piece in pieces:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which memory is taken in each space, who leaves when there is no room, and what has to be saved first. Pure.
+"""Memory use per space, and the choice of blocks to evict. Pure.
 
-Least recently used leaves first: what comes next is not known in a run that decides as it goes. Of that, what is of no
-use any more goes before what lies elsewhere, too, and that before what must be copied away.
+Eviction is least recently used, because a dynamic run does not know its future accesses. Blocks without a wanted value
+go first, then blocks whose values are also valid elsewhere, then blocks that must be copied to the host first.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Block = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What makes room: memory to give back, or a value to copy to the host's memory so that it can be."""
+    """An eviction step: free a block, or first copy its only valid values to host memory."""
 
-    kind: Literal["free", "save"]  # ``free`` or ``save``
+    kind: Literal["free", "save"]
     block: Block  # array and space
 
 
 class Capacity:
-    """The memory of one run."""
+    """Memory accounting and eviction of one run."""
 
     def __init__(
         self,
@@ -52,47 +52,47 @@ class Capacity:
         self.pinned = pinned
 
     def has(self, block: Block) -> bool:
-        """Return whether there is memory for an array in a space."""
+        """Return whether an array is allocated in a space."""
         return block in self._used
 
     def touch(self, block: Block) -> None:
-        """Note that a block was used."""
+        """Record a use of a block, for LRU order."""
         self._clock += 1
         self._used[block] = self._clock
 
     def take(self, block: Block) -> None:
-        """Note that a block was allocated."""
+        """Record the allocation of a block."""
         self._held[block[1]] += self._nbytes[block[0]]
         self.touch(block)
 
     def lend(self, block: Block) -> None:
-        """Note a block that is the user's own and counts for nothing."""
+        """Record a block of user memory, which is never evicted and counts towards no limit."""
         self.touch(block)
         self.pinned.add(block)
 
     def give(self, block: Block) -> None:
-        """Note that a block was given back."""
+        """Record that a block was freed."""
         del self._used[block]
         self._held[block[1]] -= self._nbytes[block[0]]
 
     def fits(self, block: Block) -> bool:
-        """Return whether there is room for a block now."""
+        """Return whether a block fits under its space's limit now."""
         limit = self._limits[block[1]]
         return not limit or self._held[block[1]] + self._nbytes[block[0]] <= limit
 
     def is_idle(self, block: Block) -> bool:
-        """Return whether all that touches a block has completed."""
+        """Return whether all commands that access a block have completed."""
         users = self._directory.users(self._parts[block[0]], block[1])
         return all(self._is_done(lane, place) for lane, place in users.items())
 
     def make_room(self, block: Block, keep: Collection[Block]) -> list[Step]:
-        """Return what to do so that a block fits, sooner or later; nothing if only waiting can help, or nothing can."""
+        """Return the evictions after which a block will fit; none if only waiting can help, or nothing can."""
         space = block[1]
         missing = self._held[space] + self._nbytes[block[0]] - self._limits[space]
         free: list[Block] = []
         save: list[Block] = []
-        leaving = 0
-        for other in sorted((b for b in self._used if b[1] == space), key=self._worth):
+        pending_bytes = 0
+        for other in sorted((b for b in self._used if b[1] == space), key=self._eviction_key):
             if other in keep or other in self.pinned or not self._nbytes[other[0]]:
                 continue
             if self.must_save(other):
@@ -100,14 +100,14 @@ class Capacity:
             elif self.is_idle(other):
                 free.append(other)
             else:
-                leaving += self._nbytes[other[0]]  # soon
+                pending_bytes += self._nbytes[other[0]]  # freed once its users complete
         steps: list[Step] = []
         for other in free:
             if missing <= 0:
                 return steps
             steps.append(Step("free", other))
             missing -= self._nbytes[other[0]]
-        missing -= leaving
+        missing -= pending_bytes
         for other in save:
             if missing <= 0:
                 return steps
@@ -116,23 +116,23 @@ class Capacity:
         return steps
 
     def must_save(self, block: Block) -> bool:
-        """Return whether a block holds a value that is nowhere else and may still be asked for."""
+        """Return whether a block holds the only valid copy of a value that may still be read."""
         return bool(self.to_save(block))
 
     def to_save(self, block: Block) -> list[int]:
-        """Return the pieces of a block whose values are nowhere else and may still be asked for."""
+        """Return the pieces of a block that are the only valid copy of a value that may still be read."""
         array, space = block
         return [p for p in self._parts[array] if self._directory.valid[p] == [space] and self._wanted(p)]
 
-    def _worth(self, block: Block) -> tuple[int, int]:
-        """Return what a block is worth keeping: nothing if no value in it is wanted, else by its last use."""
+    def _eviction_key(self, block: Block) -> tuple[int, int]:
+        """Return the eviction priority of a block, lowest first: no wanted value, then least recently used."""
         array, space = block
         current = any(self._directory.is_valid(p, space) and self._wanted(p) for p in self._parts[array])
         return (1 if current else 0, self._used[block])
 
 
 def beside_constants(layout: Layout, limits: Sequence[int], constant_bytes: Mapping[str, int]) -> list[int]:
-    """Return what constants leave of the spaces' capacities."""
+    """Return the memory limits of the spaces less their constants."""
     found = []
     for space, limit in zip(layout.spaces, limits, strict=True):
         taken = constant_bytes.get(space, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the engine does with its hands: submits tasks and copies, gets and gives back memory, polls completions."""
+"""Executor of the dynamic engine: submits tasks and copies, allocates and frees memory, polls completions."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from syclsched.execution.work import Work
 from syclsched.model.plan import InstructionKind
 from syclsched.scheduling.dynamic.state import State
 
-#: Copies that may be on their way at once.
+#: Copies that may be in flight at once.
 COPY_SLOTS = 512
 
 
 class Carrier:
-    """Carries out decisions; see `syclsched.execution.live.bringing.Hands`."""
+    """Carries out the decisions of one run; implements `syclsched.execution.live.bringing.Hands`."""
 
     def __init__(
         self,
@@ -86,12 +86,12 @@ class Carrier:
         self._free_slots = list(range(tasks + COPY_SLOTS - 1, tasks - 1, -1))
         self._orders: dict[int, Given] = {}
         self._nodes: dict[int, tuple[Given, Node, Any, Any, Sequence[int]]] = {}
-        self._for = 0
+        self._current_task = 0
         self._item = layout.first_items()
-        #: By piece, the tasks that would have touched it and were left out: what comes after them comes after all
-        #: before them.
+        #: By piece, the stamps of skipped tasks that access it: they carry the order between their predecessors and
+        #: successors.
         self._gaps: dict[int, list[Stamp]] = {}
-        #: How many tasks were cancelled, or failed before they were submitted.
+        #: Number of tasks cancelled, or failed before submission.
         self.left_out = 0
         for number, piece in enumerate(layout.pieces):
             if piece.is_input:
@@ -103,10 +103,10 @@ class Carrier:
     # --- a task -----------------------------------------------------------------------------------
 
     def attempt(self, task: int, processor: int) -> bool:
-        """Submit a task to a lane, after bringing what it needs; return False if that cannot be done yet."""
-        self._for = task
+        """Make the inputs of a task resident and submit it; return False if that is not possible yet."""
+        self._current_task = task
         if self._outcomes.cancels(task):
-            self._leave_out(task, processor, "cancelled")
+            self._skip(task, processor, "cancelled")
             return True
         before = [stamp for other in self._layout.after[task] if (stamp := self.stamp[other]) is not None]
         if self._gaps:
@@ -115,18 +115,18 @@ class Carrier:
             brought = self.bringer.bring(task, processor, before)
         except MemoryLimitError as error:
             self._outcomes.failed(task, "no memory:", error, "memory")
-            self._leave_out(task, processor, "failed")
+            self._skip(task, processor, "failed")
             return True
         if brought is None:
             return False
         if self._outcomes.has_failed(task):  # a copy for it was refused
-            self._leave_out(task, processor, "failed")
+            self._skip(task, processor, "failed")
             return True
-        self._give(task, processor, brought)
+        self._submit_task(task, processor, brought)
         return True
 
-    def _give(self, task: int, processor: int, brought: Brought) -> None:
-        """Submit a task whose data is there."""
+    def _submit_task(self, task: int, processor: int, brought: Brought) -> None:
+        """Submit a task whose data is resident."""
         layout, state = self._layout, self._state
         device = layout.lanes[processor].number
         barrier = layout.tasks[task].kind == "barrier"
@@ -146,7 +146,7 @@ class Carrier:
                 self.directory.written(touch.piece, space, stamp)
             else:
                 self.directory.read(touch.piece, space, stamp)
-        self._made(task, brought.spaces, start_s + seconds)
+        self._record_writes(task, brought.spaces, start_s + seconds)
         work = self._work.work(task, device, brought.spaces)
         if work is not None and work.status is not None:
             self.pieces_of_work[task] = work
@@ -166,12 +166,12 @@ class Carrier:
         self._submitted(task, processor)
 
     def expect(self, given: Given, node: Node, work: Any, executable: Any) -> None:
-        """Be ready for what the host's thread reports of a task that was adopted."""
+        """Expect the host lane's completion of an adopted task."""
         given.entry.record = Record(now_ns())
         self._nodes[node.id] = (given, node, work, executable, ())
 
     def adopt(self, entry: Entry, *, ended: bool) -> Given:
-        """Take over a task that others have submitted, with its entry in the log."""
+        """Take over a task that compiled code has submitted, with its log entry."""
         task, processor, stamp = entry.task, entry.lane, entry.stamp
         assert stamp is not None
         self.log.add(entry)
@@ -181,7 +181,7 @@ class Carrier:
                 self.directory.written(touch.piece, space, stamp)
             else:
                 self.directory.read(touch.piece, space, stamp)
-        self._made(task, entry.spaces, entry.finish_s)
+        self._record_writes(task, entry.spaces, entry.finish_s)
         self._outcomes.done(task)
         given = Given(task, stamp[1], entry, ended=ended)
         if processor not in self._hosts:
@@ -194,7 +194,7 @@ class Carrier:
         return given
 
     def adopt_copy(self, entry: Entry, slot: int) -> None:
-        """Take over a copy that others have submitted, with its entry, which is not in the log yet."""
+        """Take over a copy that compiled code has submitted, with its log entry."""
         stamp, lane = entry.stamp, entry.lane
         assert stamp is not None
         self.log.add(entry)
@@ -214,7 +214,7 @@ class Carrier:
         given.order = order
         self._orders[order.slot] = given
         self._stamps.slots[stamp] = order.slot
-        self._refused(self._submitter.take(order))
+        self._handle_refusals(self._submitter.take(order))
 
     def _start_on_host(self, given: Given, node: Node, work: Any, executable: Any, slots: Sequence[int]) -> None:
         self._nodes[node.id] = (given, node, work, executable, slots)
@@ -225,8 +225,8 @@ class Carrier:
         except Exception as error:
             self._ended_on_host(given, Completion(node, now_ns(), now_ns(), error))
 
-    def _leave_out(self, task: int, processor: int, outcome: Outcome) -> None:
-        """Give a task that does not run its place: what comes after it by an edge of the graph relies on that."""
+    def _skip(self, task: int, processor: int, outcome: Outcome) -> None:
+        """Submit a placeholder for a task that does not run: successors by explicit edges wait for its stamp."""
         layout = self._layout
         behind = {s for o in layout.after[task] if (s := self.stamp[o]) is not None}
         behind.update(s for touch in layout.touches[task] for s in self._gaps.get(touch.piece, ()))
@@ -236,7 +236,7 @@ class Carrier:
         entry.record = Record(now_ns(), outcome)
         self.left_out += 1
         self._outcomes.left_out(task)
-        self._made(task, (layout.home[layout.lanes[processor].number],) * len(layout.touches[task]), 0.0)
+        self._record_writes(task, (layout.home[layout.lanes[processor].number],) * len(layout.touches[task]), 0.0)
         given = Given(task, stamp[1], entry)
         self.in_flight[processor].add(given, 0.0)
         if processor in self._hosts:
@@ -251,8 +251,8 @@ class Carrier:
             self._gaps.setdefault(touch.piece, []).append(stamp)
         self._submitted(task, processor)
 
-    def _made(self, task: int, spaces: Sequence[int], when_s: float) -> None:
-        """Note that a task was submitted: its items will be where it runs, and it needs its data no more."""
+    def _record_writes(self, task: int, spaces: Sequence[int], when_s: float) -> None:
+        """Record the accesses of a submitted task, and the locations and times of the items it writes."""
         layout, state = self._layout, self._state
         made = iter(layout.makes[task])
         for touch, space in zip(layout.touches[task], spaces, strict=True):
@@ -261,10 +261,10 @@ class Carrier:
                 item = self._item[touch.piece] = next(made)
                 state.origin[item], state.where[item] = space, {space: when_s}
 
-    # --- what the bringer wants -------------------------------------------------------------------
+    # --- memory and copies ------------------------------------------------------------------------
 
     def far(self, stamp: Stamp, lane: int) -> bool:
-        """Return whether a lane cannot wait for something by itself, so that the host must see it complete first."""
+        """Return whether a lane cannot wait for a command by itself, so that the host must see it complete first."""
         other = stamp[0]
         if other == lane and lane not in self._hosts:
             return False
@@ -275,14 +275,14 @@ class Carrier:
         return lane not in self._hosts and bool(self._contexts[other] != self._contexts[lane])
 
     def allocate(self, block: Block, lane: int) -> None:
-        """Get memory for an array in a space."""
+        """Allocate an array in a space."""
         array, space = block
         self._buffers.allocate((self._layout.wholes[array].name, self._layout.spaces[space]))
         self.capacity.take(block)
-        self.log.add(Entry("alloc", lane, self._for, (array,), (space,)))
+        self.log.add(Entry("alloc", lane, self._current_task, (array,), (space,)))
 
     def free(self, block: Block) -> None:
-        """Give memory of an array in a space back; all that touches it has completed."""
+        """Free an array in a space; all commands that access it have completed."""
         layout, (array, space) = self._layout, block
         users = self.directory.users(layout.parts[array], space)
         with self._lock:
@@ -292,17 +292,17 @@ class Carrier:
             self._buffers.free((layout.wholes[array].name, layout.spaces[space]))
         self.capacity.give(block)
         lane = next(iter(users), 0)
-        self.log.add(Entry("free", lane, self._for, (array,), (space,), waits=tuple(users.items())))
+        self.log.add(Entry("free", lane, self._current_task, (array,), (space,), waits=tuple(users.items())))
         for piece in layout.parts[array]:
             item = self._item[piece]
             if item >= 0:
-                there = self._state.where[item]
-                there.pop(space, None)
-                if self._state.origin[item] == space and there:
-                    self._state.origin[item] = next(iter(there))
+                arrivals = self._state.where[item]
+                arrivals.pop(space, None)
+                if self._state.origin[item] == space and arrivals:
+                    self._state.origin[item] = next(iter(arrivals))
 
     def copy(self, pieces: Sequence[int], source: int, destination: int, lane: int, before: set[Stamp]) -> bool:
-        """Submit a copy to a lane, after others; return False if too many are on their way."""
+        """Submit a copy to a lane, ordered after other commands; return False if too many copies are in flight."""
         if not self._free_slots:
             return False
         layout, state = self._layout, self._state
@@ -314,7 +314,15 @@ class Carrier:
         start_s = max(state.now_s, state.now_s + self.in_flight[lane].seconds)
         entry = self.log.add(
             Entry(
-                "copy", lane, self._for, tuple(pieces), (source, destination), stamp, waits, start_s, start_s + seconds
+                "copy",
+                lane,
+                self._current_task,
+                tuple(pieces),
+                (source, destination),
+                stamp,
+                waits,
+                start_s,
+                start_s + seconds,
             )
         )
         for piece in pieces:
@@ -322,7 +330,7 @@ class Carrier:
             item = self._item[piece]
             if item >= 0:
                 state.where[item][destination] = start_s + seconds
-        given = Given(self._for, stamp[1], entry)
+        given = Given(self._current_task, stamp[1], entry)
         self.in_flight[lane].add(given, seconds)
         self._submit(
             given, Order(slot, lane, slots, instruction_of(entry, slot, layout, self._work.instruction)), stamp
@@ -330,17 +338,17 @@ class Carrier:
         return True
 
     def idle(self) -> bool:
-        """Return whether nothing is on its way."""
+        """Return whether nothing is in flight."""
         return not any(len(each) for each in self.in_flight)
 
-    # --- what has completed -----------------------------------------------------------------------
+    # --- completions ------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Hand on what was gathered."""
-        self._refused(self._submitter.flush())
+        """Submit the gathered orders."""
+        self._handle_refusals(self._submitter.flush())
 
     def poll(self) -> list[Ended]:
-        """Return the tasks that have completed since the last time, and let their lanes go on."""
+        """Return the tasks completed since the last call, and retire them from their lanes."""
         ended: list[Ended] = []
         finished: list[tuple[int, Given]] = []
         for lane, in_flight in enumerate(self.in_flight):
@@ -365,7 +373,7 @@ class Carrier:
         if finished:
             self._note_finished(finished, ended)
         if self._demand.dying and (ended or finished):
-            self._bury()
+            self._free_dead_arrays()
         return ended
 
     def _note_finished(self, finished: Sequence[tuple[int, Given]], ended: list[Ended]) -> None:
@@ -389,21 +397,22 @@ class Carrier:
                 self._submitter.forget(order.slot)
                 self._free_slots.append(order.slot)
         for lane in {lane for lane, _ in finished}:
-            here = untimed.get(lane, [])
-            submit_ns = here[0].order.submit_ns if here and here[0].order is not None else 0
-            for given, span_ns in zip(here, self._observed.see(lane, submit_ns, len(here), seen_ns), strict=True):
+            on_lane = untimed.get(lane, [])
+            submit_ns = on_lane[0].order.submit_ns if on_lane and on_lane[0].order is not None else 0
+            spans_ns = self._observed.see(lane, submit_ns, len(on_lane), seen_ns)
+            for given, span_ns in zip(on_lane, spans_ns, strict=True):
                 assert given.entry.record is not None
                 given.entry.record.device_ns = None
                 given.entry.record.start_ns, given.entry.record.finish_ns = span_ns
                 ended.append(Ended(given.task, lane, (span_ns[1] - span_ns[0]) * 1e-9))
 
     def handle(self, completion: Completion) -> None:
-        """Take note of what a host lane reports."""
-        for_whom = self._nodes.pop(completion.node.id)
+        """Handle a completion that a host lane reports."""
+        pending = self._nodes.pop(completion.node.id)
         if completion.returned:
-            self._nodes[completion.node.id] = for_whom
+            self._nodes[completion.node.id] = pending
         else:
-            self._ended_on_host(for_whom[0], completion)
+            self._ended_on_host(pending[0], completion)
         for node in self._hosts[completion.node.lane].take_returned(completion):
             given, node, work, executable, slots = self._nodes.pop(node.id)
             self._start_on_host(given, node, work, executable, slots)
@@ -420,9 +429,9 @@ class Carrier:
             self._outcomes.left_out(given.task)
         given.ended = True
 
-    def _bury(self) -> None:
-        """Give the memory of arrays back that nobody will touch any more."""
-        left = []
+    def _free_dead_arrays(self) -> None:
+        """Free arrays without remaining accesses, once their last users have completed."""
+        remaining = []
         for array in self._demand.dying:
             blocks = [(array, space) for space in range(len(self._layout.spaces))]
             blocks = [block for block in blocks if self.capacity.has(block) and block not in self.capacity.pinned]
@@ -430,13 +439,13 @@ class Carrier:
             for block in idle:
                 self.free(block)
             if len(idle) < len(blocks):
-                left.append(array)
-        self._demand.dying = left
+                remaining.append(array)
+        self._demand.dying = remaining
 
-    # --- what was refused, or failed --------------------------------------------------------------
+    # --- refusals ---------------------------------------------------------------------------------
 
-    def _refused(self, refused: Sequence[tuple[Order, Exception]]) -> None:
-        """Note what the runtime would not take; think what was gathered behind it over again."""
+    def _handle_refusals(self, refused: Sequence[tuple[Order, Exception]]) -> None:
+        """Record orders that the runtime refused; skip gathered orders that depend on them, and submit the rest."""
         while refused:
             for order, error in refused:
                 given = self._orders[order.slot]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the policy and carries its decisions out, one task at a time: where compiled code cannot do it."""
+"""Decision loop of the dynamic engine in Python, for runs that compiled code cannot decide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syclsched.scheduling.tables import NOTHING
 
 
 class Decider:
-    """The decisions of one run."""
+    """Asks the policy of one run for decisions and carries them out."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Decider:
         self.left = tasks
 
     def poll(self, carrier: Carrier, now_s: Callable[[], float]) -> bool:
-        """Note what has completed: how long it took, and what it held up."""
+        """Record completed tasks, their durations and the successors they release; return whether there were any."""
         ended = carrier.poll()
         self._state.now_s = now_s()
         for each in ended:
@@ -44,36 +44,36 @@ class Decider:
         return bool(ended)
 
     def submitted(self, task: int, processor: int) -> None:
-        """Note that a task was submitted: what comes after it on device queues need not wait for its end."""
+        """Record a submission; successors of a task on a device queue are released without waiting for its end."""
         if processor not in self._hosts:
             self._release(task, processor)
 
     def _release(self, task: int, processor: int) -> None:
         self.left -= 1
-        for after in self._book.release(task, processor):
-            self._book.arrive(after)
+        for successor in self._book.release(task, processor):
+            self._book.arrive(successor)
 
     def decide(self, carrier: Carrier) -> bool:
-        """Carry out what the policy wants, until it wants nothing more."""
+        """Carry out decisions of the policy until it makes none; return whether it made any."""
         progress = False
-        while not (self._ending() or self._stuck(carrier)) and (decisions := self._policy.decide(self._state)):
+        while not (self._ending() or self._lacks_memory(carrier)) and (decisions := self._policy.decide(self._state)):
             progress = True
             for task, processor, start in decisions:
                 if not start:
                     self._book.bind(task, processor)
                     continue
                 self._book.begin(task, processor, self._state.now_s)
-                if self._stuck(carrier) or not carrier.attempt(task, processor):
+                if self._lacks_memory(carrier) or not carrier.attempt(task, processor):
                     self.held.append((task, processor))
                 self.note_ahead(carrier, processor)
         return progress
 
-    def _stuck(self, carrier: Carrier) -> bool:
-        """Return whether a task that is held back lacks memory: others must not take it meanwhile."""
+    def _lacks_memory(self, carrier: Carrier) -> bool:
+        """Return whether a deferred task lacks memory; other tasks must not take that memory meanwhile."""
         return bool(self.held) and carrier.bringer.lacks_memory
 
     def retry(self, carrier: Carrier) -> bool:
-        """Try again what was held back, in order; nobody overtakes one that lacks memory."""
+        """Retry deferred tasks in order, up to the first that lacks memory; return whether any was submitted."""
         if not self.held:
             return False
         held, self.held = self.held, []
@@ -89,7 +89,7 @@ class Decider:
         return len(self.held) < len(held)
 
     def note_ahead(self, carrier: Carrier, processor: int) -> None:
-        """Tell the policy what a lane has, and whether it has enough."""
+        """Report to the policy when a lane's submitted work ends, and whether its lookahead is full."""
         state = self._state
         held = [task for task, lane in self.held if lane == processor] if self.held else []
         in_flight = carrier.in_flight[processor]

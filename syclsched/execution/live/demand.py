@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a run's data is still wanted, and which arrays nobody will touch any more. Pure."""
+"""Remaining uses of the pieces and arrays of a run: liveness as tasks are submitted. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from syclsched.execution.live.layout import Layout, Touch
 
 
 class Demand:
-    """Counts what is left of a run's touches."""
+    """Counts the remaining accesses of a run."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -21,7 +21,7 @@ class Demand:
         self.dying: list[int] = []
 
     def touched(self, touch: Touch) -> None:
-        """Note that a task was submitted, or left out, that touches something."""
+        """Record an access of a task that was submitted or skipped."""
         array = self._layout.whole_of[touch.piece]
         self._reads_left[touch.piece] -= touch.reads
         self._uses_left[array] -= 1
@@ -29,5 +29,5 @@ class Demand:
             self.dying.append(array)
 
     def is_wanted(self, piece: int) -> bool:
-        """Return whether the value of a piece may still be asked for."""
+        """Return whether the value of a piece may still be read."""
         return self._kept[piece] or self._reads_left[piece] > 0

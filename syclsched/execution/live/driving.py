@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of an express run, compiled: finds what has completed, decides, submits and waits, without Python.
+"""Compiled event loop of a fast-path run: polls completions, decides, submits and waits, without Python.
 
-It returns to Python for all that is not a task on its way: what other threads have to say, functions of the host's,
-another plan, something refused or failed, the end.
+It returns to Python for everything else: messages of other threads, host functions, replanning, refusals and failures,
+and the end of the run.
 """
 
 from __future__ import annotations
@@ -37,23 +37,22 @@ from syclsched.scheduling.dynamic.compiled_policies import (
 from syclsched.scheduling.dynamic.places import COPY_FROM, COPY_PIECE, COPY_TO, FIRST_COPY, NBYTES
 from syclsched.scheduling.tables import Ints
 
-#: Why the loop returns.
+#: Reasons why the loop returns; `_ON` continues it.
 ASKED, HANDED, REFUSED, FAILED, THROUGH, PLAN, _ON = range(7)
 
-#: Places of `Machine.state`: things handed on, and of these those submitted to devices; how often nothing has changed
-#: since, and whether something has; whether lanes ring the bell, and how often it has rung; from how many tasks on
-#: another plan is to be made (`NEVER`); whether to return whenever something was submitted; and for how long things
-#: were.
+#: Indices of `Machine.state`: commands processed, and the number of these submitted to devices; consecutive idle polls,
+#: and whether the state has changed; whether lanes signal the wake-up counter, and its last value; number of started
+#: tasks from which to replan (or `NEVER`); whether to return after every submission; and total submission time.
 HANDED_ON, SUBMITTED, IDLE, CHANGED, RUNG, RINGS, PLAN_FROM, BY_BATCH, SUBMISSION_NS = range(9)
 NEVER = 1 << 62
 
-#: Places of `Machine.at`: addresses, and what else functions in C are given.
+#: Indices of `Machine.at`: addresses, and other arguments of C functions.
 (
     CLOCK, SUBMIT, COMPLETED, WAIT, LANES, LANES_COUNT, GIVEN_LANES, POINTERS, EVENTS, SUBMIT_NS, MADE, MADE_COUNT,
     STOP, FLIGHT, ROOM, DONE, GIVEN, COUNTS, START_NS, END_NS, FAILED_CODE, BELL, COMMANDS, BEGAN_NS, COPY_COMMANDS,
     WAIT_LISTS,
 ) = range(26)  # fmt: skip
-#: How long is slept when there is nothing to do, at least and at most; and where lanes ring.
+#: Idle back-off, shortest and longest; and the longest sleep when lanes signal the wake-up counter.
 _SHORTEST_NAP_NS, _LONGEST_NAP_NS, _SLEEP_NS = 20_000, 500_000, 5_000_000
 
 WORDS = ctypes.sizeof(CommandStructure) // 8
@@ -65,29 +64,28 @@ _EVENT_BYTES = ctypes.sizeof(Event)
 
 
 class Machine(NamedTuple):
-    """What is driven: T tasks on P lanes for tasks, L lanes in all, C copies, and S things to submit."""
+    """State of the event loop: T tasks on P lanes for tasks, L lanes in all, C copies, and S commands to submit."""
 
-    words: Ints  # the command of each task on each lane, as C has it
-    copies: Ints  # those of copies, filled in when they are made
-    addresses: Ints  # of the pieces of arrays, by space; 0 where there is none
+    words: Ints  # the command of each task on each lane, in C layout
+    copies: Ints  # commands of copies, filled in when they are created
+    addresses: Ints  # of each piece by space; 0 where it is not allocated
     pointers: Ints  # to commands, in the order of submission
-    counts: Ints  # what has completed of each lane and is not noted on the board yet
-    #: When things that have completed started and ended, on their device's clock.
+    counts: Ints  # completions of each lane that the board does not know yet
+    #: Start and end of completed commands, on their device's clock.
     start_ns: Ints
     end_ns: Ints
-    batches: Ints  # of each submission, where its events begin and how many there are
-    lent: Ints  # how many submissions there were, and whether it is over: see `Lent`
-    #: Set by C: events of a submission, and what something failed with.
+    batches: Ints  # first event and number of events of each submission
+    lent: Ints  # number of submissions, and whether the run is over: see `Lent`
+    #: Set by C: number of events of a submission, and the error code of a failed command.
     made_count: Ints
     code: Ints
-    asked: Ints  # set by other threads that want the loop to return
-    #: See `HANDED_ON` and `CLOCK`.
-    state: Ints
-    at: Ints
+    asked: Ints  # set by other threads to make the loop return
+    state: Ints  # indexed by `HANDED_ON` and following
+    at: Ints  # indexed by `CLOCK` and following
 
 
 class Driver:
-    """The loop of one run, and what it needs."""
+    """The event loop of one run, and its state."""
 
     def __init__(
         self,
@@ -138,11 +136,11 @@ class Driver:
         machine.at[list(places)] = list(places.values())
 
     def make_ready(self) -> None:
-        """Compile what goes on, or load it: the first time that takes many seconds, which are no part of a run."""
+        """Compile the loop, or load its machine code; the first compilation takes many seconds."""
         make_ready(self._drive, self._board, self.machine)
 
     def drive(self) -> int:
-        """Go on until there is something for Python to do; return what: `ASKED` and the like."""
+        """Run the loop until Python has to act; return the reason, such as `ASKED`."""
         first = int(self.machine.lent[0])
         try:
             return self._drive(self._board, self.machine)
@@ -151,9 +149,9 @@ class Driver:
                 self._loop.keep(self._made, 2 * begin, ctypes.c_int64(count), self._lanes)
 
     def lent(self, quiet: Bell) -> Lent:
-        """Return what is submitted, for threads that wait for it and sleep by a bell that never rings.
+        """Return the submitted events, for helper threads that wait for them until `end_lending`.
 
-        They are told to end by `end_lending`.
+        Helper threads sleep on a wake-up counter that is never signalled.
         """
         machine, at = self.machine, np.zeros(4, np.int64)
         at[[WAIT_FOR, SLEEP, IDLE_BELL, EVENTS_MADE]] = (
@@ -163,18 +161,18 @@ class Driver:
         return Lent(events, machine.batches, machine.lent, at)
 
     def lane_addresses(self, lanes: Sequence[int]) -> Ints:
-        """Return where some lanes are."""
+        """Return the addresses of some lanes."""
         first, step = int(self.machine.at[LANES]), ctypes.sizeof(Lane)
         return np.array([first + lane * step for lane in lanes], np.int64)
 
     def end_lending(self) -> None:
-        """Let threads that wait for what is submitted end once they have waited for all."""
+        """Make helper threads end once all submitted events have completed."""
         self.machine.lent[1] = 1
 
 
 @lean
-def _look(machine: Machine) -> int:
-    """Wait for something to happen, unless something just has; find what has completed."""
+def _poll(machine: Machine) -> int:
+    """Wait for a change of state, unless one just happened; poll completions."""
     state, at = machine.state, machine.at
     state[IDLE] = 0 if state[CHANGED] else state[IDLE] + 1
     state[CHANGED] = 0
@@ -199,7 +197,7 @@ def _look(machine: Machine) -> int:
 
 @lean
 def _copy_command(board: Board, machine: Machine, thing: int) -> int:
-    """Make the command of a copy; return its address."""
+    """Build the command of a copy; return its address."""
     places, at = board.places, machine.at
     number = thing - places.counters[FIRST_COPY]
     piece, row = places.copies[number, COPY_PIECE], machine.copies[number]
@@ -214,8 +212,8 @@ def _copy_command(board: Board, machine: Machine, thing: int) -> int:
 
 
 @lean
-def _hand_on(board: Board, machine: Machine, started: int) -> int:
-    """Submit what was started since the last time."""
+def _submit_started(board: Board, machine: Machine, started: int) -> int:
+    """Submit the commands started since the last call."""
     state, at, words = machine.state, machine.at, machine.words
     machine.counts[:] = 0
     things = board.counters[THINGS]
@@ -270,57 +268,57 @@ def _now_s(machine: Machine) -> float:
 
 @lean
 def _drive_central(board: Board, machine: Machine) -> int:
-    why = _ON
-    while why == _ON:
-        # Until something changes what was decided stands; but for lanes that overrun their estimates.
+    reason = _ON
+    while reason == _ON:
+        # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
         if machine.state[CHANGED] or machine.state[IDLE] > 1:
             started = turn_central(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
-            why = _hand_on(board, machine, started)
-        if why == _ON:
-            why = _look(machine)
-    return why
+            reason = _submit_started(board, machine, started)
+        if reason == _ON:
+            reason = _poll(machine)
+    return reason
 
 
 @lean
 def _drive_locality(board: Board, machine: Machine) -> int:
-    why = _ON
-    while why == _ON:
-        # Until something changes what was decided stands; but for lanes that overrun their estimates.
+    reason = _ON
+    while reason == _ON:
+        # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
         if machine.state[CHANGED] or machine.state[IDLE] > 1:
             started = turn_locality(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
-            why = _hand_on(board, machine, started)
-        if why == _ON:
-            why = _look(machine)
-    return why
+            reason = _submit_started(board, machine, started)
+        if reason == _ON:
+            reason = _poll(machine)
+    return reason
 
 
 @lean
 def _drive_stealing(board: Board, machine: Machine) -> int:
-    why = _ON
-    while why == _ON:
-        # Until something changes what was decided stands; but for lanes that overrun their estimates.
+    reason = _ON
+    while reason == _ON:
+        # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
         if machine.state[CHANGED] or machine.state[IDLE] > 1:
             started = turn_stealing(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
-            why = _hand_on(board, machine, started)
-        if why == _ON:
-            why = _look(machine)
-    return why
+            reason = _submit_started(board, machine, started)
+        if reason == _ON:
+            reason = _poll(machine)
+    return reason
 
 
 @lean
 def _drive_hybrid(board: Board, machine: Machine) -> int:
-    why = _ON
-    while why == _ON:
-        # Until something changes what was decided stands; but for lanes that overrun their estimates.
+    reason = _ON
+    while reason == _ON:
+        # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
         if machine.state[CHANGED] or machine.state[IDLE] > 1:
             started = turn_hybrid(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
-            why = _hand_on(board, machine, started)
-        if why == _ON:
-            why = _look(machine)
-    return why
+            reason = _submit_started(board, machine, started)
+        if reason == _ON:
+            reason = _poll(machine)
+    return reason
 
 
-#: By policy: compiled apart, as a run needs one of them. Each returns why it does.
+#: By policy: compiled separately, as a run needs one of them. Each returns the reason for its return.
 _DRIVE: dict[int, Callable[[Board, Machine], int]] = {
     CENTRAL: _drive_central,
     LOCALITY: _drive_locality,

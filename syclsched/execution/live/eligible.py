@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which runs compiled code can decide and submit, and where the data of such a run is to lie."""
+"""Eligibility of a run for the compiled fast path, and the memory placement of its data."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from syclsched.scheduling.dynamic.hybrid import Hybrid
 from syclsched.scheduling.dynamic.state import DynamicPolicy
 from syclsched.scheduling.tables import NOTHING
 
-#: Spaces of unknown size are believed to hold this much, and others this share of what they hold.
+#: Memory that the fast path may use: of a space of unknown size, and as a share of a known size.
 _UNKNOWN_BYTES, _SHARE = 1 << 30, 0.25
-#: Numbers that may be kept of what things wait for: one for each of them and each lane.
+#: Upper bound of the table of dependencies: one entry per copy and lane.
 _MOST_WAITS = 1 << 23
 
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """Where the data of a run is to lie."""
+    """Memory placement of a fast-path run."""
 
-    only: int | None  # the space for all of it; None if it is spread over several
-    blocks: tuple[Block, ...]  # the memory that there must be, by array and space
-    contexts: tuple[int, ...]  # by lane, a number for its SYCL context; `NOTHING` for the host's
+    only: int | None  # the space of all data; None if it is spread over several
+    blocks: tuple[Block, ...]  # blocks to allocate
+    contexts: tuple[int, ...]  # SYCL context of each lane, by number; `NOTHING` for host lanes
 
 
 def roof_for(
     layout: Layout, work: TaskWork, limits: Sequence[int], policy: DynamicPolicy, submitter: Submitter
 ) -> Roof | None:
-    """Return where the data of a run is to lie; None if compiled code cannot decide and submit it."""
+    """Return the memory placement of a run; None if it is not eligible for the fast path."""
     if not any(policy == known for known in DYNAMIC_POLICIES) and not isinstance(policy, Hybrid):
         return None
     if submitter.loop is None or faultpoints.active is not None or work.has_libraries:
@@ -58,8 +58,8 @@ def roof_for(
             found.append(context)
         contexts.append(NOTHING if context is None else found.index(context))
     space = next(iter(homes))
-    one = len({contexts[n] for n, lane in enumerate(layout.lanes) if lane.number in computing}) == 1
-    if len(homes) == 1 and not one:
+    is_one_context = len({contexts[n] for n, lane in enumerate(layout.lanes) if lane.number in computing}) == 1
+    if len(homes) == 1 and not is_one_context:
         return None
     if len(homes) == 1 and all(space in layout.reaches[d] for d in used):
         only, blocks = space, [(array, space) for array in range(len(layout.wholes))]
@@ -72,30 +72,30 @@ def roof_for(
         if layout.spread.most_copies * len(layout.lanes) > _MOST_WAITS:
             return None
     taken = [0] * len(layout.spaces)
-    for array, where in blocks:
-        taken[where] += layout.wholes[array].nbytes
+    for array, block_space in blocks:
+        taken[block_space] += layout.wholes[array].nbytes
     if any(t > (limit * _SHARE if limit else _UNKNOWN_BYTES) for t, limit in zip(taken, limits, strict=True)):
         return None
     return Roof(only, tuple(blocks), tuple(contexts))
 
 
 def _blocks_of_several(layout: Layout, used: Sequence[int]) -> list[Block]:
-    """Return the memory that is needed wherever tasks run."""
+    """Return the blocks needed when tasks may run on any of the used devices."""
     seconds = layout.problem.tables.seconds
-    by_way_of_host = not np.isfinite(np.array(layout.spread.direct_s)).all()
+    needs_staging = not np.isfinite(np.array(layout.spread.direct_s)).all()
     blocks: dict[Block, None] = {}
     for task, touches in enumerate(layout.touches):
         for touch in touches:
             for device in used:
                 if math.isfinite(seconds[task, device]):
                     blocks[layout.whole_of[touch.piece], layout.home[device]] = None
-            if by_way_of_host:
+            if needs_staging:
                 blocks[layout.whole_of[touch.piece], layout.host_space] = None
     return list(blocks)
 
 
 def _is_connected(layout: Layout, homes: set[int]) -> bool:
-    """Return whether data can be copied between all spaces of a run, the host's among them."""
+    """Return whether data can be copied between all spaces of a run, host memory included."""
     spaces = sorted(homes | {layout.host_space})
     latency_s = layout.problem.tables.latency_s
     return bool(np.isfinite(np.array(latency_s)[np.ix_(spaces, spaces)]).all())

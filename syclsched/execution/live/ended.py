@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run that decided as it went, once it has ended, as recovery looks at runs: a plan, and what became of it."""
+"""View of a finished dynamic run for recovery: its executed plan and the outcome of each instruction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syclsched.model.plan import Instruction, Plan
 
 
 class EndedRun:
-    """What recovery asks of an engine that has ended; see `syclsched.execution.recovery.recoverer.Ended`."""
+    """A finished dynamic run; implements `syclsched.execution.recovery.recoverer.Ended`."""
 
     lasting = True
 
@@ -53,5 +53,5 @@ class EndedRun:
                 self.failures.record(found[0], each.error, each.reason)
 
     def passed(self, number: int) -> bool:
-        """Return whether an instruction was done."""
+        """Return whether an instruction was executed."""
         return number in self._done

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The thread of a run that decides as it goes: asks the policy, brings data, submits, notices what has completed.
+"""Dynamic engine: one thread per run that asks the policy, moves data, submits tasks and polls completions.
 
-A task is offered to the policy as soon as all before it have been *submitted* to device queues (or have completed, of
-host functions): queues work in order and event lists order them between each other, so that nothing need have ended.
-Each lane is given as much ahead as `Lookahead` says. What no event list can order (host functions, work of another
-SYCL context) is held back until it has completed. Events are polled; there is no thread for a task.
+A task is offered to the policy once its predecessors on device queues have been *submitted* and its predecessors on the
+host have completed: in-order queues and event lists then order it without waiting. `Lookahead` limits the submitted
+work of each lane. Where no event list can express a dependency (host functions, another SYCL context), the successor is
+deferred until its predecessor has completed. Events are polled; there is no thread per task.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from syclsched.scheduling.dynamic.hybrid import Hybrid
 from syclsched.scheduling.dynamic.state import DynamicPolicy
 from syclsched.scheduling.tables import NOTHING
 
-#: How long the thread sleeps when there is nothing to do, at least and at most.
+#: Idle back-off of the thread, shortest and longest.
 SHORTEST_NAP_S, LONGEST_NAP_S = 20e-6, 500e-6
-#: A host's thread reports, the run was cancelled, or something, by its number, is past its deadline.
+#: A host lane's completion, a cancellation, or a task (by its index) past its deadline.
 _Message: TypeAlias = Completion | Literal["cancel"] | tuple[int, DeadlineError]
 
 
 class LiveEngine(ThreadedEngine):
-    """Runs one graph, once, under a dynamic policy; has the face of `syclsched.execution.engine.Engine`."""
+    """Runs one graph, once, under a dynamic policy; implements `syclsched.execution.engine.Engine`."""
 
     failing = "the engine failed"
 
@@ -90,7 +90,7 @@ class LiveEngine(ThreadedEngine):
         self._carrier: Carrier | None = None
         self._express: Express | None = None
         self._logged = False
-        self._lock = threading.RLock()  # garbage that is collected under it may hold this run
+        self._lock = threading.RLock()  # reentrant: garbage collected under it may hold this run
         self._pinned: set[Block] = set()
         self.buffers = LiveBuffers(buffers, layout, self._where, self._pinned.add, self._lock)
         self._decider = Decider(
@@ -101,7 +101,7 @@ class LiveEngine(ThreadedEngine):
     # --- for other threads ------------------------------------------------------------------------
 
     def event(self, number: int) -> Any:
-        """Return something that is not None if a task, by its index, has been submitted."""
+        """Return a value other than None if a task, by its index, has been submitted."""
         return True if self.passed(number) else None
 
     def passed(self, number: int) -> bool:
@@ -120,21 +120,21 @@ class LiveEngine(ThreadedEngine):
         return stamp is not None and self._carrier is not None and self._carrier.is_done(*stamp)
 
     def any_failed(self) -> bool:
-        """Return False: what fails on its device is noted when it has completed."""
+        """Return False: device failures are recorded when polling sees them."""
         return False
 
     @property
     def through(self) -> bool:
-        """Whether everything was done: nothing was cancelled."""
+        """Whether every task was executed, none cancelled."""
         return self._decider.left == 0 and (self._carrier is None or not self._carrier.left_out)
 
     @property
     def records(self) -> dict[int, Record]:
-        """What each instruction did, by number; once the run is over."""
+        """The record of each instruction, by number; once the run is over."""
         return self._happened()[1]
 
     def _happened(self) -> tuple[Plan, dict[int, Record]]:
-        """Return the plan that has happened, and what became of its instructions; made when it is first asked for."""
+        """Return the executed plan and its records; built on first use."""
         with self._lock:
             if self._made is None:
                 carrier = self._carrier
@@ -143,14 +143,14 @@ class LiveEngine(ThreadedEngine):
             return self._made
 
     def _whole_log(self, carrier: Carrier) -> Log:
-        """Return the log, with what compiled code has done."""
+        """Return the log, including the entries of compiled code."""
         if self._express is not None and not self._logged:
             self._logged = True
             carrier.log.entries += self._express.entries()
         return carrier.log
 
     def ended(self) -> EndedRun:
-        """Return the run, which is over, as recovery looks at it."""
+        """Return the finished run for recovery."""
         plan, records = self._happened()
         names = self._layout.tasks
         return EndedRun(
@@ -168,22 +168,22 @@ class LiveEngine(ThreadedEngine):
         writer = self._layout.last_writer[self._layout.piece[array]]
         if not self._work.with_status or writer == NOTHING or self._carrier is None:
             return []
-        behind = self.program.ancestors(self._layout.tasks[writer].name)
+        ancestors = self.program.ancestors(self._layout.tasks[writer].name)
         found = sorted(self._carrier.pieces_of_work.items(), key=lambda each: self._layout.submission[each[0]])
-        return [found_again(piece) for _, piece in found if piece.task.name in behind]
+        return [found_again(piece) for _, piece in found if piece.task.name in ancestors]
 
     def positions(self) -> list[Position]:
-        """Return what the lanes that are not done are at; on any thread. Tasks have their index for a number."""
+        """Return the progress of unfinished lanes, tasks numbered by index; for any thread."""
         if self._express is not None:
             return self._express.positions()
         return [] if self._carrier is None else positions_of(self._layout, self._carrier.in_flight)
 
     def overdue(self, number: int, error: DeadlineError) -> None:
-        """Let something that runs fail, because it is past its deadline, and cancel what depends on it."""
+        """Fail a task past its deadline, and cancel its descendants."""
         self._tell((number, error))
 
     def what_is_left(self) -> str:
-        """Return what lanes are at, in words."""
+        """Return the progress of the lanes as text."""
         if self._carrier is None:
             return "nothing has been submitted yet"
         at = [f"lane {p.lane} is at {p.name}, the first of {p.of} given to it" for p in self.positions()]
@@ -198,7 +198,7 @@ class LiveEngine(ThreadedEngine):
         self._tell("cancel")
 
     def _be_watched(self) -> None:
-        """Have compiled code look up from its work."""
+        """Make the compiled loop return, so that watched tasks are checked."""
         if (express := self._express) is not None:
             express.ask()
 
@@ -212,7 +212,7 @@ class LiveEngine(ThreadedEngine):
         self.counts.loop_ns = now_ns() - self._began_ns
 
     def _prepare(self) -> None:
-        """Compile everything, make the lanes, and read the clocks."""
+        """Compile the tasks, create the lanes, and read the clocks."""
         layout = self._layout
         self._work.compile(self._queues, self._table.uploads)
         self.counts.constant_bytes = uploaded_bytes(self._work.executables())
@@ -228,7 +228,9 @@ class LiveEngine(ThreadedEngine):
         )
         for index, lane in enumerate(layout.lanes):
             if lane.kind == "host":
-                self._hosts[index] = HostLane(lane.name, self._table, self._hear, lambda: self._ending, self.counts)
+                self._hosts[index] = HostLane(
+                    lane.name, self._table, self._on_completion, lambda: self._ending, self.counts
+                )
         for item, space in enumerate(layout.problem.tables.item_space.tolist()):
             if space != NOTHING:
                 self._state.where[item][space] = 0.0
@@ -243,21 +245,21 @@ class LiveEngine(ThreadedEngine):
         self._began_ns = now_ns()
 
     def _make_express(self, carrier: Carrier) -> Express | None:
-        """Return what decides and submits it by compiled code, if that can be done."""
+        """Return the compiled fast path of this run; None if it is not eligible."""
         policy, submitter = self._policy, self._submitter
         assert submitter is not None
-        roof = roof_for(self._layout, self._work, self._limits, policy, submitter)
-        if roof is None:
+        placement = roof_for(self._layout, self._work, self._limits, policy, submitter)
+        if placement is None:
             return None
         bound = policy.bound if isinstance(policy, Hybrid) else math.inf
         express = Express(
             self._layout, self._work, self._table, submitter, self._hosts, carrier, self._lookahead,
-            self._state.known, policy.name, bound, roof, self._inbox,
+            self._state.known, policy.name, bound, placement, self._inbox,
         )  # fmt: skip
         return express if express.prepare() else None
 
-    def _go_express(self, express: Express, carrier: Carrier) -> bool:
-        """Run it all by compiled code; return False after something went wrong, with all that was done taken over."""
+    def _run_express(self, express: Express, carrier: Carrier) -> bool:
+        """Run on the fast path; on failure take over all its submitted work and return False."""
 
         def watched() -> bool:
             for number in tuple(self._watched) if self._watched else ():
@@ -275,7 +277,7 @@ class LiveEngine(ThreadedEngine):
                 continue
             task, processor = entry.task, entry.lane
             while task not in self._state.ready:
-                self._poll(carrier)  # it comes after one of the host's that has ended
+                self._poll(carrier)  # its predecessor on the host has completed, but was not polled yet
             self._book.begin(task, processor, entry.start_s)
             given = carrier.adopt(entry, ended=express.has_ended(task))
             if task in express.given_to_host and not express.has_ended(task):
@@ -288,18 +290,18 @@ class LiveEngine(ThreadedEngine):
         return False
 
     def _tell(self, message: _Message) -> None:
-        """Leave a message for the engine's thread; on any other."""
+        """Post a message to the engine's thread; for other threads."""
         self._inbox.put(message)
         self._be_watched()
 
-    def _hear(self, completion: Completion) -> None:
-        """Take what the host's thread reports, on that thread, which ends before the bell is given back."""
+    def _on_completion(self, completion: Completion) -> None:
+        """Forward a completion from a host lane's thread; that thread ends before the wake-up counter is freed."""
         self._tell(completion)
         if self._submitter is not None and self._submitter.bell is not None:
             self._submitter.bell.ring()
 
     def _anchor(self) -> None:
-        """Read the device clocks; the second reading replaces the end of each map."""
+        """Read the device clocks; the second reading replaces the end point of each map."""
         assert self._submitter is not None
         loop = self._submitter.loop
         lanes = [
@@ -314,7 +316,7 @@ class LiveEngine(ThreadedEngine):
         assert carrier is not None
         for task in self._book.sources():
             self._book.arrive(task)
-        if self._express is not None and self._go_express(self._express, carrier):
+        if self._express is not None and self._run_express(self._express, carrier):
             return
         nap_s = SHORTEST_NAP_S
         while (self._decider.left or not carrier.idle()) and not self._ending:
@@ -336,11 +338,11 @@ class LiveEngine(ThreadedEngine):
 
     @property
     def _ending(self) -> bool:
-        """Whether nothing more is to be begun."""
+        """Whether no further task may start."""
         return self.cancelled or self.failures.halted
 
     def _nap(self, carrier: Carrier, nap_s: float) -> float:
-        """Sleep until the host's thread reports, or for a while; return for how long to sleep the next time."""
+        """Sleep until a message arrives, at most for a while; return the next back-off."""
         self._inbox.wait(nap_s)
         if self._inbox.empty():
             return min(2.0 * nap_s, LONGEST_NAP_S)
@@ -362,28 +364,28 @@ class LiveEngine(ThreadedEngine):
         return self._decider.poll(carrier, lambda: (now_ns() - self._began_ns) * 1e-9)
 
     def _submitted(self, task: int, processor: int) -> None:
-        """Tell who waits for it that a task was submitted."""
+        """Notify waiting threads and the decider that a task was submitted."""
         self._tell_waiting(task)
         self._decider.submitted(task, processor)
 
     # --- the end ----------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        """Wait for what was submitted, and read what the tasks report."""
+        """Wait for all submitted work, and read the status of tasks that report one."""
         carrier, submitter = self._carrier, self._submitter
         if carrier is not None and submitter is not None:
             try:
                 carrier.flush()
                 reports = True
-                while reports:  # what came back untried behind one that failed is begun again, and reports in its turn
+                while reports:  # tasks returned after a failure start again, and report in turn
                     for host in self._hosts.values():
                         host.worker.stop()
                     reports = not self._inbox.empty()
                     while not self._inbox.empty():
                         self._handle(carrier, self._inbox.get())
-            finally:  # whatever went wrong, what was submitted uses the run's memory until it ends
+            finally:  # submitted work uses the run's memory until it completes
                 submitter.stop()
-                if self.error is not None:  # what compiled code has submitted may not have been taken over
+                if self.error is not None:  # work of compiled code may not have been taken over
                     submitter.wait_for_all()
                 nap_s = SHORTEST_NAP_S
                 while not carrier.idle():
@@ -396,7 +398,7 @@ class LiveEngine(ThreadedEngine):
                 if self.recording and self.error is None:
                     self._anchor()
                 self._read_statuses(carrier)
-            finally:  # its threads end with it
+            finally:  # ends its threads
                 submitter.close()
             if self._learn is not None and self.error is None and not self.failures.halted:
                 drift = self._book.drift if self._express is None else self._express.board.drift
@@ -415,7 +417,7 @@ class LiveEngine(ThreadedEngine):
                 carrier.losses.mark(task, "failed")
 
     def _where(self, piece: int) -> int | None:
-        """Return a space in which the current value of a piece can be read now: the host's, if that is one."""
+        """Return a space in which the current value of a piece can be read now, host memory if possible."""
         carrier, layout = self._carrier, self._layout
         if carrier is None:
             return None

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs whose data fits into the memory spaces of their lanes: decided and submitted by compiled code.
+"""Fast path of dynamic runs whose data fits into memory: decided and submitted by compiled code.
 
-There memory is got once, so that what a kernel is given on each lane is known before the run starts. In one space what
-a task waits for are the graph's dependencies; over several a directory says so, and what has to be copied. A turn
-polls, decides and submits for all lanes in a few calls. When anything is refused or fails, the engine goes on by
-itself, from where this has come to.
+Memory is allocated once, so kernel arguments on each lane are known before the run starts. In one memory space a task
+waits for its dependencies in the graph; over several, a compiled directory adds copies and their dependencies. When a
+command is refused or fails, the engine takes over the submitted work and continues without the fast path.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ from syclsched.scheduling.dynamic.state import Known
 #: The compiled form of each policy.
 _COMPILED = {"eager": CENTRAL, "priority": CENTRAL, "dmdas": LOCALITY, "stealing": STEALING, "hybrid": HYBRID}
 
-#: How often threads of our own are looked at that have something to end.
+#: Polling interval while lane threads finish their work.
 _LOOK_EVERY_S = 1e-3
 
 _LANE, _WAITS, _COUNT, _KERNEL = (
@@ -69,7 +68,7 @@ _LANE, _WAITS, _COUNT, _KERNEL = (
 
 
 class Express:
-    """Decides and submits a run, as long as nothing goes wrong."""
+    """Fast path of one run, until a failure."""
 
     def __init__(
         self,
@@ -109,21 +108,21 @@ class Express:
         self._commands = np.zeros((self.tasks, self._processors, WORDS), np.int64)
         self._kept: list[Any] = []
         self._reports: dict[int, Completion] = {}
-        #: What the host's thread was given, by task.
+        #: Work given to host lanes, by task.
         self.given_to_host: dict[int, tuple[Node, Any, Any]] = {}
-        #: How many started tasks were looked at for what the host is to do.
-        self._looked_at = 0
-        #: What was said that this could not deal with.
+        #: Number of started commands already searched for host tasks.
+        self._searched = 0
+        #: The message that ended the fast path.
         self.troubled: Any = None
         self._driver: Driver
-        #: By lane: that one more of its tasks has completed.
+        #: By lane: completion counts for one more completed task.
         self._one = np.eye(len(layout.lanes), dtype=np.int64)
         self._log = ExpressLog(layout, self.board, roof.only)
         replans = self._policy == HYBRID and bound < math.inf
         self._replanner = Replanner(self.board, layout.problem, carrier.counts) if replans else None
 
     def _copies_before(self) -> list[list[int]]:
-        """Return for each task the copies that it waits for: those of inputs that it reads as they were given."""
+        """Return, by task, the copies of initial values that it reads and therefore waits for."""
         layout = self._layout
         slot = {piece: self.tasks + n for n, piece in enumerate(self._copied)}
         given = layout.problem.tables.item_producer < 0
@@ -135,7 +134,7 @@ class Express:
         return found
 
     def prepare(self) -> bool:
-        """Get memory and make all commands; return whether all work can be submitted like this."""
+        """Allocate memory and build all commands; return whether every task is a single command."""
         layout, carrier = self._layout, self._carrier
         for block in self._roof.blocks:
             if not carrier.capacity.has(block):
@@ -176,7 +175,7 @@ class Express:
         return True
 
     def _addresses(self) -> Any:
-        """Return where each piece is in each space, 0 if it is not there."""
+        """Return the address of each piece in each space; 0 where it is not allocated."""
         layout, capacity = self._layout, self._carrier.capacity
         found = np.zeros((len(layout.pieces), len(layout.spaces)), np.int64)
         for piece, array in enumerate(layout.whole_of) if self._roof.only is None else ():
@@ -186,12 +185,12 @@ class Express:
         return found
 
     def _spaces(self, task: int, device: int) -> tuple[int, ...]:
-        """Return where what a task touches is on a device."""
+        """Return the space of each access of a task on a device."""
         space = self._layout.home[device] if self._roof.only is None else self._roof.only
         return (space,) * len(self._layout.touches[task])
 
     def _command(self, task: int, lane: int, device: int) -> tuple[Command, Any] | None:
-        """Return the command of a task, and its kernel if it has one; None if it is not one command."""
+        """Return the command of a task and its kernel, if any; None if it takes several commands."""
         work = self._work.work(task, device, self._spaces(task, device))
         executable = self._work.executable(task, device)
         kernel = None
@@ -212,23 +211,23 @@ class Express:
     # --- the run ----------------------------------------------------------------------------------
 
     def run(self, began_ns: int, cancelled: Callable[[], bool], watched: Callable[[], bool]) -> bool:
-        """Do the whole run; return False if the engine has to go on, after `settle`, as something went wrong."""
+        """Execute the run; on failure return False, then the engine must call `settle` and take over."""
         machine = self._driver.machine
         machine.at[BEGAN_NS] = began_ns
         self._copy_inputs()
         begin(self.board)
         driver = self._driver
         try:
-            self._lend()
+            self._lend_threads()
             while not cancelled():
                 machine.state[BY_BATCH] = watched()
                 machine.state[PLAN_FROM] = NEVER if self._replanner is None else self._replanner.turn(machine.asked)
-                why = self._driver.drive()
-                if why == THROUGH:
+                reason = self._driver.drive()
+                if reason == THROUGH:
                     return True
-                if why == HANDED:
+                if reason == HANDED:
                     self._after_batch()
-                elif why != PLAN and not (why == ASKED and self._listen()):
+                elif reason != PLAN and not (reason == ASKED and self._handle_messages()):
                     return False
             return False
         finally:
@@ -239,8 +238,8 @@ class Express:
             if self._replanner is not None:
                 self._replanner.stop()
 
-    def _lend(self) -> None:
-        """Lend threads to the devices that want some, for as long as the loop submits."""
+    def _lend_threads(self) -> None:
+        """Lend helper threads to devices that compute on host cores, until the loop ends."""
         driver, quiet = self._driver, self._submitter.quiet
         if self._submitter.lends:
             assert quiet is not None
@@ -252,11 +251,11 @@ class Express:
             self._submitter.lend(work)
 
     def ask(self) -> None:
-        """Have the loop look at what was said; for any thread."""
+        """Make the loop read its messages; for any thread."""
         self._driver.machine.asked[0] = 1
 
-    def _listen(self) -> bool:
-        """Do as other threads say; return False if that cannot be done here."""
+    def _handle_messages(self) -> bool:
+        """Handle messages of other threads; return False if the engine has to handle one."""
         machine = self._driver.machine
         machine.asked[0] = 0
         while not self._inbox.empty():
@@ -268,15 +267,15 @@ class Express:
         return True
 
     def _after_batch(self) -> None:
-        """Give the host its part of what was started."""
+        """Start the host tasks among the commands started since the last call."""
         board, handed = self.board, int(self._driver.machine.state[HANDED_ON])
-        for task in board.started[self._looked_at : handed].tolist() if self._hosts else ():
+        for task in board.started[self._searched : handed].tolist() if self._hosts else ():
             if task < self.tasks and board.is_host[board.lane[task]]:
                 self._give_to_host(task, int(board.lane[task]))
-        self._looked_at = handed
+        self._searched = handed
 
     def settle(self, given_up: Callable[[], bool]) -> None:
-        """Wait until our own threads have done all they were handed: what others submit is not ordered behind that."""
+        """Wait until the lane threads are idle: work submitted to SYCL queues is not ordered after theirs."""
         bell, board = self._submitter.bell, self.board
         if self._submitter.threads is None or bell is None:
             return
@@ -307,7 +306,7 @@ class Express:
         self._hosts[lane].start(node, work, executable, events)
 
     def _report(self, completion: Completion) -> bool:
-        """Note what the host's thread reports; return False if it failed, or was not tried."""
+        """Record a completion of a host task; return False if it failed or did not start."""
         lane, task, ended = completion.node.lane, completion.node.id, self._driver.machine
         if completion.error is not None or completion.returned or completion.start_ns is None:
             return False
@@ -330,7 +329,7 @@ class Express:
         return bool(self.board.place[task] >= 0)
 
     def where(self, piece: int) -> int | None:
-        """Return the space in which a value is; None if there is none."""
+        """Return the space in which the current value of a piece is; None if there is none."""
         layout = self._layout
         if self._roof.only is None:
             return self._log.where(piece)
@@ -339,18 +338,18 @@ class Express:
         return layout.given_in[piece] if layout.pieces[piece].is_input else None
 
     def slot_of(self, entry: Entry) -> int:
-        """Return the slot of something in the log."""
+        """Return the event slot of a log entry."""
         assert entry.stamp is not None
         return int(self.board.flight[entry.stamp])
 
     def has_ended(self, task: int) -> bool:
-        """Return whether the host's thread has ended a task."""
+        """Return whether a host task has completed."""
         return task in self._reports
 
     def positions(self) -> list[Position]:
-        """Return what each lane is at that is not done; on any thread."""
+        """Return the progress of unfinished lanes; for any thread."""
         return self._log.positions()
 
     def entries(self) -> list[Entry]:
-        """Return what was done after the inputs had been copied, for the log; once the run is over."""
+        """Return the log entries after the input copies; once the run is over."""
         return self._log.entries(self._driver, self._reports, self.given_to_host.keys())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What compiled code has done in a run: as entries of its log, and as questions asked while it runs."""
+"""Log entries and progress of the compiled fast path, read from its board."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syclsched.scheduling.dynamic.places import COPY_FOR, COPY_FROM, COPY_PIECE,
 
 
 class ExpressLog:
-    """Reads a board."""
+    """Progress and log of a fast-path run."""
 
     def __init__(self, layout: Layout, board: Board, only: int | None) -> None:
         self._layout, self._board, self._only = layout, board, only
@@ -30,14 +30,14 @@ class ExpressLog:
         return bool(board.place[thing] >= 0 and board.place[thing] < board.done[board.lane[thing]])
 
     def spaces(self, task: int) -> tuple[int, ...]:
-        """Return where what a task touches is, by touch; it was submitted."""
+        """Return the space of each access of a submitted task."""
         places = self._board.places
         if self._only is not None:
             return (self._only,) * len(self._layout.touches[task])
         return tuple(places.touches[places.touch_start[task] : places.touch_start[task + 1], SPACE].tolist())
 
     def where(self, piece: int) -> int | None:
-        """Return a space in which the current value of a piece can be read now: the host's, if that is one."""
+        """Return a space in which the current value of a piece can be read now, host memory if possible."""
         board, places = self._board, self._board.places
         found = None
         for space in range(len(places.links)):
@@ -47,7 +47,7 @@ class ExpressLog:
         return found
 
     def positions(self) -> list[Position]:
-        """Return what each lane is at that is not done; on any thread."""
+        """Return the progress of unfinished lanes; for any thread."""
         board, layout, found = self._board, self._layout, []
         for lane, each in enumerate(layout.lanes):
             done, given = int(board.done[lane]), int(board.given[lane])
@@ -60,7 +60,7 @@ class ExpressLog:
         return found
 
     def entries(self, driver: Driver, reports: Mapping[int, Completion], on_host: Collection[int]) -> list[Entry]:
-        """Return what was done after the inputs had been copied, in the order of submission."""
+        """Return the log entries after the input copies, in order of submission."""
         board = self._board
         machine = driver.machine
         handed = board.started[: machine.state[HANDED_ON]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was given to a lane, and what has completed."""
+"""In-flight tasks and copies of a dynamic run, and completed tasks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from syclsched.execution.records import Record
 
 @dataclass(slots=True)
 class Given:
-    """Something that was given to a lane."""
+    """A task or copy in flight on a lane."""
 
-    task: int  # which, or for whose sake
-    place: int  # its place in what was given to the lane
-    entry: Entry  # what the log has of it
-    order: Order | None = None  # how it was submitted; None for what the host does
-    ended: bool = False  # whether what the host does has ended
-    #: Of what the host is not to do, as it was left out: what must have completed before it counts as done.
+    task: int  # the task, or for a copy the task that needs it
+    place: int  # sequence number in the lane
+    entry: Entry  # log entry
+    order: Order | None = None  # the submission; None on host lanes
+    ended: bool = False  # whether a host task has ended
+    #: Of a task skipped on a host lane: the stamps that must complete before it counts as complete.
     behind: tuple[Stamp, ...] = ()
 
 
@@ -28,14 +28,13 @@ class Given:
 class Ended:
     """A task that has completed."""
 
-    #: What, where.
     task: int
     processor: int
-    seconds: float | None  # how long it took; None if it failed or was left out
+    seconds: float | None  # its duration; None if it failed or was skipped
 
 
 def measured_s(record: Record | None) -> float | None:
-    """Return how long something took that was done; None if that is not known."""
+    """Return the duration of an executed instruction; None if it is not known."""
     if record is None or record.outcome != "done" or record.start_ns is None or record.finish_ns is None:
         return None
     return (record.finish_ns - record.start_ns) * 1e-9

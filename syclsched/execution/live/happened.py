@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run as a plan: what was done on which lane in which order, and what waited for what; with a record of each. Pure.
+"""Execution log of a dynamic run, and its conversion into a plan with a record per instruction. Pure.
 
-It is an ordinary plan: `syclsched.planning.verify` proves of it that nothing raced, reports and charts read it, and it
-can be run again. Its predicted times are what was believed when each task was submitted.
+The result is an ordinary plan: `syclsched.planning.verify` proves that the run had no data race, reports and charts
+read it, and it can be executed again. Its predicted times are the estimates at the time of submission.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class Entry:
     """One instruction as it was submitted."""
 
     kind: InstructionKind  # as in `Instruction`
-    lane: int  # where
-    task: int  # which, or for whose sake
-    #: What was touched, in which spaces: of an allocation or a free the array instead of pieces, of a copy source and
-    #: destination of each piece.
+    lane: int
+    task: int  # the task, or the task that needs this copy or memory
+    #: The accessed pieces and their spaces. Allocations and frees have the array in place of pieces, copies their
+    #: source and destination space.
     pieces: tuple[int, ...]
     spaces: tuple[int, ...]
-    stamp: Stamp | None = None  # lane and place; None for allocations and frees
-    waits: tuple[Stamp, ...] = ()  # what it waited for
-    #: When it was believed to run.
+    stamp: Stamp | None = None  # None for allocations and frees
+    waits: tuple[Stamp, ...] = ()  # dependencies
+    #: Estimated times.
     start_s: float = 0.0
     finish_s: float = 0.0
-    record: Record | None = None  # what became of it
-    device: int = -1  # the device that ran a task, -1 for none
+    record: Record | None = None  # outcome and measured times
+    device: int = -1  # index of the device of a task, -1 for none
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Log:
     entries: list[Entry] = field(default_factory=list)
 
     def add(self, entry: Entry) -> Entry:
-        """Put an entry behind the others, and return it."""
+        """Append an entry, and return it."""
         self.entries.append(entry)
         return entry
 
@@ -55,7 +55,7 @@ class Log:
 def plan_of(
     log: Log, layout: Layout, empty: Plan, instruction: Callable[[int, int, Sequence[int], int], Instruction]
 ) -> tuple[Plan, dict[int, Record]]:
-    """Return a log as a plan."""
+    """Return the executed plan of a log, and its records by instruction number."""
     _place_allocations(log, layout)
     number_of: dict[Stamp, int] = {}
     freed: dict[tuple[int, int], int] = {}
@@ -105,9 +105,9 @@ def plan_of(
 
 
 def _place_allocations(log: Log, layout: Layout) -> None:
-    """Let each allocation stand on the lane of what touches it first; leave out those that nothing touches.
+    """Move each allocation to the lane of the first access; drop allocations that are never accessed.
 
-    Where it was given back nevertheless, that stands on its lane.
+    An unused allocation that was freed is kept, with the free on the same lane.
     """
     fresh: dict[tuple[int, int], Entry] = {}
     for entry in log.entries:
@@ -122,15 +122,15 @@ def _place_allocations(log: Log, layout: Layout) -> None:
                 found = fresh.pop((layout.whole_of[piece], space), None)
                 if found is not None:
                     found.lane = entry.lane
-    if fresh:  # got for tasks that could have run there
-        nobodys = {id(each) for each in fresh.values()}
-        log.entries = [each for each in log.entries if id(each) not in nobodys]
+    if fresh:  # allocated for tasks that could have run there
+        unused_ids = {id(each) for each in fresh.values()}
+        log.entries = [each for each in log.entries if id(each) not in unused_ids]
 
 
 def instruction_of(
     entry: Entry, number: int, layout: Layout, instruction: Callable[[int, int, Sequence[int], int], Instruction]
 ) -> Instruction:
-    """Return an entry as an instruction with a number; `plan_of` says how."""
+    """Return a log entry as an instruction with a number, without waits and times."""
     task = layout.tasks[entry.task].name
     if entry.kind in ("alloc", "free"):
         array, space = layout.wholes[entry.pieces[0]], layout.spaces[entry.spaces[0]]

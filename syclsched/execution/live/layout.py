@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A graph and its scheduling problem as the engine walks them: everything by index, worked out once. Pure."""
+"""Index-based view of a graph and its scheduling problem for the dynamic engine, computed once. Pure."""
 
 from __future__ import annotations
 
@@ -21,28 +21,27 @@ from syclsched.scheduling.tables import NOTHING
 
 @dataclass(frozen=True, slots=True)
 class LiveLane:
-    """An in-order queue, or the host's thread."""
+    """A lane of a dynamic run: an in-order queue, or the host thread."""
 
     #: As in `syclsched.model.plan.Lane`.
     name: str
     device: str
     kind: LaneKind
-    number: int  # the device's index on the platform
+    number: int  # index of the device on the platform
 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """How a task touches a piece."""
+    """An access of a task to a piece."""
 
-    piece: int  # which
-    #: How.
+    piece: int
     reads: bool
     writes: bool
-    mode: AccessMode  # the same in one word
+    mode: AccessMode
 
 
 class Layout:
-    """Tasks in the problem's order, pieces, memory, spaces and lanes."""
+    """Tasks in the problem's order, pieces, arrays, memory spaces and lanes, by index."""
 
     def __init__(self, graph: TaskGraph, problem: Problem, platform: Platform) -> None:
         self.graph, self.problem, self.platform = graph, problem, platform
@@ -70,10 +69,10 @@ class Layout:
         self.spaces: list[str] = list(problem.spaces)
         self.space: dict[str, int] = {name: n for n, name in enumerate(self.spaces)}
         self.host_space = self.space[HOST]
-        #: Memory that is not of the usual kind.
+        #: Arrays in another USM kind than the default.
         self.memory = kinds_without_plan(graph, self.record, platform)
         residents = {chosen.array: self.space[chosen.space] for chosen in self.memory if chosen.resident}
-        #: The space of each piece's value when the run begins, if it is an input.
+        #: Initial space of each piece, if it is an input.
         self.given_in = [residents.get(self.wholes[n].name, self.host_space) for n in self.whole_of]
         self.devices: tuple[Device, ...] = platform.devices
         self.home = [self.space[d.space] for d in self.devices]
@@ -83,7 +82,7 @@ class Layout:
         }
         self._add_lanes()
         self.statuses = {self.piece[name] for name in self.record.statuses if name in self.piece}
-        #: The last task that writes each piece, `NOTHING` if none does.
+        #: The last writer of each piece, `NOTHING` if it is never written.
         self.last_writer = [NOTHING] * len(self.pieces)
         order = {t.name: n for n, t in enumerate(self.record.tasks)}
         for task in sorted(range(len(self.tasks)), key=lambda t: order[self.tasks[t].name]):
@@ -104,7 +103,7 @@ class Layout:
                 self.lanes.append(LiveLane(f"{d.name}:copy", d.name, "copy", number))
 
     def first_items(self) -> list[int]:
-        """Return the item that each piece is when the run begins, -1 for none."""
+        """Return the initial item of each piece, -1 for none."""
         found = [-1] * len(self.pieces)
         for item, space in enumerate(self.problem.tables.item_space.tolist()):
             if space != NOTHING:
@@ -113,7 +112,7 @@ class Layout:
 
     @cached_property
     def spread(self) -> Spread:
-        """The data as compiled code follows it over several spaces."""
+        """The input of the compiled directory over several memory spaces."""
         spaces, processors = range(len(self.spaces)), range(len(self.problem.processors))
         homes = {self.home[n] for n, d in enumerate(self.devices) if not d.is_host} | {self.host_space}
 
@@ -138,7 +137,7 @@ class Layout:
 
     @property
     def most_copies(self) -> int:
-        """How many copies compiled code may make; it makes none where all devices that compute have one home."""
+        """Upper bound of the copies of compiled code; 0 if all compute devices share one space."""
         homes = {self.home[n] for n, d in enumerate(self.devices) if not d.is_host}
         return self.spread.most_copies if len(homes) > 1 else 0
 
@@ -147,13 +146,13 @@ class Layout:
         return self._links.get((source, destination))
 
     def lane_of_copy(self, source: int, destination: int, consumer: int) -> int:
-        """Return the lane for a copy, as plans choose it: near its destination, else near its source."""
+        """Return the lane of a copy, chosen as in plans: at its destination's device, else at its source's."""
         wanted = self.lanes[consumer]
         device = self.devices[wanted.number]
         if device.is_host or device.space != self.spaces[destination]:
             compute = self.platform.compute_devices
-            here = [d for d in compute if d.space == self.spaces[destination]]
-            near = here or [d for d in compute if d.space == self.spaces[source]]
+            at_destination = [d for d in compute if d.space == self.spaces[destination]]
+            near = at_destination or [d for d in compute if d.space == self.spaces[source]]
             device = device if device in near else near[0]
         if device.name in self.copy_lane:
             return self.copy_lane[device.name]

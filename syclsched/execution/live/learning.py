@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run has learnt of its tasks, kept for later plans: of each kind and device the median, one sample a run."""
+"""Task durations of a run for the history: per task kind and device the median, one sample per run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from syclsched.execution.live.tasks import TaskWork
 from syclsched.scheduling.dynamic.drift import ENOUGH, KEPT, Drift
 from syclsched.scheduling.dynamic.state import Known
 
-#: Takes what was learnt: what was measured, and seconds.
+#: Stores measured durations, in seconds.
 Learn = Callable[[Sequence[tuple[HistoryKey, float]]], None]
 
 
 def learnt(layout: Layout, work: TaskWork, known: Known, drift: Drift) -> list[tuple[HistoryKey, float]]:
-    """Return what each kind of task took on each device, where it ran often enough."""
+    """Return the duration of each task kind on each device, in seconds, where it ran often enough."""
     kinds = np.array(known.kind, np.int64)
     found = []
     for kind, device in np.argwhere(drift.of_kind > 0.0).tolist():
@@ -36,16 +36,16 @@ def learnt(layout: Layout, work: TaskWork, known: Known, drift: Drift) -> list[t
 
 
 def without_first(drift: Drift, kind: int, device: int) -> float | None:
-    """Return the median ratio of a kind on a device without its first, in which a function of the host may import."""
+    """Return the median ratio without the first sample, in which a host function may import modules."""
     count = int(drift.counts[kind, device])
     if count > KEPT:
-        return float(drift.of_kind[kind, device])  # the first is no longer among them
+        return float(drift.of_kind[kind, device])  # the first sample has been dropped
     others = drift.ratios[kind, device, 1:count]
     return float(np.median(others)) if len(others) >= ENOUGH else None
 
 
 def remember(measured: Sequence[tuple[HistoryKey, float]]) -> None:
-    """Add what was learnt to the history of this user; a run does not fail because that cannot be written."""
+    """Add durations to the user's history; a failure to write it does not fail the run."""
     from syclsched.profiling import HistoryStore
 
     with contextlib.suppress(SyclschedError), HistoryStore() as store:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of a thread lent to a device while compiled code submits: waits for one event after another, without Python.
+"""Compiled loop of a helper thread that waits for the events of CPU devices, one after another, without Python.
 
-`syclsched.execution.lending` says what for. Waking such a thread would cost the one that decides more than all else it
-does for a task: this one looks by itself whether there is more.
+See `syclsched.execution.lending` for the purpose. The helper polls for new submissions: to wake it would cost the
+deciding thread more than all its other work for a task.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import NamedTuple
 from syclsched.compiled import call_at, lean
 from syclsched.scheduling.tables import Ints
 
-#: Places of `Lent.at`: functions in C and what they are given.
+#: Indices of `Lent.at`: addresses of C functions and their arguments.
 WAIT, SLEEP, BELL, MADE = range(4)
-#: How long is slept when there is nothing to wait for, at least and at most.
+#: Idle back-off, shortest and longest.
 _SHORTEST_NAP_NS, _LONGEST_NAP_NS = 50_000, 1_000_000
 
 
 class Lent(NamedTuple):
-    """What was submitted, for whoever waits for it."""
+    """Submitted events, as helper threads see them."""
 
-    events: Ints  # events as C has them; their second word is the address of their lane
-    batches: Ints  # of each submission, half of where its events begin and how many there are
-    counters: Ints  # how many submissions there have been, and whether there will be no more
-    at: Ints  # see `WAIT`
+    events: Ints  # events in C layout; their second word is the address of their lane
+    batches: Ints  # half the index of the first event, and the number of events, of each submission
+    counters: Ints  # number of submissions, and whether the run is over
+    at: Ints  # indexed by `WAIT` and following
 
 
 @lean
 def wait_until_over(lent: Lent, lanes: Ints) -> int:
-    """Wait for all events of some lanes, in order of submission; return for how many."""
+    """Wait for all events of some lanes, in order of submission; return their number."""
     seen, waited, nap_ns = 0, 0, _SHORTEST_NAP_NS
     while seen < lent.counters[0] or not lent.counters[1]:
         if seen == lent.counters[0]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a lane is given ahead, so that it never runs dry and decisions are still made as late as can be. Pure."""
+"""Lookahead: the amount of work submitted to a lane ahead of its execution. Pure."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Lookahead:
-    """A lane has enough if it has so many tasks, or so many seconds of work and not too few.
+    """A lane has enough work with ``most`` tasks, or with at least ``fewest`` tasks and ``seconds`` of work.
 
-    What is submitted cannot be moved any more: the less is ahead, the better decisions are; the more, the longer a lane
-    works on while nobody looks.
+    A submitted task cannot be moved: a short lookahead gives better decisions, a long one keeps the lane busy while the
+    engine does not poll.
     """
 
-    #: Of tasks.
+    #: Numbers of tasks.
     fewest: int = 2
     most: int = 64
-    seconds: float = 1e-3  # of work, by the estimates
+    seconds: float = 1e-3  # estimated work
 
     def enough(self, count: int, seconds: float) -> bool:
-        """Return whether a lane that has this has enough."""
+        """Return whether a lane with this many tasks and seconds of work has enough."""
         return count >= self.most or (count >= self.fewest and seconds >= self.seconds)
 
 
 class InFlight(Generic[T]):
-    """What a lane has been given and has not completed, in order."""
+    """FIFO of the work in flight on a lane, with its estimated seconds."""
 
     __slots__ = ("items", "seconds")
 
@@ -38,12 +38,12 @@ class InFlight(Generic[T]):
         self.seconds = 0.0
 
     def add(self, item: T, seconds: float) -> None:
-        """Put something behind the others."""
+        """Append an item."""
         self.items.append((item, seconds))
         self.seconds += seconds
 
     def pop(self) -> T:
-        """Take the first out."""
+        """Remove and return the oldest item."""
         item, seconds = self.items.popleft()
         self.seconds = self.seconds - seconds if self.items else 0.0
         return item

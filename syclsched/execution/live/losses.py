@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What refusals and failures of what was submitted mean for the run: which tasks failed or are spoilt, in its log."""
+"""Propagation of submission and device failures to dependent tasks, recorded in the log."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from syclsched.execution.records import Outcome, Record
 
 
 class Losses:
-    """Notes what was lost."""
+    """Propagates failures of submitted work, and records them in the log."""
 
     def __init__(self, layout: Layout, log: Log, directory: Directory, outcomes: Outcomes) -> None:
         self._layout, self._log, self._directory, self._outcomes = layout, log, directory, outcomes
 
     def failed_on_device(self, given: Given, code: int) -> None:
-        """Note that something failed after it had been submitted, with the runtime's code."""
+        """Record a task or copy that failed on its device, with the runtime's code."""
         cause = ExecutionError(f"the runtime gives it status {code}")
         if given.entry.kind == "copy":
             self.lose(given, "failed on its device:", cause)
@@ -29,7 +29,7 @@ class Losses:
             self.mark(task, outcome)
 
     def lose(self, given: Given, verb: str, cause: BaseException) -> None:
-        """Note that something did not run: its task failed, and of a copy all that reads what it was to bring."""
+        """Record a task or copy that did not run; a lost copy fails its task and all readers of its data."""
         self._outcomes.failed(given.task, verb, cause, "copy" if given.entry.kind == "copy" else "submission")
         entry = given.entry
         if entry.kind != "copy":
@@ -48,12 +48,12 @@ class Losses:
             ):
                 self._outcomes.failed(other.task, verb, cause, "copy")
                 self.mark(other.task, "failed")
-        if later:  # what has read what these wrote may have been submitted, too
+        if later:  # tasks that read their results may have been submitted, too
             for task, outcome in self._outcomes.spoilt().items():
                 self.mark(task, outcome)
 
     def mark(self, task: int, outcome: Outcome) -> None:
-        """Note in the log what became of a task."""
+        """Record the outcome of a task in the log."""
         for entry in self._log.entries:
             if entry.task == task and entry.kind in ("launch", "host", "barrier"):
                 entry.record = entry.record or Record(now_ns())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lanes of a run are at, for watchdogs and messages; on any thread."""
+"""Lane progress of a dynamic run, for the watchdog and for messages; callable from any thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syclsched.execution.stuck import Position
 
 
 def positions_of(layout: Layout, in_flight: Sequence[InFlight[Given]]) -> list[Position]:
-    """Return what the lanes that are not done are at. Tasks have their index for a number."""
+    """Return the progress of unfinished lanes; tasks are numbered by index."""
     found = []
     for lane, given in zip(layout.lanes, in_flight, strict=False):
         first = next(iter(tuple(given.items)), None)

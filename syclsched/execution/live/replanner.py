@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has what is left of a run that follows a plan planned anew, in the background, once its tasks take other times."""
+"""Background replanning of the remaining tasks of a hybrid run whose durations deviate from its plan."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from syclsched.scheduling.dynamic.replanning import Frontier, follow, frontier_o
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import Ints
 
-#: Another plan is made when so much more of the tasks has been started, and no fewer than so many.
+#: Tasks to start between two replannings: a share of all tasks, and at least this number.
 SHARE, FEWEST = 1 / 16, 4
 
 
 class Replanner:
-    """Plans on a thread of its own, which begins when it is first needed; the run goes on meanwhile."""
+    """Replans on a background thread, started on first use, while the run continues."""
 
     def __init__(self, board: Board, problem: Problem, counts: Counts) -> None:
         self._board = board
@@ -31,7 +31,7 @@ class Replanner:
         self._made: tuple[Ints, Ints] | None = None
 
     def turn(self, asked: Ints) -> int:
-        """Take over a plan that is ready, or have one made if it is time to."""
+        """Adopt a finished plan, or start replanning if due; return from how many started tasks to call again."""
         board, made = self._board, self._made
         if self._planning and made is not None:
             self._made, self._planning = None, False
@@ -48,7 +48,7 @@ class Replanner:
         return NEVER
 
     def stop(self) -> None:
-        """Let the thread end."""
+        """Stop the thread."""
         self._worker.stop()
 
     def _plan(self, frontier: Frontier, asked: Ints) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run that decides as it goes shows of itself: a program without a plan to begin with, and where values are."""
+"""Program and buffers of a dynamic run as its caller sees them; the plan exists only after the run."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from syclsched.scheduling.tables import NOTHING
 
 
 class LiveProgram(Program):
-    """A graph on its way: the plan is the one that has happened, once that is known.
+    """The program of a dynamic run: its plan is the executed one, once the run is over.
 
-    Values are known by their last writer: what `final_buffers` calls an instruction is the task's index in the
-    scheduling problem.
+    Values are identified by their last writer: `final_buffers` gives the task's index in the scheduling problem as
+    the instruction number.
     """
 
     def __init__(self, layout: Layout, policy: str, where: Callable[[int], int | None]) -> None:
-        #: Returns the plan that has happened, once the run is over.
+        #: Returns the executed plan, once the run is over.
         self.happened: Callable[[], Plan] | None = None
         super().__init__(empty_plan(layout, policy))
         self._finals = _Finals(layout, where)
 
     @property
     def plan(self) -> Plan:
-        """What has happened, once the run is over; before, a plan in which nothing is done."""
+        """The executed plan, once the run is over; before, an empty plan."""
         return self._empty if self.happened is None else self.happened()
 
     @plan.setter
@@ -39,7 +39,7 @@ class LiveProgram(Program):
 
     @property
     def final_buffers(self) -> Mapping[str, tuple[Buffer, int | None]]:  # type: ignore[override]
-        """Per array or segment that keeps its value: where it is now, and the index of the task that writes it last."""
+        """Per kept array or segment: its current buffer, and the index of its last writer."""
         return self._finals
 
 
@@ -66,7 +66,7 @@ class _Finals(Mapping[str, tuple[Buffer, "int | None"]]):
 
 
 def empty_plan(layout: Layout, policy: str) -> Plan:
-    """Return a plan of a graph in which nothing is done yet."""
+    """Return a plan of a graph without any instruction."""
     known = layout.record
     return Plan(
         name=layout.graph.name,
@@ -82,7 +82,7 @@ def empty_plan(layout: Layout, policy: str) -> Plan:
 
 
 class LiveBuffers:
-    """The buffers of a run as its caller sees them: wherever a value is."""
+    """The buffers of a run by value: a lookup finds the space that holds it now."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class LiveBuffers:
         self._lock = lock
 
     def get(self, buffer: Buffer) -> LiveBuffer | None:
-        """Return a buffer, which then stays; of a piece that has moved, where it is now."""
+        """Return a buffer, in the current space of a moved piece, and pin it if it belongs to a piece."""
         name, space = buffer
         layout = self._layout
         with self._lock:
@@ -122,6 +122,6 @@ class LiveBuffers:
         return self.get(buffer) is not None
 
     def clear(self) -> None:
-        """Give everything back."""
+        """Free all buffers."""
         with self._lock:
             self._table.clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was given to each lane in which place, how much of it has completed, and what has to be waited for. Pure."""
+"""Sequence numbers of lanes: submitted, completed, and already ordered by earlier waits. Pure."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from syclsched.execution.live.coherence import Stamp
 
 
 class Stamps:
-    """The places of one run's lanes."""
+    """Sequence numbers of one run's lanes; removes waits that earlier ones imply, as a vector clock does."""
 
     def __init__(self, lanes: int) -> None:
         self._given = [0] * lanes
-        #: Of each lane, how many of those given to it have completed: all before that place.
+        #: By lane, the number of completed commands.
         self._done = [0] * lanes
         self._ordered_after: list[list[int]] = [[0] * lanes for _ in range(lanes)]
         self.slots: dict[Stamp, int] = {}
 
     def next(self, lane: int) -> Stamp:
-        """Return the next place of a lane, which is taken."""
+        """Reserve and return the next stamp of a lane."""
         place = self._given[lane]
         self._given[lane] = place + 1
         return lane, place
 
     def adopt(self, stamp: Stamp, waits: Iterable[Stamp]) -> None:
-        """Note a place that was taken by others, and what came before it."""
+        """Record a stamp of a command submitted by compiled code, and its waits."""
         lane, place = stamp
         self._given[lane] = place + 1
         for other, before in waits:
             self._ordered_after[lane][other] = max(self._ordered_after[lane][other], before + 1)
 
     def end(self, lane: int, place: int) -> None:
-        """Note that all of a lane has completed, up to a place."""
+        """Record that a lane has completed up to and including a sequence number."""
         self._done[lane] = place + 1
 
     def is_done(self, lane: int, place: int) -> bool:
-        """Return whether what was given to a lane in a place has completed."""
+        """Return whether the command with this sequence number has completed on its lane."""
         return place < self._done[lane]
 
     def waits(self, lane: int, stamps: set[Stamp]) -> tuple[tuple[Stamp, ...], tuple[int, ...]]:
-        """Return what something on a lane waits for, of each other lane the last only, and the slots of these.
+        """Return the stamps a command must wait for, at most one per other lane, and their event slots.
 
-        What has completed, or what something before it on the lane has waited for, has no slot to wait for.
+        Completed commands have no slot; commands that the lane has already waited for are left out.
         """
         latest: dict[int, int] = {}
         for other, place in stamps:

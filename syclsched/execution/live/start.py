@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start a graph under a dynamic policy: everything that can be refused is refused here, before anything runs."""
+"""Start of a dynamic run; all validation happens here, before anything runs."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from syclsched.scheduling.dynamic import DYNAMIC_POLICIES, DynamicPolicy, Hybrid
 from syclsched.scheduling.dynamic.followed import timetable_of
 from syclsched.scheduling.problem import Problem
 
-#: What can be asked for.
+#: Names of dynamic policies.
 NAMES = (*(policy.name for policy in DYNAMIC_POLICIES), "hybrid")
 
 
 def check_name(name: str) -> None:
-    """Refuse what is no dynamic policy."""
+    """Raise `PolicyError` if a name is not a dynamic policy."""
     if name not in NAMES:
         raise PolicyError(f"no dynamic policy {name!r}", where="dynamic", hint=f"There are {', '.join(NAMES)}")
 
 
 def policy_called(name: str) -> DynamicPolicy:
-    """Return a dynamic policy that needs no plan, by its name."""
+    """Return the dynamic policy of this name; it must be one that needs no plan."""
     check_name(name)
     return next(policy for policy in DYNAMIC_POLICIES if policy.name == name)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How work gets to its lane: gathered for the compiled loop, or submitted from Python where that cannot do it."""
+"""Submission to device lanes: batched for the compiled loop, or one by one from Python."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from syclsched.model.plan import Instruction, Lane
 
 @dataclass(slots=True)
 class Order:
-    """Something that is to be submitted."""
+    """A task or copy to submit."""
 
-    slot: int  # where its event goes
-    lane: int  # which lane it goes to
-    waits: tuple[int, ...]  # slots of what it waits for on other lanes
-    instruction: Instruction  # what it is, as far as Python must know to submit it
-    #: For a task that computes.
+    slot: int  # index of its event
+    lane: int  # index of its lane
+    waits: tuple[int, ...]  # slots of its dependencies on other lanes
+    instruction: Instruction  # description, without waits and times
+    #: None for copies, barriers and adopted tasks.
     work: Work | None = None
     executable: Executable | None = None
-    submit_ns: int = 0  # when it was submitted
-    event: Any = None  # if it was submitted from Python
-    first_event: Any = None  # if that was in several steps: the event of the first
+    submit_ns: int = 0  # time of submission
+    event: Any = None  # set by submission from Python
+    first_event: Any = None  # set by submission from Python in several steps: the first event
 
 
 class Submitter:
@@ -60,11 +60,11 @@ class Submitter:
         libraries: bool,
     ) -> None:
         self._library = library = load_library()
-        #: Who does the work of lanes that are cores of the host; None if the devices' queues do.
+        #: Threads that execute lanes on host cores; None if the SYCL queues do.
         self.threads: LaneThreads | None = None
-        #: What wakes the thread that decides, if somebody does.
+        #: Wake-up counter of the deciding thread, if lanes signal it.
         self.bell: Bell | None = None
-        #: What never rings, to sleep by: for threads that are lent.
+        #: Wake-up counter that is never signalled, on which helper threads sleep.
         self.quiet: Bell | None = None
         self.loop = (
             None
@@ -73,16 +73,16 @@ class Submitter:
         )
         if self.loop is not None and native:
             self.loop.go_native()
-            self.loop.time_calls(libraries)  # by what tasks take it is decided what comes next
+            self.loop.time_calls(libraries)  # policies decide by measured task times
         self._queues = queues
         self._buffers = buffers
         self._counts = counts
         self._events = EventTable(self.loop)
-        #: In order; without a command what is to be submitted from Python.
+        #: Orders not yet submitted, oldest first; without a command if Python must submit.
         self._gathered: list[tuple[Order, Command | None]] = []
-        # What a library's call points to is needed until its work has ended. By slot.
-        self._under_way: dict[int, Command] = {}
-        #: What owns commands that others have submitted.
+        # By slot: library calls point into their commands until they complete.
+        self._commands_in_flight: dict[int, Command] = {}
+        #: Owners of commands that compiled code has submitted.
         self._owners: list[Any] = []
         self._lenders: dict[str, Lender] = {}
         self._device_of = [lane.device for lane in lanes]
@@ -98,15 +98,15 @@ class Submitter:
     # --- submitting -------------------------------------------------------------------------------
 
     def take(self, order: Order) -> list[tuple[Order, Exception]]:
-        """Take an order, to be submitted with the next `flush` at the latest; return those that were refused."""
+        """Gather an order for the next `flush`, or submit it now; return refused orders."""
         command = self._command(order)
         self._gathered.append((order, command))
         if command is not None:
-            self._under_way[order.slot] = command
+            self._commands_in_flight[order.slot] = command
         return [] if command is not None else self.flush()
 
     def submit(self, order: Order) -> list[tuple[Order, Exception]]:
-        """Submit one order from Python, at once."""
+        """Submit one order from Python; return it with its error if it was refused."""
         lane = self._lanes[order.lane]
         order.submit_ns = now_ns()
         events = [event for slot in order.waits if (event := self.event(slot)) is not None]
@@ -122,15 +122,15 @@ class Submitter:
         return []
 
     def stand_in(self, order: Order) -> None:
-        """Submit something that does nothing in place of an order that is left out: others may rely on its place."""
+        """Submit a no-op in place of a skipped order, so that its successors stay ordered."""
         order.submit_ns = order.submit_ns or now_ns()
         events = [event for slot in order.waits if (event := self.event(slot)) is not None]
         self._put(order, self._lanes[order.lane].order(events))
 
     def flush(self) -> list[tuple[Order, Exception]]:
-        """Hand on what was gathered; return the order that was refused, if one was, and put those after it back.
+        """Submit the gathered orders up to the first refused one; return that one with its error.
 
-        They are to be thought over again, with `flush`.
+        Later orders stay gathered: the caller drops those that must not run, and flushes again.
         """
         while self._gathered:
             commands = [c for _, c in takewhile(lambda each: each[1] is not None, self._gathered) if c is not None]
@@ -138,7 +138,7 @@ class Submitter:
             self._gathered = self._gathered[len(commands) :]
             if not commands:
                 order, _ = self._gathered.pop(0)
-            elif (done := self._hand_on(begun, commands)) < len(commands):
+            elif (done := self._submit_batch(begun, commands)) < len(commands):
                 assert self.loop is not None
                 if self.loop.stopped:
                     self._gathered = []
@@ -152,8 +152,8 @@ class Submitter:
                 return refused
         return []
 
-    def _hand_on(self, orders: Sequence[Order], commands: Sequence[Command]) -> int:
-        """Have the loop submit commands; return how many of them it did."""
+    def _submit_batch(self, orders: Sequence[Order], commands: Sequence[Command]) -> int:
+        """Submit commands by the compiled loop; return the number submitted."""
         assert self.loop is not None
         begun_ns = now_ns()
         batch = self.loop.submit(commands)
@@ -167,20 +167,20 @@ class Submitter:
         return batch.done
 
     def drop(self, order: Order) -> None:
-        """Leave out an order that was put back: something that does nothing takes its place, behind what is before."""
+        """Replace a gathered order by a no-op with the same dependencies."""
         order.work = order.executable = None
         fence = None if self.loop is None else self.loop.fence(order.slot, order.lane, order.waits)
         self._gathered = [(each, fence if each is order else command) for each, command in self._gathered]
 
     @property
     def gathered(self) -> list[Order]:
-        """What was put back, or is yet to be submitted, in order."""
+        """Orders not yet submitted, oldest first."""
         return [order for order, _ in self._gathered]
 
     def begin_threads(self) -> None:
-        """Have threads of our own, if every lane is a core of the host, to which commands can be submitted instead.
+        """Start lane threads, which take commands in place of SYCL queues, if every lane is on host cores.
 
-        What goes to the devices' queues must come before, or after all of that has completed.
+        Work on the SYCL queues must be submitted before, or after all work of the lane threads has completed.
         """
         assert self.loop is not None and self._library is not None
         self.bell, self.quiet = Bell(self._library), Bell(self._library)
@@ -193,23 +193,23 @@ class Submitter:
 
     @property
     def lends(self) -> bool:
-        """Whether a thread is to be lent to some device for what is submitted to it: see `lend`."""
+        """Whether some device needs a helper thread; see `lend`."""
         return self.threads is None and bool(self._lenders)
 
     @property
     def library(self) -> Library:
-        """The compiled loop's library, where there is a loop."""
+        """The compiled loop's library; there must be a loop."""
         assert self._library is not None
         return self._library
 
     def lend(self, work: Callable[[Sequence[int]], None]) -> None:
-        """Lend a thread to each device for some work, which is told the device's lanes."""
+        """Lend a helper thread to each device; it calls ``work`` with the device's lanes."""
         for device, lender in self._lenders.items():
             lanes = [index for index in self._queues if self._device_of[index] == device]
             lender.lend_until(partial(work, lanes))
 
     def context(self, lane: int) -> Any:
-        """Return the SYCL context of a lane; None for one of the host's."""
+        """Return the SYCL context of a lane; None for a host lane."""
         return None if lane not in self._queues else self._queues[lane].sycl_context
 
     def queue(self, lane: int) -> Any:
@@ -217,13 +217,13 @@ class Submitter:
         return self._queues[lane]
 
     def keep(self, owner: Any) -> None:
-        """Keep what owns commands until all has completed: our own threads look at them when their turn comes."""
+        """Keep the owner of commands alive until all work has completed: lane threads read the commands later."""
         self._owners.append(owner)
 
-    # --- what became of it ------------------------------------------------------------------------
+    # --- completion -------------------------------------------------------------------------------
 
     def status(self, slot: int) -> int:
-        """Return 1 for what has completed, 0 if not yet, less for what has failed on its device."""
+        """Return 1 if the event of a slot has completed, 0 if not yet, a negative code if it failed."""
         if self.loop is not None:
             return self.loop.status(slot) if self.loop.has_event(slot) else 1
         if not self._events.is_complete(slot):
@@ -237,11 +237,11 @@ class Submitter:
         return self.loop.event(slot) if self.loop.has_event(slot) else None
 
     def times(self, orders: Sequence[Order]) -> list[tuple[int, int] | None]:
-        """Return when each of some that have completed started and ended on its device's clock."""
+        """Return start and end of completed orders on their device's clock, ns; None without timestamps."""
         found: list[tuple[int, int] | None] = [None] * len(orders)
         if self.loop is not None:
-            there = [n for n, o in enumerate(orders) if o.first_event is None and self.loop.has_event(o.slot)]
-            for n, times in zip(there, self.loop.times([orders[n].slot for n in there]), strict=True):
+            with_events = [n for n, o in enumerate(orders) if o.first_event is None and self.loop.has_event(o.slot)]
+            for n, times in zip(with_events, self.loop.times([orders[n].slot for n in with_events]), strict=True):
                 found[n] = times
         for n, order in enumerate(orders):
             if found[n] is None and order.event is not None:
@@ -250,31 +250,31 @@ class Submitter:
         return found
 
     def forget(self, slot: int) -> None:
-        """Let a slot be used again; what it stood for has completed."""
+        """Release a slot for reuse; its order has completed."""
         self._events.forget(slot)
-        self._under_way.pop(slot, None)
+        self._commands_in_flight.pop(slot, None)
 
     # --- the end ----------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Submit nothing more; for other threads."""
+        """Stop submission; for other threads."""
         if self.loop is not None:
             self.loop.stop()
 
     def stop(self) -> None:
-        """Let the threads end once everything that was submitted has completed."""
+        """Stop helper threads and lanes once all submitted work has completed."""
         for lender in self._lenders.values():
             lender.stop()
         for lane in self._lanes.values():
             lane.stop()
 
     def wait_for_all(self) -> None:
-        """Wait for all that the compiled loop has submitted, whoever knows of it."""
+        """Wait for all work that the compiled loop has submitted, even if the engine has no record of it."""
         if self.loop is not None:
             self.loop.wait_for_all()
 
     def close(self) -> None:
-        """Give events back; everything has completed."""
+        """Release events and threads; all work has completed."""
         if self.threads is not None:
             self.threads.close()
         self._owners.clear()
@@ -291,12 +291,12 @@ class Submitter:
         self._events.put(order.slot, event, order.lane)
 
     def _command(self, order: Order) -> Command | None:
-        """Return what the loop is to be given; None if it cannot do it."""
+        """Return the command of an order for the compiled loop; None if Python must submit it."""
         if self.loop is None:
             return None
         try:
             return self._make(order)
-        except Exception:  # submission from Python meets the same again, and says whose it is
+        except Exception:  # submission from Python fails likewise, and names the task
             return None
 
     def _make(self, order: Order) -> Command | None:

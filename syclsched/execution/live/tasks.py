@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each task does on each device, compiled before the run starts; and as an instruction, once it is somewhere."""
+"""Compiled work of each task on each device, and tasks as plan instructions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from syclsched.model.task import Task
 
 
 class TaskWork:
-    """The work of a graph's tasks, by index of task and of device."""
+    """The work of a graph's tasks, by task index and device index."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -48,7 +48,7 @@ class TaskWork:
         return found
 
     def compile(self, queues: Mapping[int, Any], uploads: Uploads) -> None:
-        """Compile every task for every device that can run it, each distinct piece once."""
+        """Compile every task for every device that can run it, each distinct kernel once."""
         layout = self._layout
         queue_of = {layout.lanes[lane].number: queue for lane, queue in queues.items()}
         compiling = Compiling()
@@ -66,52 +66,52 @@ class TaskWork:
 
     @property
     def has_libraries(self) -> bool:
-        """Whether some of what was compiled submits its own work."""
+        """Whether any executable is a library call that submits its own work."""
         return any(submits_itself(executable) for executable in self.executables())
 
     @property
     def needs_python(self) -> bool:
-        """Whether some of what was compiled can be called from Python only."""
+        """Whether any executable can be called from Python only."""
         return any(needs_python(executable) for executable in self.executables())
 
     def executables(self) -> Iterable[Executable]:
-        """Return all that was compiled."""
+        """Return all distinct executables."""
         return {id(e): e for row in self._executables for e in row if e is not None}.values()
 
     def executable(self, task: int, device: int) -> Executable | None:
-        """Return what a task is on a device; None for a barrier."""
+        """Return the executable of a task on a device; None for a barrier."""
         return self._executables[task][device]
 
     def implementation(self, task: int, device: int) -> Implementation | None:
-        """Return by what a task is done on a device; None for a barrier."""
+        """Return the implementation of a task on a device; None for a barrier."""
         return self._implementations[task][device]
 
     def work(self, task: int, device: int, spaces: Sequence[int]) -> Work | None:
-        """Return what a task does on a device with its data in spaces, by touch; None for a barrier."""
+        """Return the work of a task on a device, given the space of each access; None for a barrier."""
         layout, known, implementation = self._layout, self.tasks[task], self._implementations[task][device]
         if implementation is None or known.operation is None or known.signature is None:
             return None
-        where = {
+        space_of = {
             layout.wholes[layout.whole_of[touch.piece]].name: layout.spaces[space]
             for touch, space in zip(layout.touches[task], spaces, strict=True)
         }
-        buffers = {parameter: (array, where[array]) for parameter, array in known.arguments.items()}
+        buffers = {parameter: (array, space_of[array]) for parameter, array in known.arguments.items()}
         for parameter, rows in known.rows.items():
             array, space = buffers[parameter]
             buffers[parameter] = (rows_name(array, rows), space)
         return Work(known, known.operation, implementation, known.signature, buffers, self._nothing[task])
 
     def instruction(self, task: int, device: int, spaces: Sequence[int] | None, number: int) -> Instruction:
-        """Return a task as an instruction."""
+        """Return a task as a numbered instruction."""
         layout = self._layout
         implementation = self._implementations[task][device] if device >= 0 else None
         kind = layout.tasks[task].kind
         touches = layout.touches[task]
         if spaces is None:
-            where = [SOMEWHERE] * len(touches)
+            names = [SOMEWHERE] * len(touches)
         else:
-            where = [layout.spaces[space] for space in spaces]  # none of a task that was left out
-        uses = tuple([BufferUse(layout.pieces[t.piece].name, s, t.mode) for t, s in zip(touches, where, strict=False)])
+            names = [layout.spaces[space] for space in spaces]  # empty for a skipped task
+        uses = tuple([BufferUse(layout.pieces[t.piece].name, s, t.mode) for t, s in zip(touches, names, strict=False)])
         return Instruction(
             number,
             "barrier" if kind == "barrier" else "host" if device >= 0 and layout.devices[device].is_host else "launch",
@@ -121,18 +121,18 @@ class TaskWork:
         )
 
     def somewhere(self, task: int) -> Instruction:
-        """Return a task as failures know it: wherever it runs, numbered by its place in the order of submission."""
+        """Return a task as an instruction for failure tracking: no location, numbered in order of submission."""
         return self.instruction(task, -1, None, self._layout.submission[task])
 
 
 def found_again(piece: Work) -> Work:
-    """Return the work of a task with a status, which is read wherever it is now."""
+    """Return the work of a task with a status array that is read from its current location."""
     assert piece.status is not None and piece.operation.status is not None
     return replace(piece, buffers={**piece.buffers, piece.operation.status: (piece.status[0], SOMEWHERE)})
 
 
 def _writes_nothing(task: Task) -> bool:
-    """Return whether all that a task writes is empty: libraries and drivers lose the order of empty work."""
+    """Return whether all outputs of a task are empty: libraries and drivers do not order empty work."""
     if task.operation is None or task.signature is None:
         return False
     written = [p.name for p in task.operation.arrays if p.mode is not None and p.mode.writes]

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a run when something breaks: what is left is worked out, planned anew, and done."""
+"""Fault tolerance: after a failure, the remaining tasks are determined, planned again, and executed."""

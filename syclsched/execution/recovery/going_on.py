@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a runner whose devices are not all there any more."""
+"""Degraded plans: planning again without lost or excluded devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syclsched.model.platform import HOST, Platform
 
 
 def without(prepared: Prepared, live: Any, devices: Collection[str]) -> Prepared:
-    """Return a plan of the same graph that leaves some devices out."""
+    """Return a plan of the same graph without some devices."""
     from syclsched.planner import plan_graph
 
     remains = Remains(prepared.graph, prepared.plan)
@@ -24,9 +24,9 @@ def without(prepared: Prepared, live: Any, devices: Collection[str]) -> Prepared
 
 
 def left_of(platform: Platform, live: Any, devices: Collection[str]) -> Platform:
-    """Return a plan's platform without some devices, with what is known of the others; with none left, the host alone."""
-    known = {device.name: device.profile for device in live.platform.devices}
-    whole = replace(platform, devices=tuple(replace(d, profile=known.get(d.name)) for d in platform.devices))
+    """Return a plan's platform without some devices, with current profiles; if none is left, with the host alone."""
+    profiles = {device.name: device.profile for device in live.platform.devices}
+    whole = replace(platform, devices=tuple(replace(d, profile=profiles.get(d.name)) for d in platform.devices))
     kept = [device.name for device in whole.compute_devices if device.name not in devices]
     if kept:
         return whole.select(kept)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices can still be used: those that answer, and have not failed too often."""
+"""Device health: devices that do not respond, or failed too often, are excluded."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any, Final
 from syclsched.devices import faultpoints
 from syclsched.devices.fences import lane_queue, submit_fence
 
-#: A device that failed in so many recoveries is not used any more, even if it answers.
+#: A device that failed in this many recoveries is excluded, even if it responds.
 MOST_STRIKES: Final = 3
-#: A device that has not done nothing at all by then is lost.
+#: A device that has not completed an empty command after this many seconds is lost.
 PATIENCE_S: Final = 5.0
 
 
 class Health:
-    """What is known of the devices of a run, or of all runs of a runner."""
+    """Failures of the devices of one run, or of all runs of a runner."""
 
     def __init__(self, live: Any) -> None:
         self._live = live
@@ -29,31 +29,31 @@ class Health:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Devices that do not answer."""
+        """Devices that do not respond."""
         with self._lock:
             return tuple(sorted(self._lost))
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Devices that are not to be used."""
-        if not self._strikes:  # the usual case, asked before every run; what is lost has failed, too
+        """Devices that must not be used."""
+        if not self._strikes:  # the usual case, checked before every run; a lost device has strikes, too
             return ()
         with self._lock:
             often = {device for device, strikes in self._strikes.items() if strikes >= MOST_STRIKES}
             return tuple(sorted(self._lost | often))
 
     def blame(self, devices: Iterable[str]) -> None:
-        """Note that devices failed, and find out whether they still answer."""
+        """Record failures of devices, and test whether they still respond."""
         for device in devices:
-            answers = device in self._lost or _answers(self._live, device)
+            responds = device in self._lost or _responds(self._live, device)
             with self._lock:
                 self._strikes[device] += 1
-                if not answers:
+                if not responds:
                     self._lost.add(device)
 
 
-def _answers(live: Any, device: str) -> bool:
-    """Return whether a device does what is asked of it: a copy of one byte, on a queue of its own."""
+def _responds(live: Any, device: str) -> bool:
+    """Return whether a device completes an empty command (a one-byte copy on a new queue) in time."""
     try:
         queue = lane_queue(live.queue(device))
         if faultpoints.active is not None:
@@ -64,6 +64,6 @@ def _answers(live: Any, device: str) -> bool:
             if time.monotonic() > deadline:
                 return False
             time.sleep(1e-4)
-    except Exception:  # whatever the runtime raises, the device is of no use
+    except Exception:  # whatever the runtime raises, the device is unusable
         return False
     return True

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must be done, once more or for the first time, when some values are lost: by lineage, as in Spark's RDDs. Pure.
+"""Lineage-based recovery: the tasks to run or re-run after values were lost. Pure.
 
-Zaharia et al., Resilient Distributed Datasets, NSDI 2012: what is lost is computed again from what is left. There
-data sets never change; here arrays do, so what is followed are versions. The graph of what is to be done begins with
-one version of each array, and its tasks write the versions after it in the old order. So a task that is done again
-destroys what later tasks made in the same array, and these must be done again, too, if their version is wanted.
+As in Spark's RDDs (Zaharia et al., Resilient Distributed Datasets, NSDI 2012), lost values are recomputed from the
+surviving ones. RDDs are immutable, but arrays are not, so lineage is tracked by array version. The new graph starts
+with one version of each array, and its tasks write the later versions in the original order. A re-run task therefore
+overwrites later versions of the same array; their writers must re-run, too, if those versions are needed.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from dataclasses import dataclass, field
 from syclsched.execution.recovery.versions import Versions
 from syclsched.model.plan import PlannedTask
 
-#: What wants an array's last version, besides tasks.
+#: Takes the place of a reading task where an array's final version is needed as a result.
 _RESULT = None
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is left to do."""
+    """The remaining work of a run."""
 
     tasks: tuple[str, ...]  # in order of submission
-    redone: tuple[str, ...] = ()  # those among them that had been done
-    #: The version of each array to begin with, of those whose value is read or wanted as a result without being made.
+    redone: tuple[str, ...] = ()  # tasks among them that were completed before
+    #: Start version by array, for arrays whose surviving value is read or is itself a result.
     start: Mapping[str, int] = field(default_factory=dict)
-    lost: frozenset[str] = frozenset()  # arrays that are wanted, and whose last version can never be made
-    dead: frozenset[str] = frozenset()  # tasks that cannot be done, or whose values are no good
+    lost: frozenset[str] = frozenset()  # result arrays whose final version cannot be computed
+    dead: frozenset[str] = frozenset()  # tasks that cannot run, or whose values are invalid
 
 
 def what_is_left(
@@ -40,37 +40,37 @@ def what_is_left(
     wanted: Collection[str],
     repeatable: Collection[str],
 ) -> Left:
-    """Work out what is left to do so that all results that can be made are there."""
-    work = _Work(tasks, versions, whole, frozenset(done), frozenset(repeatable))
-    dead = _with_followers(tasks, versions, set(failed))
+    """Return the tasks needed to produce every result that can still be computed."""
+    lineage = _Lineage(tasks, versions, whole, frozenset(done), frozenset(repeatable))
+    dead = _with_dependents(tasks, versions, set(failed))
     lost: set[str] = set()
-    stubborn: set[str] = set()
+    not_repeatable: set[str] = set()
     while True:
         results = {a for a in wanted if a not in lost and versions.writer(a, versions.last(a)) not in dead}
         lost.update(a for a in wanted if a not in results)
-        attempt = work.attempt(dead, stubborn, results)
+        attempt = lineage.attempt(dead, not_repeatable, results)
         if attempt.stuck is _NOT_STUCK:
             break
         task, array = attempt.stuck
         if task is _RESULT:
             lost.add(array)
-        elif task in work.done:
-            stubborn.add(task)
+        elif task in lineage.done:
+            not_repeatable.add(task)
         else:
-            dead = _with_followers(tasks, versions, dead | {task})
+            dead = _with_dependents(tasks, versions, dead | {task})
     order = tuple(name for name in tasks if name in attempt.tasks)
-    redone = tuple(name for name in order if name in work.done)
+    redone = tuple(name for name in order if name in lineage.done)
     return Left(order, redone, attempt.start, frozenset(lost), frozenset(dead))
 
 
-def _with_followers(tasks: Mapping[str, PlannedTask], versions: Versions, dead: set[str]) -> set[str]:
-    """Return tasks that are dead with those that need what they would have made, or come explicitly after them."""
+def _with_dependents(tasks: Mapping[str, PlannedTask], versions: Versions, dead: set[str]) -> set[str]:
+    """Return dead tasks together with their dependents, by data or by explicit edges."""
     found = set(dead)
     for name, task in tasks.items():
         if name in found:
             continue
         makers = (versions.writer(array, version) for array, version in versions.read[name].items())
-        # Barriers are only an order.
+        # A barrier only orders tasks; it does not depend on their values.
         before = (b for b in task.after if tasks[b].kind != "barrier") if task.kind != "barrier" else ()
         if any(maker in found for maker in makers) or any(b in found for b in before):
             found.add(name)
@@ -88,15 +88,15 @@ class _Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _Lineage:
     tasks: Mapping[str, PlannedTask]
     versions: Versions
     whole: Mapping[str, Collection[int]]
     done: frozenset[str]
     repeatable: frozenset[str]
 
-    def attempt(self, dead: Collection[str], stubborn: Collection[str], results: Collection[str]) -> _Attempt:
-        """Add tasks until everything that is wanted is there or will be made; or somebody wants what cannot be had."""
+    def attempt(self, dead: Collection[str], not_repeatable: Collection[str], results: Collection[str]) -> _Attempt:
+        """Add tasks until every needed version exists or will be computed; stop at one that cannot be computed."""
         chosen = {name for name in self.tasks if name not in self.done and name not in dead}
         start: dict[str, int] = {}
         touched: dict[str, dict[str, None]] = {}
@@ -106,13 +106,13 @@ class _Work:
         todo = list(dict.fromkeys((*touched, *results)))
         while todo:
             array = todo.pop()
-            found = self._look(array, touched.get(array, {}), chosen, array in results)
+            found = self._needs(array, touched.get(array, {}), chosen, array in results)
             start.pop(array, None)
             if found.start is not None:
                 start[array] = found.start
             for version, task in found.missing:
                 maker = self.versions.writer(array, version)
-                if maker is None or maker not in self.repeatable or maker in dead or maker in stubborn:
+                if maker is None or maker not in self.repeatable or maker in dead or maker in not_repeatable:
                     return _Attempt(chosen, start, (task, array))
                 if maker in chosen:
                     continue
@@ -123,8 +123,8 @@ class _Work:
                         todo.append(other)
         return _Attempt(chosen, start)
 
-    def _look(self, array: str, touched: Collection[str], chosen: set[str], is_result: bool) -> _Look:
-        """Return the version to begin with, and those that must be made besides, with a task that wants each."""
+    def _needs(self, array: str, touched: Collection[str], chosen: set[str], is_result: bool) -> _Needs:
+        """Return an array's start version, and the missing versions, each with a task that needs it."""
         made = {v for name in touched if (v := self.versions.written[name].get(array)) is not None}
         outside: dict[int, str | None] = {}
         for name in touched:
@@ -135,14 +135,14 @@ class _Work:
         if is_result and last not in made:
             outside.setdefault(last, _RESULT)
         if not outside:
-            return _Look(None, ())
+            return _Needs(None, ())
         first = min(outside)
         fits = first in self.whole.get(array, ()) and not any(version <= first for version in made)
         missing = tuple((v, task) for v, task in sorted(outside.items()) if not (fits and v == first))
-        return _Look(first if fits else None, missing)
+        return _Needs(first if fits else None, missing)
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Needs:
     start: int | None
     missing: tuple[tuple[int, str | None], ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Works out how a run goes on when an engine has ended with failures: what is left, where, and from which values."""
+"""Recovery planning after an engine has failed: remaining tasks, usable devices, and surviving values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from syclsched.model.plan import Instruction, PlannedArray
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.recovery import Recovery
 
-#: After so many recoveries of one run what fails is not tried again.
+#: Most recoveries of one run; later failures are final.
 MOST_RECOVERIES: Final = 8
 
 #: Failures of the device or the runtime, as opposed to those of a task itself.
@@ -35,7 +35,7 @@ _OF_THE_RUNTIME: Final[frozenset[Reason]] = frozenset({"submission", "copy", "me
 
 @dataclass(frozen=True, slots=True)
 class LostRows:
-    """Rows of an array, or all of it, whose value will never be there, and why."""
+    """Rows of an array (None: all rows) whose value cannot be computed, and the cause."""
 
     rows: RowRange | None
     error: SyclschedError
@@ -43,16 +43,16 @@ class LostRows:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """How a run goes on."""
+    """Plan of the remaining tasks, with its inputs and the recovery report."""
 
-    prepared: Prepared  # the plan of what is left
-    values: dict[str, NumpyArray]  # values to begin with, and results that are there
-    recovery: Recovery  # the report
+    prepared: Prepared  # the plan of the remaining tasks
+    values: dict[str, NumpyArray]  # start values, and results already available
+    recovery: Recovery
 
 
 @dataclass(slots=True)
-class _Trouble:
-    """What an engine ended with."""
+class _Failure:
+    """The failures with which an engine ended."""
 
     runtime: list[Failed]
     own: list[Failed]
@@ -63,43 +63,43 @@ class _Trouble:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Tasks of which the runtime failed to do something."""
+        """Tasks hit by failures of the runtime or a device."""
         return tuple(dict.fromkeys(f.instruction.task for f in self.runtime if f.instruction.task is not None))
 
 
 class Ended(Protocol):
-    """What is asked of an engine that has ended; members are those of `Engine`."""
+    """An engine that has ended; the members are those of `Engine`."""
 
     @property
     def program(self) -> Program:
-        """What was done."""
+        """The executed program."""
 
     @property
     def buffers(self) -> Buffers:
-        """Where values lie."""
+        """The buffers that hold the values."""
 
     @property
     def failures(self) -> Failures:
-        """What failed."""
+        """Failed tasks and their dependents."""
 
     @property
     def error(self) -> SyclschedError | None:
-        """What the run itself failed of."""
+        """The error of the run itself, if any."""
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was cancelled."""
+        """Whether the run was cancelled."""
 
     @property
     def lasting(self) -> bool:
-        """Whether the buffers are its own."""
+        """Whether the engine owns its buffers."""
 
     def passed(self, number: int) -> bool:
         """Return whether an instruction was submitted."""
 
 
 class Recoverer:
-    """Recovers one run."""
+    """Plans the recoveries of one run."""
 
     def __init__(self, prepared: Prepared, live: Any, health: Health, most: int = MOST_RECOVERIES) -> None:
         self._first = prepared
@@ -107,12 +107,12 @@ class Recoverer:
         self._health = health
         self._left = most
         self._tried: Counter[str] = Counter()
-        #: Tasks that failed for good, with their errors, in the order in which they did.
+        #: Errors of tasks that failed permanently, by task name, in the order of failure.
         self.failed: dict[str, SyclschedError] = {}
-        #: Values that will never be there, by array.
+        #: Values that cannot be computed, by array.
         self.lost: dict[str, list[LostRows]] = {}
 
-    # Most runs need none of these.
+    # Cached: most runs never fail and need none of these.
 
     @cached_property
     def _remains(self) -> Remains:
@@ -127,37 +127,37 @@ class Recoverer:
         return {t.name: t.retries for t in self._first.graph.tasks if t.retries}
 
     def decided(self, prepared: Prepared) -> None:
-        """Be told what was decided, of a run that was not planned beforehand."""
+        """Set the plan of a run under a dynamic policy, derived from its decisions."""
         self._first = prepared
 
     def halts(self, instruction: Instruction, reason: Reason) -> bool:
-        """Return whether a failure will be recovered from: then it is not worth going on without what depends on it."""
+        """Return whether a failure will be recovered from: the engine then stops submitting other tasks."""
         return self._left > 0 and (reason in _OF_THE_RUNTIME or self._may_retry(instruction.task, reason))
 
     def rest(self, engine: Ended, prepared: Prepared, given: Mapping[str, NumpyArray]) -> Rest | None:
-        """Return how the run goes on after an engine has ended; None if it does not, because all is well or too bad."""
+        """Return the plan of the remaining tasks after an engine has ended; None without failures or recovery."""
         begun_s = time.perf_counter()
-        trouble = self._trouble(engine)
-        if trouble is None:
+        failure = self._recoverable_failure(engine)
+        if failure is None:
             return None
         self._left -= 1
         before = self._health.lost
-        self._health.blame(trouble.devices)
+        self._health.blame(failure.devices)
         for last_resort in (False, True) if self._left else (True,):
             try:
-                rest = self._attempt(engine, prepared, given, trouble, last_resort=last_resort)
-            except SyclschedError:  # there is no plan without these devices, or with so much memory
+                rest = self._attempt(engine, prepared, given, failure, last_resort=last_resort)
+            except SyclschedError:  # no plan exists without the excluded devices or within the memory
                 continue
             lost = tuple(device for device in self._health.lost if device not in before)
             report = replace(rest.recovery, lost=lost, took_s=time.perf_counter() - begun_s)
             return replace(rest, recovery=report)
-        self.failed.setdefault("", trouble.first)
+        self.failed.setdefault("", failure.first)
         return None
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _trouble(self, engine: Ended) -> _Trouble | None:
-        """Return what is to be recovered from; None if there is nothing of the kind."""
+    def _recoverable_failure(self, engine: Ended) -> _Failure | None:
+        """Return the failures to recover from; None if there are none, or they are not recoverable."""
         if engine.cancelled or self._left <= 0:
             return None
         found = engine.failures.all
@@ -171,16 +171,16 @@ class Recoverer:
             return None
         lanes = {i.id: lane.device for lane in engine.program.plan.lanes for i in lane.instructions}
         devices = tuple(dict.fromkeys(d for f in runtime if (d := lanes[f.instruction.id]) != HOST))
-        trouble = _Trouble(runtime, own, error, devices)
+        failure = _Failure(runtime, own, error, devices)
         first = min([*runtime, *retried], key=lambda f: f.instruction.id, default=None)
         if first is not None:
-            trouble.first, trouble.reason = first.error, first.reason
+            failure.first, failure.reason = first.error, first.reason
         elif error is not None:
-            trouble.first, trouble.reason = error, "memory" if isinstance(error, MemoryLimitError) else "device"
-        return trouble
+            failure.first, failure.reason = error, "memory" if isinstance(error, MemoryLimitError) else "device"
+        return failure
 
     def _may_retry(self, task: str | None, reason: Reason) -> bool:
-        """Return whether a task is tried again; a host function that raised has been, as often as it may."""
+        """Return whether a task is retried; the engine itself has already retried a host function that raised."""
         return reason != "raised" and task is not None and self._tried[task] < self._retries.get(task, 0)
 
     def _attempt(
@@ -188,29 +188,29 @@ class Recoverer:
         engine: Ended,
         prepared: Prepared,
         given: Mapping[str, NumpyArray],
-        trouble: _Trouble,
+        failure: _Failure,
         *,
         last_resort: bool,
     ) -> Rest:
-        """Plan what is left; as a last resort without what failed, on all devices that answer."""
+        """Plan the remaining tasks; as a last resort without the failed ones, on all responding devices."""
         failed: dict[str, SyclschedError] = {}
         retried = []
-        for each in trouble.own:
-            task = each.instruction.task or ""
-            if self._may_retry(task, each.reason) and not last_resort:
+        for task_failure in failure.own:
+            task = task_failure.instruction.task or ""
+            if self._may_retry(task, task_failure.reason) and not last_resort:
                 retried.append(task)
             else:
-                failed[task] = each.error
+                failed[task] = task_failure.error
         if last_resort:
-            failed |= {f.instruction.task or "": f.error for f in trouble.runtime}
-        out = self._health.lost if last_resort else self._health.left_out
-        platform = left_of(prepared.plan.platform, self._live, out)
+            failed |= {f.instruction.task or "": f.error for f in failure.runtime}
+        excluded = self._health.lost if last_resort else self._health.left_out
+        platform = left_of(prepared.plan.platform, self._live, excluded)
         unreachable: set[Buffer] = set()
         while True:
-            left, contents = self._left_over(engine, prepared, given, platform, failed, unreachable)
-            nowhere = self._remains.impossible(left.tasks, platform)
-            if nowhere:
-                failed |= dict.fromkeys(nowhere, trouble.first)
+            left, contents = self._remaining_work(engine, prepared, given, platform, failed, unreachable)
+            impossible = self._remains.impossible(left.tasks, platform)
+            if impossible:
+                failed |= dict.fromkeys(impossible, failure.first)
                 continue
             try:
                 arrays = {array.name: array for array in prepared.plan.arrays}
@@ -219,18 +219,18 @@ class Recoverer:
             except OutOfReachError as error:
                 unreachable.add(error.buffer)
         if left.lost or left.dead:
-            # What cannot be made again is lost by what happened now, if by nothing else.
+            # Values that cannot be recomputed are attributed to the current failure if no other cause is known.
             failed |= dict.fromkeys(
-                sorted(left.dead - failed.keys()) or [""], next(iter(failed.values()), trouble.first)
+                sorted(left.dead - failed.keys()) or [""], next(iter(failed.values()), failure.first)
             )
-        made = self._plan(left, platform)
-        self._note_lost(left, failed, trouble.first, arrays)
+        replanned = self._plan(left, platform)
+        self._note_lost(left, failed, failure.first, arrays)
         for task in retried:
             self._tried[task] += 1
         self.failed |= {task: error for task, error in failed.items() if task not in self.failed}
-        return Rest(made, values, self._report(trouble, left, prepared, made))
+        return Rest(replanned, values, self._report(failure, left, prepared, replanned))
 
-    def _left_over(
+    def _remaining_work(
         self,
         engine: Ended,
         prepared: Prepared,
@@ -239,18 +239,19 @@ class Recoverer:
         failed: Mapping[str, SyclschedError],
         unreachable: set[Buffer],
     ) -> tuple[Left, dict[Buffer, int]]:
-        """Return what is left to do, and which versions lie where they can be reached."""
+        """Return the remaining work, and the array version in each reachable buffer."""
         plan, failures = prepared.plan, engine.failures
         versions = find_versions(plan.tasks)
         work = [i for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
         left_out, spoilt = set(failures.left_out), set(failures.spoilt)
         for instruction in work:
             if not engine.passed(instruction.id) and instruction.id not in left_out | spoilt:
-                # An engine that broke down does not know how far it got.
+                # After an error of the engine itself it is unknown whether the instruction was submitted.
                 (left_out if engine.error is None else spoilt).add(instruction.id)
         undone = left_out | spoilt
         if not engine.lasting and failures.halted:
-            # Commands of a bound plan use memory again at their own time, and the last of them were never submitted.
+            # Buffers of a bound plan share memory, reused when commands run: skip allocations and frees after the last
+            # submitted command.
             last = max((i.id for i in work if i.id not in left_out), default=-1)
             left_out |= {i.id for _, i in plan.instructions() if i.kind in MEMORY_KINDS and i.id > last}
         done = {i.task for i in work if i.kind in ("launch", "host", "barrier") and i.id not in undone}
@@ -299,19 +300,19 @@ class Recoverer:
             whole, range_ = (name, None) if rows is None else (rows.array, (rows.start, rows.stop))
             self.lost.setdefault(whole, []).append(LostRows(range_, error))
 
-    def _report(self, trouble: _Trouble, left: Left, before: Prepared, after: Prepared) -> Recovery:
-        place = {a.task: a.device for a in before.plan.schedule.assignments}
-        now = {a.task: a.device for a in after.plan.schedule.assignments}
-        first = trouble.first
+    def _report(self, failure: _Failure, left: Left, before: Prepared, after: Prepared) -> Recovery:
+        old_device = {a.task: a.device for a in before.plan.schedule.assignments}
+        new_device = {a.task: a.device for a in after.plan.schedule.assignments}
+        first = failure.first
         return Recovery(
-            reason=trouble.reason,
+            reason=failure.reason,
             what=str(first),
             task=getattr(first, "task", None),
-            device=trouble.devices[0] if trouble.devices else None,
-            failures=max(1, len(trouble.runtime) + len(trouble.own)),
+            device=failure.devices[0] if failure.devices else None,
+            failures=max(1, len(failure.runtime) + len(failure.own)),
             left_out=self._health.left_out,
             planned=len(left.tasks),
             redone=left.redone,
-            moved=sum(1 for task, device in now.items() if place.get(task) not in (None, device)),
+            moved=sum(1 for task, device in new_device.items() if old_device.get(task) not in (None, device)),
             given_up=tuple(sorted(left.dead)),
         )

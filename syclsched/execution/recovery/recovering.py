@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine that is replaced by another when something breaks: each does what those before it left undone."""
+"""Fault-tolerant engine: after a failure, a new engine executes the remaining tasks."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from syclsched.model.plan import Plan
 from syclsched.model.recovery import Recovery
 from syclsched.model.trace import Trace
 
-#: Instructions of different engines are so far apart where they must be told from each other.
-_APART: Final = 1 << 40
+#: Offset between the instruction numbers of successive engines, which makes them unique within a run.
+_ENGINE_STRIDE: Final = 1 << 40
 
 
 class Recovering:
-    """Runs a plan, and what is left of it after each failure; with the face of an engine.
+    """Engine that runs a plan, and after each failure a plan of the remaining tasks.
 
-    What it says of instructions is of the engine at work, `acting`.
+    Its methods on instructions refer to the active engine, `acting`.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Recovering:
         self.acting: Engine = first
         self._first = first.program
         self._conclude = conclude
-        #: Of the tasks that have one, by the numbers that `positions` gives.
+        #: Deadlines of tasks, by the instruction numbers that `positions` uses.
         self.deadlines_s = dict(prepared.deadlines_s)
         self.finished = Flag()
         self.when_finished: Callable[[], None] | None = None
@@ -63,31 +63,31 @@ class Recovering:
         self._recoverer = Recoverer(prepared, live, Health(live) if health is None else health)
         self._courses: list[Course] = []
         self._counts: list[Counts] = []
-        self._lock = threading.RLock()  # a run that is dropped on a thread that holds it is cancelled there
+        self._lock = threading.RLock()  # reentrant: dropping a run cancels it, maybe on the thread that holds the lock
         self._changed = threading.Condition(self._lock)
         self._settled: weakref.WeakSet[Engine] = weakref.WeakSet()
         self._broken: SyclschedError | None = None
         self._adopt(first)
 
-    # --- one after another ------------------------------------------------------------------------
+    # --- life cycle -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin."""
+        """Start the first engine."""
         self.acting.start()
 
     def cancel(self) -> None:
-        """Submit nothing more, and recover from nothing more; returns at once."""
+        """Stop submitting and recovering; returns at once."""
         with self._lock:
             self._cancelled = True
             acting = self.acting
         acting.cancel()
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Wait for the end."""
+        """Wait for the end of the run."""
         wait_flag(self.finished, timeout_s)
 
     def ask(self, read: Callable[[Engine, float | None], Any], timeout_s: float | None) -> Any:
-        """Return what is read from the engine at work; read again if another took over meanwhile."""
+        """Return the result of a query to the active engine; repeat it if another engine took over meanwhile."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             engine = self.acting
@@ -108,13 +108,13 @@ class Recovering:
             return found
 
     def check_not_lost(self, array: str, rows: RowRange | None) -> None:
-        """Raise the first cause if an array, or some of these rows of it, will never have a value."""
+        """Raise the first cause if an array, or one of the given rows, will never have a value."""
         for lost in self._recoverer.lost.get(array, ()):
             if rows is None or lost.rows is None or (lost.rows[0] < rows[1] and rows[0] < lost.rows[1]):
                 raise lost.error
 
     def _superseded(self, engine: Engine, timeout_s: float | None) -> bool | None:
-        """Return whether another engine has taken over from one of which something failed."""
+        """Return whether another engine has taken over after a failure; None if that is unknown at the time-out."""
         if engine is not self.acting:
             return True
         if not (engine.failures.halted or engine.any_failed() or engine.error is not None or self._unsettled(engine)):
@@ -125,15 +125,15 @@ class Recovering:
 
     @property
     def courses(self) -> tuple[Course, ...]:
-        """What the engines before the one at work did."""
+        """Traces of the engines before the active one."""
         return tuple(self._courses)
 
     def trace(self) -> Trace | None:
-        """Return the traces of all engines as one, once all is over; None if there was but one."""
+        """Return the merged trace of all engines, once the run has ended; None if there was only one."""
         return merge([*self._courses, self._course(self.acting)], self.recoveries) if self._courses else None
 
     def _unsettled(self, engine: Engine) -> bool:
-        """Return whether an engine has ended with failures, and it is not known yet what comes of them."""
+        """Return whether an engine has ended with failures whose recovery is not decided yet."""
         return engine.finished.is_set() and not engine.failures.none and engine not in self._settled
 
     def _adopt(self, engine: Engine) -> None:
@@ -141,13 +141,13 @@ class Recovering:
         engine.when_finished = lambda: self._ended(engine)
 
     def _ended(self, engine: Engine) -> None:
-        """Go on after an engine, on its thread, or end."""
-        follower: Engine | None = None
+        """Start the next engine after one has ended, or end the run; on the ended engine's thread."""
+        successor: Engine | None = None
         try:
             rest = None if self._cancelled else self._rest(engine)
             if rest is not None:
-                follower = self._follow(engine, rest)
-        except BaseException as error:  # what goes wrong here must reach the caller, not end the thread
+                successor = self._make_successor(engine, rest)
+        except BaseException as error:  # an error here must reach the caller, not end the thread
             self._broken = ExecutionError(
                 f"the run could not be recovered: {type(error).__name__}: {error}",
                 where=f"plan {self.program.plan.name!r}",
@@ -156,15 +156,15 @@ class Recovering:
         finally:
             with self._changed:
                 self._settled.add(engine)
-                if follower is not None:
+                if successor is not None:
                     self._counts.append(engine.counts)
-                    self.acting = follower
+                    self.acting = successor
                 self._changed.notify_all()
-                if self._cancelled and follower is not None:
-                    follower.cancel()
-        if follower is not None:
+                if self._cancelled and successor is not None:
+                    successor.cancel()
+        if successor is not None:
             engine.buffers.clear()
-            follower.start()
+            successor.start()
         else:
             self._finish()
 
@@ -178,17 +178,17 @@ class Recovering:
         self._recoverer.decided(self._prepared)
         return self._recoverer.rest(ended, self._prepared, self._values)
 
-    def _follow(self, engine: Engine, rest: Rest) -> Engine:
+    def _make_successor(self, engine: Engine, rest: Rest) -> Engine:
         if engine.recording:
             self._courses.append(self._course(engine))
         self._values.update(rest.values)
         self._prepared = rest.prepared
-        base = (len(self._counts) + 1) * _APART
+        base = (len(self._counts) + 1) * _ENGINE_STRIDE
         self.deadlines_s |= {base + number: s for number, s in rest.prepared.deadlines_s.items()}
         self.recoveries = (*self.recoveries, rest.recovery)
-        follower = engine_for(rest.prepared, self._live, self._values, record=engine.recording)
-        self._adopt(follower)
-        return follower
+        successor = engine_for(rest.prepared, self._live, self._values, record=engine.recording)
+        self._adopt(successor)
+        return successor
 
     def _course(self, engine: Engine) -> Course:
         records = engine.records
@@ -202,57 +202,57 @@ class Recovering:
             self.when_finished()
             self.when_finished = None
 
-    # --- as the engine at work --------------------------------------------------------------------
+    # --- engine interface, forwarded to the active engine -----------------------------------------
 
     @property
     def program(self) -> Program:
-        """What is done."""
+        """Program of the active engine."""
         return self.acting.program
 
     @property
     def plan(self) -> Plan:
-        """What was to be done at first; of a run that decides as it goes, what has happened before anything broke."""
+        """The original plan; under a dynamic policy, the plan executed before the first failure."""
         return self._first.plan
 
     @property
     def buffers(self) -> Buffers:
-        """Where values lie."""
+        """Buffers of the active engine."""
         return self.acting.buffers
 
     @property
     def counts(self) -> Counts:
-        """What was counted so far."""
+        """Counters of all engines so far."""
         return total([*self._counts, self.acting.counts]) if self._counts else self.acting.counts
 
     @property
     def failures(self) -> Failures:
-        """What failed so far."""
+        """Failures of the active engine."""
         return self.acting.failures
 
     @property
     def error(self) -> SyclschedError | None:
-        """What the run failed of: the first that could not be recovered from."""
+        """The first error that could not be recovered from."""
         failed = next(iter(self._recoverer.failed.values()), None)
         return self._broken or failed or self.acting.error
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was cancelled."""
+        """Whether the run was cancelled."""
         return self._cancelled or self.acting.cancelled
 
     @property
     def through(self) -> bool:
-        """Whether everything was done: nothing was cancelled."""
+        """Whether every instruction was executed and none was cancelled."""
         return self.acting.through
 
     @property
     def lasting(self) -> bool:
-        """Whether the buffers are the run's own, so that their memory may be given out."""
+        """Whether the run owns its buffers, so that results may share their memory."""
         return self.acting.lasting
 
     @property
     def given_up(self) -> bool:
-        """Whether nobody waits for its end any more; see `Engine`."""
+        """Whether the run was given up because it hangs; see `Engine`."""
         return self.acting.given_up
 
     @given_up.setter
@@ -266,12 +266,12 @@ class Recovering:
 
     @property
     def records(self) -> Mapping[int, Record]:
-        """What each instruction did, by number."""
+        """Execution records by instruction number."""
         return self.acting.records
 
     @property
     def clocks(self) -> Mapping[str, ClockMap]:
-        """Maps of the device clocks, by lane name."""
+        """Device clock maps, by lane name."""
         return self.acting.clocks
 
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
@@ -287,28 +287,28 @@ class Recovering:
         return self.acting.passed(number)
 
     def statuses_behind(self, array: str) -> list[Work]:
-        """Return the tasks with a status that an array's last value depends on; see `Engine`."""
+        """Return the tasks with a status value that an array's final value depends on; see `Engine`."""
         return self.acting.statuses_behind(array)
 
     def any_failed(self) -> bool:
-        """Return whether something has failed on its device; see `Engine`."""
+        """Return whether a submitted instruction has failed and is not recorded yet; see `Engine`."""
         return self.acting.any_failed()
 
     def positions(self) -> list[Position]:
-        """Return where the lanes are; see `Engine`. Numbers are told apart from those of engines before."""
+        """Return the lanes' progress, with instruction numbers unique over all engines; see `Engine`."""
         with self._lock:
-            acting, base = self.acting, len(self._counts) * _APART
+            acting, base = self.acting, len(self._counts) * _ENGINE_STRIDE
         return [replace(position, number=base + position.number) for position in acting.positions()]
 
     def overdue(self, number: int, error: DeadlineError) -> None:
-        """Let a task fail that is past its deadline; see `Engine`."""
+        """Mark a running task as failed because it is past its deadline; see `Engine`."""
         with self._lock:
-            acting, base = self.acting, len(self._counts) * _APART
-        if base <= number < base + _APART:
+            acting, base = self.acting, len(self._counts) * _ENGINE_STRIDE
+        if base <= number < base + _ENGINE_STRIDE:
             acting.overdue(number - base, error)
 
     def what_is_left(self) -> str:
-        """Return what a wait that takes too long is for; see `Engine`."""
+        """Describe the unfinished lanes in words; see `Engine`."""
         return self.acting.what_is_left()
 
     def is_complete(self, number: int) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The graph of what is left to do, of the same tasks, and where it is to be done."""
+"""Subgraphs of a planned graph: the remaining tasks, restricted to the implementations planned before."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from syclsched.model.platform import Platform
 from syclsched.model.profile import Quantity
 from syclsched.model.task import Task
 
-#: Parts of arrays and of tasks have longer names than users may give.
+#: Names of array parts and task parts may exceed the limit on users' names.
 _ANY_LENGTH = 1 << 30
 
 
 class Remains:
-    """Makes graphs of some of the tasks of one that was planned.
+    """Builds subgraphs of a planned graph.
 
-    A task is to be done by the implementation it was planned with wherever a device that is left has it: then what it
-    computes is the same to the last bit, as long as the kind of device is.
+    A task keeps its planned implementation if a remaining device has it: results are then bitwise the same on the same
+    kind of device.
     """
 
     def __init__(self, graph: TaskGraph, plan: Plan) -> None:
@@ -34,30 +34,30 @@ class Remains:
 
     @property
     def graph(self) -> TaskGraph:
-        """The whole."""
+        """The complete graph."""
         return self._graph
 
     def repeatable(self) -> frozenset[str]:
-        """Return the tasks that do nothing but write what follows from what they read, as their operations promise."""
+        """Return the tasks whose operations are declared pure, so that they may run again."""
         return frozenset(t.name for t in self._graph.tasks if t.operation is not None and t.operation.pure)
 
     def costs(self, platform: Platform) -> CostModel:
-        """Return a cost model that knows what the plan took each task to take."""
+        """Return a cost model with the plan's predicted task times."""
         return CostModel(platform, self._times)
 
     @property
     def times(self) -> MemoryHistory:
-        """What the plan took each task to take."""
+        """The plan's predicted task times."""
         return self._times
 
     def impossible(self, tasks: Iterable[str], platform: Platform) -> frozenset[str]:
-        """Return the tasks that no device of a platform can do."""
+        """Return the tasks that no device of a platform can run."""
         costs = self.costs(platform)
         found = (self._graph.task(name) for name in tasks)
         return frozenset(task.name for task in found if task.operation is not None and not _runs(task, costs))
 
     def of(self, tasks: Collection[str], platform: Platform, *, whole: bool = False) -> TaskGraph:
-        """Return the graph of some tasks, in their order, for a platform."""
+        """Return the subgraph of some tasks, in their original order, for a platform."""
         costs = self.costs(platform)
         made = TaskGraph(self._graph.name, longest_name=_ANY_LENGTH)
         kept = [task for task in self._graph.tasks if task.name in tasks]
@@ -75,7 +75,7 @@ class Remains:
         return made
 
     def all(self, platform: Platform) -> TaskGraph:
-        """Return the graph of all tasks, for a platform, with values and everything else that the whole has."""
+        """Return the graph of all tasks for a platform, with the original's values and joined arrays."""
         made = self.of(frozenset(task.name for task in self._graph.tasks), platform, whole=True)
         for name, joined in self._graph.joined.items():
             for each in joined:
@@ -83,7 +83,7 @@ class Remains:
         return made
 
     def _narrow(self, task: Task, costs: CostModel) -> Task:
-        """Return a task with the one implementation it was planned with, if some device has it."""
+        """Return a task restricted to its planned implementation, if a device has it."""
         operation, chosen = task.operation, self._chosen.get(task.name)
         if operation is None or chosen is None or len(operation.implementations) == 1:
             return task
@@ -99,7 +99,7 @@ def _runs(task: Task, costs: CostModel) -> bool:
 
 
 def _planned_times(graph: TaskGraph, plan: Plan) -> MemoryHistory:
-    """Return what a plan took its tasks to take, where they were put and elsewhere."""
+    """Return a plan's predicted task times, on the assigned devices and on alternatives."""
     known = MemoryHistory()
     places: Mapping[str, str] = {d.name: d.key for d in plan.platform.devices}
     seen = [(a.task, a.device, a.implementation, a.finish_s - a.start_s) for a in plan.schedule.assignments]

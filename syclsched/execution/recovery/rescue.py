@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that survived a failure, brought to the host's memory: there every plan begins."""
+"""Surviving array values after a failure, copied to host memory, where every plan starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syclsched.model.platform import HOST
 
 
 class OutOfReachError(Exception):
-    """A value lies where it cannot be read any more."""
+    """A value lies in a buffer that can no longer be read."""
 
     def __init__(self, buffer: Buffer) -> None:
         super().__init__(buffer)
@@ -32,7 +32,7 @@ def rescue(
     given: Mapping[str, NumpyArray],
     arrays: Mapping[str, PlannedArray],
 ) -> dict[str, NumpyArray]:
-    """Return the values that the rest of a run begins with, and results that are there already."""
+    """Return the start values for the remaining tasks, and the results already available."""
     found: dict[str, NumpyArray] = {}
     for name, version in start.items():
         array = arrays[name]
@@ -51,12 +51,12 @@ def rescue(
             continue
         whole = found.get(rows.array)
         if whole is None or whole is given.get(rows.array):
-            whole = found[rows.array] = _own(given.get(rows.array), arrays[rows.array])
+            whole = found[rows.array] = _writable_copy(given.get(rows.array), arrays[rows.array])
         whole[rows.start : rows.stop] = value
     return found
 
 
-def _own(given: NumpyArray | None, array: PlannedArray) -> NumpyArray:
+def _writable_copy(given: NumpyArray | None, array: PlannedArray) -> NumpyArray:
     return np.zeros(array.shape, array.dtype) if given is None else given.copy()
 
 
@@ -81,6 +81,6 @@ def _check(live: LiveBuffer) -> None:
 
 
 def reachable(contents: Mapping[Buffer, int], spaces: Iterable[str]) -> dict[Buffer, int]:
-    """Return the contents of some spaces only."""
+    """Return the contents restricted to some memory spaces."""
     kept = frozenset(spaces)
     return {buffer: version for buffer, version in contents.items() if buffer[1] in kept}

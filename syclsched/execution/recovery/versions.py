@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Versions of arrays: every task that writes an array makes the next one. Pure.
+"""Array versions: every task that writes an array creates its next version. Pure.
 
-What is said of arrays holds for segments, where a plan has some: they are arrays of their own.
+Segments of an array count as arrays of their own.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from syclsched.execution.program import MEMORY_KINDS, Buffer
 from syclsched.model.plan import Plan, PlannedTask
 from syclsched.model.platform import HOST
 
-#: The version of an array that a run begins with: an input's value.
+#: The initial version of an array: an input's value.
 GIVEN = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Which task reads and makes which version of which array."""
+    """Array versions that tasks read and write."""
 
     #: By task: version by array.
     read: Mapping[str, Mapping[str, int]]
     written: Mapping[str, Mapping[str, int]]
-    writers: Mapping[str, tuple[str | None, ...]]  # by array: who made each version; nobody made the first
+    writers: Mapping[str, tuple[str | None, ...]]  # by array: the task that writes each version; None: the initial one
 
     def writer(self, array: str, version: int) -> str | None:
-        """Return the task that makes a version; None of the first."""
+        """Return the task that writes a version; None for the initial version."""
         return None if version == GIVEN else self.writers[array][version]
 
     def last(self, array: str) -> int:
-        """Return the version that an array has when all is done."""
+        """Return an array's final version."""
         return len(self.writers.get(array, (None,))) - 1
 
 
 def find_versions(tasks: Iterable[PlannedTask]) -> Versions:
-    """Return the versions of all arrays."""
+    """Return the versions of all arrays that tasks read and write."""
     read: dict[str, dict[str, int]] = {}
     written: dict[str, dict[str, int]] = {}
     writers: dict[str, list[str | None]] = {}
@@ -53,7 +53,7 @@ def find_versions(tasks: Iterable[PlannedTask]) -> Versions:
 
 
 def find_contents(plan: Plan, versions: Versions, left_out: Iterable[int], spoilt: Iterable[int]) -> dict[Buffer, int]:
-    """Return which version lies whole in which buffer when a run has ended."""
+    """Return the version that each buffer holds completely when the run has ended."""
     skipped, broken = frozenset(left_out), frozenset(spoilt)
     segments: dict[str, list[str]] = {}
     for array in plan.arrays:

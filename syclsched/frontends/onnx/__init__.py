@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models in: read and checked, brought to canonical nodes, rewritten, and lowered to a `TaskGraph`.
+"""ONNX frontend: read and check models, import them as canonical nodes, rewrite, and lower to a `TaskGraph`.
 
-The road: `reading` (a file becomes a checked model), `importing` (standard nodes of any opset, for given input shapes,
-become the canonical nodes of `network`), `rewrites` (networks to better networks), `lowering` (canonical nodes become
-tasks). Only `reading` and the host's reference implementations need the package ``onnx``.
+The pipeline: `reading` (file to checked model), `importing` (nodes of any opset to canonical nodes, see `network`, for
+given input shapes), `rewrites` (optimisation of networks), `lowering` (canonical nodes to tasks). Only `reading` and
+the host's reference implementations need the package ``onnx``.
 """

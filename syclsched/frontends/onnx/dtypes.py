@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's element types and NumPy's names for them."""
+"""ONNX element types and their NumPy dtype names."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: ONNX's number of an element type (TensorProto.DataType) -> NumPy dtype name.
+#: ONNX element type number (TensorProto.DataType) -> NumPy dtype name.
 DTYPES: Final = {
     1: "float32",
     2: "uint8",
@@ -20,10 +20,10 @@ DTYPES: Final = {
     12: "uint32",
     13: "uint64",
 }
-#: NumPy dtype name -> ONNX's number.
+#: NumPy dtype name -> ONNX element type number.
 NUMBERS: Final = {name: number for number, name in DTYPES.items()}
 
-#: What the other numbers are called, for errors.
+#: Names of the unsupported element types, for error messages.
 OTHERS: Final = {
     0: "undefined",
     8: "string",
@@ -49,5 +49,5 @@ INTEGERS: Final = SIGNED | UNSIGNED
 
 
 def described(number: int) -> str:
-    """Return what an element type is called."""
+    """Return the name of an element type."""
     return DTYPES.get(number) or OTHERS.get(number) or f"type {number}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks and nodes evaluated with NumPy, one after another: what rewrites and devices are compared with."""
+"""Reference evaluation of networks on the host with NumPy: the baseline for rewrites and devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 
 def evaluate(network: Network, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Return what a network gives, by name of its outputs, done by the host alone."""
+    """Evaluate a network on the host; return its outputs by name."""
     known: dict[str, Array] = dict(network.constants)
     for name in network.inputs:
         value = network.values[name]
@@ -37,7 +37,7 @@ def evaluate(network: Network, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def evaluate_node(node: Node, values: Mapping[str, Value], known: Mapping[str, Array]) -> dict[str, Array]:
-    """Return what a node gives, by name of its outputs, done by the host implementation of its operation."""
+    """Evaluate a node with the host implementation of its operation; return its outputs by name."""
     if node.kind == "reshape":
         source, target = node.inputs[0], node.outputs[0]
         assert source is not None and target is not None
@@ -55,7 +55,7 @@ def evaluate_node(node: Node, values: Mapping[str, Value], known: Mapping[str, A
                 made[name][...] = known[call.updated[parameter]]
             arguments[parameter] = made[name].reshape(call.reshaped.get(parameter, values[name].shape))
         else:
-            # Only top-k has outputs that may be left out, and both have one shape.
+            # Only top-k may have missing outputs; both its outputs have the same shape.
             other = values[next(each for each in node.outputs if each is not None)]
             arguments[parameter] = np.empty(other.shape, "int64" if parameter == "indices" else other.dtype)
     arguments |= {parameter: np.empty(value.shape, value.dtype) for parameter, value in call.scratch.items()}

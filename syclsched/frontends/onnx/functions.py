@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large a model becomes when its functions are inlined, known before it is done."""
+"""Check of a model's size after function inlining, computed before inlining."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ _Key = tuple[str, str, str]
 
 
 def check_functions(proto: Any, where: str, most: int) -> None:
-    """Refuse functions that call others so often that inlining them would not end or not fit.
-
-    Forty functions of which each calls the next twice are a small file and 2^40 nodes.
-    """
+    """Raise `ModelError` if inlining a model's functions would not end or would make too many nodes."""
+    # A small file can hold 40 functions that each call the next one twice: 2^40 nodes after inlining.
     functions = {_key(each): each for each in proto.functions}
     sizes: dict[_Key, int] = {}
-    started: set[_Key] = set()
+    on_stack: set[_Key] = set()
     todo = list(functions)
     while todo:
         key = todo[-1]
@@ -26,15 +24,15 @@ def check_functions(proto: Any, where: str, most: int) -> None:
             todo.pop()
             continue
         called = [each for each in map(_called, _nodes(functions[key].node)) if each in functions]
-        open_ones = [each for each in called if each not in sizes]
-        if open_ones:
-            started.add(key)
-            again = next((each for each in open_ones if each in started), None)
-            if again is not None:
-                raise ModelError(f"its function {again[1]!r} calls itself", where=where)
-            todo += open_ones
+        pending = [each for each in called if each not in sizes]
+        if pending:
+            on_stack.add(key)
+            recursive = next((each for each in pending if each in on_stack), None)
+            if recursive is not None:
+                raise ModelError(f"its function {recursive[1]!r} calls itself", where=where)
+            todo += pending
         else:
-            started.discard(key)
+            on_stack.discard(key)
             sizes[todo.pop()] = _size(functions[key].node, sizes)
     total = _size(proto.graph.node, sizes)
     if total > most:
@@ -58,7 +56,7 @@ def _called(node: Any) -> _Key:
 
 
 def _nodes(nodes: Iterable[Any]) -> Iterator[Any]:
-    """Yield nodes, and those of the graphs in them."""
+    """Yield nodes and, recursively, the nodes of their subgraphs."""
     for node in nodes:
         yield node
         for attribute in node.attribute:

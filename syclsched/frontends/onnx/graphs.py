@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GraphProtos become `ModelGraph`: nodes checked against their operators' schemas and brought into order."""
+"""Conversion of GraphProtos to `ModelGraph`: schema checks of the nodes and topological sorting."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from syclsched.frontends.onnx.limits import ModelLimits
 from syclsched.frontends.onnx.model import Declared, Dimension, ModelGraph, ModelNode
 from syclsched.frontends.onnx.tensors import Array, read_sparse, read_tensor
 
-#: Graphs within graphs: deeper ones are not meant.
+#: Deepest accepted nesting of subgraphs.
 _DEEPEST = 16
-#: Marked as deprecated in opsets that have it, but meant otherwise later: models of those opsets may well use it.
+#: ONNX marks it as deprecated in the opsets of its first definition; models of those opsets may still use it.
 _DEPRECATED = frozenset({"GroupNormalization"})
 
 
@@ -32,11 +32,11 @@ def read_graph(
     depth: int = 0,
     raw: Mapping[int, memoryview] | None = None,
 ) -> ModelGraph:
-    """Return a GraphProto as a checked graph."""
+    """Convert a GraphProto to a checked graph."""
     if depth > _DEEPEST:
         raise ModelError(f"graphs within graphs, more than {_DEEPEST} deep", where=where)
     if len(proto.node) > limits.nodes:
-        raise ModelError(f"{len(proto.node):,} nodes, at most {limits.nodes:,} are taken", where=where)
+        raise ModelError(f"{len(proto.node):,} nodes, at most {limits.nodes:,} are accepted", where=where)
     initialisers: dict[str, Array] = {}
     total = 0
     for number, tensor in enumerate(proto.initializer):
@@ -69,7 +69,7 @@ def read_graph(
     outputs = tuple(_declared(value, where, "output") for value in proto.output)
     for output in outputs:
         if output.name not in made:
-            raise ModelError(f"nothing makes output {output.name!r}", where=where)
+            raise ModelError(f"no node produces output {output.name!r}", where=where)
     if not outputs:
         raise ModelError("the graph has no outputs", where=where)
     return ModelGraph(proto.name, inputs, outputs, initialisers, nodes)
@@ -84,7 +84,7 @@ class _NodeReader:
         self._names: set[str] = set()
 
     def read(self, protos: Iterable[Any], given: frozenset[str]) -> tuple[ModelNode, ...]:
-        """Return the nodes in order."""
+        """Return the checked nodes in topological order."""
         listed = list(protos)
         made: dict[str, str] = {}
         for proto in listed:
@@ -104,7 +104,7 @@ class _NodeReader:
         return f"{proto.op_type} {proto.name or (proto.output[0] if proto.output else '')!r}"
 
     def _ordered(self, protos: list[Any], given: frozenset[str], made: Mapping[str, str]) -> list[Any]:
-        """Bring nodes into an order in which each stands after those it needs: the file's, where that is one."""
+        """Sort nodes topologically, in file order where possible."""
         producer = {name: index for index, proto in enumerate(protos) for name in proto.output if name}
         waits: list[int] = []
         needed_by: dict[int, list[int]] = {}
@@ -153,9 +153,7 @@ class _NodeReader:
             )
         cycle = [*path[path.index(index) :], index][::-1]
         shown = cycle if len(cycle) <= 8 else [*cycle[:4], -1, *cycle[-3:]]
-        return "nodes need each other in a circle: " + " -> ".join(
-            "..." if i < 0 else self._label(protos[i]) for i in shown
-        )
+        return "nodes form a cycle: " + " -> ".join("..." if i < 0 else self._label(protos[i]) for i in shown)
 
     def _node(self, proto: Any, visible: frozenset[str]) -> ModelNode:
         domain = "" if proto.domain == "ai.onnx" else proto.domain
@@ -177,7 +175,7 @@ class _NodeReader:
             inputs=tuple(proto.input),
             outputs=tuple(proto.output),
             attributes=attributes,
-            # What the host's reference is given. Constants have their values twice else, and no need of it.
+            # For the host's reference implementation. Constants do not need it and would hold their value twice.
             proto=b"" if proto.op_type == "Constant" or proto.ByteSize() >= 1 << 24 else proto.SerializeToString(),
         )
 
@@ -188,7 +186,7 @@ class _NodeReader:
             raise ModelError(f"domain {domain!r} is not among those the model imports", where=where)
         try:
             schema = defs.get_schema(proto.op_type, version, domain)
-        except Exception:  # SchemaError; of a damaged model the names may not even be text
+        except Exception:  # SchemaError, or a decoding error: names in a damaged model may not be valid text
             try:
                 since = min(
                     s.since_version
@@ -259,7 +257,7 @@ class _NodeReader:
             return self._graph(proto.g, where, visible)
         if proto.type == kind.GRAPHS:
             return tuple(self._graph(graph, where, visible) for graph in proto.graphs)
-        return None  # types and optional values: only operators that are not supported have such
+        return None  # types and optional values: only unsupported operators have them
 
     def _graph(self, proto: Any, where: str, visible: frozenset[str]) -> ModelGraph:
         return read_graph(
@@ -284,7 +282,7 @@ def _hint(domain: str) -> str | None:
 
 
 def _captured(graph: Any) -> list[str]:
-    """Return the values of the graphs around it that a graph uses."""
+    """Return the names of the outer values that a subgraph uses."""
     inner = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     inner |= {tensor.values.name for tensor in graph.sparse_initializer}
     used: list[str] = []
@@ -327,7 +325,7 @@ def _declared(value: Any, where: str, what: str) -> Declared:
         if which == "dim_value" and dimension.dim_value >= 0:
             extents.append(int(dimension.dim_value))
         elif which == "dim_value":
-            # Negative extents are what some exporters write for "any".
+            # Some exporters write a negative extent for an unknown one.
             extents.append(None)
         else:
             extents.append(dimension.dim_param or None if which == "dim_param" else None)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Large tensors lifted out of a serialised model before protobuf parses it, which would copy each of them twice.
+"""Zero-copy extraction of large tensors from a serialised model before protobuf parses it.
 
-Only what is plain is lifted: anything odd is left to protobuf, which then says what is wrong with it.
+Protobuf would copy each tensor twice. Only messages of the common form are handled; for all others protobuf parses the
+whole model and reports its errors.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-#: Raw data of at least so many bytes are lifted.
+#: Smallest raw data that is extracted, in bytes.
 LEAST_BYTES: Final = 1 << 16
-#: Fields that are looked at, in a message and in a tensor; a sound model has fewer.
+#: Most fields scanned in a message and in a tensor; valid models have fewer.
 _MOST_FIELDS: Final = 1_000_000
 _MOST_IN_TENSOR: Final = 256
 
@@ -19,28 +20,28 @@ _GRAPH, _INITIALISER, _RAW_DATA = 7, 5, 9
 _LENGTH_DELIMITED = 2
 
 
-class _OddError(Exception):
-    """What is not plain enough."""
+class _UnsupportedMessageError(Exception):
+    """Raised for messages that are left to protobuf."""
 
 
 class _Field(NamedTuple):
     number: int
     kind: int
     begin: int
-    #: Of its content, where it has a length.
+    #: Bounds of the content of a length-delimited field.
     start: int
     end: int
 
 
 def lifted(data: memoryview) -> tuple[bytes, Mapping[int, memoryview]] | None:
-    """Return a serialised ModelProto without the raw data of its large initialisers, and these."""
+    """Return a serialised ModelProto without its large raw data, and the raw data by initialiser number."""
     try:
         graphs = [each for each in _fields(data, 0, len(data), _MOST_FIELDS) if each.number == _GRAPH]
         if len(graphs) != 1 or graphs[0].kind != _LENGTH_DELIMITED:
             return None
         (graph,) = graphs
         inner, taken = _without_raw_data(data, graph)
-    except _OddError:
+    except _UnsupportedMessageError:
         return None
     if not taken:
         return None
@@ -58,7 +59,7 @@ def _without_raw_data(data: memoryview, graph: _Field) -> tuple[list[memoryview 
             continue
         number += 1
         if each.kind != _LENGTH_DELIMITED:
-            raise _OddError
+            raise _UnsupportedMessageError
         raw = _raw_data(data, each) if each.end - each.start >= LEAST_BYTES else None
         if raw is None:
             continue
@@ -71,10 +72,10 @@ def _without_raw_data(data: memoryview, graph: _Field) -> tuple[list[memoryview 
 
 
 def _raw_data(data: memoryview, tensor: _Field) -> _Field | None:
-    """Return the raw data of a tensor, if they are large and all there is of them."""
+    """Return a tensor's raw data field if it is large and the only one."""
     try:
         found = [each for each in _fields(data, tensor.start, tensor.end, _MOST_IN_TENSOR) if each.number == _RAW_DATA]
-    except _OddError:
+    except _UnsupportedMessageError:
         return None
     if len(found) != 1 or found[0].kind != _LENGTH_DELIMITED or found[0].end - found[0].start < LEAST_BYTES:
         return None
@@ -82,7 +83,7 @@ def _raw_data(data: memoryview, tensor: _Field) -> _Field | None:
 
 
 def _fields(data: memoryview, start: int, end: int, most: int) -> Iterator[_Field]:
-    """Go through the fields of a message."""
+    """Yield the fields of a message."""
     at = start
     for _ in range(most):
         if at == end:
@@ -99,11 +100,11 @@ def _fields(data: memoryview, start: int, end: int, most: int) -> Iterator[_Fiel
         elif kind in (1, 5):
             at += 8 if kind == 1 else 4
         else:
-            raise _OddError
+            raise _UnsupportedMessageError
         if at > end or not number:
-            raise _OddError
+            raise _UnsupportedMessageError
         yield _Field(number, kind, begin, first, at)
-    raise _OddError
+    raise _UnsupportedMessageError
 
 
 def _varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
@@ -115,11 +116,11 @@ def _varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-    raise _OddError
+    raise _UnsupportedMessageError
 
 
 def _head(number: int, size: int) -> bytes:
-    """Return how a field with a length begins."""
+    """Return the encoded tag and length of a length-delimited field."""
     found = bytearray([number << 3 | _LENGTH_DELIMITED])
     while size >= 0x80:
         found.append(size & 0x7F | 0x80)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large a model, and what it makes before it runs, may be."""
+"""Size limits of models and of constants computed at import."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def _memory() -> int:
 
 @dataclass(frozen=True, slots=True)
 class ModelLimits:
-    """What is refused as too large, with the sizes, before memory is asked for."""
+    """Size limits, checked before memory is allocated."""
 
-    #: The model's file, and any one array: what this machine has, by default.
+    #: Largest model file and largest single array; by default the physical memory of this machine.
     memory_bytes: int = field(default_factory=_memory)
-    #: An array computed from constants while the model is read (by Expand, Tile, Range, ...).
+    #: Largest array computed by constant folding at import (Expand, Tile, Range, ...).
     folded_bytes: int = 1 << 30
-    nodes: int = 200_000  # nodes, after functions were inlined and loops of known length unrolled
-    dimensions: int = 32  # dimensions of an array
+    nodes: int = 200_000  # after inlining of functions and unrolling of loops
+    dimensions: int = 32  # of one array

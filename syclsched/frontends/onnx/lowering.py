@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks become task graphs: a task for every canonical node, constants beside them, reshapes as views."""
+"""Lowering of networks to task graphs: one task per canonical node; reshapes become views."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.naming import LONGEST_NAME
 from syclsched.model.task import LogicalArray, ReshapedArray
 
-#: What names of arrays and tasks must not have: rows are written in brackets, and charts and files are text.
-_ODD: Final = re.compile(r"[\x00-\x1f\x7f\[\]]")
-#: Characters of a name that other names are made from, by cutting and rewriting.
+#: Characters not allowed in names of arrays and tasks: control characters, and brackets, which denote rows.
+_INVALID_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f\[\]]")
+#: Longest name made here, so that derived names stay within the limit.
 _LONGEST: Final = LONGEST_NAME // 2
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A task graph made of a network."""
+    """A task graph lowered from a network."""
 
-    graph: TaskGraph  # its tasks are named after the model's nodes, its arrays after the model's values
-    inputs: Mapping[str, str]  # the model's name of each input -> the array
-    outputs: Mapping[str, str]  # the model's name of each output -> the array
-    #: The name of each task -> the model's operators it does.
+    graph: TaskGraph  # tasks are named after the model's nodes, arrays after its values
+    inputs: Mapping[str, str]  # input name in the model -> array name
+    outputs: Mapping[str, str]  # output name in the model -> array name
+    #: Task name -> the model's operators that the task computes.
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    #: The model's operators that the host does with onnx's reference implementation, as no device can.
+    #: The model's operators that run on the host with onnx's reference implementation, for lack of another one.
     on_host: tuple[str, ...] = ()
 
 
 def lower(network: Network, *, name: str | None = None, shared: MutableMapping[str, Constant] | None = None) -> Lowered:
-    """Return a task graph that computes what a network does."""
+    """Lower a network to a task graph."""
     return _Lowering(network, name or network.name, shared).lowered()
 
 
@@ -63,7 +63,7 @@ class _Lowering:
         if on_host:
             shown = ", ".join(on_host[:5]) + (f" and {len(on_host) - 5} more" if len(on_host) > 5 else "")
             warnings.warn(
-                f"no device does {shown}: the host does, with onnx's reference implementation, which is slow",
+                f"no device implements {shown}: the host runs onnx's reference implementation, which is slow",
                 HostOperatorWarning,
                 stacklevel=3,
             )
@@ -93,7 +93,7 @@ class _Lowering:
         return array
 
     def _declare_made(self, value: Value) -> LogicalArray | ReshapedArray:
-        """Declare the array of a value that a task makes; that of an output, if it is the output but for its shape."""
+        """Declare the array of a task's result; a value that only differs from an output in shape uses its array."""
         home = self._homes.get(value.name)
         if home is None:
             return self._declare(value, temporary=value.name not in self._network.outputs)
@@ -102,14 +102,14 @@ class _Lowering:
         return view
 
     def _read(self, name: str) -> Any:
-        """Return what a task is given for a value: an array, one under another shape, or a constant."""
+        """Return the task argument for a value: an array, a reshaped view, or a constant."""
         found = self._views.get(name)
         if found is not None:
             return found.read() if isinstance(found, LogicalArray) else found
         return self._constant(name)
 
     def _constant(self, name: str) -> Constant:
-        # One object for one piece of memory: a weight that has two names, or is in several graphs, is uploaded once.
+        # One object per piece of memory: a weight with two names, or used by several graphs, is uploaded once.
         return shared_constant(self._network.constants[name], _safe(name))
 
     def _reshape(self, node: Node) -> None:
@@ -134,7 +134,7 @@ class _Lowering:
         )
 
     def _copy(self, target: str, source: str | None = None) -> None:
-        """Give an output an array of its own: one that is a constant, or another value under another shape."""
+        """Copy a constant or a reshaped value into an output's own array."""
         value = self._network.values[target]
         array = self._declare(value, temporary=False)
         given: Any
@@ -159,7 +159,7 @@ class _Lowering:
         arguments: dict[str, Any] = {parameter: self._read(name) for parameter, name in call.reads.items()}
         for parameter, name in call.writes.items():
             if name is not None and parameter in call.updated:
-                # The value lives where what it is made of did.
+                # The result overwrites the value it updates.
                 self._views[name] = self._views[call.updated[parameter]].reshaped(network.values[name].shape)
                 arguments[parameter] = self._views[name].update()
             elif name is not None:
@@ -175,7 +175,7 @@ class _Lowering:
         self._origins[task] = node.origin or (node.name,)
 
     def _unasked(self, node: Node, parameter: str) -> LogicalArray:
-        """Return an array for a result that nobody asks for: only top-k has such, and both have one shape."""
+        """Return an array for an unused result of top-k; both its results have the same shape."""
         other = self._network.values[next(each for each in node.outputs if each is not None)]
         dtype = "int64" if parameter == "indices" else self._network.values[node.inputs[0] or ""].dtype
         return self._declare(Value(f"{node.name} {parameter}", other.shape, dtype), temporary=True)
@@ -185,7 +185,7 @@ class _Lowering:
 
 
 def _homes(network: Network) -> dict[str, str]:
-    """Return the values that a task can write where an output is: the output is the same under another shape."""
+    """Map values to the outputs that are reshapes of them: a task can write such a value into the output's array."""
     producer = network.producer()
     found: dict[str, str] = {}
     for output in network.outputs:
@@ -198,7 +198,7 @@ def _homes(network: Network) -> dict[str, str]:
 
 
 def _safe(name: str) -> str:
-    return _ODD.sub("_", name)[:_LONGEST]
+    return _INVALID_CHARACTERS.sub("_", name)[:_LONGEST]
 
 
 def _unique(name: str, taken: set[str]) -> str:

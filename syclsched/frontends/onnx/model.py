@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model as it was read: checked, in order, and no longer protocol buffers."""
+"""In-memory form of an ONNX model: checked and sorted, without protocol buffers."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from syclsched.errors import ModelError
 from syclsched.frontends.onnx.lifting import LEAST_BYTES
 from syclsched.frontends.onnx.stored import is_elsewhere
 
-#: An extent: known, named and open ("batch"), or open without a name.
+#: An extent: known, symbolic ("batch"), or unknown.
 Dimension = int | str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """An input or output as a graph declares it."""
+    """The declaration of a graph's input or output."""
 
-    name: str  # the value's
-    dtype: str | None  # NumPy dtype name; None where the graph does not say
-    dimensions: tuple[Dimension, ...] | None  # extents; None where not even their number is said
+    name: str  # of the value
+    dtype: str | None  # NumPy dtype name; None if undeclared
+    dimensions: tuple[Dimension, ...] | None  # extents; None if even the rank is undeclared
 
 
 @dataclass(frozen=True, slots=True)
 class ModelNode:
-    """One node."""
+    """A node of an ONNX graph."""
 
-    name: str  # unique within the model; made up where the model gives none
+    name: str  # unique within the model; generated if the model gives none
     operator: str  # for instance ``Conv``
     domain: str  # "" is ONNX's own
-    #: Names of values; "" for one that is left out.
+    #: Names of values; "" for a missing optional one.
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attributes: Mapping[str, Any]  # int, float, str, NumPy arrays, `ModelGraph`, and tuples of such
+    attributes: Mapping[str, Any]  # int, float, str, NumPy array, `ModelGraph`, or a tuple of these
     proto: bytes = field(repr=False, default=b"")  # the serialised NodeProto
 
     @property
     def label(self) -> str:
-        """What errors and reports call it."""
+        """Operator and name, for errors and reports."""
         kind = self.operator if not self.domain else f"{self.domain}::{self.operator}"
         return f"{kind} {self.name!r}"
 
     def integers(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...] | None:
-        """Return an attribute that is a list of integers."""
+        """Return an attribute of type list of integers."""
         value = self.attributes.get(name, default)
         if value is None:
             return None
@@ -55,21 +55,21 @@ class ModelNode:
         return value
 
     def integer(self, name: str, default: int = 0) -> int:
-        """Return an attribute that is an integer."""
+        """Return an attribute of type integer."""
         value = self.attributes.get(name, default)
         if not isinstance(value, int):
             raise self.wrong(f"attribute {name!r} is {value!r}, expected an integer")
         return value
 
     def number(self, name: str, default: float = 0.0) -> float:
-        """Return an attribute that is a number."""
+        """Return an attribute of type float or integer."""
         value = self.attributes.get(name, default)
         if not isinstance(value, int | float):
             raise self.wrong(f"attribute {name!r} is {value!r}, expected a number")
         return value
 
     def text(self, name: str, default: str = "") -> str:
-        """Return an attribute that is a string."""
+        """Return an attribute of type string."""
         value = self.attributes.get(name, default)
         if not isinstance(value, str):
             raise self.wrong(f"attribute {name!r} is {value!r}, expected a string")
@@ -82,52 +82,52 @@ class ModelNode:
 
 @dataclass(frozen=True, slots=True)
 class ModelGraph:
-    """The model's graph, or one that a node such as If holds."""
+    """The main graph of a model, or a subgraph of a node such as If."""
 
-    name: str  # its name
-    #: Without those inputs that have an initialiser.
+    name: str
+    #: Without the inputs that have an initialiser.
     inputs: tuple[Declared, ...]
     outputs: tuple[Declared, ...]
-    initialisers: Mapping[str, np.ndarray[Any, Any]] = field(repr=False)  # known values, read-only
-    nodes: tuple[ModelNode, ...] = field(repr=False)  # each after those whose values it needs
+    initialisers: Mapping[str, np.ndarray[Any, Any]] = field(repr=False)  # constants, read-only
+    nodes: tuple[ModelNode, ...] = field(repr=False)  # in topological order
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model as it was read."""
+    """A checked ONNX model."""
 
-    name: str  # the graph's, or the file's
-    where: str  # the file, for errors
-    opsets: Mapping[str, int]  # version of each domain; "" is ONNX's own
-    graph: ModelGraph  # what it computes
-    producer: str = ""  # what wrote it
+    name: str  # of the graph, or of the file
+    where: str  # the file, for error messages
+    opsets: Mapping[str, int]  # domain -> version; "" is ONNX's own domain
+    graph: ModelGraph
+    producer: str = ""  # the exporter
 
     @property
     def opset(self) -> int:
-        """Version of ONNX's own operators."""
+        """Version of ONNX's own domain."""
         return self.opsets.get("", 0)
 
     @property
     def inputs(self) -> tuple[Declared, ...]:
-        """What it is given."""
+        """Declared inputs."""
         return self.graph.inputs
 
     @property
     def outputs(self) -> tuple[Declared, ...]:
-        """What it gives."""
+        """Declared outputs."""
         return self.graph.outputs
 
     @property
     def constant_bytes(self) -> int:
-        """Bytes of all its known values."""
+        """Bytes of all initialisers."""
         return sum(array.nbytes for array in self.graph.initialisers.values())
 
     @property
     def is_in_its_file(self) -> bool:
-        """Whether keeping it takes next to no memory: its large values are views of a file, or of given bytes."""
+        """Whether all large initialisers are views of a file or of given bytes, and so need no own memory."""
         large = [each for each in self.graph.initialisers.values() if each.nbytes >= LEAST_BYTES]
         return bool(large) and all(map(is_elsewhere, large))
 
     def without_content(self) -> Model:
-        """Return what it is called and what goes in and out, without nodes and known values."""
+        """Return the model's name, inputs and outputs, without nodes and initialisers."""
         return replace(self, graph=replace(self.graph, initialisers={}, nodes=()))

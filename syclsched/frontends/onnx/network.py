@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model for given input shapes: values of known shape and dtype, constants, and canonical nodes in order.
+"""Intermediate representation of a model for given input shapes: values, constants, and canonical nodes.
 
-Canonical nodes are few and say everything in their attributes. An ONNX node of whatever opset becomes one or several of
-them; what ONNX passes as a constant input (axes, pads, slices) is an attribute here. The kinds:
+All values have a known shape and dtype. There are few kinds of canonical nodes, fully described by their attributes. An
+ONNX node of any opset becomes one or several canonical nodes; constant inputs of ONNX (axes, pads, slices) become
+attributes. The kinds:
 
 ===================  ==================================================================================================
 ``conv``             inputs x, w, optional bias, optional residual -> y. ``strides``, ``pads`` (begins then ends),
                      ``dilations``, ``groups``, ``channels_last`` (of x, y and residual; w is always (O, I/g, *kernel)),
-                     ``activation``, ``in_place`` (whether y takes the residual's memory)
+                     ``activation``, ``in_place`` (whether y overwrites the residual)
 ``conv_transpose``   inputs x, w, optional bias -> y. As ``conv``, and ``output_padding``; w is (I, O/g, *kernel)
 ``pool``             x -> y. ``mode`` "max" or "average", ``kernel``, ``strides``, ``pads``, ``dilations``,
-                     ``count_include_pad``, ``channels_last``; if there is one, ``activation``
+                     ``count_include_pad``, ``channels_last``, optional ``activation``
 ``lrn``              x -> y. ``alpha``, ``beta``, ``bias``, ``size``, ``channels_last``
 ``batch_norm``       x, scale, bias, mean, variance -> y. ``epsilon``, ``channels_last``, ``activation``
 ``layer_norm``       x, scale, optional bias -> y. ``axis``, ``epsilon``
@@ -20,10 +21,10 @@ them; what ONNX passes as a constant input (axes, pads, slices) is an attribute 
                      does the bias against y
 ``softmax``          x -> y. ``axis``, ``log``
 ``elementwise``      any number of inputs, broadcast -> y of ``dtype``. ``expression``: see
-                     `syclsched.kernels.tensor.expression`; casts, comparisons, where and expand are such, too
+                     `syclsched.kernels.tensor.expression`; casts, comparisons, where and expand are elementwise, too
 ``reduce``           x -> y. ``mode`` ("sum", "mean", "max", "min", "prod", "l1", "l2", "sumsquare", "logsum",
                      "logsumexp"), ``axes`` (not negative), ``keepdims``
-``arg``              x -> y (int64). ``mode`` "max" or "min", ``axis``, ``keepdims``, ``last`` (of equals)
+``arg``              x -> y (int64). ``mode`` "max" or "min", ``axis``, ``keepdims``, ``last`` (of equal elements)
 ``topk``             x -> values, indices. ``k``, ``axis``, ``largest``, ``sorted``
 ``scan_sum``         x -> y. ``axis``, ``exclusive``, ``reverse``
 ``transpose``        x -> y. ``permutation``
@@ -34,14 +35,14 @@ them; what ONNX passes as a constant input (axes, pads, slices) is an attribute 
 ``scatter_elements`` x, indices, updates -> y. ``axis``, ``reduction`` ("none", "add", "mul", "max", "min")
 ``scatter_nd``       x, indices, updates -> y. ``reduction``
 ``concat``           any number -> y. ``axis``
-``join``             any number, then scale, shift -> y: ``activation`` of the values one after another along the last
-                     axis, times scale, plus shift (vectors along that axis)
+``join``             any number, then scale, shift -> y: ``activation`` of (x * scale + shift), where x is the
+                     concatenation along the last axis; scale and shift are vectors along that axis
 ``slice``            x -> y. ``starts``, ``steps`` of every axis (the extents are y's); steps may be negative
 ``pad``              x -> y. ``pads`` (begins then ends, of every axis, not negative), ``mode`` ("constant", "reflect",
                      "edge", "wrap"), ``value``
 ``resize``           x -> y. ``mode`` ("nearest", "linear", "cubic"), ``coordinates`` (ONNX's name), ``nearest`` (ONNX's
-                     name), ``scales`` (of every axis), ``channels_last`` and whatever else ONNX says
-``reference``        any -> any: done by the host with onnx's own reference implementation. ``node``: the serialised
+                     name), ``scales`` (of every axis), ``channels_last`` and ONNX's other attributes
+``reference``        any -> any: run on the host with onnx's own reference implementation. ``node``: the serialised
                      NodeProto, ``opsets``: a tuple of (domain, version)
 ===================  ==================================================================================================
 
@@ -93,44 +94,44 @@ KINDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What stands for an array in a network."""
+    """A value of a network: the name, shape and dtype of an array."""
 
     name: str  # unique within the network
-    shape: tuple[int, ...]  # its extents
+    shape: tuple[int, ...]
     dtype: str  # NumPy dtype name
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One canonical node."""
+    """A canonical node."""
 
-    name: str  # unique within the network; that of the ONNX node it comes from, as far as possible
+    name: str  # unique within the network; the name of the original ONNX node if possible
     kind: str  # one of `KINDS`
-    #: Names of values, in the order of the table above; None for an optional one that is not there.
+    #: Names of values, in the order of the table above; None for a missing optional one.
     inputs: tuple[str | None, ...]
-    outputs: tuple[str | None, ...]  # names of the values it makes; None for one that nobody asks for
-    attributes: Mapping[str, Any] = field(default_factory=dict)  # numbers, strings and tuples of such
-    origin: tuple[str, ...] = ()  # the ONNX nodes it comes from, as ``"Conv conv1"``: what reports and traces name
+    outputs: tuple[str | None, ...]  # names of the resulting values; None for an unused one
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # numbers, strings and tuples of these
+    origin: tuple[str, ...] = ()  # the original ONNX nodes, as ``"Conv conv1"``, for reports and traces
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
     """A model for given input shapes."""
 
-    name: str  # the model's
-    #: Values that are given and asked for, in the model's order.
+    name: str  # of the model
+    #: Names of values, in the model's order.
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    values: Mapping[str, Value]  # all values by name: inputs, constants and what nodes make
-    constants: Mapping[str, np.ndarray[Any, Any]]  # those that are known: never written to
-    nodes: tuple[Node, ...]  # each after those whose values it needs
+    values: Mapping[str, Value]  # all values by name: inputs, constants and results of nodes
+    constants: Mapping[str, np.ndarray[Any, Any]]  # by name; never written to
+    nodes: tuple[Node, ...]  # in topological order
 
     def producer(self) -> dict[str, Node]:
-        """Return the node that makes each value, by the value's name."""
+        """Return the producing node of each value."""
         return {name: node for node in self.nodes for name in node.outputs if name is not None}
 
     def consumers(self) -> dict[str, list[Node]]:
-        """Return the nodes that need each value, by the value's name; a node that needs it twice stands twice."""
+        """Return the reading nodes of each value; a node that reads the value twice is listed twice."""
         found: dict[str, list[Node]] = {}
         for node in self.nodes:
             for name in node.inputs:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operation of `syclsched.kernels` does a canonical node, and what it is given."""
+"""Mapping of canonical nodes to operations of `syclsched.kernels` and their arguments."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ Attributes = Mapping[str, Any]
 
 
 class Call(NamedTuple):
-    """An operation and what it is given."""
+    """An operation and its arguments."""
 
-    operation: Operation  # what does it
+    operation: Operation
     reads: dict[str, str]  # parameter -> value
-    writes: dict[str, str | None]  # parameter -> value; None for one that nobody asks for
-    #: Parameter -> what an array has to be that is written and of no interest afterwards.
+    writes: dict[str, str | None]  # parameter -> value; None for an unused result
+    #: Parameter -> description of a scratch array.
     scratch: Mapping[str, Value] = MappingProxyType({})
-    #: Parameter -> the shape it is given under, where that is not the value's own.
+    #: Parameter -> shape it is passed with, where that differs from the value's own.
     reshaped: Mapping[str, Shape] = MappingProxyType({})
-    #: Written parameter -> the value that its memory holds beforehand, which is read and lost.
+    #: Written parameter -> the value that is updated in place and overwritten.
     updated: Mapping[str, str] = MappingProxyType({})
 
 
 def call_of(node: Node, values: Mapping[str, Value]) -> Call:
-    """Return what does a node."""
+    """Return the operation of a node and its arguments."""
     present = [name for name in node.inputs if name is not None]
     if node.kind == "reference":
         reads = {f"x{i}": name for i, name in enumerate(present)}
@@ -69,8 +69,8 @@ def call_of(node: Node, values: Mapping[str, Value]) -> Call:
         parts = len(present) - 2
         reads = dict(zip((*(f"x{i}" for i in range(parts)), "scale", "shift"), present, strict=True))
         return Call(join(parts, node.attributes["activation"]), reads, {"y": node.outputs[0]})
-    if node.kind == "reduce" and (whole := _whole(node, values)) is not None:
-        return whole
+    if node.kind == "reduce" and (full := _full_reduction(node, values)) is not None:
+        return full
     operation = _FACTORIES[node.kind](node, values)
     names = _PARAMETERS[node.kind]
     reads = {parameter: name for parameter, name in zip(names, node.inputs, strict=False) if name is not None}
@@ -80,8 +80,8 @@ def call_of(node: Node, values: Mapping[str, Value]) -> Call:
     return Call(operation, reads, {"y": node.outputs[0]}, updated=updated)
 
 
-def _whole(node: Node, values: Mapping[str, Value]) -> Call | None:
-    """Return what reduces a large array to one number by all compute units, if that is what a node does."""
+def _full_reduction(node: Node, values: Mapping[str, Value]) -> Call | None:
+    """Return the call for reducing a large array to one number on all compute units; None for other reductions."""
     x, mode = values[node.inputs[0] or ""], node.attributes["mode"]
     if not whole_is_worth_it(mode, x.shape, node.attributes["axes"], x.dtype):
         return None
@@ -94,12 +94,12 @@ def _has(node: Node, position: int) -> bool:
 
 
 def _in_place(node: Node) -> bool:
-    """Return whether a node adds its residual in the residual's memory."""
+    """Return whether the node's result overwrites its residual."""
     return bool(node.attributes.get("in_place")) and _has(node, 3)
 
 
-def _convolving(node: Node) -> tuple[Any, ...]:
-    """Return what convolutions of both kinds take first."""
+def _conv_arguments(node: Node) -> tuple[Any, ...]:
+    """Return the leading factory arguments of both kinds of convolutions."""
     at = node.attributes
     names = ("strides", "pads", "dilations", "groups", "channels_last", "activation")
     return (len(at["strides"]), *(at[name] for name in names))
@@ -107,7 +107,7 @@ def _convolving(node: Node) -> tuple[Any, ...]:
 
 def _conv(node: Node, values: Mapping[str, Value]) -> Operation:
     made: Operation = conv(
-        *_convolving(node),
+        *_conv_arguments(node),
         bias=_has(node, 2),
         residual=_has(node, 3),
         in_place=_in_place(node),
@@ -117,7 +117,7 @@ def _conv(node: Node, values: Mapping[str, Value]) -> Operation:
 
 def _conv_transpose(node: Node, values: Mapping[str, Value]) -> Operation:
     made: Operation = conv_transpose(
-        *_convolving(node),
+        *_conv_arguments(node),
         bias=_has(node, 2),
         output_padding=node.attributes["output_padding"],
     )

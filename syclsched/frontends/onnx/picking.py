@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs of a network that say which elements are picked, such as the numbers of words: what they may be."""
+"""Detection of network inputs used as indices, such as token ids, and of their valid ranges."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 
 from syclsched.frontends.onnx.network import Network, Node
 
-#: Kinds of nodes whose second input is indices along their attribute ``axis``.
+#: Kinds of nodes whose second input holds indices along their attribute ``axis``.
 _PICKING = ("gather", "gather_elements", "scatter_elements")
 
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """What the indices in an input pick from."""
+    """The valid range of an index input."""
 
-    extent: int  # elements along the axis: indices are from ``-extent`` to ``extent - 1``
-    by: str  # the model's operator that picks, as ``"Gather embedding"``
+    extent: int  # elements along the axis: valid indices are ``-extent`` to ``extent - 1``
+    by: str  # the model's operator that uses the indices, as ``"Gather embedding"``
 
 
 def picked(network: Network) -> dict[str, Picked]:
-    """Return the inputs that are indices as they are, but for their shape and dtype.
+    """Return the inputs used as indices without computation; reshapes and casts are allowed.
 
-    Indices that a network computes are not looked at. A device takes the nearest element there is for one that is out
-    of range; what an input says, the host can check in a few microseconds.
+    The host can check such inputs in a few microseconds. Computed indices are not covered: devices clamp an index that
+    is out of range.
     """
     same = {name: name for name in network.inputs}
     found: dict[str, Picked] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX files in: a path, bytes or a ModelProto become a checked `Model`."""
+"""Reader of ONNX models: converts a path, bytes or a ModelProto to a checked `Model`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from syclsched.frontends.onnx.limits import ModelLimits
 from syclsched.frontends.onnx.model import Model
 from syclsched.frontends.onnx.stored import stored_file
 
-#: Versions of ONNX's own operators that are taken: as many of them as the package onnx knows.
+#: Supported versions of ONNX's own operators; the installed package onnx may know fewer.
 OPSETS: Final = range(7, 28)
-#: What protobuf can hold in one message.
+#: Largest protobuf message.
 _MESSAGE_BYTES = (1 << 31) - 1
 
 
 def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLimits | None = None) -> Model:
-    """Read an ONNX model and check it; nothing in it is executed."""
+    """Read and check an ONNX model; nothing in it is executed."""
     limits = limits or ModelLimits()
     onnx = import_onnx()
     folder: Path | None = None
@@ -46,7 +46,7 @@ def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLim
     opsets = _opsets(onnx, proto, where)
     if proto.functions:
         check_functions(proto, where, limits.nodes)
-        proto = _inlined(onnx, _whole(proto, raw), where)
+        proto = _inlined(onnx, _with_raw_data(proto, raw), where)
         raw = {}
         opsets = _opsets(onnx, proto, where)
     graph = read_graph(onnx, proto.graph, opsets, where=where, folder=folder, limits=limits, raw=raw)
@@ -56,7 +56,7 @@ def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLim
 
 
 def import_onnx() -> Any:
-    """Return the package ``onnx``."""
+    """Import and return the package ``onnx``; raise `RuntimeMissingError` if that fails."""
     from syclsched.errors import RuntimeMissingError
 
     try:
@@ -78,7 +78,7 @@ def _read(path: Path, limits: ModelLimits) -> memoryview:
             data = memoryview(stored_file(path))
         else:
             with open(path, "rb") as file:
-                # A pipe has no size to look at: one byte more than allowed is enough to know.
+                # A pipe reports no size; reading one byte more than allowed shows whether it is too large.
                 data = memoryview(file.read(min(_MESSAGE_BYTES, limits.memory_bytes) + 1))
     except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
         reason = getattr(error, "strerror", None) or error
@@ -101,7 +101,7 @@ def _check_size(size: int, where: str, limits: ModelLimits) -> None:
 
 
 def _parse(onnx: Any, data: memoryview, where: str) -> tuple[Any, Mapping[int, memoryview]]:
-    """Return a model, and the raw data of initialisers that stay where they are, by the initialisers' number."""
+    """Return the ModelProto, and the raw data that were not copied, by initialiser number."""
     found = lifted(data)
     parsed, raw = (bytes(data), {}) if found is None else found
     proto = onnx.ModelProto()
@@ -119,8 +119,8 @@ def _parse(onnx: Any, data: memoryview, where: str) -> tuple[Any, Mapping[int, m
     return proto, raw
 
 
-def _whole(proto: Any, raw: Mapping[int, memoryview]) -> Any:
-    """Return a model with what was lifted out of it."""
+def _with_raw_data(proto: Any, raw: Mapping[int, memoryview]) -> Any:
+    """Put the extracted raw data back into a ModelProto."""
     for number, data in raw.items():
         proto.graph.initializer[number].raw_data = bytes(data)
     return proto
@@ -169,7 +169,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def open_dimensions(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
-    """Return the names of the model's open dimensions for which ``shapes`` has no input's shape."""
+    """Return the names of the open dimensions of all inputs whose shape is not in ``shapes``."""
     return tuple(
         name if isinstance(name, str) else f"{declared.name}[{axis}]"
         for declared in model.inputs

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that no device does: onnx's own reference implementation, called by the host."""
+"""Host operations that run onnx's reference implementation, for operators without a device implementation."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
 from syclsched.model.sizes import signature_bytes
 
-#: What the implementation is called in plans and reports.
+#: Name of the implementation in plans and reports.
 REFERENCE: Final = "reference"
-#: Operators whose results differ from one run to the next: never done beforehand, nor again for a lost value.
+#: Operators with random results: never folded at import, nor run again to recompute a lost value.
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
 
 
 def host_operators(network: Network) -> tuple[str, ...]:
-    """Return the ONNX nodes that the host does with onnx's reference implementation, as ``"NonZero node_7"``."""
+    """Return the ONNX nodes that run on the host with onnx's reference implementation, as ``"NonZero node_7"``."""
     return tuple(label for node in network.nodes if node.kind == "reference" for label in (node.origin or (node.name,)))
 
 
@@ -50,7 +50,7 @@ def reference_operation(node: Node) -> Operation:
 def evaluate_reference(
     proto: bytes, opsets: tuple[tuple[str, int], ...], given: dict[str, Any], results: tuple[str, ...]
 ) -> list[Any]:
-    """Return what onnx's reference implementation makes of a node."""
+    """Evaluate a node with onnx's reference implementation."""
     import numpy as np
 
     with np.errstate(all="ignore"):
@@ -87,20 +87,20 @@ def _evaluator(
     node = onnx.NodeProto()
     node.ParseFromString(proto)
     before, constants = [], []
-    _as_in_the_newest_opset(node, dict(opsets).get("", 1))
+    _adapt_to_newest_opset(node, dict(opsets).get("", 1))
     if node.op_type == "Loop" and not node.input[1]:
-        # A condition that is left out is true. The reference implementation does no round then.
+        # A missing condition means true, but the reference implementation then runs no iteration.
         node.input[1] = "condition left out"
         constants.append(numpy_helper.from_array(np.array(True), node.input[1]))
     if node.op_type == "NonMaxSuppression":
-        # How many boxes are wanted, and by how much they may overlap, is 0 where it is left out. The reference
-        # implementation fails then.
+        # The missing inputs (number of boxes, overlap threshold) default to 0, but the reference implementation fails
+        # without them.
         node.input.extend([""] * (4 - len(node.input)))
         for place, zero in ((2, np.array([0])), (3, np.array([0.0], np.float32))):
             if not node.input[place]:
                 node.input[place] = f"input {place} left out"
                 constants.append(numpy_helper.from_array(zero, node.input[place]))
-        # They may be scalars, as TensorFlow's exporter writes them, which it does not take either.
+        # TensorFlow's exporter writes them as scalars, which the reference implementation does not accept.
         constants.append(numpy_helper.from_array(np.array([1]), "one"))
         for place in (place for place in range(2, len(node.input)) if node.input[place]):
             before.append(helper.make_node("Reshape", [node.input[place], "one"], [f"input {place}"]))
@@ -113,21 +113,21 @@ def _evaluator(
         constants,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*each) for each in opsets])
-    return ReferenceEvaluator(model, new_ops=[_probable_support_vectors()] if node.op_type == "SVMClassifier" else None)
+    return ReferenceEvaluator(model, new_ops=[_corrected_svm_classifier()] if node.op_type == "SVMClassifier" else None)
 
 
 @lru_cache(maxsize=1)
-def _probable_support_vectors() -> Any:
-    """Return SVMClassifier whose probabilities of three and more classes are right.
+def _corrected_svm_classifier() -> Any:
+    """Return an SVMClassifier with correct probabilities for three and more classes.
 
-    The reference implementation (of 1.22.0) takes a sum of products for products, where those of each two classes
-    become those of each class: method 2 of Wu, Lin and Weng, "Probability Estimates for Multi-class Classification by
-    Pairwise Coupling", 2004, as in libsvm.
+    The reference implementation (1.22.0) has an error in the coupling of pairwise probabilities: it uses a sum of
+    products instead of products. The method is method 2 of Wu, Lin and Weng, "Probability Estimates for Multi-class
+    Classification by Pairwise Coupling", 2004, as in libsvm.
     """
     import numpy as np
     from onnx.reference.ops.aionnxml import op_svm_classifier
 
-    sigmoid: Any = op_svm_classifier.sigmoid_probability  # onnx says no types of these
+    sigmoid: Any = op_svm_classifier.sigmoid_probability  # untyped in onnx
 
     class _Coupled(op_svm_classifier.SVMClassifier):
         op_domain = "ai.onnx.ml"
@@ -147,7 +147,7 @@ def _probable_support_vectors() -> Any:
 
 
 def _coupled(pairwise: Any) -> Any:
-    """Return the probability of each class from those of one class against another, by libsvm's iteration."""
+    """Return class probabilities from pairwise ones by libsvm's iteration."""
     import numpy as np
 
     count = len(pairwise)
@@ -168,8 +168,8 @@ def _coupled(pairwise: Any) -> Any:
     return made
 
 
-def _as_in_the_newest_opset(node: Any, opset: int) -> None:
-    """Say in a node what the reference implementation, which knows only the newest form of these, takes otherwise."""
+def _adapt_to_newest_opset(node: Any, opset: int) -> None:
+    """Adapt a node to the newest opset, the only one the reference implementation has for these operators."""
     from onnx import helper
 
     if node.op_type == "GridSample":

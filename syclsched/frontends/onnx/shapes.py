@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes and dtypes of what canonical nodes make."""
+"""Shape and dtype inference for canonical nodes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Made = tuple[Shape, str]
 
 
 def infer(kind: str, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
-    """Return shape and dtype of each output of a canonical node."""
+    """Return the shape and dtype of each output of a canonical node."""
     return _RULES[kind]([each for each in inputs if each is not None], attributes)
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
-    """Return the shape that shapes are broadcast to."""
+    """Return the common shape that shapes are broadcast to."""
     rank = max(map(len, shapes), default=0)
     extents: list[int] = []
     for axis in range(-rank, 0):
@@ -57,8 +57,8 @@ def _windows(extents: Shape, kernel: Shape, attributes: Mapping[str, Any]) -> Sh
         raise ModelError(f"kernel {kernel}, strides {strides} and dilations {dilations} must be positive")
     made: list[int] = []
     for axis, extent in enumerate(extents):
-        room = extent + pads[axis] + pads[axis + rank] - dilations[axis] * (kernel[axis] - 1) - 1
-        made.append(max(room // strides[axis] + 1, 0))
+        span = extent + pads[axis] + pads[axis + rank] - dilations[axis] * (kernel[axis] - 1) - 1
+        made.append(max(span // strides[axis] + 1, 0))
     return tuple(made)
 
 
@@ -138,7 +138,7 @@ def _reduce(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Mad
 
 
 def reduced(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
-    """Return a shape without some axes, or with extent 1 there."""
+    """Return a shape with some axes removed, or reduced to extent 1."""
     if keepdims:
         return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
     return tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
@@ -248,6 +248,6 @@ _RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Mad
 
 
 def nbytes(shape: Shape, dtype: str) -> int:
-    """Return how many bytes an array of a shape and dtype has."""
+    """Return the size in bytes of an array."""
     sizes = {"bool": 1, "8": 1, "16": 2, "32": 4, "64": 8}
     return math.prod(shape) * next(size for name, size in sizes.items() if dtype.endswith(name))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files whose content stays where it is: arrays are views of a mapping, and cost no memory of the process's own.
+"""Memory-mapped files for weights: arrays are views of the mapping and need no private memory.
 
-What is needed as memory is read with `StoredFile.load`, which never trusts the mapping: a file that somebody has cut
-short would end the process (SIGBUS), and one that was written to holds other weights. Both are errors instead.
+`StoredFile.load` reads weights without accessing the mapping: if the file was truncated, access would kill the process
+(SIGBUS), and if it was overwritten, the weights would be wrong. Both raise an error instead.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from syclsched.errors import StorageError
 
 Array = np.ndarray[Any, Any]
 
-#: By what they are, so that a file of many tensors is opened once.
+#: Open files by identity and state, so that a file with many tensors is mapped once.
 _OPEN: Final[WeakValueDictionary[tuple[int, ...], StoredFile]] = WeakValueDictionary()
 _lock = threading.Lock()
 
 
 class StoredFile(mmap.mmap):
-    """A file that is not empty, mapped to be read; made by `stored_file`."""
+    """A non-empty file mapped read-only; created by `stored_file`."""
 
     where: str
-    _was: tuple[int, int]
+    _opened_state: tuple[int, int]
     _address: int
     _descriptor: int = -1
 
     def check(self) -> None:
-        """See whether it is as it was when it was opened."""
-        if _state(os.fstat(self._descriptor)) != self._was:
+        """Raise `StorageError` if the file changed since it was opened."""
+        if _state(os.fstat(self._descriptor)) != self._opened_state:
             raise StorageError(
                 "the file was changed since it was read, and weights in it are needed again",
                 where=self.where,
@@ -44,14 +44,14 @@ class StoredFile(mmap.mmap):
             )
 
     def load(self, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-        """Return an array that lies in it, in memory of its own."""
+        """Read an array of the file into new memory."""
         self.check()
         array = np.empty(shape, dtype)
-        room = memoryview(array.reshape(-1).view(np.uint8).data)
+        buffer = memoryview(array.reshape(-1).view(np.uint8).data)
         done = 0
         try:
-            while done < len(room):
-                count = os.preadv(self._descriptor, [room[done:]], offset + done)
+            while done < len(buffer):
+                count = os.preadv(self._descriptor, [buffer[done:]], offset + done)
                 if count == 0:
                     break
                 done += count
@@ -66,7 +66,7 @@ class StoredFile(mmap.mmap):
 
 
 def stored_file(path: str | os.PathLike[str]) -> StoredFile:
-    """Return a file mapped to be read; the same for as long as it is used and the file is as it was."""
+    """Map a file read-only; while in use, an unchanged file has only one mapping."""
     with _lock:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -75,9 +75,9 @@ def stored_file(path: str | os.PathLike[str]) -> StoredFile:
             found = _OPEN.get(key)
             if found is None:
                 found = StoredFile(descriptor, status.st_size, access=mmap.ACCESS_READ)
-                found.where, found._was = os.fspath(path), _state(status)
+                found.where, found._opened_state = os.fspath(path), _state(status)
                 found._address = np.frombuffer(found, np.uint8).ctypes.data
-                # It is looked at, and read, later: also when the name is another file's by then.
+                # The descriptor stays open for later checks and reads: by then the name may be another file's.
                 found._descriptor, descriptor = descriptor, -1
                 _OPEN[key] = found
             return found
@@ -87,7 +87,7 @@ def stored_file(path: str | os.PathLike[str]) -> StoredFile:
 
 
 def place_of(array: Array) -> tuple[StoredFile, int] | None:
-    """Return the file an array is a view of, and the offset of its first element there; None if it is of none."""
+    """Return the file an array is a view of and the offset of its first element; None for other arrays."""
     base = _owner(array)
     if not isinstance(base, StoredFile) or not math.prod(array.shape):
         return None
@@ -95,7 +95,7 @@ def place_of(array: Array) -> tuple[StoredFile, int] | None:
 
 
 def is_elsewhere(array: Array) -> bool:
-    """Return whether an array is a view of a file, or of bytes that hold a whole model."""
+    """Return whether an array is a view of a file, or of the bytes of a whole model."""
     return isinstance(_owner(array), StoredFile) or isinstance(_root(array), memoryview)
 
 
@@ -112,7 +112,7 @@ def _owner(array: Array) -> Any:
 
 
 def check_all(arrays: Iterable[Array]) -> None:
-    """See whether the files of arrays are as they were; see `StoredFile.check`."""
+    """Raise `StorageError` if a file that arrays are views of has changed; see `StoredFile.check`."""
     for file in {id(place[0]): place[0] for place in map(place_of, arrays) if place is not None}.values():
         file.check()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors in a model's file, or beside it, become NumPy arrays: checked, read-only, no larger than they say."""
+"""Conversion of ONNX tensors, in the model or in external files, to checked read-only NumPy arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syclsched.frontends.onnx.stored import stored_file
 
 Array = np.ndarray[Any, Any]
 
-#: TensorProto's field for each dtype, where the data are not raw.
+#: Field of TensorProto for each dtype, if the data are not raw.
 _FIELDS = {
     **dict.fromkeys(("uint8", "int8", "uint16", "int16", "int32", "bool", "float16"), "int32_data"),
     "float32": "float_data",
@@ -30,7 +30,7 @@ _FIELDS = {
 
 
 def read_tensor(tensor: Any, where: str, folder: Path | None, limits: ModelLimits, raw: Any = None) -> Array:
-    """Return the value of a TensorProto."""
+    """Convert a TensorProto to an array."""
     dtype, shape = tensor_type(tensor.data_type, tensor.dims, where, limits)
     nbytes = math.prod(shape) * dtype.itemsize
     if tensor.data_location == 1:
@@ -56,14 +56,14 @@ def read_tensor(tensor: Any, where: str, folder: Path | None, limits: ModelLimit
 
 
 def read_sparse(tensor: Any, where: str, folder: Path | None, limits: ModelLimits) -> Array:
-    """Return a SparseTensorProto with its zeros; see `read_tensor`."""
+    """Convert a SparseTensorProto to a dense array; see `read_tensor`."""
     values = read_tensor(tensor.values, where, folder, limits)
     indices = read_tensor(tensor.indices, where, folder, limits)
     dtype, shape = tensor_type(tensor.values.data_type, tensor.dims, where, limits)
     if math.prod(shape) * dtype.itemsize > limits.folded_bytes:
         raise ModelError(
             f"a sparse tensor of {math.prod(shape):,} elements, of which at most "
-            f"{limits.folded_bytes // dtype.itemsize:,} are taken",
+            f"{limits.folded_bytes // dtype.itemsize:,} are accepted",
             where=where,
         )
     if indices.ndim == 2 and indices.shape[1] == len(shape):
@@ -82,7 +82,7 @@ def read_sparse(tensor: Any, where: str, folder: Path | None, limits: ModelLimit
 
 
 def tensor_type(data_type: int, dims: Any, where: str, limits: ModelLimits) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Return dtype and shape of a tensor, checked."""
+    """Return the checked dtype and shape of a tensor."""
     if data_type not in DTYPES:
         raise ModelError(
             f"elements are of type {described(data_type)}, which is not supported",
@@ -104,8 +104,8 @@ def tensor_type(data_type: int, dims: Any, where: str, limits: ModelLimits) -> t
 
 
 def _external(tensor: Any, dtype: np.dtype[Any], shape: tuple[int, ...], where: str, folder: Path | None) -> Array:
-    said = {entry.key: entry.value for entry in tensor.external_data}
-    location = said.get("location", "")
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
     if folder is None:
         raise ModelError(
             f"its data are in the file {location!r}, and a model given as bytes has no folder",
@@ -115,8 +115,8 @@ def _external(tensor: Any, dtype: np.dtype[Any], shape: tuple[int, ...], where: 
     path = _inside(folder, location, where)
     nbytes = math.prod(shape) * dtype.itemsize
     try:
-        offset = int(said.get("offset", "0"))
-        length = int(said.get("length", nbytes))
+        offset = int(entries.get("offset", "0"))
+        length = int(entries.get("length", nbytes))
     except ValueError:
         raise ModelError("offset or length of its external data is not a number", where=where) from None
     if length != nbytes:
@@ -145,7 +145,7 @@ def _external(tensor: Any, dtype: np.dtype[Any], shape: tuple[int, ...], where: 
 
 
 def _inside(folder: Path, location: str, where: str) -> Path:
-    """Return a file's path if, with all links followed, it lies in a folder."""
+    """Return a file's path with links resolved; raise `ModelError` if it is outside the folder."""
     refused = ModelError(
         f"its data are said to be in {location!r}, which is outside the model's folder",
         where=where,

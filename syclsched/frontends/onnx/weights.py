@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants for task graphs: one object for equal weights, so that devices hold those of one model once.
+"""Deduplicated constants for task graphs: equal weights share one object, and devices hold them once.
 
-A model is imported again for every set of input shapes, and its graphs must not each bring weights of their own.
+A model is imported once per set of input shapes; all its graphs must share the weights.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 from syclsched.frontends.onnx.stored import place_of
 from syclsched.model.constant import Constant
 
-#: By the identity of the array, which a constant keeps alive.
+#: By array identity; the constant keeps the array alive.
 _BY_ARRAY: Final[WeakValueDictionary[int, Constant]] = WeakValueDictionary()
-#: By where it is mapped, which a constant keeps so.
+#: By address in a mapped file; the constant keeps the mapping alive.
 _BY_PLACE: Final[WeakValueDictionary[tuple[Any, ...], Constant]] = WeakValueDictionary()
-#: By what is in it, for those that are computed anew whenever a model is imported.
+#: By content, for arrays that are computed at each import.
 _BY_VALUE: Final[WeakValueDictionary[str, Constant]] = WeakValueDictionary()
 
 
 def shared_constant(array: np.ndarray[Any, Any], name: str | None = None) -> Constant:
-    """Return a constant of an array's value; the same object for the same array, or one of equal value."""
+    """Return a constant for an array; the same object for the same array or an equal value."""
     place = place_of(array) if array.flags.c_contiguous else None
     if place is not None:
         file, offset = place
@@ -37,9 +37,9 @@ def shared_constant(array: np.ndarray[Any, Any], name: str | None = None) -> Con
     if found is not None and found.is_of(array):
         return found
     whole = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
-    # In bytes of the caller's, numbers may lie where kernels cannot read them.
+    # Numbers in the caller's bytes may not be aligned, and kernels need aligned data.
     made = Constant(whole, name, None if whole.flags.aligned else partial(np.array, whole, order="C"))
-    # Small ones, too: a weight is packed together with its bias, and packed again if only that is another object.
+    # Small arrays, too: a weight is packed with its bias, and would be packed again for another bias object.
     if not _was_read(whole):
         equal = _BY_VALUE.setdefault(made.digest, made)
         if equal is not made:
@@ -49,7 +49,7 @@ def shared_constant(array: np.ndarray[Any, Any], name: str | None = None) -> Con
 
 
 def _was_read(array: np.ndarray[Any, Any]) -> bool:
-    """Return whether an array is a view of what was read: then it is the same one whenever the model is imported."""
+    """Return whether an array is a view of data that were read, and so the same object at each import."""
     base: Any = array
     while isinstance(base, np.ndarray) and base.base is not None:
         base = base.base

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled core that policies share: timelines with gaps, where items lie, channels, orders, list scheduling."""
+"""Compiled list-scheduling core of the policies: timelines, item locations, channels and task orders."""

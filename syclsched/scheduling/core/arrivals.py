@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When items are where, without contention: a copy starts as soon as its item is made.
+"""Arrival times of items without contention: a copy starts as soon as its item is made.
 
-An item is made in one space. It can be had there at once, and in any other space after a copy, at one time for all
-tasks that read it there. A device that reaches several spaces reads wherever the item is first; an array that is
-updated stays in the space it is read in, a fresh one is made in the home space of its device.
+An item is made in one space and can be read there at once. In any other space it can be read after a copy, from one
+time on for all readers there. A device that reaches several spaces reads the item in the space that has it first. An
+updated array stays in the space where it is read; a new one is made in the home space of its device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from syclsched.scheduling.tables import Floats
 
 @lean
 def copy_seconds(data: Data, item: int, source: int, destination: int) -> float:
-    """Return what a copy of an item takes."""
+    """Return the seconds that a copy of an item takes."""
     nbytes = data.item_bytes[item]
     if source == destination or nbytes == 0.0:
         return 0.0
@@ -26,7 +26,7 @@ def copy_seconds(data: Data, item: int, source: int, destination: int) -> float:
 
 @inlined
 def wait_for_items(data: Data, task: int, first: int, end: int, ready_s: Floats) -> None:
-    """Raise the times at which a task can start on devices to when the items it reads are there."""
+    """Raise the ready times of a task on devices to the arrival of the items that it reads."""
     ready = ready_s[first:end]
     for row in range(data.read_start[task], data.read_start[task + 1]):
         item = data.read_item[row]
@@ -38,7 +38,7 @@ def wait_for_items(data: Data, task: int, first: int, end: int, ready_s: Floats)
                 ready[index] = max(ready[index], made_s)
             continue
         latency_s, s_per_byte = data.fetch_latency_s[origin, first:end], data.fetch_s_per_byte[origin, first:end]
-        for index in range(ready.shape[0]):  # without branches: several devices at a time
+        for index in range(ready.shape[0]):  # without branches, so that it is vectorised over devices
             ready[index] = max(ready[index], made_s + (latency_s[index] + nbytes * s_per_byte[index]))
         for device in data.choosing:
             if first <= device < end:
@@ -47,7 +47,7 @@ def wait_for_items(data: Data, task: int, first: int, end: int, ready_s: Floats)
 
 @inlined
 def make_items(data: Data, task: int, device: int, finish_s: float) -> None:
-    """Put what a task makes where it makes it."""
+    """Set location and time of the items that a task makes."""
     for row in range(data.make_start[task], data.make_start[task + 1]):
         item, replaces = data.make_item[row], data.make_replaces[row]
         space = data.reach_space[data.reach_start[device]]
@@ -58,7 +58,7 @@ def make_items(data: Data, task: int, device: int, finish_s: float) -> None:
 
 @lean
 def _soonest(data: Data, nbytes: float, origin: int, device: int) -> float:
-    """Return what the fastest copy to a space that a device reaches takes; nothing if it reaches the origin."""
+    """Return the time of the fastest copy to a space that a device reaches; 0 if it reaches the origin."""
     best_s = np.inf
     for reached in range(data.reach_start[device], data.reach_start[device + 1]):
         space = data.reach_space[reached]
@@ -70,7 +70,7 @@ def _soonest(data: Data, nbytes: float, origin: int, device: int) -> float:
 
 @lean
 def _read_in(data: Data, item: int, device: int) -> int:
-    """Return the space in which a device reads an item: its origin, or where it is first, the home before others."""
+    """Return the space in which a device reads an item: its origin, or the space with the first copy, home on ties."""
     origin, first = data.origin[item], data.reach_start[device]
     best, best_s = data.reach_space[first], np.inf
     for reached in range(first, data.reach_start[device + 1]):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies on one-port channels: each is put into the first gap that all its channels have when its reader is placed.
+"""Copies on one-port channels: each is put into the first common gap of its channels when its reader is placed.
 
-A copy goes from the space its item was made in to one that the reader reaches, once for all readers there. What a
-reader would need is first found *on trial*, behind the copies there are, and then kept or forgotten.
+A copy goes from the origin of its item to a space that the reader reaches, once for all readers there. The copies of a
+reader are first placed *tentatively*, at the end of the list of copies, and then committed or dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ START, FINISH = 0, 1
 
 @lean
 def wait_for_copies(data: Data, network: Network, task: int, first: int, end: int, ready_s: Floats) -> None:
-    """Raise the times at which a task can start on devices to when the items it reads are there."""
+    """Raise the ready times of a task on devices to the arrival of the items that it reads."""
     for device in range(first, end):
         network.counts[1] = 0
         for row in range(data.read_start[task], data.read_start[task + 1]):
@@ -34,9 +34,9 @@ def wait_for_copies(data: Data, network: Network, task: int, first: int, end: in
 def make_items_with_copies(
     data: Data, network: Network, task: int, device: int, finish_s: float, unused: Floats
 ) -> None:
-    """Make the copies that a task needs a part of the schedule, and put what it makes where it makes it."""
+    """Commit the copies that a task needs, and set location and time of the items that it makes."""
     wait_for_copies(data, network, task, device, device + 1, unused)
-    _keep(network)
+    _commit(network)
     for row in range(data.make_start[task], data.make_start[task + 1]):
         item, replaces = data.make_item[row], data.make_replaces[row]
         space = data.reach_space[data.reach_start[device]]
@@ -67,7 +67,7 @@ def unmake_items(data: Data, network: Network, task: int, copies: int) -> None:
 
 @compiled
 def copy_results(data: Data, network: Network, want_item: Ints, want_space: Ints) -> None:
-    """Copy the results to where they are wanted at the end, those that are made first before the others."""
+    """Copy the wanted results to their spaces, in the order in which they are made."""
     wanted_s = np.empty(want_item.shape[0])
     for want in range(wanted_s.shape[0]):
         wanted_s[want] = data.made_s[want_item[want]]
@@ -77,7 +77,7 @@ def copy_results(data: Data, network: Network, want_item: Ints, want_space: Ints
             network.counts[1] = 0
             if _try_space(data, network, item, space, np.inf) < np.inf:
                 network.counts[1] = 1
-                _keep(network)
+                _commit(network)
 
 
 # --- inside ---------------------------------------------------------------------------------------
@@ -85,15 +85,15 @@ def copy_results(data: Data, network: Network, want_item: Ints, want_space: Ints
 
 @lean
 def _try_copy(data: Data, network: Network, item: int, device: int) -> float:
-    """Return when an item is in the first space that a device reaches; a copy that this needs is put on trial."""
+    """Return when an item is in the first space that a device reaches; add the needed copy tentatively."""
     if data.item_bytes[item] == 0.0:
         return float(data.made_s[item])
     first, end = data.reach_start[device], data.reach_start[device + 1]
     best_s = np.inf
     for reached in range(first, end):
         best_s = min(best_s, network.arrival_s[item, data.reach_space[reached]])
-    behind = network.counts[0] + network.counts[1]
-    for copy in range(network.counts[0], behind):
+    next_copy = network.counts[0] + network.counts[1]
+    for copy in range(network.counts[0], next_copy):
         if network.what[copy, ITEM] == item:  # read twice by one task
             best_s = min(best_s, network.when_s[copy, FINISH])
     before_s, best, start_s = best_s, NOTHING, 0.0
@@ -102,17 +102,17 @@ def _try_copy(data: Data, network: Network, item: int, device: int) -> float:
         if network.arrival_s[item, space] == np.inf:
             finish_s = _try_space(data, network, item, space, best_s)
             if finish_s < best_s:
-                best_s, best, start_s = finish_s, space, network.when_s[behind, START]
+                best_s, best, start_s = finish_s, space, network.when_s[next_copy, START]
     if best_s < before_s:
-        network.what[behind, DESTINATION] = best
-        network.when_s[behind, START], network.when_s[behind, FINISH] = start_s, best_s
+        network.what[next_copy, DESTINATION] = best
+        network.when_s[next_copy, START], network.when_s[next_copy, FINISH] = start_s, best_s
         network.counts[1] += 1
     return best_s
 
 
 @lean
 def _try_space(data: Data, network: Network, item: int, space: int, bound_s: float) -> float:
-    """Return when a copy to a space would end, infinity if not before a bound; it is written behind those on trial."""
+    """Return when a copy to a space would end, infinity if not before a bound; write it after the tentative copies."""
     origin, made_s = data.origin[item], data.made_s[item]
     seconds = copy_seconds(data, item, origin, space)
     if not made_s + seconds < bound_s:
@@ -126,7 +126,7 @@ def _try_space(data: Data, network: Network, item: int, space: int, bound_s: flo
 
 @lean
 def _first_gap(network: Network, source: int, destination: int, ready_s: float, seconds: float) -> float:
-    """Return when all channels of a copy are free, also of the copies on trial, for so long."""
+    """Return the first time at which all channels of a copy are free for its duration, tentative copies included."""
     link, time = network.lines.link, network.lines.time
     one, other = _channels(network, source, destination)
     start_s = ready_s
@@ -138,8 +138,8 @@ def _first_gap(network: Network, source: int, destination: int, ready_s: float, 
             start_s = earliest(link, time, other, start_s, seconds, np.inf)
         for copy in range(network.counts[0], network.counts[0] + network.counts[1]):
             if start_s < network.when_s[copy, FINISH] and network.when_s[copy, START] < start_s + seconds:
-                taken, also = _channels(network, network.what[copy, SOURCE], network.what[copy, DESTINATION])
-                if (one >= 0 and one in (taken, also)) or (other >= 0 and other in (taken, also)):
+                used, also_used = _channels(network, network.what[copy, SOURCE], network.what[copy, DESTINATION])
+                if (one >= 0 and one in (used, also_used)) or (other >= 0 and other in (used, also_used)):
                     start_s = network.when_s[copy, FINISH]
         if start_s == before_s:
             return start_s
@@ -147,7 +147,7 @@ def _first_gap(network: Network, source: int, destination: int, ready_s: float, 
 
 @lean
 def _channels(network: Network, source: int, destination: int) -> tuple[int, int]:
-    """Return the heads of the lines that a copy occupies; one that it has twice counts once."""
+    """Return the head nodes of the channels that a copy occupies; a channel listed twice counts once."""
     one, other = network.channel[source, destination, 0], network.channel[source, destination, 1]
     nodes = 2 * network.what.shape[0]
     return (
@@ -157,8 +157,8 @@ def _channels(network: Network, source: int, destination: int) -> tuple[int, int
 
 
 @lean
-def _keep(network: Network) -> None:
-    """Make what is there on trial a part of the schedule."""
+def _commit(network: Network) -> None:
+    """Make the tentative copies a part of the schedule."""
     for copy in range(network.counts[0], network.counts[0] + network.counts[1]):
         source, destination = network.what[copy, SOURCE], network.what[copy, DESTINATION]
         start_s, finish_s = network.when_s[copy, START], network.when_s[copy, FINISH]
@@ -174,7 +174,7 @@ def _keep(network: Network) -> None:
 
 @lean
 def _read_in(data: Data, network: Network, item: int, device: int) -> int:
-    """Return the space in which a device reads an item: its origin, or where it is first, the home before others."""
+    """Return the space in which a device reads an item: its origin, or the space with the first copy, home on ties."""
     origin, first = data.origin[item], data.reach_start[device]
     best, best_s = data.reach_space[first], np.inf
     for reached in range(first, data.reach_start[device + 1]):

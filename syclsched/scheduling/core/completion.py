@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Max-min and sufferage: the ready task whose best completion time is latest, or would suffer most elsewhere.
+"""Max-min and sufferage scheduling of ready tasks by their best and second best completion times.
 
-The best and the second best device of each ready task are kept, and worked out again only for tasks to which the
-device that was given a task last is one of the two. A step still looks at all ready tasks.
+The best and the second best device of each ready task are cached, and recomputed only for tasks that have the device of
+the last placed task among the two. A step still scans all ready tasks.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from syclsched.scheduling.core.state import Slots, State
 from syclsched.scheduling.core.timelines import FREE
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
-#: Columns of the two best of each task.
+#: Columns of the two best devices of each task.
 _BEST, _SECOND = 0, 1
 
 
 class Ready(NamedTuple):
-    """Tasks that are ready, and where they would complete first."""
+    """Ready tasks, and the devices on which they complete first."""
 
     task: Ints  # the ready tasks, in no order
-    data_s: Floats  # when a ready task has its data
-    free_s: Floats  # when each device has finished what it has
-    best_s: Floats  # best and second best completion of a ready task
-    best_device: Ints  # where
+    data_s: Floats  # arrival of a ready task's data on each device
+    free_s: Floats  # when each device has finished its tasks
+    best_s: Floats  # best and second best completion time of a ready task
+    best_device: Ints  # the devices of these two
 
 
 def make_ready(tasks: int, devices: int) -> Ready:
-    """Return room for all tasks, none of which is ready."""
+    """Return space for all tasks, none of them ready."""
     pairs = (tasks, 2)
     table = np.empty((tasks, devices))
     return Ready(np.empty(tasks, np.int64), table, np.zeros(devices), np.empty(pairs), np.empty(pairs, np.int64))
@@ -49,7 +49,7 @@ def place_by_completion(
     places: Ints,
     sufferage: bool,
 ) -> int:
-    """Schedule one ready task after the other on the device on which it completes first, without insertion."""
+    """Schedule ready tasks one at a time on the device on which each completes first, without insertion."""
     slots, data, network = state
     tasks, devices = slots.seconds.shape
     count = 0
@@ -88,7 +88,7 @@ def place_by_completion(
 
 @lean
 def _choose(slots: Slots, ready: Ready, count: int, changed: int, places: Ints, sufferage: bool) -> int:
-    """Return which of the ready tasks goes next, after one device's time has changed."""
+    """Return the index of the ready task to place next; the time of the device ``changed`` is new."""
     chosen, chosen_value = NOTHING, 0.0
     for index in range(count):
         task = ready.task[index]
@@ -105,7 +105,7 @@ def _choose(slots: Slots, ready: Ready, count: int, changed: int, places: Ints, 
 
 @lean
 def _find_two_best(slots: Slots, ready: Ready, task: int) -> None:
-    """Find the two devices on which a task completes first; infinity and `NOTHING` where there are not so many."""
+    """Find the two devices on which a task completes first; infinity and `NOTHING` where there are fewer."""
     best_s, best_device = ready.best_s[task], ready.best_device[task]
     best_s[:], best_device[:] = np.inf, NOTHING
     for device in range(slots.seconds.shape[1]):

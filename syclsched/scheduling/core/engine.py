@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""List scheduling: take tasks in an order, put each where it suits best.
+"""List scheduling with insertion: take tasks in an order and put each into its best slot.
 
-The steps (when a task can start on each device, the best slot, placing it, taking it back) serve every policy; most
-policies are `place_in_order` with an order of their own and a choice of devices.
+Its steps (ready times on each device, best slot, placing, undoing) serve every policy; most policies are
+`place_in_order` with their own order and choice of devices.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
 @lean
 def place_in_order(state: State, order: Ints, pinned: Ints, follows: Ints, offset_s: Floats, weight: float) -> int:
-    """Schedule tasks in an order, each where it suits best, with insertion."""
+    """Schedule tasks in an order, each into its best slot, with insertion; return a task that fits nowhere, if any."""
     slots, data, network = state
     devices = slots.seconds.shape[1]
     for task in order:
@@ -42,7 +42,7 @@ def place_in_order(state: State, order: Ints, pinned: Ints, follows: Ints, offse
 
 @inlined
 def find_ready(slots: Slots, data: Data, network: Network, task: int, first: int, end: int) -> None:
-    """Find when a task can start on devices, were these free."""
+    """Find the times at which a task could start on devices if these were idle."""
     after_s = slots.release_s[task]
     for arc in range(slots.pred_start[task], slots.pred_start[task + 1]):
         after_s = max(after_s, slots.finish_s[slots.pred_task[arc]])
@@ -55,10 +55,10 @@ def find_ready(slots: Slots, data: Data, network: Network, task: int, first: int
 
 @inlined
 def best_slot(slots: Slots, task: int, first: int, end: int, offset_s: Floats, weight: float) -> tuple[int, float]:
-    """Return the best slot of a task on some devices."""
+    """Return the processor and start of the best slot of a task on some devices."""
     link, time, device_start = slots.lines.link, slots.lines.time, slots.device_start
     heads, seconds, ready_s = slots.seconds.shape[0], slots.seconds[task], slots.ready_s
-    # The best without insertion: where a task could not start early enough to beat that, no gap is looked for.
+    # The best slot without insertion: devices whose ready time cannot beat it need no gap search.
     bound_s = np.inf
     for device in range(first, end):
         cost_s = _cost(seconds[device], task, device, offset_s, weight)
@@ -82,7 +82,7 @@ def best_slot(slots: Slots, task: int, first: int, end: int, offset_s: Floats, w
 
 @inlined
 def place(slots: Slots, data: Data, network: Network, task: int, processor: int, start_s: float) -> None:
-    """Put a task into a slot, with the copies it needs."""
+    """Put a task into a slot, with the copies that it needs."""
     device = slots.processor_device[processor]
     finish_s = start_s + slots.seconds[task, device]
     take(slots.lines.link, slots.lines.time, slots.seconds.shape[0] + processor, task, start_s, finish_s)
@@ -103,7 +103,7 @@ def take_back(slots: Slots, data: Data, network: Network, task: int, copies: int
 
 @inlined
 def _cost(seconds: float, task: int, device: int, offset_s: Floats, weight: float) -> float:
-    """Return what is added to the start of a slot when slots are compared."""
+    """Return the cost added to the start of a slot when slots are compared."""
     if offset_s.shape[0]:
         return float(weight * seconds + offset_s[task, device])
     return weight * seconds

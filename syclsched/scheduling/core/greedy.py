@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dynamic list scheduling: of all ready tasks and all devices, the best pair is taken, again and again.
+"""Greedy list scheduling: place the best pair of ready task and device until all tasks are placed.
 
-The value of a pair is its *merit* less its start, which is when the task has its data on the device or, if later, when
-the device has finished what it has (no insertion). That one time of a device is all that changes when a task is
-placed, so that each device keeps its ready tasks in heaps: those whose data is there, by merit; those that still wait,
-by value; and again those, by when their data is there. A step costs ``O(devices * log(tasks))`` amortised, whatever
-the width of the graph.
+The value of a pair is its *merit* minus its start: the arrival of the task's data on the device or, if later, the time
+at which the device is free (no insertion). Only this one time per device changes when a task is placed. Each device
+therefore keeps its ready tasks in heaps: tasks whose data is there, by merit; waiting tasks, by value; and the waiting
+tasks once more, by arrival of their data. A step costs ``O(devices * log(tasks))`` amortised, for any graph width.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from syclsched.scheduling.core.state import Data, Network, Slots, State
 from syclsched.scheduling.core.timelines import FREE
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
-#: The heaps of a device: tasks whose data is there, by merit; those that wait, by value; those, by when it is there.
+#: Heaps of a device: tasks whose data is there, by merit; waiting tasks, by value; waiting tasks, by data arrival.
 _NOW, _LATER, _ARRIVING = 0, 1, 2
 
 
 class Heaps(NamedTuple):
-    """The ready tasks of each device."""
+    """Heaps of ready tasks, for each device."""
 
     task: Ints  # binary heaps
-    key: Floats  # the least comes out first
-    size: Ints  # tasks in each heap, among them some that have been placed or wait no more, until they come up
-    data_s: Floats  # when a ready task has its data
+    key: Floats  # the smallest is popped first
+    size: Ints  # entries in each heap; stale entries (placed, or no longer waiting) stay until they reach the top
+    data_s: Floats  # arrival of a ready task's data on each device
 
 
 def make_heaps(tasks: int, devices: int) -> Heaps:
-    """Return heaps without tasks."""
+    """Return empty heaps."""
     shape = (3, devices, tasks)
     return Heaps(np.empty(shape, np.int64), np.empty(shape), np.zeros(shape[:2], np.int64), np.empty((tasks, devices)))
 
@@ -49,7 +48,7 @@ def place_best_pairs(
     places: Ints,
     merit_s: Floats,
 ) -> int:
-    """Schedule the pair of ready task and device of the highest value, until all tasks are placed."""
+    """Schedule the best pair of ready task and device until all tasks are placed."""
     slots, data, network = state
     tasks = slots.seconds.shape[0]
     for task in range(tasks):
@@ -71,7 +70,7 @@ def place_best_pairs(
 
 @lean
 def first_free(slots: Slots, device: int) -> int:
-    """Return the processor of a device that has finished what it has first."""
+    """Return the processor of a device that is free first."""
     tasks, best = slots.seconds.shape[0], slots.device_start[device]
     for processor in range(best + 1, slots.device_start[device + 1]):
         if slots.lines.time[tasks + processor, FREE] < slots.lines.time[tasks + best, FREE]:
@@ -84,7 +83,7 @@ def first_free(slots: Slots, device: int) -> int:
 
 @lean
 def _enter(slots: Slots, data: Data, network: Network, heaps: Heaps, task: int, places: Ints, merit_s: Floats) -> bool:
-    """Put a task that has become ready into the heaps; return whether any device can run it."""
+    """Push a task that became ready onto the heaps; return whether any device can run it."""
     tasks, devices = slots.seconds.shape
     find_ready(slots, data, network, task, 0, devices)
     found = False
@@ -104,12 +103,12 @@ def _enter(slots: Slots, data: Data, network: Network, heaps: Heaps, task: int, 
 
 @lean
 def _best_pair(slots: Slots, heaps: Heaps, places: Ints, merit_s: Floats) -> tuple[int, int]:
-    """Return the task and device of the highest value."""
+    """Return the task and device with the highest value."""
     tasks, devices = slots.seconds.shape
     best, best_device, best_value = NOTHING, NOTHING, -np.inf
     for device in range(devices):
         free_s = slots.lines.time[tasks + first_free(slots, device), FREE]
-        _tidy(slots, heaps, device, free_s, places, merit_s)
+        _remove_stale(slots, heaps, device, free_s, places, merit_s)
         for kind in (_NOW, _LATER):
             if not heaps.size[kind, device]:
                 continue
@@ -126,8 +125,8 @@ def _best_pair(slots: Slots, heaps: Heaps, places: Ints, merit_s: Floats) -> tup
 
 
 @lean
-def _tidy(slots: Slots, heaps: Heaps, device: int, free_s: float, places: Ints, merit_s: Floats) -> None:
-    """Move what waits no more to its heap, and take out what has been placed or waits no more where it comes up."""
+def _remove_stale(slots: Slots, heaps: Heaps, device: int, free_s: float, places: Ints, merit_s: Floats) -> None:
+    """Move tasks whose data has arrived to their heap, and drop stale entries from the tops."""
     while heaps.size[_ARRIVING, device] and heaps.key[_ARRIVING, device, 0] <= free_s:
         task = heaps.task[_ARRIVING, device, 0]
         _pop(heaps, _ARRIVING, device, places)
@@ -143,13 +142,13 @@ def _tidy(slots: Slots, heaps: Heaps, device: int, free_s: float, places: Ints, 
 
 @lean
 def _before(key_s: float, place: int, other_s: float, other_place: int) -> bool:
-    """Return whether an entry comes out of a heap before another."""
+    """Return whether an entry is popped before another."""
     return key_s < other_s or (key_s == other_s and place < other_place)
 
 
 @lean
 def _push(heaps: Heaps, kind: int, device: int, places: Ints, task: int, key_s: float) -> None:
-    """Put a task into a heap."""
+    """Push a task onto a heap."""
     heap, key = heaps.task[kind, device], heaps.key[kind, device]
     at = heaps.size[kind, device]
     while at > 0:
@@ -164,7 +163,7 @@ def _push(heaps: Heaps, kind: int, device: int, places: Ints, task: int, key_s: 
 
 @lean
 def _pop(heaps: Heaps, kind: int, device: int, places: Ints) -> None:
-    """Take the first task out of a heap."""
+    """Pop the first task of a heap."""
     heap, key = heaps.task[kind, device], heaps.key[kind, device]
     heaps.size[kind, device] -= 1
     size = heaps.size[kind, device]

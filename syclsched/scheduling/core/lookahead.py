@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""List scheduling that looks one step ahead: a task goes where its successors would finish first."""
+"""List scheduling with one-step lookahead: place each task where its successors would finish first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def place_looking_ahead(
     ready_s: Floats,
     no_offset_s: Floats,
 ) -> int:
-    """Schedule tasks in an order, each on the device after which the last of its successors finishes first."""
+    """Schedule tasks in an order, each on the device that gives the earliest finish of its last successor."""
     slots, data, network = state
     devices = slots.seconds.shape[1]
     for task in order:
@@ -59,23 +59,23 @@ def _after_successors(
     bound_s: float,
     no_offset_s: Floats,
 ) -> float:
-    """Return when the last of a task and its successors finishes, from a trial that is undone.
+    """Return the finish of the last successor of a task (or of the task), from a trial placement that is undone.
 
-    The trial ends early where that is after the bound.
+    The trial stops as soon as this exceeds the bound.
     """
     devices, copies = slots.seconds.shape[1], network.counts[0]
     place(slots, data, network, task, processor, start_s)
     last_s, tried = slots.finish_s[task], 0
     for follower in followers:
         find_ready(slots, data, network, follower, 0, devices)
-        there, then_s = best_slot(slots, follower, 0, devices, no_offset_s, 1.0)
-        if there < 0:
+        next_processor, next_start_s = best_slot(slots, follower, 0, devices, no_offset_s, 1.0)
+        if next_processor < 0:
             last_s = np.inf
             break
-        last_s = max(last_s, then_s + slots.seconds[follower, slots.processor_device[there]])
+        last_s = max(last_s, next_start_s + slots.seconds[follower, slots.processor_device[next_processor]])
         if last_s > bound_s:
             break
-        place(slots, data, network, follower, there, then_s)
+        place(slots, data, network, follower, next_processor, next_start_s)
         tried += 1
     for follower in followers[:tried][::-1]:
         take_back(slots, data, network, follower, copies)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orders in which tasks are taken: by rank, but never before their predecessors."""
+"""Topological task orders for list scheduling, by rank."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from syclsched.scheduling.tables import Floats, Ints, Tables
 
 
 def positions(tables: Tables, *ranks: Floats) -> Ints:
-    """Return the place of each task when all are sorted by falling rank."""
+    """Return the position of each task in the order of falling ranks."""
     keys = [-rank for rank in reversed(ranks)]
     order = np.lexsort([tables.submission, -tables.priority, *keys])
     places = np.empty(order.shape[0], np.int64)
@@ -20,12 +20,12 @@ def positions(tables: Tables, *ranks: Floats) -> Ints:
 
 @compiled
 def list_order(tables: Tables, places: Ints) -> Ints:
-    """Return the order in which list scheduling takes tasks: of those that are ready, the one that comes first."""
+    """Return the order in which list scheduling takes tasks: always the ready task with the first position."""
     tasks = places.shape[0]
     sorted_tasks = np.empty(tasks, np.int64)
     for task in range(tasks):
         sorted_tasks[places[task]] = task
-    if _fits(tables, places):
+    if _is_topological(tables, places):
         return sorted_tasks
     order = np.empty(tasks, np.int64)
     waiting = np.empty(tasks, np.int64)
@@ -48,7 +48,7 @@ def list_order(tables: Tables, places: Ints) -> Ints:
 
 
 @compiled
-def _fits(tables: Tables, places: Ints) -> bool:
+def _is_topological(tables: Tables, places: Ints) -> bool:
     """Return whether every task comes after its predecessors."""
     for task in range(places.shape[0]):
         for arc in range(tables.pred_start[task], tables.pred_start[task + 1]):
@@ -59,7 +59,7 @@ def _fits(tables: Tables, places: Ints) -> bool:
 
 @compiled
 def _push(heap: Ints, size: int, value: int) -> int:
-    """Put a value into a binary heap; return the new size."""
+    """Push a value onto a binary heap; return the new size."""
     at = size
     while at > 0 and heap[(at - 1) // 2] > value:
         heap[at] = heap[(at - 1) // 2]
@@ -70,7 +70,7 @@ def _push(heap: Ints, size: int, value: int) -> int:
 
 @compiled
 def _pop(heap: Ints, size: int) -> int:
-    """Take the least value out of a binary heap; return the new size."""
+    """Pop the smallest value of a binary heap; return the new size."""
     size -= 1
     value = heap[size]
     at, child = 0, 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Longest paths through the graph: the critical path, and chains that cover all tasks; optimistic costs to the end."""
+"""Longest paths through the graph: chains that cover all tasks, and optimistic costs to the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables
 
 @compiled
 def heavy_chains(tables: Tables, order: Ints, ranks: Floats, latency_s: float, s_per_byte: float) -> Ints:
-    """Cover the graph with chains, each along the heaviest successors that are in none yet."""
+    """Cover the graph with chains, each following the heaviest successors that are in no chain yet."""
     chain = np.full(order.shape[0], NOTHING, np.int64)
     for first in order:
         task = first if chain[first] < 0 else NOTHING
@@ -29,7 +29,7 @@ def heavy_chains(tables: Tables, order: Ints, ranks: Floats, latency_s: float, s
 
 @compiled
 def optimistic_costs(tables: Tables, latency_s: float, s_per_byte: float) -> Floats:
-    """Return the optimistic cost table: what must at least follow a task on a device [1]_.
+    """Return the optimistic cost table: the least time that follows a task on each device [1]_.
 
     References
     ----------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way from a policy into the compiled core and back: timetables, and errors that name the task."""
+"""Entry points of policies into the compiled list-scheduling core: they return timetables or raise errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def in_order(
     offset_s: Floats = _NO_OFFSETS,
     by_start: bool = False,
 ) -> Timetable:
-    """Schedule tasks in an order, each where it finishes first, with insertion."""
+    """Schedule tasks in an order, each on the processor where it finishes first, with insertion."""
     state = make_state(problem.tables)
     weight = 0.0 if by_start else 1.0
     stuck = place_in_order(state, order, pinned, follows, offset_s, weight)
@@ -46,12 +46,12 @@ def in_order(
 
 
 def by_rank(problem: Problem, *ranks: Floats) -> Ints:
-    """Return the order of tasks by falling rank, but never before their predecessors."""
+    """Return the order of tasks by falling rank in which every task follows its predecessors."""
     return list_order(problem.tables, positions(problem.tables, *ranks))
 
 
 def looking_ahead(problem: Problem, ranks: Floats) -> Timetable:
-    """Schedule tasks by falling rank, each where the last of its successors finishes first."""
+    """Schedule tasks by falling rank, each on the processor that gives the earliest finish of its last successor."""
     tables, state = problem.tables, make_state(problem.tables)
     places = positions(tables, ranks)
     rows = np.repeat(np.arange(len(problem)), np.diff(tables.succ_start))
@@ -62,7 +62,7 @@ def looking_ahead(problem: Problem, ranks: Floats) -> Timetable:
 
 
 def best_pairs(problem: Problem, merit_s: Floats, *ranks: Floats) -> Timetable:
-    """Schedule the best pair of ready task and device, again and again, without insertion."""
+    """Schedule the best pair of ready task and device until all tasks are placed, without insertion."""
     tables, state = problem.tables, make_state(problem.tables)
     heaps, waiting = make_heaps(*tables.seconds.shape), np.diff(tables.pred_start)
     places = positions(tables, *ranks)

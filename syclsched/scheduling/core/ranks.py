@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks: how much of the graph hangs on a task, which says what is scheduled first."""
+"""Task ranks for list scheduling: upward rank, downward rank and mean execution time."""
 
 from __future__ import annotations
 

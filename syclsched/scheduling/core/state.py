@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A schedule that grows: what has been placed, where items lie, what has been copied.
+"""Partial schedule under construction: placed tasks, item locations, and copies.
 
-Each part holds the problem's arrays that it needs beside its own, so that compiled functions are passed few arrays:
-the cost of a call, and of compiling it, grows with their number.
+Each part also holds the arrays of the problem that it needs: few arguments make calls, and their compilation, cheap.
 """
 
 from __future__ import annotations
@@ -17,27 +16,27 @@ from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables
 
 
 class Slots(NamedTuple):
-    """Tasks on processors. The first six are the problem's; see `Tables`."""
+    """Tasks on processors. The first six columns are the problem's; see `Tables`."""
 
-    #: The problem's.
+    #: From the problem's tables.
     seconds: Floats
     device_start: Ints
     processor_device: Ints
     release_s: Floats
     pred_start: Ints
     pred_task: Ints
-    lines: Lines  # what is taken on the processors; tasks are nodes
+    lines: Lines  # busy time of the processors; tasks are nodes
     processor: Ints  # `NOTHING` for tasks that have not been placed
     #: 0 for tasks that have not been placed.
     start_s: Floats
     finish_s: Floats
-    ready_s: Floats  # when the task in hand can start on each device
+    ready_s: Floats  # scratch: ready time of the current task on each device
 
 
 class Data(NamedTuple):
-    """Items in spaces. The first are the problem's; see `Tables`."""
+    """Items in spaces. The first columns are the problem's; see `Tables`."""
 
-    #: The problem's.
+    #: From the problem's tables.
     read_start: Ints
     read_item: Ints
     make_start: Ints
@@ -48,29 +47,29 @@ class Data(NamedTuple):
     reach_space: Ints
     latency_s: Floats
     s_per_byte: Floats
-    #: What a copy from a space to a device takes: nothing if the device reaches the space. Minus infinity where the
-    #: device can choose between several spaces.
+    #: Latency and seconds per byte of a copy from a space to a device: 0 if the device reaches the space. The latency
+    #: is minus infinity where the device can choose between several spaces.
     fetch_latency_s: Floats
     fetch_s_per_byte: Floats
     choosing: Ints  # the devices that reach several spaces
     origin: Ints  # the space an item was made in; `NOTHING` if it has not been made
-    made_s: Floats  # when
+    made_s: Floats  # when it was made
 
 
 class Network(NamedTuple):
-    """Copies on channels. Without channels all but the first have length 0."""
+    """Copies on channels. Without channels all columns but the first have length 0."""
 
-    channel: Ints  # the problem's
-    #: What is taken on the channels. Copy ``k`` is node ``2 * k`` on its first and ``2 * k + 1`` on its second.
+    channel: Ints  # from the problem's tables
+    #: Busy time of the channels. Copy ``k`` is node ``2 * k`` on its first and ``2 * k + 1`` on its second channel.
     lines: Lines
-    arrival_s: Floats  # when an item is in a space; infinity where it has not been copied
+    arrival_s: Floats  # when an item arrives in a space; infinity where it has no copy
     what: Ints  # item, source and destination of each copy
     when_s: Floats  # start and finish of each copy
-    counts: Ints  # how many copies there are, and how many more stand behind them on trial
+    counts: Ints  # number of committed copies, and of the tentative copies after them
 
 
 class State(NamedTuple):
-    """A schedule that grows."""
+    """Partial schedule: tasks, items and copies."""
 
     slots: Slots  # tasks on processors
     data: Data  # items in spaces
@@ -78,7 +77,7 @@ class State(NamedTuple):
 
 
 def make_state(tables: Tables) -> State:
-    """Return a schedule in which nothing has been placed."""
+    """Return an empty schedule."""
     tasks, devices = tables.seconds.shape
     slots = Slots(
         tables.seconds,
@@ -115,7 +114,7 @@ def make_state(tables: Tables) -> State:
 def _fetching(
     reach_start: Ints, reach_space: Ints, latency_s: Floats, s_per_byte: Floats
 ) -> tuple[Floats, Floats, Ints]:
-    """Return the columns of `Data` that say what copies to devices take."""
+    """Return the columns of `Data` for the costs of copies to devices."""
     spaces, devices = latency_s.shape[0], reach_start.shape[0] - 1
     fetch_latency_s, fetch_s_per_byte = np.zeros((spaces, devices)), np.zeros((spaces, devices))
     for device in range(devices):
@@ -136,8 +135,8 @@ def _make_network(tables: Tables, origin: Ints) -> Network:
     copies = len(tables.read_item) + len(tables.want_item) if channels else 0
     arrival_s = np.full((len(origin) if channels else 0, len(tables.capacity_bytes)), np.inf)
     if channels:
-        there = np.flatnonzero(origin >= 0)
-        arrival_s[there, origin[there]] = 0.0
+        inputs = np.flatnonzero(origin >= 0)
+        arrival_s[inputs, origin[inputs]] = 0.0
     return Network(
         tables.channel,
         make_lines(channels, 2 * copies),

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gap search: the free time of processors and channels, in which the first fit is found in logarithmic time.
+"""Timelines of processors and channels, with a first-fit gap search in logarithmic time.
 
-A *line* is one processor or channel. What is taken on it are *nodes* (tasks or copies), ordered by time in a treap, a
-search tree that is a heap by a hash of the node's number and so is balanced whatever the order of arrival. Each node
-knows the gap before it, and the longest gap in its subtree, so that stretches without a fit are passed over at once.
-Gaps of no length are kept as well: something that takes no time may stand where two others touch, but not inside one.
+A *line* is one processor or channel. Its *nodes* (tasks or copies) are ordered by time in a treap: a search tree that
+is a heap by a hash of the node number, and so is balanced for any order of insertion. Each node stores the gap before
+it and the longest gap of its subtree, so that subtrees without a fit are skipped. Empty gaps are kept as well: a task
+of no duration may start where two others touch, but not inside another.
 
-The *head* of a line is a node that is later than all others, the gap before it has no end, and the tree is its left
-subtree; so that the time after everything is a gap like the others. It also knows when the last gap ends: most tasks
-come after all gaps, and nothing needs to be looked for there.
+The *head* of a line is a sentinel node later than all others. The gap before it is unbounded, and the tree is its left
+subtree, so that the time after the last node is a gap like the others. The head also stores when the last bounded gap
+ends: most tasks come after all gaps, and need no search.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 from syclsched.compiled import lean
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
-#: Columns of `Lines.link`; the first two are also the sides of a node. Heads know the latest node.
+#: Columns of `Lines.link`; the first two are also the sides of a node. `LAST` is the latest node, for heads only.
 LEFT, RIGHT, PARENT, LAST = 0, 1, 2, 3
 
 #: Columns of `Lines.time`: start of the node, start of the gap before it, longest gap of its subtree.
-#: Of heads only: when the last gap of some length ends, or later; the one that has no end does not count.
+#: Heads only: an upper limit of the end of the last bounded gap of positive length.
 START, FREE, LONGEST, CLOSED = 0, 1, 2, 3
 
 #: ``free + duration <= start`` and ``duration <= start - free`` round differently, by less than this part of start.
@@ -32,14 +32,14 @@ ROUNDING = 2.0**-50
 
 
 class Lines(NamedTuple):
-    """What is taken on each of several lines; see `make_lines`."""
+    """Busy time of several lines; see `make_lines`."""
 
     link: Ints  # the trees: `LEFT`, `RIGHT`, `PARENT`, `LAST`
     time: Floats  # seconds: `START`, `FREE`, `LONGEST`, `CLOSED`
 
 
 def make_lines(lines: int, nodes: int) -> Lines:
-    """Return lines on which nothing is taken."""
+    """Return empty lines."""
     link = np.full((nodes + lines, 4), NOTHING, np.int64)
     link[nodes:, LAST] = np.arange(nodes, nodes + lines)
     time = np.zeros((nodes + lines, 4))
@@ -49,12 +49,12 @@ def make_lines(lines: int, nodes: int) -> Lines:
 
 @lean
 def earliest(link: Ints, time: Floats, head: int, ready_s: float, duration_s: float, latest_s: float) -> float:
-    """Return the earliest start on a line, in a gap or after everything."""
+    """Return the earliest start on a line, in a gap or after the last node; infinity if it is after ``latest_s``."""
     tail_s = time[head, FREE]
     if ready_s >= tail_s:
         return ready_s
     end_s = ready_s + duration_s
-    # Into a gap of no length fits what takes no time, and what is lost when it is added to the time.
+    # A gap of no length fits tasks of no duration, and durations that are lost in rounding when added to the time.
     if end_s > time[head, CLOSED] and duration_s > tail_s * ROUNDING:
         return float(tail_s)
     node = link[head, LEFT]
@@ -77,7 +77,7 @@ def earliest(link: Ints, time: Floats, head: int, ready_s: float, duration_s: fl
 
 @lean
 def take(link: Ints, time: Floats, head: int, node: int, start_s: float, finish_s: float) -> None:
-    """Put a node into a line."""
+    """Insert a node into a line."""
     parent, side, later = link[head, LAST], RIGHT, head
     if start_s < time[head, FREE]:
         parent, side, later = _leaf(link, time, head, start_s, finish_s)
@@ -95,14 +95,14 @@ def take(link: Ints, time: Floats, head: int, node: int, start_s: float, finish_
     time[node, FREE] = time[later, FREE]
     time[later, FREE] = finish_s
     _remeasure(link, time, node)
-    _remeasure_above(link, time, head, node, later)
-    while link[node, PARENT] != head and _higher(node, link[node, PARENT]):
+    _remeasure_ancestors(link, time, head, node, later)
+    while link[node, PARENT] != head and _has_priority(node, link[node, PARENT]):
         _rotate_up(link, time, node)
 
 
 @lean
 def give_back(link: Ints, time: Floats, head: int, node: int) -> None:
-    """Take a node out of a line again."""
+    """Remove a node from a line."""
     later = _neighbour(link, time, node, RIGHT)
     time[later, FREE] = time[node, FREE]
     if later == head:
@@ -113,7 +113,7 @@ def give_back(link: Ints, time: Floats, head: int, node: int) -> None:
         time[head, CLOSED] = max(time[head, CLOSED], time[later, START])
     while link[node, LEFT] >= 0 and link[node, RIGHT] >= 0:
         left, right = link[node, LEFT], link[node, RIGHT]
-        _rotate_up(link, time, left if _higher(left, right) else right)
+        _rotate_up(link, time, left if _has_priority(left, right) else right)
     child, parent = max(link[node, LEFT], link[node, RIGHT]), link[node, PARENT]
     if child >= 0:
         link[child, PARENT] = parent
@@ -121,7 +121,7 @@ def give_back(link: Ints, time: Floats, head: int, node: int) -> None:
     for changed in (parent, later):
         if changed != head:
             _remeasure(link, time, changed)
-            _remeasure_above(link, time, head, changed, head)
+            _remeasure_ancestors(link, time, head, changed, head)
 
 
 # --- inside ---------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def give_back(link: Ints, time: Floats, head: int, node: int) -> None:
 
 @lean
 def _next_fit(link: Ints, time: Floats, node: int, duration_s: float) -> int:
-    """Return the next node in time before which there may be room; the head at last."""
+    """Return the next node in time whose preceding gap may fit; else the head."""
     right = link[node, RIGHT]
     if right >= 0 and time[right, LONGEST] >= duration_s:
         node = right
@@ -137,7 +137,7 @@ def _next_fit(link: Ints, time: Floats, node: int, duration_s: float) -> int:
             left = link[node, LEFT]
             if left >= 0 and time[left, LONGEST] >= duration_s:
                 node = left
-            elif _room(link, time, node) >= duration_s:
+            elif _gap_before(link, time, node) >= duration_s:
                 return node
             else:
                 node = link[node, RIGHT]
@@ -150,14 +150,14 @@ def _next_fit(link: Ints, time: Floats, node: int, duration_s: float) -> int:
 
 @lean
 def _leaf(link: Ints, time: Floats, head: int, start_s: float, finish_s: float) -> tuple[int, int, int]:
-    """Return where a new node hangs: parent, side, and the node that follows in time."""
+    """Return the position of a new node: parent, side, and the node that follows in time."""
     parent, side, later = head, LEFT, head
     node = link[head, LEFT]
     while node >= 0:
-        there_s = time[node, START]
+        node_start_s = time[node, START]
         parent = node
-        # At one instant what takes no time comes first.
-        if start_s < there_s or (start_s == there_s and finish_s == start_s):
+        # At one instant, nodes of no duration come first.
+        if start_s < node_start_s or (start_s == node_start_s and finish_s == start_s):
             later, side = node, LEFT
         else:
             side = RIGHT
@@ -166,7 +166,7 @@ def _leaf(link: Ints, time: Floats, head: int, start_s: float, finish_s: float) 
 
 
 @lean
-def _room(link: Ints, time: Floats, node: int) -> float:
+def _gap_before(link: Ints, time: Floats, node: int) -> float:
     """Return the length of the gap before a node, rounded up."""
     start_s = time[node, START]
     return float(start_s - time[node, FREE] + start_s * ROUNDING)
@@ -174,8 +174,8 @@ def _room(link: Ints, time: Floats, node: int) -> float:
 
 @lean
 def _remeasure(link: Ints, time: Floats, node: int) -> None:
-    """Find the longest gap of a subtree, from those of its children."""
-    longest = _room(link, time, node)
+    """Update the longest gap of a subtree from those of its children."""
+    longest = _gap_before(link, time, node)
     for side in (LEFT, RIGHT):
         child = link[node, side]
         if child >= 0:
@@ -184,8 +184,8 @@ def _remeasure(link: Ints, time: Floats, node: int) -> None:
 
 
 @lean
-def _remeasure_above(link: Ints, time: Floats, head: int, node: int, through: int) -> None:
-    """Do so for all above, up to where nothing changes any more, but at least through one of them."""
+def _remeasure_ancestors(link: Ints, time: Floats, head: int, node: int, through: int) -> None:
+    """Update all ancestors, up to the first unchanged one, but at least up to the node ``through``."""
     node = link[node, PARENT]
     pending = through != head
     while node != head:
@@ -200,7 +200,7 @@ def _remeasure_above(link: Ints, time: Floats, head: int, node: int, through: in
 
 @lean
 def _rotate_up(link: Ints, time: Floats, node: int) -> None:
-    """Exchange a node and its parent, which keeps the order in time."""
+    """Rotate a node above its parent, which keeps the order in time."""
     parent = link[node, PARENT]
     above = link[parent, PARENT]
     side = LEFT if link[parent, LEFT] == node else RIGHT
@@ -218,7 +218,7 @@ def _rotate_up(link: Ints, time: Floats, node: int) -> None:
 
 @lean
 def _neighbour(link: Ints, time: Floats, node: int, side: int) -> int:
-    """Return the node before (left) or after (right) in time: the head after the last, nothing before the first."""
+    """Return the node before (left) or after (right) in time: the head after the last, -1 before the first."""
     if link[node, side] >= 0:
         node = link[node, side]
         while link[node, 1 - side] >= 0:
@@ -233,7 +233,7 @@ def _neighbour(link: Ints, time: Floats, node: int, side: int) -> int:
 
 @lean
 def _hash(node: int) -> int:
-    """Scatter the bits of a number, within 32 bits."""
+    """Scatter the bits of a number within 32 bits."""
     x = node + 1
     for _ in range(2):
         x = ((x ^ (x >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
@@ -241,7 +241,7 @@ def _hash(node: int) -> int:
 
 
 @lean
-def _higher(node: int, other: int) -> bool:
-    """Return whether a node stands above another in the tree."""
+def _has_priority(node: int, other: int) -> bool:
+    """Return whether a node belongs above another in the treap."""
     mine, others = _hash(node), _hash(other)
     return mine > others or (mine == others and node > other)

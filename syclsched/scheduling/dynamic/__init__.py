@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dynamic policies: pure decisions over a state, and a virtual clock to try them on."""
+"""Dynamic scheduling policies: pure decisions on a run's state, and a virtual clock to simulate them."""
 
 from __future__ import annotations
 

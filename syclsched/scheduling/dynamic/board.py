@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run under a dynamic policy as flat arrays, for compiled code.
+"""Run state of a dynamic policy as flat arrays, for compiled code.
 
-What is done to a board is in `moves`, what policies decide in `compiled_policies`. `State` and the policies' own
-`decide` say what is decided: tests hold both to the same decisions.
+`moves` holds its updates, `compiled_policies` the decisions. The uncompiled `State` and the policies' own `decide`
+define the decisions; tests compare both.
 """
 
 from __future__ import annotations
@@ -21,62 +21,62 @@ from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
-#: Places of `Board.counters`: ready tasks, tasks that were started, and things with the copies for them.
+#: Indices into `Board.counters`: ready tasks, started tasks, and commands (tasks and the copies for them).
 READY, STARTED, THINGS = range(3)
-#: Places of `Board.scalars`: the time, the deviation so far, the bound from which a plan is left; then the lookahead.
+#: Indices into `Board.scalars`: time, deviation so far, deviation above which a plan is left; then the lookahead.
 NOW, DEVIATION, BOUND, AHEAD_S, FEWEST, MOST = range(6)
 
 
 class Board(NamedTuple):
-    """A run: T tasks, L lanes, P of which are for tasks, D devices, and S things to submit, tasks first."""
+    """Run state: T tasks, L lanes of which P run tasks, D devices, and S commands (tasks first, then copies)."""
 
-    seconds: Floats  # estimates
+    seconds: Floats  # estimated seconds of each task on each device
     #: As in `Known`; ``planned`` is `NOTHING` without a plan.
     kind: Ints
     level: Ints
     planned: Ints
-    device_of: Ints  # the device of each of the lanes that tasks run on, which come first
-    is_host: Flags  # whether it is the host's: what comes after its tasks waits for their end
-    #: Dependencies; predecessors may be things that are no tasks.
+    device_of: Ints  # the device of each task lane; task lanes come before copy lanes
+    is_host: Flags  # whether a lane is the host's: successors of its tasks wait until these have completed
+    #: Dependencies; predecessors may also be copies.
     succ_start: Ints
     succ_task: Ints
     pred_start: Ints
     pred_task: Ints
-    drift: Drift  # what was measured
-    places: Places  # where data is
-    #: How many predecessors are yet to be submitted, and on which lane the last one was.
+    drift: Drift  # measured against estimated times
+    places: Places  # locations of data
+    #: Number of predecessors not yet submitted, and the lane of the last submitted one.
     waiting: Ints
     released_by: Ints
-    ready: Ints  # the first ``counters[READY]`` can start: by level, then in the order in which they became ready
+    ready: Ints  # the first ``counters[READY]`` are ready tasks: by level, then in the order in which they became ready
     queue: Ints  # tasks bound to each lane
-    queued: Ints  # how many
-    #: Estimated seconds of what is queued, of what the lane was given, and when that should end.
+    queued: Ints  # length of each queue
+    #: Estimated seconds of the queue, of the commands in flight, and the estimated end of these.
     queued_s: Floats
     ahead_s: Floats
     until_s: Floats
-    order: Ints  # where there is a plan, the tasks of each lane by level, lane by lane
-    #: The first of each lane that was not started, and where the lane's end.
+    order: Ints  # with a plan: the tasks of each lane by level, lane by lane
+    #: The first task of each lane that has not started, and the end of the lane's tasks.
     order_at: Ints
     order_end: Ints
-    #: Where each thing was submitted, and its place there; `NOTHING` before. A task that is held back has a lane, but
-    #: no place.
+    #: The lane of each command and its sequence number there; `NOTHING` before submission. A held task has a lane, but
+    #: no sequence number.
     lane: Ints
     place: Ints
-    #: What each task that was started was believed to take, and when it was believed to start.
+    #: Estimated seconds and estimated start of each started task.
     estimate_s: Floats
     start_s: Floats
-    #: How many things were given to each lane, and how many of these have completed.
+    #: Number of commands submitted to each lane, and number of those completed.
     given: Ints
     done: Ints
-    flight: Ints  # what was given to each lane, by place
-    ordered: Ints  # up to which place of another lane each lane has waited
-    #: What each thing waits for on other lanes; and then up to which place of each lane it comes after what is there,
+    flight: Ints  # commands submitted to each lane, by sequence number
+    ordered: Ints  # sequence number of another lane up to which each lane has already waited
+    #: Commands on other lanes that each command waits for; then, by lane, the last sequence number that it depends on,
     #: `NOTHING` for none.
     waits: Ints
-    waits_count: Ints  # how many
-    started: Ints  # things in the order in which they were started
-    unbound: Ints  # to work in: what is to be bound anew
-    choice: Ints  # to work in: what each lane is to start
+    waits_count: Ints  # number of these waits
+    started: Ints  # commands in order of submission
+    unbound: Ints  # scratch: tasks to bind again
+    choice: Ints  # scratch: the task that each lane is to start
     counters: Ints  # see `READY`
     scalars: Floats  # see `NOW`
 
@@ -96,12 +96,12 @@ def new_board(
     after: Sequence[Sequence[int]] | None = None,
     copies_from: int = 0,
 ) -> Board:
-    """Return the board of a run that has not begun."""
+    """Return the state of a run that has not started."""
     tables, tasks, processors = problem.tables, len(problem), len(known.device_of)
     earlier_tasks = _rows(tables.pred_start, tables.pred_task) if after is None else after
     listed = [[*earlier_tasks[task], *before[task]] for task in range(tasks)]
-    pred_start = np.concatenate(([0], np.cumsum([len(things_before) for things_before in listed]))).astype(np.int64)
-    earlier = np.array([thing for things_before in listed for thing in things_before], np.int64)
+    pred_start = np.concatenate(([0], np.cumsum([len(predecessors) for predecessors in listed]))).astype(np.int64)
+    earlier = np.array([predecessor for predecessors in listed for predecessor in predecessors], np.int64)
     lane_is_host = np.zeros(lanes, np.bool_)
     lane_is_host[:processors] = is_host
     if not contexts:
@@ -154,7 +154,7 @@ def new_board(
 
 
 def bytes_between(problem: Problem) -> Floats:
-    """Return for each pair of tasks, in the order of successors, the bytes that the later reads of the earlier."""
+    """Return, for each pair of tasks in the order of successors, the bytes that the later reads of the earlier."""
     tables, tasks = problem.tables, len(problem)
     reader = np.repeat(np.arange(tasks), np.diff(tables.read_start))
     maker = tables.item_producer[tables.read_item]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeping the state up to date: what has become ready, is bound, runs, has ended, and how long it took.
+"""State tracker: updates the state that policies see when tasks become ready, are bound, start or end.
 
-The virtual clock uses it, and a live engine can: it knows nothing of time but what it is told.
+Used by the virtual clock and by live engines: it reads no clock, all times are passed in.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from syclsched.scheduling.tables import NOTHING
 
 
 class Book:
-    """The state of a run, and its changes."""
+    """State of a run, with one method for every change."""
 
     def __init__(self, problem: Problem, known: Known, sorts_queues: bool) -> None:
         tables = problem.tables
@@ -52,7 +52,7 @@ class Book:
                 self.state.lanes[known.planned[task]].ahead.append(task)
 
     def sources(self) -> list[int]:
-        """Return the tasks that wait for no other."""
+        """Return the tasks without predecessors."""
         return [task for task, count in enumerate(self._waiting) if count == 0]
 
     def bound(self, task: int) -> int:
@@ -60,14 +60,14 @@ class Book:
         return self._bound[task]
 
     def arrive(self, task: int) -> None:
-        """Note that a task can start."""
+        """Add a task to the ready tasks."""
         insort(self.state.ready, task, key=self.state.known.level.__getitem__)
         for device in self.able[task]:
             self.state.ready_on[device] += 1
 
     def bind(self, task: int, processor: int) -> None:
-        """Put a task that can start into a lane's queue, out of any other."""
-        self._take(task)
+        """Move a task into a lane's queue, from the ready tasks or another queue."""
+        self._remove(task)
         state = self.state
         lane = state.lanes[processor]
         self._bound[task] = processor
@@ -78,8 +78,8 @@ class Book:
             lane.queue.append(task)
 
     def begin(self, task: int, processor: int, start_s: float) -> None:
-        """Note that a task is given to an idle lane, and when it starts there."""
-        self._take(task)
+        """Record that a task starts on an idle lane, and when."""
+        self._remove(task)
         state = self.state
         if state.known.planned is not None:
             state.lanes[state.known.planned[task]].ahead.remove(task)
@@ -88,7 +88,7 @@ class Book:
         lane.until_s = start_s + state.seconds(task, state.known.device_of[processor])
 
     def interrupt(self, task: int, processor: int) -> None:
-        """Note that a task was stopped on its lane, and can start again."""
+        """Record that a task was stopped on its lane; it is ready again."""
         state = self.state
         state.lanes[processor].running, state.lanes[processor].until_s = NOTHING, 0.0
         if state.known.planned is not None:
@@ -96,16 +96,16 @@ class Book:
         self.arrive(task)
 
     def unbind(self, task: int) -> None:
-        """Put a task that is in some lane's queue back among those that can start."""
-        self._take(task)
+        """Move a task from a lane's queue back to the ready tasks."""
+        self._remove(task)
         self.arrive(task)
 
     def withdraw(self, task: int) -> None:
-        """Note that a task that could start never will."""
-        self._take(task)
+        """Remove a task that can never start."""
+        self._remove(task)
 
     def fail(self, device: int) -> None:
-        """Note that a device is gone, after what ran there was interrupted: nothing is bound to its lanes any more."""
+        """Record that a device has failed, after its running tasks were interrupted: unbind the queues of its lanes."""
         state = self.state
         state.gone.add(device)
         state.ready_on[device] = 0
@@ -116,14 +116,14 @@ class Book:
                     self.unbind(task)
 
     def end(self, task: int, processor: int, measured_s: float) -> list[int]:
-        """Note that a task has ended and how long it took; return those for which it was the last to wait for."""
+        """Record the end and duration of a task; return the tasks that are ready because of it."""
         lane = self.state.lanes[processor]
         lane.running, lane.until_s = NOTHING, 0.0
         self.measure(task, processor, measured_s)
         return self.release(task, processor)
 
     def measure(self, task: int, processor: int, measured_s: float) -> None:
-        """Note how long a task took."""
+        """Record the duration of a task."""
         state = self.state
         known, device = state.known, state.known.device_of[processor]
         kind = known.kind[task]
@@ -132,27 +132,27 @@ class Book:
         state.correction[kind][device] = float(self.drift.of_kind[kind, device])
 
     def release(self, task: int, processor: int) -> list[int]:
-        """Note that others need not wait for a task any more; return those for which it was the last.
+        """Record that successors need not wait for a task; return those that had no other predecessor left.
 
-        On the virtual clock it has ended. In a live run it has been submitted to an in-order queue, if that will see to
-        it that others come after it.
+        On the virtual clock the task has ended. In a live run it was submitted to an in-order queue that orders its
+        successors after it.
         """
         state = self.state
         released = []
-        for after in self._successors[task]:
-            self._waiting[after] -= 1
-            if self._waiting[after] == 0:
-                state.released_by[after] = processor
-                released.append(after)
+        for successor in self._successors[task]:
+            self._waiting[successor] -= 1
+            if self._waiting[successor] == 0:
+                state.released_by[successor] = processor
+                released.append(successor)
         return released
 
     def ahead(self, processor: int, until_s: float, task: int) -> None:
-        """Note what a lane of a live run has been given: when that should end, and whether it can be given more."""
+        """Record for a live run when a lane's submitted work should end, and whether the lane can take more."""
         lane = self.state.lanes[processor]
         lane.until_s, lane.running = until_s, task
 
-    def _take(self, task: int) -> None:
-        """Take a task from where it is: the ready ones, or a lane's queue."""
+    def _remove(self, task: int) -> None:
+        """Remove a task from the ready tasks or from a lane's queue."""
         state, source = self.state, self._bound[task]
         self._bound[task] = NOTHING
         if source == NOTHING:
@@ -164,4 +164,4 @@ class Book:
         lane.queue.remove(task)
         lane.queued_s -= state.known.seconds[task][state.known.device_of[source]]
         if not lane.queue:
-            lane.queued_s = 0.0  # without the rounding of many sums
+            lane.queued_s = 0.0  # drop the rounding errors of many sums

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One queue for all lanes: an idle lane takes the most urgent task that it can run.
+"""Central-queue policies: an idle lane takes the most urgent ready task that it can run.
 
 References
 ----------
@@ -26,32 +26,32 @@ class Eager:
     sorts_queues: bool = False
 
     def prepare(self, problem: Problem) -> Known:
-        """Return what is known, urgent by priority."""
+        """Return the static information, with urgency by priority."""
         return known_of(problem, [problem.tables.priority])
 
     def decide(self, state: State) -> list[Decision]:
-        """Give each idle lane the first ready task that it can run."""
+        """Start the first runnable ready task on each idle lane."""
         return from_central_queue(state)
 
 
 @dataclass(frozen=True, slots=True)
 class Priority:
-    """The task with the longest way to the end first (upward rank), among tasks of one priority."""
+    """The task with the highest upward rank first, among tasks of one priority."""
 
     name: str = "priority"
     sorts_queues: bool = False
 
     def prepare(self, problem: Problem) -> Known:
-        """Return what is known, urgent by priority and upward rank."""
+        """Return the static information, with urgency by priority and upward rank."""
         return known_of(problem, urgency_by_rank(problem))
 
     def decide(self, state: State) -> list[Decision]:
-        """Give each idle lane the most urgent ready task that it can run."""
+        """Start the most urgent runnable ready task on each idle lane."""
         return from_central_queue(state)
 
 
 def from_central_queue(state: State) -> list[Decision]:
-    """Return for each idle lane, in the order of lanes, the first ready task that it can run."""
+    """Return, for each idle lane in order, the first ready task that it can run."""
     decisions: list[Decision] = []
     taken: set[int] = set()
     for processor, lane in enumerate(state.lanes):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dynamic policies, compiled, on a `Board`: many decisions in one call."""
+"""Compiled dynamic policies on a `Board`: many decisions in one call."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from syclsched.scheduling.dynamic.moves import (
 )
 from syclsched.scheduling.tables import NOTHING, Ints
 
-#: Which policy decides.
+#: Numbers of the policies.
 CENTRAL, LOCALITY, STEALING, HYBRID = range(4)
 
-#: How many tasks of another lane's queue an idle lane looks at.
-_LOOK_AT = 16
+#: Number of tasks of another lane's queue that an idle lane examines.
+_STEAL_WINDOW = 16
 
 
 def advance(board: Board, policy: int, now_s: float) -> int:
-    """Start what the policy wants started now; return how many tasks have been started since the run began."""
-    return turn(board, policy, _NONE, _NONE, _NONE, now_s)
+    """Start the tasks that the policy wants started now; return the number of tasks started in the run."""
+    return turn(board, policy, _NO_COMPLETIONS, _NO_COMPLETIONS, _NO_COMPLETIONS, now_s)
 
 
 def turn(board: Board, policy: int, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
-    """Do what `complete` does, then what `advance` does, in one call; parameters and result are theirs."""
+    """Do `complete` and then `advance` in one call."""
     return _TURN[policy](board, counts, start_ns, end_ns, now_s)
 
 
 @lean
 def _from_central_queue(board: Board) -> bool:
-    # All lanes choose before any starts: what a start makes ready is for the next round.
+    # All lanes choose before any starts: tasks that become ready by a start are for the next round.
     choice, progress = board.choice, False
     for lane in range(len(board.device_of)):
         choice[lane] = NOTHING
@@ -65,7 +65,7 @@ def _from_central_queue(board: Board) -> bool:
 
 @lean
 def _is_chosen(board: Board, task: int, lanes: int) -> bool:
-    """Return whether one of the first lanes has chosen a task."""
+    """Return whether one of the first ``lanes`` lanes has chosen a task."""
     found = False
     for lane in range(lanes):
         found |= board.choice[lane] == task
@@ -105,7 +105,7 @@ def _start_first(board: Board) -> bool:
 
 @lean
 def _most_resident(board: Board, lane: int) -> int:
-    """Return the place in a lane's queue of the one, of the most urgent, with most data there."""
+    """Return the position in a lane's queue of the most urgent task with the most resident data."""
     device, now_s = board.device_of[lane], board.scalars[NOW]
     best, most = 0, -1.0
     for position in range(board.queued[lane]):
@@ -142,18 +142,18 @@ def _by_stealing(board: Board) -> bool:
             position = board.queued[lane] - 1
             while position >= 0 and _is_chosen(board, board.queue[lane, position], lane):
                 position -= 1
-            choice[lane] = board.queue[lane, position] if position >= 0 else _loot(board, lane)
+            choice[lane] = board.queue[lane, position] if position >= 0 else _steal_from(board, lane)
     for lane in range(len(board.device_of)):
         if choice[lane] != NOTHING:
-            _take_out(board, choice[lane])
+            _remove_queued(board, choice[lane])
             start(board, choice[lane], lane)
             progress = True
     return progress
 
 
 @lean
-def _take_out(board: Board, task: int) -> None:
-    """Take a task out of the queue that it is in."""
+def _remove_queued(board: Board, task: int) -> None:
+    """Remove a task from the queue that holds it."""
     for lane in range(len(board.device_of)):
         for position in range(board.queued[lane]):
             if board.queue[lane, position] == task:
@@ -162,29 +162,29 @@ def _take_out(board: Board, task: int) -> None:
 
 
 @lean
-def _loot(board: Board, thief: int) -> int:
-    """Return a task of the longest queue that has one for a lane, not chosen yet."""
+def _steal_from(board: Board, thief: int) -> int:
+    """Return a task that a lane can steal from the longest queue, not chosen yet; -1 for none."""
     device = board.device_of[thief]
-    best, looted = NOTHING, NOTHING
+    best, stolen = NOTHING, NOTHING
     for lane in range(len(board.device_of)):
         if lane == thief or (best != NOTHING and not _is_better(board, lane, best, device)):
             continue
         for position in range(board.queued[lane]):
             task = board.queue[lane, position]
             if board.seconds[task, device] < np.inf and not _is_chosen(board, task, thief):
-                best, looted = lane, task
+                best, stolen = lane, task
                 break
-    return int(looted)
+    return int(stolen)
 
 
 @lean
 def _is_better(board: Board, lane: int, other: int, device: int) -> bool:
     if board.queued[lane] != board.queued[other]:
         return bool(board.queued[lane] > board.queued[other])
-    mine, its = board.device_of[lane], board.device_of[other]
-    if (mine == device) != (its == device):
+    mine, others = board.device_of[lane], board.device_of[other]
+    if (mine == device) != (others == device):
         return bool(mine == device)
-    return shares(board.places, device, mine) and not shares(board.places, device, its)
+    return shares(board.places, device, mine) and not shares(board.places, device, others)
 
 
 @lean
@@ -208,7 +208,7 @@ def _by_plan(board: Board) -> bool:
         return progress
     for thief in range(len(board.device_of)):
         if is_open(board, thief):
-            victim, position = _first_to_take(board, thief)
+            victim, position = _find_steal(board, thief)
             if victim != NOTHING:
                 task = take_queued(board, victim, position)
                 start(board, task, thief)
@@ -217,20 +217,20 @@ def _by_plan(board: Board) -> bool:
 
 
 @lean
-def _first_to_take(board: Board, thief: int) -> tuple[int, int]:
-    """Return lane and position of the first task by the plan that a lane should end earlier than its own lane."""
+def _find_steal(board: Board, thief: int) -> tuple[int, int]:
+    """Return lane and position of the first planned task that another lane should finish before its own lane."""
     best, best_position, first = NOTHING, 0, NOTHING
     device = board.device_of[thief]
     for victim in range(len(board.device_of)):
         end_s = busy_s(board, victim)
-        for position in range(min(board.queued[victim], _LOOK_AT)):
+        for position in range(min(board.queued[victim], _STEAL_WINDOW)):
             task = board.queue[victim, position]
             if first != NOTHING and board.level[task] > board.level[first]:
                 break
             end_s += seconds(board, task, board.device_of[victim])
             if board.seconds[task, device] == np.inf:
                 continue
-            # The thief has less than enough, but may have something.
+            # The thief has room in its lookahead, but may have commands in flight.
             begin_s = max(busy_s(board, thief), arrival_s(board.places, task, device, board.scalars[NOW]))
             if begin_s + seconds(board, task, device) < end_s:
                 best, best_position, first = victim, position, task
@@ -240,7 +240,7 @@ def _first_to_take(board: Board, thief: int) -> tuple[int, int]:
 
 @lean
 def turn_central(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
-    """Do what `turn` does, by one policy; for compiled callers."""
+    """Do `turn` for the central queue; for compiled callers."""
     complete(board, counts, start_ns, end_ns, now_s)
     board.scalars[NOW] = now_s
     retry(board)
@@ -251,7 +251,7 @@ def turn_central(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s
 
 @lean
 def turn_locality(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
-    """Do what `turn` does, by one policy; for compiled callers."""
+    """Do `turn` for locality; for compiled callers."""
     complete(board, counts, start_ns, end_ns, now_s)
     board.scalars[NOW] = now_s
     retry(board)
@@ -262,7 +262,7 @@ def turn_locality(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_
 
 @lean
 def turn_stealing(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
-    """Do what `turn` does, by one policy; for compiled callers."""
+    """Do `turn` for work stealing; for compiled callers."""
     complete(board, counts, start_ns, end_ns, now_s)
     board.scalars[NOW] = now_s
     retry(board)
@@ -273,7 +273,7 @@ def turn_stealing(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_
 
 @lean
 def turn_hybrid(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
-    """Do what `turn` does, by one policy; for compiled callers."""
+    """Do `turn` for the hybrid policy; for compiled callers."""
     complete(board, counts, start_ns, end_ns, now_s)
     board.scalars[NOW] = now_s
     retry(board)
@@ -282,8 +282,8 @@ def turn_hybrid(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s:
     return int(board.counters[STARTED])
 
 
-#: By policy: compiled apart, as a run needs one of them.
+#: By policy. Compiled separately, as a run needs only one.
 _TURN = {CENTRAL: turn_central, LOCALITY: turn_locality, STEALING: turn_stealing, HYBRID: turn_hybrid}
 
-#: Nothing has completed.
-_NONE = np.zeros(0, np.int64)
+#: No completions.
+_NO_COMPLETIONS = np.zeros(0, np.int64)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long tasks take against the estimates, learnt while they run: for each device, and for each kind of task on it.
+"""Correction of duration estimates by measurements during a run, per device and per kind of task on it.
 
-A kind is what the estimates cannot tell apart: one kernel on one size of data. Of each kind the latest ratios of
-measured to estimated time are kept; their median is what estimates are multiplied by once there are three, after ratios
-farther from it than five times the MAD (scaled to a standard deviation) have been set aside. Until then, and for kinds
-that have not run on a device yet, the device's own drift stands in: measured over estimated seconds of all its tasks,
-newer ones counting more, and a prior that says the estimates are right. A measurement counts there as no more than ten
-times what was expected, so that one spike does not turn a device into a slow one.
+A kind is a set of tasks with equal estimates: one kernel on one data size. For each kind the latest ratios of measured
+to estimated time are kept. From three ratios on, estimates are multiplied by their median, after outliers are removed:
+ratios farther from the median than five times the MAD (scaled to a standard deviation). Before that, and for kinds that
+have not run on a device, the drift of the device is used: measured over estimated seconds of all its tasks, newer tasks
+weighted more, with a prior of exact estimates. A measurement counts there at most ten times its expectation, so that
+one spike does not turn a device into a slow one.
 
 References
 ----------
@@ -24,35 +24,35 @@ import numpy as np
 from syclsched.compiled import lean
 from syclsched.scheduling.tables import Floats, Ints
 
-#: How fast measurements of a device are forgotten: what the last but one counts relative to the last.
+#: Decay of a device's measurements: weight of one measurement relative to the next.
 MEMORY = 0.9
-#: Measurements of a device count against this many mean tasks that took just as long as estimated.
+#: The prior of a device has the weight of this many mean tasks that took exactly their estimates.
 PRIOR_TASKS = 4.0
-#: Ratios kept of each kind on each device, and how many must be there to be believed.
+#: Number of ratios kept for each kind on each device, and number needed before they are used.
 KEPT, ENOUGH = 16, 3
-#: A measurement of a device counts as no more than this many times what was expected.
+#: A measurement of a device counts at most as this multiple of its expectation.
 MOST_RATIO = 10.0
-#: Ratios farther from the median than this many standard deviations are spikes.
+#: Ratios farther from the median than this many standard deviations are outliers.
 SPIKE = 5.0
 _MAD_SCALE = 1.4826
 
 
 class Drift(NamedTuple):
-    """What was measured. Changed in place."""
+    """Measurements and correction factors; changed in place."""
 
-    of_device: Floats  # what estimates on each device are to be multiplied by
-    of_kind: Floats  # the same of each kind; 0 where too little is known
-    ratios: Floats  # the latest measurements over estimates
-    counts: Ints  # how many there have been
-    #: Sums, newer tasks counting more.
+    of_device: Floats  # factor for estimates on each device
+    of_kind: Floats  # factor for each kind on each device; 0 with too few measurements
+    ratios: Floats  # the latest ratios of measured to estimated time
+    counts: Ints  # number of ratios so far
+    #: Weighted sums, newer tasks counting more.
     measured_s: Floats
     estimated_s: Floats
-    totals: Floats  # seconds of the prior, and over all tasks the estimated seconds and the sum of deviations from them
-    work: Floats  # to work in
+    totals: Floats  # seconds of the prior; over all tasks, sum of estimates and sum of absolute deviations
+    work: Floats  # scratch
 
 
 def new_drift(seconds: Floats, kinds: int) -> Drift:
-    """Return a drift in which nothing was measured yet."""
+    """Return a drift without measurements."""
     devices = seconds.shape[1]
     finite = seconds[np.isfinite(seconds)]
     prior_s = PRIOR_TASKS * float(finite.mean()) if len(finite) else 0.0
@@ -70,16 +70,16 @@ def new_drift(seconds: Floats, kinds: int) -> Drift:
 
 @lean
 def note(drift: Drift, kind: int, device: int, measured_s: float, estimated_s: float) -> float:
-    """Note how long a task took; return how far off estimates were so far, over their sum."""
+    """Record the duration of a task; return the sum of all deviations so far over the sum of estimates."""
     totals = drift.totals
     totals[1] += estimated_s
     totals[2] += abs(measured_s - estimated_s)
     counted_s = min(measured_s, MOST_RATIO * estimated_s * drift.of_device[device])
     drift.measured_s[device] = MEMORY * drift.measured_s[device] + counted_s
     drift.estimated_s[device] = MEMORY * drift.estimated_s[device] + estimated_s
-    against_s = drift.estimated_s[device] + totals[0]
-    if against_s > 0.0:
-        drift.of_device[device] = (drift.measured_s[device] + totals[0]) / against_s
+    expected_s = drift.estimated_s[device] + totals[0]
+    if expected_s > 0.0:
+        drift.of_device[device] = (drift.measured_s[device] + totals[0]) / expected_s
     if estimated_s > 0.0:
         count = drift.counts[kind, device]
         drift.ratios[kind, device, count % KEPT] = measured_s / estimated_s
@@ -93,7 +93,7 @@ def note(drift: Drift, kind: int, device: int, measured_s: float, estimated_s: f
 
 @lean
 def _robust(drift: Drift, kind: int, device: int) -> float:
-    """Return the median of a kind's ratios without spikes."""
+    """Return the median of a kind's ratios without outliers."""
     count = min(drift.counts[kind, device], KEPT)
     ratios, work = drift.ratios[kind, device], drift.work
     for n in range(count):
@@ -114,7 +114,7 @@ def _robust(drift: Drift, kind: int, device: int) -> float:
 
 @lean
 def _median(work: Floats, count: int) -> float:
-    """Return the median of the first numbers, which are sorted."""
+    """Return the median of the first ``count`` numbers; sorts them in place."""
     for n in range(1, count):
         value, place = work[n], n
         while place > 0 and work[place - 1] > value:

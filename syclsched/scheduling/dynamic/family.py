@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dynamic policies as static ones: what they would do if everything took as long as estimated."""
+"""Dynamic policies as static ones: their schedule if all tasks take their estimated time."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from syclsched.scheduling.timetable import Timetable
 #: The policies that need no plan.
 DYNAMIC_POLICIES: tuple[DynamicPolicy, ...] = (Eager(), Priority(), Locality(), WorkStealing())
 
-#: Larger problems are left to other policies by ``auto``: the loop is not compiled.
+#: In larger problems ``auto`` leaves these policies out: the loop is not compiled.
 _MAX_TASKS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """A dynamic policy on a virtual clock, with estimates that are right."""
+    """A dynamic policy on a virtual clock with exact estimates."""
 
-    policy: DynamicPolicy  # which
+    policy: DynamicPolicy  # the dynamic policy
 
     @property
     def name(self) -> str:
-        """What users type."""
+        """Name that users type."""
         return f"dynamic:{self.policy.name}"
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return what the policy does."""
+        """Return the timetable of the policy's run."""
         return run_dynamic(problem, self.policy).timetable
 
 
@@ -45,13 +45,13 @@ class DynamicPolicies:
     argument: str = "POLICY"
 
     def members(self, problem: Problem) -> tuple[str, ...]:
-        """Return the full names that make sense for a problem: none for a large one."""
+        """Return the full names of the members that suit a problem: none for a large one."""
         if len(problem) > _MAX_TASKS:
             return ()
         return tuple(f"{self.prefix}:{policy.name}" for policy in DYNAMIC_POLICIES)
 
     def make(self, argument: str) -> Foreseen:
-        """Return one of them."""
+        """Return the policy for an argument."""
         for policy in DYNAMIC_POLICIES:
             if policy.name == argument:
                 return Foreseen(policy)

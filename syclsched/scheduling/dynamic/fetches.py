@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What data has to do with where a task runs: what copies take, what they wait for, and when a task can be submitted.
+"""Data transfers in compiled code: copy estimates, dependencies, and whether a task can be submitted yet.
 
-The rules are those of `syclsched.scheduling.dynamic.state.State` for what is believed, and for what is done those of
-the engine's `Bringer`: a task's data is brought to its space when it is given to a lane, and a task or a copy that
-comes after something its lane cannot wait for (work of another context, functions of the host) is held until that has
-completed.
+Estimates follow `syclsched.scheduling.dynamic.state.State`, actions the engine's data manager: when a task is given to
+a lane, its data is copied to the lane's space. A task or copy that depends on commands for which its lane cannot wait
+(of another context, or host functions) is held until these have completed.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from syclsched.scheduling.dynamic.places import (
 )  # fmt: skip
 from syclsched.scheduling.tables import NOTHING, Ints
 
-# --- what is believed -----------------------------------------------------------------------------
+# --- estimates ------------------------------------------------------------------------------------
 
 
 @lean
@@ -55,8 +54,8 @@ def copy_s(places: Places, piece: int, source: int, destination: int) -> float:
 
 
 @lean
-def _shortest_s(places: Places, piece: int, device: int) -> float:
-    """Return the seconds of a copy of a piece from where it was made to where it is soonest on a device."""
+def _fastest_copy_s(places: Places, piece: int, device: int) -> float:
+    """Return the seconds of the fastest copy of a piece from its origin to a space that a device reaches."""
     best_s = np.inf
     for space in range(places.links.shape[0]):
         if places.reaches[device, space]:
@@ -65,7 +64,7 @@ def _shortest_s(places: Places, piece: int, device: int) -> float:
 
 
 @lean
-def _is_within_reach(places: Places, piece: int, device: int) -> bool:
+def _is_valid_on(places: Places, piece: int, device: int) -> bool:
     found = False
     for space in range(places.links.shape[0]):
         found |= places.reaches[device, space] and places.directory[piece, space, VALID]
@@ -78,14 +77,14 @@ def transfer_s(places: Places, task: int, device: int) -> float:
     total_s = 0.0
     for n in range(places.touch_start[task], places.touch_start[task + 1]):
         piece = places.touches[n, PIECE]
-        if places.touches[n, READS] and not _is_within_reach(places, piece, device):
-            total_s += _shortest_s(places, piece, device)
+        if places.touches[n, READS] and not _is_valid_on(places, piece, device):
+            total_s += _fastest_copy_s(places, piece, device)
     return float(total_s)
 
 
 @lean
 def arrival_s(places: Places, task: int, device: int, now_s: float) -> float:
-    """Return when all data of a ready task should be on a device, if what is missing is fetched now."""
+    """Return when all data of a ready task should be on a device, if missing data is fetched now."""
     last_s = now_s
     for n in range(places.touch_start[task], places.touch_start[task + 1]):
         if not places.touches[n, READS]:
@@ -97,60 +96,60 @@ def arrival_s(places: Places, task: int, device: int, now_s: float) -> float:
                 first_s = min(first_s, places.there_s[piece, space])
         if first_s == np.inf:
             made_s = max(now_s, places.there_s[piece, places.pieces[piece, ORIGIN]])
-            first_s = made_s + _shortest_s(places, piece, device)
+            first_s = made_s + _fastest_copy_s(places, piece, device)
         last_s = max(last_s, first_s)
     return float(last_s)
 
 
 @lean
 def resident_bytes(places: Places, task: int, device: int, now_s: float) -> float:
-    """Return how much of a ready task's data a device can read now."""
+    """Return the bytes of a ready task's inputs that a device can read now."""
     total = 0.0
     for n in range(places.touch_start[task], places.touch_start[task + 1]):
-        piece, there = places.touches[n, PIECE], False
+        piece, resident = places.touches[n, PIECE], False
         for space in range(places.links.shape[0]):
-            there |= (
+            resident |= (
                 places.reaches[device, space]
                 and places.directory[piece, space, VALID]
                 and places.there_s[piece, space] <= now_s
             )
-        if there and places.touches[n, READS]:
+        if resident and places.touches[n, READS]:
             total += places.pieces[piece, NBYTES]
     return float(total)
 
 
 @lean
 def shares(places: Places, device: int, other: int) -> bool:
-    """Return whether a device addresses the memory of another."""
+    """Return whether a device can address the home space of another."""
     return bool(places.reaches[device, places.reaches[other, places.links.shape[0]]])
 
 
-# --- what is done ---------------------------------------------------------------------------------
-# Without slices: they are compiled for long.
+# --- actions --------------------------------------------------------------------------------------
+# Without slices: these take long to compile.
 
 
 @lean
 def attempt(board: Board, task: int, lane: int) -> bool:
-    """Give a task its place on a lane, and have its data brought; return False if something must complete first."""
+    """Submit a task to a lane, with the copies that it needs; return False if some command must complete first."""
     places = board.places
-    _begin(places.lanes, BEFORE)
+    _clear_column(places.lanes, BEFORE)
     for n in range(board.pred_start[task], board.pred_start[task + 1]):
-        thing = board.pred_task[n]
-        _come_after(places.lanes, BEFORE, board.lane[thing], board.place[thing])
+        command = board.pred_task[n]
+        _depend_on(places.lanes, BEFORE, board.lane[command], board.place[command])
     first, end = places.touch_start[task], places.touch_start[task + 1]
     if first < end:
         _choose_spaces(places, first, end, board.device_of[lane])
-        brought = True
+        resident = True
         for n in range(first, end):
             piece, space = places.touches[n, PIECE], places.touches[n, SPACE]
             if places.touches[n, READS] and not places.directory[piece, space, VALID]:
-                brought &= _fetch(board, task, piece, space, lane)
-        if not brought:
+                resident &= _fetch(board, task, piece, space, lane)
+        if not resident:
             return False
         for n in range(first, end):
             piece, space = places.touches[n, PIECE], places.touches[n, SPACE]
-            _come_after_users(places, BEFORE, piece, space, places.touches[n, WRITES])
-    if _is_far(places.lanes, board.done, BEFORE, lane):
+            _depend_on_users(places, BEFORE, piece, space, places.touches[n, WRITES])
+    if _needs_completion(places.lanes, board.done, BEFORE, lane):
         return False
     give(board, task, lane, BEFORE)
     when_s = board.start_s[task] + board.estimate_s[task]
@@ -159,7 +158,7 @@ def attempt(board: Board, task: int, lane: int) -> bool:
         if places.touches[n, WRITES]:
             for other in range(places.links.shape[0]):
                 places.directory[piece, other, VALID] = 0
-            _written(places, piece, space, lane, board.place[task], when_s)
+            _record_write(places, piece, space, lane, board.place[task], when_s)
             places.pieces[piece, ORIGIN] = space
         else:
             places.directory[piece, space, READERS + lane] = board.place[task]
@@ -167,61 +166,61 @@ def attempt(board: Board, task: int, lane: int) -> bool:
 
 
 @lean
-def give(board: Board, thing: int, lane: int, column: int) -> None:
-    """Give something to a lane, and work out what it waits for.
+def give(board: Board, command: int, lane: int, column: int) -> None:
+    """Record the submission of a command to a lane, and the commands on other lanes that it waits for.
 
-    Of each other lane that is the last it comes after, unless it is done, or was waited for before on this lane.
+    For each other lane this is the last predecessor, unless it has completed or this lane has waited for it already.
     """
     place, count = board.given[lane], 0
-    board.lane[thing], board.place[thing] = lane, place
-    board.flight[lane, place] = thing
+    board.lane[command], board.place[command] = lane, place
+    board.flight[lane, place] = command
     board.given[lane] = place + 1
     lanes = len(board.given)
     for other in range(lanes):
         latest = board.places.lanes[other, column]
-        board.waits[thing, lanes + other] = latest
+        board.waits[command, lanes + other] = latest
         if other == lane or latest < board.ordered[lane, other] or latest < board.done[other]:
             continue
-        board.waits[thing, count] = board.flight[other, latest]
+        board.waits[command, count] = board.flight[other, latest]
         board.ordered[lane, other] = latest + 1
         count += 1
-    board.waits_count[thing] = count
-    board.started[board.counters[THINGS]] = thing
+    board.waits_count[command] = count
+    board.started[board.counters[THINGS]] = command
     board.counters[THINGS] += 1
 
 
 @lean
 def _fetch(board: Board, task: int, piece: int, space: int, lane: int) -> bool:
-    """Have a piece copied to a space; return False if something must complete before it is under way there."""
+    """Submit a copy of a piece to a space; return False if some command must complete first, or a second hop is due."""
     places = board.places
     source, target, best_s = NOTHING, space, np.inf
     for other in range(places.links.shape[0]):
         if places.directory[piece, other, VALID] and places.links[other, space, DIRECT_S] < best_s:
             source, best_s = other, places.links[other, space, DIRECT_S]
-    if source == NOTHING:  # by way of the host
+    if source == NOTHING:  # staged in host memory
         target, source = places.counters[HOST_SPACE], places.pieces[piece, ORIGIN]
     on = places.copy_lane[source, target, lane]
-    _begin(places.lanes, COPY_BEFORE)
-    _come_after_users(places, COPY_BEFORE, piece, source, 0)
-    _come_after_users(places, COPY_BEFORE, piece, target, 1)
+    _clear_column(places.lanes, COPY_BEFORE)
+    _depend_on_users(places, COPY_BEFORE, piece, source, 0)
+    _depend_on_users(places, COPY_BEFORE, piece, target, 1)
     number = places.counters[COPIES]
-    if number == len(places.copies) or _is_far(places.lanes, board.done, COPY_BEFORE, on):
+    if number == len(places.copies) or _needs_completion(places.lanes, board.done, COPY_BEFORE, on):
         return False
-    thing = places.counters[FIRST_COPY] + number
+    command = places.counters[FIRST_COPY] + number
     places.counters[COPIES] = number + 1
-    give(board, thing, on, COPY_BEFORE)
+    give(board, command, on, COPY_BEFORE)
     places.copies[number, COPY_PIECE], places.copies[number, COPY_FOR] = piece, task
     places.copies[number, COPY_FROM], places.copies[number, COPY_TO] = source, target
     places.copy_s[number, 0] = max(board.scalars[NOW], places.there_s[piece, source])
     places.copy_s[number, 1] = places.copy_s[number, 0] + copy_s(places, piece, source, target)
-    places.directory[piece, source, READERS + on] = board.place[thing]
-    _written(places, piece, target, on, board.place[thing], places.copy_s[number, 1])
+    places.directory[piece, source, READERS + on] = board.place[command]
+    _record_write(places, piece, target, on, board.place[command], places.copy_s[number, 1])
     return bool(target == space)
 
 
 @lean
 def _choose_spaces(places: Places, first: int, end: int, device: int) -> None:
-    """Set the space of each touch: one for all of an array, to which least has to be copied, the home of equals."""
+    """Choose a space for each array: the one with the fewest bytes to copy, the home on ties."""
     home = places.reaches[device, places.links.shape[0]]
     for n in range(first, end):
         array = places.pieces[places.touches[n, PIECE], ARRAY]
@@ -241,7 +240,7 @@ def _choose_spaces(places: Places, first: int, end: int, device: int) -> None:
 
 
 @lean
-def _written(places: Places, piece: int, space: int, lane: int, place: int, when_s: float) -> None:
+def _record_write(places: Places, piece: int, space: int, lane: int, place: int, when_s: float) -> None:
     places.directory[piece, space, VALID] = 1
     places.directory[piece, space, WRITER_LANE], places.directory[piece, space, WRITER_PLACE] = lane, place
     for reader in range(len(places.lanes)):
@@ -250,32 +249,32 @@ def _written(places: Places, piece: int, space: int, lane: int, place: int, when
 
 
 @lean
-def _begin(lanes: Ints, column: int) -> None:
+def _clear_column(lanes: Ints, column: int) -> None:
     for lane in range(len(lanes)):
         lanes[lane, column] = NOTHING
 
 
 @lean
-def _come_after(lanes: Ints, column: int, lane: int, place: int) -> None:
+def _depend_on(lanes: Ints, column: int, lane: int, place: int) -> None:
     if lane != NOTHING:
         lanes[lane, column] = max(lanes[lane, column], place)
 
 
 @lean
-def _come_after_users(places: Places, column: int, piece: int, space: int, writes: int) -> None:
-    """Note what comes before a reading of a piece in a space, or a writing."""
+def _depend_on_users(places: Places, column: int, piece: int, space: int, writes: int) -> None:
+    """Add the predecessors of a read, or of a write, of a piece in a space."""
     lanes, directory = places.lanes, places.directory
-    _come_after(lanes, column, directory[piece, space, WRITER_LANE], directory[piece, space, WRITER_PLACE])
+    _depend_on(lanes, column, directory[piece, space, WRITER_LANE], directory[piece, space, WRITER_PLACE])
     for lane in range(len(lanes) if writes else 0):
         lanes[lane, column] = max(lanes[lane, column], directory[piece, space, READERS + lane])
 
 
 @lean
-def _is_far(lanes: Ints, done: Ints, column: int, lane: int) -> bool:
-    """Return whether something must have completed that a lane cannot wait for by itself."""
-    context, far = lanes[lane, CONTEXT], False
+def _needs_completion(lanes: Ints, done: Ints, column: int, lane: int) -> bool:
+    """Return whether a predecessor must have completed because the lane cannot wait for it by itself."""
+    context, needed = lanes[lane, CONTEXT], False
     for other in range(len(lanes)):
         if lanes[other, column] >= done[other] and (other != lane or context == NOTHING):
-            its = lanes[other, CONTEXT]
-            far |= its == NOTHING or (context != NOTHING and its != context)
-    return bool(far)
+            other_context = lanes[other, CONTEXT]
+            needed |= other_context == NOTHING or (context != NOTHING and other_context != context)
+    return bool(needed)

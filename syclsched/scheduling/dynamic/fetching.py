@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where items are during a run, and the copies that bring them elsewhere."""
+"""Locations of items during a run, and the copies that move them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from syclsched.scheduling.timetable import Copies
 
 
 class Fetcher:
-    """Keeps `State.where` and `State.origin`, by the rules of the model.
+    """Keeps `State.where` and `State.origin` up to date, by the rules of the model.
 
-    Every copy is made from where its item was made. Without channels a copy lasts its time alone; with channels it
-    waits until they are free, in the order of requests.
+    Every copy starts at its item's origin. Without channels a copy only takes its own time; with channels it waits
+    until they are free, in the order of requests.
     """
 
     def __init__(
@@ -40,70 +40,70 @@ class Fetcher:
         self._replaces = rows(tables.make_start, tables.make_replaces)
         self._inputs = [(i, space) for i, space in enumerate(tables.item_space.tolist()) if space != NOTHING]
         self._wanted: dict[int, list[int]] = {}
-        #: Without channels copies of results are nobody else's business: by item and space, from where and when there.
+        #: Without channels, copies of results affect nothing else: origin and arrival, by item and space.
         self._sent: dict[int, dict[int, tuple[int, float]]] = {}
         for item, space in zip(tables.want_item.tolist(), tables.want_space.tolist(), strict=True):
             self._wanted.setdefault(item, []).append(space)
-        self._goals = self._planned_devices(tables.item_producer.shape[0])
+        self._planned_readers = self._devices_by_plan(tables.item_producer.shape[0])
         self._copies: list[tuple[int, int, int, float, float]] = []
 
     def begin(self) -> None:
-        """Note what is there from the start."""
+        """Record the locations of the inputs."""
         for item, space in self._inputs:
-            self._appear(item, space)
+            self._add_made(item, space)
 
     def made_by(self, task: int, device: int) -> None:
-        """Note the items that a task has made on a device, and bring them to where they are wanted."""
+        """Record the items that a task has made on a device, and copy them to where they are wanted."""
         reached = self._reached(device)
         for item, replaced in zip(self._makes[task], self._replaces[task], strict=True):
-            self._appear(item, reached[0] if replaced == NOTHING else self._read_in(replaced, reached))
+            self._add_made(item, reached[0] if replaced == NOTHING else self._read_in(replaced, reached))
 
     def fetch(self, task: int, device: int) -> None:
-        """Bring what a task reads, and a device has not, to the device."""
+        """Copy the missing inputs of a task to a device."""
         for item in self._state.known.reads[task]:
-            self._bring(item, device)
+            self._copy_to_device(item, device)
 
     def ready_s(self, task: int, device: int) -> float:
-        """Return when all that a task reads is on a device, after `fetch`; not before now."""
+        """Return when all inputs of a task are on a device, after `fetch`; not before now."""
         return max(self._state.now_s, self.there_s(task, device))
 
     def there_s(self, task: int, device: int) -> float:
-        """Return since when all that a task reads is on a device; infinity if some of it is not."""
+        """Return when the last input of a task arrived or arrives on a device; infinity if one is missing."""
         known, last_s = self._state.known, 0.0
         for item in known.reads[task]:
-            there = self._state.where[item]
-            last_s = max(last_s, min([there.get(space, math.inf) for space in known.reaches[device]]))
+            locations = self._state.where[item]
+            last_s = max(last_s, min([locations.get(space, math.inf) for space in known.reaches[device]]))
         return last_s
 
     def results_s(self) -> float:
-        """Return when all results that are wanted somewhere are there; infinity if some never will be."""
-        wishes = [(item, space) for item, spaces in self._wanted.items() for space in spaces]
-        return max([self._result_s(item).get(space, math.inf) for item, space in wishes], default=0.0)
+        """Return when all wanted results are in their spaces; infinity if some never will be."""
+        wanted = [(item, space) for item, spaces in self._wanted.items() for space in spaces]
+        return max([self._result_s(item).get(space, math.inf) for item, space in wanted], default=0.0)
 
     def arrivals_s(self) -> list[float]:
-        """Return when results came, or will come, to where they are wanted; without those that never will."""
-        wishes = [(item, space) for item, spaces in self._wanted.items() for space in spaces]
-        return [self._result_s(item)[space] for item, space in wishes if space in self._result_s(item)]
+        """Return the arrivals of wanted results in their spaces, without those that never arrive."""
+        wanted = [(item, space) for item, spaces in self._wanted.items() for space in spaces]
+        return [self._result_s(item)[space] for item, space in wanted if space in self._result_s(item)]
 
     def lost_results(self) -> set[int]:
-        """Return the items that were made, are wanted somewhere, and will never be there."""
+        """Return the items that were made and are wanted, but will never be where they are wanted."""
         made = self._state.origin
         away = {i for i, spaces in self._wanted.items() if not all(space in self._result_s(i) for space in spaces)}
         return {item for item in away if made[item] != NOTHING or item in self.lost}
 
     def is_lost(self, task: int) -> bool:
-        """Return whether something that a task reads is lost."""
+        """Return whether an input of a task is lost."""
         return any(item in self.lost for item in self._state.known.reads[task])
 
     def spoil(self, task: int, device: int) -> None:
-        """Note that a task was stopped while it ran: what it overwrites in place is neither old nor new."""
+        """Record that a running task was stopped: arrays that it updates in place are lost there."""
         reached = self._reached(device)
         for replaced in self._replaces[task]:
             if replaced != NOTHING and self._state.origin[replaced] != NOTHING:
-                self._vanish(replaced, self._read_in(replaced, reached))
+                self._remove_from(replaced, self._read_in(replaced, reached))
 
     def lose(self, space: int) -> None:
-        """Note that a space is lost now: what lies there, and the copies from or to it that have not ended."""
+        """Record that a space is lost now, with its items and the unfinished copies from or to it."""
         state = self._state
         state.lost_spaces.add(space)
         kept = []
@@ -115,7 +115,7 @@ class Fetcher:
                 kept.append(made)
         self._copies = kept
         for item in range(len(state.where)):
-            self._vanish(item, space)
+            self._remove_from(item, space)
         self._channel_free_s = {}
         for _, source, destination, _, end_s in kept:
             for channel in self._channel[source][destination]:
@@ -127,38 +127,38 @@ class Fetcher:
                 if wanted == space or (source == space and end_s > state.now_s):
                     del sent[wanted]
             if state.origin[item] != NOTHING:
-                self._send(item)
+                self._send_result(item)
 
     def copies(self) -> Copies | None:
-        """Return the copies that were made; None where there are no channels."""
+        """Return all copies; None without channels."""
         if not self._has_channels:
             return None
         columns = list(zip(*self._copies, strict=True)) or [()] * 5
         item, source, destination = (np.array(column, dtype=np.int64) for column in columns[:3])
         return Copies(item, source, destination, *(np.array(column, dtype=np.float64) for column in columns[3:]))
 
-    def _planned_devices(self, items: int) -> list[list[int]]:
-        """Return for each item the devices on which a plan has it read."""
+    def _devices_by_plan(self, items: int) -> list[list[int]]:
+        """Return, for each item, the devices on which a plan reads it."""
         known = self._state.known
-        goals: list[list[int]] = [[] for _ in range(items)]
+        devices_of: list[list[int]] = [[] for _ in range(items)]
         for task, processor in enumerate(known.planned or ()):
             for item in known.reads[task]:
-                if known.device_of[processor] not in goals[item]:
-                    goals[item].append(known.device_of[processor])
-        return goals
+                if known.device_of[processor] not in devices_of[item]:
+                    devices_of[item].append(known.device_of[processor])
+        return devices_of
 
-    def _appear(self, item: int, space: int) -> None:
-        """Note that an item is made in a space now."""
+    def _add_made(self, item: int, space: int) -> None:
+        """Record that an item is made in a space now."""
         state = self._state
         state.origin[item] = space
         state.where[item][space] = state.now_s
-        self._send(item)
-        for device in self._goals[item]:
+        self._send_result(item)
+        for device in self._planned_readers[item]:
             if device not in state.gone:
-                self._bring(item, device)
+                self._copy_to_device(item, device)
 
-    def _send(self, item: int) -> None:
-        """Have a result brought to where it is wanted, unless it is there or on its way."""
+    def _send_result(self, item: int) -> None:
+        """Copy a result to where it is wanted, unless it is there or in flight."""
         for wanted in self._wanted.get(item, ()):
             if self._has_channels:
                 self._copy(item, wanted)
@@ -168,29 +168,29 @@ class Fetcher:
                     self._sent.setdefault(item, {}).setdefault(wanted, (self._state.origin[item], end_s))
 
     def _result_s(self, item: int) -> dict[int, float]:
-        """Return the spaces in which a result is, or to which it is on its way, and when it is there."""
+        """Return the spaces that have a result, or will, with its arrival times."""
         if self._has_channels:
             return self._state.where[item]
         return {space: end_s for space, (_, end_s) in self._sent.get(item, {}).items()}
 
-    def _vanish(self, item: int, space: int) -> None:
-        """Note that an item is no longer in a space; later copies are made from where it has been longest."""
-        there = self._state.where[item]
-        there.pop(space, None)
+    def _remove_from(self, item: int, space: int) -> None:
+        """Remove an item from a space; later copies start where it has been longest."""
+        locations = self._state.where[item]
+        locations.pop(space, None)
         if self._state.origin[item] == space:
-            self._state.origin[item] = min(there, key=lambda s: (there[s], s), default=NOTHING)
-            if not there:
+            self._state.origin[item] = min(locations, key=lambda s: (locations[s], s), default=NOTHING)
+            if not locations:
                 self.lost.add(item)
 
     def _reached(self, device: int) -> tuple[int, ...]:
-        """Return the spaces that a device can address and that are not lost, its home first."""
+        """Return the spaces that a device reaches and that are not lost, its home first."""
         reached = self._state.known.reaches[device]
         if not self._state.lost_spaces:
             return reached
         return tuple([space for space in reached if space not in self._state.lost_spaces])
 
-    def _bring(self, item: int, device: int) -> None:
-        """Copy an item to the space that a device reaches in which it will be first, if it is in none of them yet."""
+    def _copy_to_device(self, item: int, device: int) -> None:
+        """Copy an item to the space of a device in which it arrives first, if it is in none of them yet."""
         state = self._state
         reached = self._reached(device)
         if state.origin[item] == NOTHING or any(space in state.where[item] for space in reached):
@@ -201,7 +201,7 @@ class Fetcher:
             self._copy(item, reached[first])
 
     def _slot(self, item: int, space: int) -> tuple[float, float]:
-        """Return when a copy of an item to a space would start and end, if it were asked for now."""
+        """Return start and end of a copy of an item to a space, if it were requested now."""
         state = self._state
         origin = state.origin[item]
         begin_s = max(state.now_s, state.where[item][origin])
@@ -211,13 +211,13 @@ class Fetcher:
         return begin_s, begin_s + state.known.copy_s(item, origin, space) * self._factor[item]
 
     def _copy(self, item: int, space: int) -> None:
-        """Copy an item to a space, unless it is there or on its way."""
+        """Copy an item to a space, unless it is there or in flight."""
         state = self._state
         if space in state.where[item] or space in state.lost_spaces:
             return
         start_s, end_s = self._slot(item, space)
         if end_s == math.inf:
-            return  # there is no way
+            return  # no route
         state.where[item][space] = end_s
         if state.known.nbytes[item]:
             origin = state.origin[item]
@@ -227,12 +227,12 @@ class Fetcher:
                     self._channel_free_s[channel] = end_s
 
     def _read_in(self, item: int, reached: tuple[int, ...]) -> int:
-        """Return the space in which a device reads an item that it overwrites: where the new value will lie."""
+        """Return the space in which a device reads an item that it overwrites; the new value will lie there."""
         state = self._state
         origin = state.origin[item]
         if origin in reached:
             return origin
         if self._has_channels and state.known.nbytes[item]:
-            there = state.where[item]
-            return min(reached, key=lambda space: there.get(space, math.inf))
+            locations = state.where[item]
+            return min(reached, key=lambda space: locations.get(space, math.inf))
         return min(reached, key=lambda space: state.known.copy_s(item, origin, space))

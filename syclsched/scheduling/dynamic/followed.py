@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan's schedule as a timetable, for a policy that follows it."""
+"""Conversion of a plan's schedule to a timetable, for a policy that follows the plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syclsched.scheduling.timetable import Timetable
 
 
 def timetable_of(problem: Problem, schedule: Schedule) -> Timetable:
-    """Return a schedule with numbers in place of names."""
+    """Return a schedule as a timetable, with numbers instead of names."""
     task = {name: n for n, name in enumerate(problem.names)}
     lane = {(problem.devices[d], n): p for p, (d, n) in enumerate(problem.processors)}
     processor = np.full(len(problem), -1, np.int64)
@@ -20,7 +20,7 @@ def timetable_of(problem: Problem, schedule: Schedule) -> Timetable:
     for each in schedule.assignments:
         if each.task not in task or (each.device, each.lane) not in lane:
             raise IncompletePlanError(
-                f"task {each.task!r} on lane {each.lane} of {each.device!r} is not what is to be run",
+                f"task {each.task!r} on lane {each.lane} of {each.device!r} is not part of this problem",
                 where="schedule",
                 hint="Plan again for this graph and these devices",
             )

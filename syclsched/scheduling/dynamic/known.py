@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a problem's tables to what dynamic policies know of it."""
+"""Static information for dynamic policies, made from a problem's tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syclsched.scheduling.tables import Floats, Ints
 
 
 def known_of(problem: Problem, urgency: Sequence[npt.NDArray[np.generic]], *, planned: Ints | None = None) -> Known:
-    """Return what a dynamic policy knows."""
+    """Return the static information of a problem for a dynamic policy."""
     tables = problem.tables
     return Known(
         seconds=tuple(map(tuple, tables.seconds.tolist())),
@@ -33,7 +33,7 @@ def known_of(problem: Problem, urgency: Sequence[npt.NDArray[np.generic]], *, pl
 
 
 def kinds(problem: Problem) -> Ints:
-    """Return the kind of each task, numbered from 0: tasks of one kind have the same estimates and implementations."""
+    """Return the kind of each task, numbered from 0: tasks of one kind have equal estimates and implementations."""
     seconds = problem.tables.seconds
     if not len(seconds):
         return np.zeros(0, np.int64)
@@ -48,14 +48,14 @@ def rows(start: Ints, entries: Ints) -> tuple[tuple[int, ...], ...]:
 
 
 def urgency_by_rank(problem: Problem) -> tuple[Ints, Floats]:
-    """Return priorities, and upward ranks to decide between equals, rounded so that equals are equal."""
+    """Return priorities, and upward ranks as tie-breaker, rounded so that equal ranks compare equal."""
     ranks = mean_upward_ranks(problem)
     unit = float(ranks.max(initial=0.0)) * 1e-9
     return problem.tables.priority, ranks if unit == 0.0 else np.round(ranks / unit)
 
 
 def _levels(urgency: Sequence[npt.NDArray[np.generic]], count: int) -> tuple[int, ...]:
-    """Return the tasks numbered by falling urgency, equals alike."""
+    """Return the level of each task by falling urgency; equally urgent tasks share a level."""
     if not count:
         return ()
     order = np.lexsort([-column.astype(np.float64) for column in reversed(urgency)])

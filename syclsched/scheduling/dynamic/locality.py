@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locality-aware earliest finish: tasks are bound to lanes when they become ready, by expected end and data to move.
+"""Locality policy: bind ready tasks to lanes by expected end and transfer time (StarPU's dmdas).
 
 References
 ----------
@@ -20,11 +20,11 @@ from syclsched.scheduling.tables import NOTHING
 
 @dataclass(frozen=True, slots=True)
 class Locality:
-    """StarPU's dmdas: least ``alpha * expected end + beta * transfer``, lanes' queues by urgency.
+    """StarPU's dmdas: the lane with the least ``alpha * expected end + beta * transfer``, queues sorted by urgency.
 
-    Among equally urgent tasks of its queue, a lane starts the one with most data already there. Transfers overlap with
-    what the lane does before, so that they do not count in the expected end; ``beta`` says how much they count
-    nevertheless, as others want the links too.
+    Of equally urgent tasks in its queue, a lane starts the one with the most resident data. Transfers overlap with
+    earlier work of the lane and are not part of the expected end; ``beta`` weighs them nevertheless, because they
+    occupy links that other tasks need.
     """
 
     #: Weights of a second of expected end and of a second of transfer.
@@ -34,11 +34,11 @@ class Locality:
     sorts_queues: bool = True
 
     def prepare(self, problem: Problem) -> Known:
-        """Return what is known, urgent by priority and upward rank."""
+        """Return the static information, with urgency by priority and upward rank."""
         return known_of(problem, urgency_by_rank(problem))
 
     def decide(self, state: State) -> list[Decision]:
-        """Bind the most urgent ready task to a lane; if there is none, have idle lanes start what they have."""
+        """Bind the most urgent ready task to a lane; if there is none, have idle lanes start queued tasks."""
         for task in state.ready:
             processor = self._place(state, task)
             if processor != NOTHING:
@@ -46,7 +46,7 @@ class Locality:
         return start_most_resident(state)
 
     def _place(self, state: State, task: int) -> int:
-        """Return the lane that suits a task best; `NOTHING` if its data can be brought to none."""
+        """Return the best lane for a task; `NOTHING` if its data can be copied to none."""
         best, best_cost = NOTHING, math.inf
         transfer_s: dict[int, float] = {}
         for processor, device in enumerate(state.known.device_of):
@@ -56,14 +56,14 @@ class Locality:
             if device not in transfer_s:
                 transfer_s[device] = state.transfer_s(task, device)
             cost = self.alpha * (state.free_s(processor) + seconds) + self.beta * transfer_s[device]
-            # Compared without the weights: with a beta of zero, infinity would be no number.
+            # Compared without the weights, as a beta of zero times infinity is NaN.
             if transfer_s[device] < math.inf and cost < best_cost:
                 best, best_cost = processor, cost
         return best
 
 
 def start_most_resident(state: State) -> list[Decision]:
-    """Return for each idle lane with a queue the task to start: of the most urgent the one with most data there."""
+    """Return, for each idle lane with a queue, the most urgent task with the most resident data."""
     level = state.known.level
     decisions = []
     for processor, lane in enumerate(state.lanes):

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A problem run under a dynamic policy on a virtual clock: the policy knows estimates, tasks take their true time.
+"""Simulation of a dynamic policy on a virtual clock: it sees estimates, while tasks take their true time.
 
-Data is fetched for a task when it is bound to a lane (or given to it, if it never was in a queue), and to where a plan
-wants it as soon as it is made; from where it was made, over channels in the order of these requests. A lane that is
-given a task is occupied while it waits for data.
+Inputs are fetched when a task is bound to a lane (or started, if it never was in a queue), and with a plan as soon as
+they are made; always from their origin, over channels in the order of these requests. A started task occupies its lane
+while it waits for data.
 
-Devices may slow down or fail at a time. What ends just when a device fails has finished. Whatever else runs on it is
-stopped, and so is a task elsewhere whose data was to come from its memory; its memory is lost, unless that is the home
-of other devices or of the host. What was stopped can start again on another device if all that it reads is somewhere
-still: copies are then made from where an item has been longest. An array that was being updated in place is lost there.
-Nothing that is done is done again. Copies on channels that had been asked for keep their times.
+Devices may slow down or fail at a given time. A task that ends exactly then has finished. All other tasks running on
+the failed device are stopped, and so are tasks elsewhere whose data was to come from its memory. That memory is lost,
+unless it is the home of other devices or of the host. A stopped task can start again on another device if copies of all
+its inputs exist; later copies start where an item has been longest. An array that was being updated in place is lost
+there.
+Finished tasks are never repeated. Requested copies on channels keep their times.
 """
 
 from __future__ import annotations
@@ -42,41 +43,41 @@ def run_dynamic(
     copy_factor: Floats | None = None,
     events: Sequence[Event] = (),
 ) -> DynamicRun:
-    """Run a problem under a dynamic policy."""
+    """Run a problem under a dynamic policy on the virtual clock."""
     for event in events:
         check_event(event, problem.devices)
-    believed = problem
+    estimated = problem
     if estimated_s is not None:
         if not np.array_equal(np.isinf(estimated_s), np.isinf(problem.tables.seconds)):
             raise PolicyError("estimates must be finite just where a task can run", where=f"policy {policy.name!r}")
         estimates = np.ascontiguousarray(estimated_s, dtype=np.float64)
         estimates.flags.writeable = False
-        believed = replace(problem, tables=problem.tables._replace(seconds=estimates))
-    return _Run(problem, believed, policy, copy_factor, events).run()
+        estimated = replace(problem, tables=problem.tables._replace(seconds=estimates))
+    return _Run(problem, estimated, policy, copy_factor, events).run()
 
 
-#: Kinds of events of the clock; at one time they come in this order.
-_END, _RELEASE, _MISHAP = 0, 1, 2
+#: Kinds of clock events, in their order at equal times.
+_END, _RELEASE, _DISTURBANCE = 0, 1, 2
 
 
 class _Run:
-    """One run: the state, and the clock's events."""
+    """One run: its state, and the clock's events."""
 
     def __init__(
         self,
         problem: Problem,
-        believed: Problem,
+        estimated: Problem,
         policy: DynamicPolicy,
         copy_factor: Floats | None,
-        mishaps: Sequence[Event],
+        disturbances: Sequence[Event],
     ) -> None:
         self._problem, self._policy = problem, policy
-        self._mishaps = sorted(mishaps, key=lambda event: event.at_s)
+        self._disturbances = sorted(disturbances, key=lambda event: event.at_s)
         self._true_s = problem.tables.seconds.tolist()
         self._release_s = problem.tables.release_s.tolist()
-        self._book = Book(problem, policy.prepare(believed), policy.sorts_queues)
+        self._book = Book(problem, policy.prepare(estimated), policy.sorts_queues)
         self._state = self._book.state
-        self._follows_results = bool(mishaps) or copy_factor is not None
+        self._follows_results = bool(disturbances) or copy_factor is not None
         self._fetcher = Fetcher(
             problem, self._state, copy_factor=copy_factor, follows_results=self._follows_results
         )  # fmt: skip
@@ -84,11 +85,11 @@ class _Run:
         self._finish_s = [math.nan] * len(problem)
         self._takes_s = [math.nan] * len(problem)
         self._processor = [NOTHING] * len(problem)
-        self._left = len(problem)
-        self._slowed = [1.0] * len(problem.devices)
-        #: Time, kind, task or mishap, and for ends how often the task's end had been put off.
+        self._n_unfinished = len(problem)
+        self._slowdown = [1.0] * len(problem.devices)
+        #: Time, kind, task or disturbance number, and for ends the task's number of reschedules.
         self._events: list[tuple[float, int, int, int]] = []
-        self._put_off = [0] * len(problem)
+        self._n_reschedules = [0] * len(problem)
         self._log: list[Logged] = []
         self._interrupted: list[Interrupted] = []
 
@@ -97,26 +98,30 @@ class _Run:
         self._fetcher.begin()
         for task in self._book.sources():
             heapq.heappush(self._events, (self._release_s[task], _RELEASE, task, 0))
-        for n, event in enumerate(self._mishaps):
-            heapq.heappush(self._events, (event.at_s, _MISHAP, n, 0))
-        while self._next():
+        for n, event in enumerate(self._disturbances):
+            heapq.heappush(self._events, (event.at_s, _DISTURBANCE, n, 0))
+        while self._has_events():
             now_s = self._state.now_s = self._events[0][0]
-            while self._next() and self._events[0][0] <= now_s:
-                _, kind, which, _ = heapq.heappop(self._events)
+            while self._has_events() and self._events[0][0] <= now_s:
+                _, kind, number, _ = heapq.heappop(self._events)
                 if kind == _END:
-                    self._end(which)
+                    self._end(number)
                 elif kind == _RELEASE:
-                    self._arrive(which)
+                    self._make_ready(number)
                 else:
-                    self._suffer(self._mishaps[which])
+                    self._apply_disturbance(self._disturbances[number])
             while decisions := self._policy.decide(self._state):
                 for decision in decisions:
-                    self._carry_out(decision)
+                    self._execute(decision)
         return self._outcome()
 
-    def _next(self) -> bool:
-        """Return whether an event is to come, after throwing away ends that were put off."""
-        while self._events and self._events[0][1] == _END and self._events[0][3] != self._put_off[self._events[0][2]]:
+    def _has_events(self) -> bool:
+        """Return whether events remain, after dropping outdated ends."""
+        while (
+            self._events
+            and self._events[0][1] == _END
+            and self._events[0][3] != self._n_reschedules[self._events[0][2]]
+        ):
             heapq.heappop(self._events)
         return bool(self._events)
 
@@ -143,7 +148,7 @@ class _Run:
         return DynamicRun(timetable, tuple(self._log), end_s, tuple(self._interrupted), reasons, lost)
 
     def _reasons(self) -> tuple[Undone, ...]:
-        """Return the tasks that were not done, and why."""
+        """Return the tasks that did not finish, with the reasons."""
         tables = self._problem.tables
         before, undone, found = rows(tables.pred_start, tables.pred_task), set(), []
         for task, finish_s in enumerate(self._finish_s):  # in a topological order
@@ -160,35 +165,35 @@ class _Run:
             found.append(Undone(task, reason))
         return tuple(found)
 
-    def _arrive(self, task: int) -> None:
-        """Let a task be able to start, unless what it reads is lost."""
+    def _make_ready(self, task: int) -> None:
+        """Make a task ready, unless one of its inputs is lost."""
         if not self._fetcher.is_lost(task):
             self._book.arrive(task)
 
     def _end(self, task: int) -> None:
-        """Let a task end: its lane is idle, its items are made, others may be able to start."""
+        """End a task: free its lane, record its items, release its successors."""
         processor = self._processor[task]
         device = self._state.known.device_of[processor]
-        self._left -= 1
+        self._n_unfinished -= 1
         released = self._book.end(task, processor, self._takes_s[task])
         self._fetcher.made_by(task, device)
         for after in released:
             if self._release_s[after] <= self._state.now_s:
-                self._arrive(after)
+                self._make_ready(after)
             else:
                 heapq.heappush(self._events, (self._release_s[after], _RELEASE, after, 0))
 
-    def _ends_at(self, task: int, finish_s: float, takes_s: float) -> None:
-        """Set when a task ends, instead of whatever was set before."""
+    def _schedule_end(self, task: int, finish_s: float, takes_s: float) -> None:
+        """Set the end of a task, replacing an earlier one."""
         self._finish_s[task], self._takes_s[task] = finish_s, takes_s
-        self._put_off[task] += 1
-        heapq.heappush(self._events, (finish_s, _END, task, self._put_off[task]))
+        self._n_reschedules[task] += 1
+        heapq.heappush(self._events, (finish_s, _END, task, self._n_reschedules[task]))
 
-    # --- what goes wrong ---
+    # --- disturbances ---
 
-    def _suffer(self, event: Event) -> None:
-        """Let a device slow down or fail, unless the run is over."""
-        if self._left == 0 and self._fetcher.results_s() <= self._state.now_s:
+    def _apply_disturbance(self, event: Event) -> None:
+        """Slow a device down or fail it, unless the run is over."""
+        if self._n_unfinished == 0 and self._fetcher.results_s() <= self._state.now_s:
             return
         device = self._problem.devices.index(event.device)
         if device in self._state.gone:
@@ -199,9 +204,9 @@ class _Run:
             self._fail(device)
 
     def _slow_down(self, device: int, factor: float) -> None:
-        """Let tasks of a device take ``factor`` times as long from now on."""
-        now_s, before = self._state.now_s, self._slowed[device]
-        self._slowed[device] = factor
+        """Make tasks of a device take ``factor`` times as long from now on."""
+        now_s, before = self._state.now_s, self._slowdown[device]
+        self._slowdown[device] = factor
         for processor, lane in enumerate(self._state.lanes):
             task = lane.running
             if task == NOTHING or self._state.known.device_of[processor] != device:
@@ -209,13 +214,13 @@ class _Run:
             start_s = self._start_s[task]
             if start_s < now_s:
                 finish_s = now_s + (self._finish_s[task] - now_s) / before * factor
-                self._ends_at(task, finish_s, finish_s - start_s)
+                self._schedule_end(task, finish_s, finish_s - start_s)
             else:
                 takes_s = self._true_s[task][device] * factor
-                self._ends_at(task, start_s + takes_s, takes_s)
+                self._schedule_end(task, start_s + takes_s, takes_s)
 
     def _fail(self, device: int) -> None:
-        """Let a device be gone, and its memory if that is its own."""
+        """Fail a device, and lose its memory if no other device shares it."""
         state, reaches = self._state, self._state.known.reaches
         own = self._problem.devices[device] != HOST and all(
             home[0] != reaches[device][0] for other, home in enumerate(reaches) if other != device
@@ -239,19 +244,19 @@ class _Run:
                 self._book.withdraw(task)
 
     def _interrupt(self, task: int, processor: int) -> None:
-        """Stop a task; what it updated in place by then is lost."""
+        """Stop a running task; arrays that it was updating in place are lost."""
         start_s, now_s = self._start_s[task], self._state.now_s
         if start_s < now_s:
             self._fetcher.spoil(task, self._state.known.device_of[processor])
         self._interrupted.append(Interrupted(task, processor, start_s, now_s))
         self._start_s[task] = self._finish_s[task] = self._takes_s[task] = math.nan
         self._processor[task] = NOTHING
-        self._put_off[task] += 1
+        self._n_reschedules[task] += 1
         self._book.interrupt(task, processor)
 
-    # --- what the policy wants ---
+    # --- decisions of the policy ---
 
-    def _carry_out(self, decision: Decision) -> None:
+    def _execute(self, decision: Decision) -> None:
         task, processor, start = decision
         self._check(decision)
         device = self._state.known.device_of[processor]
@@ -266,11 +271,11 @@ class _Run:
         self._book.begin(task, processor, start_s)
         self._processor[task] = processor
         self._start_s[task] = start_s
-        takes_s = self._true_s[task][device] * self._slowed[device]
-        self._ends_at(task, start_s + takes_s, takes_s)
+        takes_s = self._true_s[task][device] * self._slowdown[device]
+        self._schedule_end(task, start_s + takes_s, takes_s)
 
     def _check(self, decision: Decision) -> None:
-        """Refuse what cannot be done; that is a mistake of the policy."""
+        """Raise if a decision cannot be executed; that is a bug of the policy."""
         task, processor, start = decision
         name = f"task {self._problem.names[task]!r}"
         if not 0 <= processor < len(self._state.lanes):
@@ -283,5 +288,5 @@ class _Run:
         if start and self._state.lanes[processor].running != NOTHING:
             raise self._refusal(f"wants to start {name} on a lane that is busy")
 
-    def _refusal(self, what: str) -> PolicyError:
-        return PolicyError(what, where=f"policy {self._policy.name!r}")
+    def _refusal(self, message: str) -> PolicyError:
+        return PolicyError(message, where=f"policy {self._policy.name!r}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens on a board: tasks become ready, are bound, started and completed; and what lanes are expected to do."""
+"""Updates of a compiled run state: tasks become ready, are bound, started and completed; and lane estimates."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from syclsched.scheduling.dynamic.fetches import attempt
 from syclsched.scheduling.dynamic.places import HELD, HELD_ON, LAST
 from syclsched.scheduling.tables import NOTHING, Ints
 
-#: A task that has run longer than it should is expected to take this share of its estimate more.
+#: An overdue task is expected to take this share of its estimate longer.
 _OVERDUE = 0.5
 
 
 @lean
 def begin(board: Board) -> None:
-    """Let the tasks be ready that wait for no other."""
+    """Make the tasks without predecessors ready."""
     for task in range(len(board.waiting)):
         if board.waiting[task] == 0:
-            _arrive(board, task)
+            _make_ready(board, task)
 
 
 @lean
 def complete(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> None:
-    """Note that the next things of each lane have completed, and when they began and ended."""
+    """Record the completion of the next commands of each lane, with their start and end times."""
     for lane in range(len(counts)):
         if counts[lane]:
             for _ in range(counts[lane]):
-                thing = board.flight[lane, board.done[lane]]
+                command = board.flight[lane, board.done[lane]]
                 board.done[lane] += 1
-                if thing < len(board.waiting):
-                    _end(board, thing, lane, (end_ns[thing] - start_ns[thing]) * 1e-9)
+                if command < len(board.waiting):
+                    _end(board, command, lane, (end_ns[command] - start_ns[command]) * 1e-9)
             if board.done[lane] == board.given[lane] and not board.places.lanes[lane, HELD_ON]:
                 board.ahead_s[lane] = 0.0
             board.until_s[lane] = now_s + board.ahead_s[lane] if board.ahead_s[lane] > 0.0 else 0.0
@@ -49,7 +49,7 @@ def _end(board: Board, task: int, lane: int, measured_s: float) -> None:
 
 @lean
 def seconds(board: Board, task: int, device: int) -> float:
-    """Return what a task should take on a device, corrected by what was measured."""
+    """Return the estimated seconds of a task on a device, corrected by measurements."""
     factor = board.drift.of_kind[board.kind[task], device]
     if factor == 0.0:
         factor = board.drift.of_device[device]
@@ -58,7 +58,7 @@ def seconds(board: Board, task: int, device: int) -> float:
 
 @lean
 def is_open(board: Board, lane: int) -> bool:
-    """Return whether a lane can be given more."""
+    """Return whether a lane can take more tasks."""
     count = board.given[lane] - board.done[lane] + board.places.lanes[lane, HELD_ON]
     if count >= board.scalars[MOST]:
         return False
@@ -67,7 +67,7 @@ def is_open(board: Board, lane: int) -> bool:
 
 @lean
 def busy_s(board: Board, lane: int) -> float:
-    """Return when a lane should have done what it has been given."""
+    """Return when a lane should have finished its submitted tasks."""
     now_s = board.scalars[NOW]
     if board.until_s[lane] > now_s:
         return float(board.until_s[lane])
@@ -81,13 +81,13 @@ def busy_s(board: Board, lane: int) -> float:
 
 @lean
 def free_s(board: Board, lane: int) -> float:
-    """Return when a lane should have done all it has."""
+    """Return when a lane should have finished its submitted and queued tasks."""
     return busy_s(board, lane) + float(board.queued_s[lane] * board.drift.of_device[board.device_of[lane]])
 
 
 @lean
-def _arrive(board: Board, task: int) -> None:
-    """Put a task among those that can start, behind those of its level."""
+def _make_ready(board: Board, task: int) -> None:
+    """Insert a task into the ready tasks, after those of its level."""
     count, level = board.counters[READY], board.level[task]
     low, high = 0, count
     while low < high:
@@ -104,7 +104,7 @@ def _arrive(board: Board, task: int) -> None:
 
 @lean
 def take_ready(board: Board, position: int) -> None:
-    """Take a task out of those that can start."""
+    """Remove a task from the ready tasks."""
     count = board.counters[READY]
     for n in range(position, count - 1):
         board.ready[n] = board.ready[n + 1]
@@ -113,7 +113,7 @@ def take_ready(board: Board, position: int) -> None:
 
 @lean
 def bind(board: Board, task: int, lane: int, by_level: bool) -> None:
-    """Put a task into a lane's queue: behind those of its level, or at the end."""
+    """Insert a task into a lane's queue: after those of its level, or at the end."""
     count = board.queued[lane]
     place = count
     if by_level:
@@ -127,7 +127,7 @@ def bind(board: Board, task: int, lane: int, by_level: bool) -> None:
 
 @lean
 def bind_anew(board: Board) -> None:
-    """Bind what is bound to a lane, and was not started, as it is planned now."""
+    """Bind queued tasks again, to their newly planned lanes."""
     count = 0
     for lane in range(len(board.device_of)):
         for n in range(board.queued[lane]):
@@ -141,7 +141,7 @@ def bind_anew(board: Board) -> None:
 
 @lean
 def take_queued(board: Board, lane: int, position: int) -> int:
-    """Take a task out of a lane's queue, and return it."""
+    """Remove a task from a lane's queue, and return it."""
     task = board.queue[lane, position]
     count = board.queued[lane]
     for n in range(position, count - 1):
@@ -155,7 +155,7 @@ def take_queued(board: Board, lane: int, position: int) -> int:
 
 @lean
 def start(board: Board, task: int, lane: int) -> None:
-    """Give a task to a lane and let those be ready that came after it; or hold it back until it can be submitted."""
+    """Start a task on a lane: submit it and release its successors, or hold it until it can be submitted."""
     places, device = board.places, board.device_of[lane]
     estimate_s = seconds(board, task, device) if board.seconds[task, device] > 0.0 else 0.0
     board.lane[task] = lane
@@ -174,7 +174,7 @@ def start(board: Board, task: int, lane: int) -> None:
 
 @lean
 def retry(board: Board) -> None:
-    """Try again what was held back, in order."""
+    """Try again to submit the held tasks, in order."""
     places = board.places
     count, kept = places.counters[HELD], 0
     for n in range(count):
@@ -198,10 +198,10 @@ def _submitted(board: Board, task: int, lane: int) -> None:
 
 @lean
 def _release(board: Board, task: int) -> None:
-    """Let those be ready for which a task was the last to wait for."""
+    """Make the tasks ready whose last predecessor was this task."""
     for n in range(board.succ_start[task], board.succ_start[task + 1]):
-        after = board.succ_task[n]
-        board.waiting[after] -= 1
-        if board.waiting[after] == 0:
-            board.released_by[after] = board.lane[task]
-            _arrive(board, after)
+        successor = board.succ_task[n]
+        board.waiting[successor] -= 1
+        if board.waiting[successor] == 0:
+            board.released_by[successor] = board.lane[task]
+            _make_ready(board, successor)

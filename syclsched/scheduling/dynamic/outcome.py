@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happened in a run under a dynamic policy: when tasks ran, what was decided, and what was lost."""
+"""Result of a run under a dynamic policy: times of tasks, decisions, and losses by failures."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Literal, NamedTuple
 from syclsched.scheduling.tables import NOTHING
 from syclsched.scheduling.timetable import Timetable
 
-#: Why a task was not done: what it reads was lost with a device; no device that can run it and get its data is left; it
-#: comes after one that was not done; the policy did not start it, such as a plan that is followed come what may.
+#: Why a task did not finish: an input was lost with a device; no device is left that can run it and get its data; a
+#: predecessor did not finish; the policy did not start it (for example one that always follows its plan).
 Reason = Literal["data", "device", "after", "policy"]
 
 
 class Logged(NamedTuple):
-    """A decision as it was carried out."""
+    """A decision of the policy, as executed."""
 
-    time_s: float  # when
-    #: What went where.
+    time_s: float  # time of the decision
+    #: The task and its lane.
     task: int
     processor: int
-    start: bool  # whether to run, or into the queue
-    source: int  # the lane in whose queue it was; `NOTHING` if in none
+    start: bool  # whether it was started; else put into the queue
+    source: int  # the lane whose queue held it; `NOTHING` if none
 
 
 class Interrupted(NamedTuple):
-    """A task that was stopped as a device failed."""
+    """A task that was stopped by a device failure."""
 
-    #: What was stopped where.
+    #: The task and its lane.
     task: int
     processor: int
     #: When it had started (or was to start, if it still waited for data), and when it was stopped.
@@ -37,33 +37,33 @@ class Interrupted(NamedTuple):
 
 
 class Undone(NamedTuple):
-    """A task that was not done."""
+    """A task that did not finish."""
 
-    task: int  # which
+    task: int  # index of the task
     reason: Reason  # ``data``, ``device``, ``after`` or ``policy``: see `Reason`
 
 
 @dataclass(frozen=True, slots=True)
 class DynamicRun:
-    """What happened."""
+    """Result of a run under a dynamic policy."""
 
-    #: When each task ran, by the true times: valid for the true problem if no device failed. Of a task that was not
-    #: done the processor is `NOTHING`, and the times are no numbers.
+    #: Times of each task by the true durations: valid for the true problem if no device failed. An unfinished task has
+    #: the processor `NOTHING` and NaN times.
     timetable: Timetable
     log: tuple[Logged, ...]  # every decision, in order
-    makespan_s: float  # when everything was done that was done: tasks, and copies of results to where they are wanted
-    #: Tasks stopped by failures, in order; each started again, or is among those not done.
+    makespan_s: float  # end of the last task that finished, or of the last copy of a wanted result
+    #: Tasks stopped by failures, in order; each was started again or is among the unfinished ones.
     interrupted: tuple[Interrupted, ...] = ()
-    undone: tuple[Undone, ...] = ()  # tasks that were not done, in the problem's order
-    #: Items that were lost with a device and would have been needed: by a task, or as a result where it is wanted.
+    undone: tuple[Undone, ...] = ()  # unfinished tasks, in the problem's order
+    #: Items lost with a device that a task needed, or that were wanted as results.
     lost_items: tuple[int, ...] = ()
 
     @property
     def complete(self) -> bool:
-        """Whether every task was done and every result is where it is wanted."""
+        """Whether every task finished and every result is where it is wanted."""
         return not self.undone and not self.lost_items
 
     @property
     def stolen(self) -> int:
-        """How many tasks were taken out of another lane's queue."""
+        """Number of tasks taken out of another lane's queue."""
         return sum(1 for entry in self.log if entry.source not in (NOTHING, entry.processor))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the data of a run lies, as flat arrays for compiled code: a directory, copies, and tasks held back for them.
+"""Directory of a run's data as flat arrays for compiled code: valid copies, transfers, and held tasks.
 
-What `syclsched.execution.live.coherence` is for the engine in Python. In one space there is nothing to follow: such a
-run has no touches here. What is done with this is in `fetches`.
+The counterpart of `syclsched.execution.live.coherence`, which serves the engine in Python. A run in a single space
+needs no tracking and has no accesses here. `fetches` holds the code that uses it.
 """
 
 from __future__ import annotations
@@ -16,73 +16,73 @@ import numpy as np
 from syclsched.scheduling.dynamic.state import Known
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
-#: Places of `Places.counters`: the first thing that is a copy, how many copies there are, how many tasks are held, and
-#: the host's space.
+#: Indices into `Places.counters`: the number of the first copy command, the number of copies, the number of held tasks,
+#: and the host's space.
 FIRST_COPY, COPIES, HELD, HOST_SPACE = range(4)
-#: Columns of `Places.touches`, `pieces`, `copies`, `lanes`, and what `links` has.
+#: Columns of `Places.touches`, `pieces`, `copies`, `lanes` and `links`.
 PIECE, READS, WRITES, SPACE = range(4)
 ARRAY, ORIGIN, NBYTES = range(3)
 COPY_PIECE, COPY_FROM, COPY_TO, COPY_FOR = range(4)
 CONTEXT, HELD_ON, LAST, BEFORE, COPY_BEFORE = range(5)
 LATENCY_S, S_PER_BYTE, DIRECT_S = range(3)
-#: What `Places.directory` has of a piece in a space, before the readers.
+#: Columns of `Places.directory`, for a piece in a space; the columns from `READERS` on are by lane.
 VALID, WRITER_LANE, WRITER_PLACE, READERS = range(4)
 
 
 class Places(NamedTuple):
-    """A run's data: N touches by T tasks of K pieces in M spaces, and C copies; of P processors, L lanes, D devices.
+    """Data of a run: N accesses by T tasks to K pieces in M spaces, and C copies; P processors, L lanes, D devices.
 
-    Few arrays, as compiled functions are compiled for longer the more they are given.
+    Few arrays, because the compile time of functions grows with the number of arguments.
     """
 
-    touch_start: Ints  # where the touches of each task begin
-    touches: Ints  # what is touched, whether it is read, whether it is written, and where, once the task was submitted
-    #: The array that each is a part of, all parts of which a task touches in one space; where its current value was
-    #: made; and its bytes.
+    touch_start: Ints  # start of each task's accesses
+    touches: Ints  # piece, whether it is read, whether it is written, and its space (once the task is submitted)
+    #: The array that each piece belongs to (a task accesses all its pieces in one space), the space in which its
+    #: current value was made, and its bytes.
     pieces: Ints
-    reaches: Ints  # whether a device addresses a space; then its home
-    #: What a copy takes from one space to another, and to this: seconds, seconds for each byte; and those of a small
-    #: one that needs no other space, infinity where there is none.
+    reaches: Ints  # whether a device addresses a space; in the last column the device's home
+    #: Latency and seconds per byte of a copy from one space to another, and the seconds of a small copy that needs no
+    #: other space; infinity without a direct route.
     links: Floats
-    copy_lane: Ints  # the lane of a copy for the sake of a task on a processor
-    #: Whether a space holds the current value of a piece, or will; lane and place of what wrote it there last; and by
-    #: lane the place of the last that has read it since. `NOTHING` for none.
+    copy_lane: Ints  # the lane of a copy that is made for a task on a processor
+    #: Whether a space holds the current value of a piece, or will; lane and sequence number of its last writer there;
+    #: by lane, the sequence number of the last reader since. `NOTHING` for none.
     directory: Ints
-    there_s: Floats  # since, or from, when it is there
-    copies: Ints  # what each copy brings, from where to where, and for which task
-    copy_s: Floats  # when it was believed to be under way
-    #: Tasks that were given to a lane, and wait for what their lane cannot wait for; the first ``counters[HELD]``.
+    there_s: Floats  # arrival of each piece in each space
+    copies: Ints  # piece, source, destination and task of each copy
+    copy_s: Floats  # estimated start and end of each copy
+    #: Tasks given to a lane that depend on commands for which the lane cannot wait; ``counters[HELD]`` of them.
     held: Ints
-    #: The context: lanes of different ones cannot wait for each other; `NOTHING` for the host's. Then how many tasks
-    #: are held that were given to it, and the last it was given; the others are to work in.
+    #: Context of each lane (lanes of different contexts cannot wait for each other; `NOTHING` for the host's), number
+    #: of held tasks, last task given to it; the other columns are scratch.
     lanes: Ints
     counters: Ints  # see `FIRST_COPY`
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A run's data over several spaces, before the run."""
+    """Distribution of a run's data over several spaces, before the run."""
 
-    #: For each task the pieces it touches, whether it reads them, whether it writes them.
+    #: For each task its accesses: piece, whether it is read, whether it is written.
     touches: Sequence[Sequence[tuple[int, bool, bool]]]
-    #: Of each piece.
+    #: The array and the bytes of each piece.
     array_of: Sequence[int]
     nbytes: Sequence[int]
-    given_in: Sequence[int]  # the space of each piece from the start; `NOTHING` for none
-    host_space: int  # which that is
-    #: Seconds of a small copy that needs no other space; infinity where there is none.
+    given_in: Sequence[int]  # the space of each input piece; `NOTHING` for others
+    host_space: int  # index of the host's space
+    #: Seconds of a small copy that needs no other space; infinity without a direct route.
     direct_s: Sequence[Sequence[float]]
     copy_lane: Sequence[Sequence[Sequence[int]]]  # as in `Places`
 
     @property
     def most_copies(self) -> int:
-        """How many copies there can be: one for each reading, two where some need another space on their way."""
+        """Maximum number of copies: one for each read, two where some copies are staged in another space."""
         hops = 1 if np.isfinite(np.array(self.direct_s)).all() else 2
         return hops * sum(reads for listed in self.touches for _, reads, _ in listed)
 
 
 def new_places(known: Known, spread: Spread | None, *, lanes: int, first_copy: int, contexts: Sequence[int]) -> Places:
-    """Return where data is before a run."""
+    """Return the data directory before a run."""
     tasks, devices, processors = len(known.seconds), len(known.reaches), len(known.device_of)
     spaces = len(known.latency_s) if spread is not None else 1
     listed = [] if spread is None else [touch for each in spread.touches for touch in each]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan anew, in the middle of a run, what was not started yet: with what tasks were measured to take. Pure.
+"""Replanning of tasks that have not started, in the middle of a run, with measured durations. Pure.
 
-It is list scheduling by upward rank [1]_ on what is left, from where the lanes are; without insertion, as what a lane
-was given cannot be overtaken. Nothing has to be moved on a `Board`, so that copies do not come into it.
+List scheduling by upward rank [1]_ of the remaining tasks, from the current state of the lanes. Without insertion,
+because commands on a lane cannot be overtaken. Tasks bound to a lane have no data there yet, so copies are not planned.
 
 References
 ----------
@@ -22,30 +22,30 @@ from syclsched.scheduling.dynamic.moves import bind_anew
 from syclsched.scheduling.dynamic.places import LATENCY_S, S_PER_BYTE
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
-#: A task changes its lane for no less than this share of what it takes: estimates are wrong still.
+#: A task changes its lane only for a gain of this share of its duration: estimates are still inexact.
 STAY = 0.25
 
 
 class Frontier(NamedTuple):
-    """A run at one moment, apart from the board, which goes on: T tasks, P lanes, D devices."""
+    """Snapshot of a run, independent of the board: T tasks, P lanes, D devices."""
 
-    seconds: Floats  # estimates, corrected by what was measured
+    seconds: Floats  # estimates, corrected by measurements
     device_of: Ints  # the device of each lane
-    #: Dependencies; tasks come after those before them in number.
+    #: Dependencies; every task has a higher number than its predecessors.
     succ_start: Ints
     succ_task: Ints
-    planned: Ints  # the lane of each task by the plan that is followed
-    lane: Ints  # where each task was started; `NOTHING` if it was not
-    succ_bytes: Floats  # what is read across each dependency
-    #: What that takes from one lane (first index) to another.
+    planned: Ints  # the lane of each task in the current plan
+    lane: Ints  # the lane on which each task was started; `NOTHING` before
+    succ_bytes: Floats  # bytes read across each dependency
+    #: Costs of a copy from one lane (first index) to another.
     latency_s: Floats
     s_per_byte: Floats
-    end_s: Floats  # of tasks that were started, when they should end
-    free_s: Floats  # when each lane should have done what it was given
+    end_s: Floats  # estimated end of each started task
+    free_s: Floats  # when each lane should have finished its submitted tasks
 
 
 def frontier_of(board: Board, succ_bytes: Floats) -> Frontier:
-    """Return where a run is now."""
+    """Return a snapshot of a run."""
     tasks, processors = len(board.waiting), len(board.device_of)
     now_s = float(board.scalars[NOW])
     factors = board.drift.of_kind[board.kind]
@@ -54,7 +54,7 @@ def frontier_of(board: Board, succ_bytes: Floats) -> Frontier:
     done = (board.place[:tasks] != NOTHING) & (board.place[:tasks] < board.done[np.maximum(lane, 0)])
     places, device_of = board.places, board.device_of
     home = places.reaches[device_of, -1]
-    apart = places.reaches[device_of][:, home].T == 0  # from one lane to another: whether that must be copied
+    apart = places.reaches[device_of][:, home].T == 0  # whether data must be copied from one lane to another
     links = places.links[np.ix_(home, home)]
     return Frontier(
         board.seconds * np.where(factors == 0.0, board.drift.of_device, factors),
@@ -72,7 +72,7 @@ def frontier_of(board: Board, succ_bytes: Floats) -> Frontier:
 
 
 def plan_frontier(frontier: Frontier, stay: float = STAY) -> tuple[Ints, Ints]:
-    """Return the lane of each task, and its level: tasks with lower ones come first on their lane."""
+    """Return the lane and the level of each task; tasks with lower levels come first on their lane."""
     seconds = frontier.seconds
     finite = np.isfinite(seconds)
     mean_s = np.where(finite, seconds, 0.0).sum(axis=1) / np.maximum(finite.sum(axis=1), 1)
@@ -88,7 +88,7 @@ def plan_frontier(frontier: Frontier, stay: float = STAY) -> tuple[Ints, Ints]:
 
 
 def follow(board: Board, planned: Ints, level: Ints) -> None:
-    """Let a run follow another plan from now on: what is bound to a lane and was not started is bound anew."""
+    """Switch a run to another plan: bind all queued tasks again."""
     tasks, processors = len(board.waiting), len(board.device_of)
     left = board.lane[:tasks] == NOTHING
     board.planned[left] = planned[left]
@@ -103,20 +103,20 @@ def follow(board: Board, planned: Ints, level: Ints) -> None:
 @lean
 def _rank(frontier: Frontier, mean_s: Floats, rank: Floats) -> None:
     for task in range(len(rank) - 1, -1, -1):
-        behind = 0.0
+        longest_s = 0.0
         for n in range(frontier.succ_start[task], frontier.succ_start[task + 1]):
-            behind = max(behind, rank[frontier.succ_task[n]])
-        rank[task] = mean_s[task] + behind
+            longest_s = max(longest_s, rank[frontier.succ_task[n]])
+        rank[task] = mean_s[task] + longest_s
 
 
 @lean
 def _place(
     frontier: Frontier, order: Ints, lane: Ints, start_s: Floats, ready_s: Floats, free_s: Floats, stay: float
 ) -> None:
-    """Place tasks where they end first; ``ready_s`` is by lane when what they read from those before is there."""
+    """Place tasks where they end first; ``ready_s`` is the arrival, by lane, of their inputs."""
     for task in order:
         if frontier.lane[task] == NOTHING:
-            # What takes no time stays: it would go to the host's lane, which has nothing to do.
+            # Tasks of no duration stay: else they would all go to the host's idle lane.
             stays = frontier.seconds[task, frontier.device_of[frontier.planned[task]]] == 0.0
             best, best_end = frontier.planned[task] if stays else 0, np.inf
             for p in range(0 if stays else len(free_s)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work stealing: every lane has a deque of its own, and an idle one takes from others.
+"""Work-stealing policy: every lane has its own deque, and an idle lane steals from others.
 
 References
 ----------
@@ -21,20 +21,20 @@ from syclsched.scheduling.tables import NOTHING
 class WorkStealing:
     """A task goes to the lane that made it ready; a lane takes its newest task, or steals the oldest of the longest.
 
-    The newest task's data was just made there; the oldest one has the most work behind it. Tasks that a lane cannot
-    run, and those ready from the start, go to the shortest queue that can. Among equally long queues a thief prefers
-    one of its own device, then one of a device with which it shares memory. No time estimates are used.
+    The newest task's data was just made on the lane; the oldest task has the most work depending on it. Tasks that the
+    lane cannot run, and tasks ready from the start, go to the shortest queue that can. Among equally long queues a
+    thief prefers one of its own device, then one of a device that shares its memory. No time estimates are used.
     """
 
     name: str = "stealing"
     sorts_queues: bool = False
 
     def prepare(self, problem: Problem) -> Known:
-        """Return what is known, urgent by priority."""
+        """Return the static information, with urgency by priority."""
         return known_of(problem, [problem.tables.priority])
 
     def decide(self, state: State) -> list[Decision]:
-        """Hand out what has become ready; if there is nothing, have idle lanes start their own or stolen tasks."""
+        """Bind ready tasks; if there are none, have idle lanes start their own or stolen tasks."""
         for task in state.ready:
             home = _home(state, task)
             if home != NOTHING:
@@ -45,7 +45,7 @@ class WorkStealing:
             if lane.running != NOTHING:
                 continue
             own = next((t for t in reversed(lane.queue) if t not in taken), NOTHING)
-            task = own if own != NOTHING else _loot(state, processor, taken)
+            task = own if own != NOTHING else _find_steal(state, processor, taken)
             if task != NOTHING:
                 taken.add(task)
                 decisions.append(Decision(task, processor, True))
@@ -53,7 +53,7 @@ class WorkStealing:
 
 
 def _home(state: State, task: int) -> int:
-    """Return the lane a ready task goes to; `NOTHING` if none can run it."""
+    """Return the lane for a ready task; `NOTHING` if none can run it."""
     device_of = state.known.device_of
     maker = state.released_by[task]
     if maker != NOTHING and state.can_run(task, device_of[maker]):
@@ -64,8 +64,8 @@ def _home(state: State, task: int) -> int:
     )
 
 
-def _loot(state: State, thief: int, taken: set[int]) -> int:
-    """Return the task an idle lane steals; `NOTHING` if nobody has one that it can run."""
+def _find_steal(state: State, thief: int, taken: set[int]) -> int:
+    """Return the task that an idle lane steals; `NOTHING` if no queue has one that it can run."""
     known = state.known
     device = known.device_of[thief]
 

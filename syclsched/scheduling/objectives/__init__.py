@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objectives and constraints: what plans are measured by, searched for and held to."""
+"""Objectives and constraints of scheduling: metrics, constrained search, Pareto fronts and pipelining."""
 
 from syclsched.scheduling.objectives.aims import Aim, Constraint, minimize
 from syclsched.scheduling.objectives.front import Point, front

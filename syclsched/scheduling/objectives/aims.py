@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan is to be good at, and what it must keep to, as data: ``minimize(X).subject_to(Y <= ...)``."""
+"""Objective and constraints of a plan, as data: ``minimize(X).subject_to(Y <= ...)``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final
 from syclsched.errors import PolicyError
 from syclsched.model.quantities import Dimension, format_quantity, parse_quantity
 
-#: What can be minimised, or bounded from above, and in which unit it is.
+#: Metrics that can be minimised or bounded from above, with their dimensions.
 METRICS: Final[dict[str, Dimension]] = {
     "makespan": "time", "interval": "time", "energy": "energy", "memory": "bytes",
 }  # fmt: skip
 
-#: What people say for the initiation interval; its limits are from below.
+#: Name that users type for the initiation interval; its limits are from below.
 THROUGHPUT: Final = "throughput"
-#: What people who run models say for the makespan of one run.
+#: Name that users of models type for the makespan of one run.
 LATENCY: Final = "latency"
 
 _METRIC: Final = re.compile(r"\s*([a-z]+)\s*(?:\[\s*([^\[\]]+?)\s*\])?\s*")
@@ -29,8 +29,8 @@ class Constraint:
     """A limit on one metric."""
 
     metric: str  # ``makespan``, ``interval``, ``energy`` or ``memory``
-    limit: float  # the most it may be: seconds, joules or bytes
-    #: For ``memory``: of one space, named as on the platform or by a device whose home it is; None for each space.
+    limit: float  # upper limit in seconds, joules or bytes
+    #: For ``memory``: one space, named as on the platform or by a device whose home it is; None for every space.
     space: str | None = None
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class Constraint:
 
     @classmethod
     def parse(cls, text: str) -> Constraint:
-        """Read a constraint as people type it."""
+        """Parse a constraint from the text that users type."""
         where = f"constraint {text.strip()!r}"
         sides = _SIDES.fullmatch(text)
         if not sides:
@@ -68,9 +68,9 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What is minimised, under which constraints; made by `minimize`."""
+    """Objective and constraints of a search; made by `minimize`."""
 
-    metric: str = "makespan"  # ``makespan``, ``interval`` (of initiation, in steady state), ``energy`` or ``memory``
+    metric: str = "makespan"  # ``makespan``, ``interval`` (initiation interval in steady state), ``energy``, ``memory``
     space: str | None = None  # for ``memory``: as in `Constraint`
     constraints: tuple[Constraint, ...] = ()  # all must hold
 
@@ -78,18 +78,18 @@ class Aim:
         _check_metric(self.metric, self.space, "minimize")
 
     def subject_to(self, *constraints: str | Constraint) -> Aim:
-        """Return the same aim under more constraints."""
+        """Return the same aim with more constraints."""
         more = tuple(Constraint.parse(c) if isinstance(c, str) else c for c in constraints)
         return replace(self, constraints=self.constraints + more)
 
     @property
     def label(self) -> str:
-        """What is minimised, as it is typed."""
+        """The minimised metric as it is typed."""
         return label_of(self.metric, self.space)
 
     @property
     def plain(self) -> bool:
-        """Whether this is the makespan without constraints, which every policy has in mind."""
+        """Whether this is the unconstrained makespan, the objective of every policy."""
         return self.metric == "makespan" and not self.constraints
 
     def uses(self, metric: str) -> bool:
@@ -124,7 +124,7 @@ def label_of(metric: str, space: str | None) -> str:
 def _parse_metric(text: str, where: str) -> tuple[str, str | None]:
     found = _METRIC.fullmatch(text)
     if not found:
-        raise PolicyError(f"{text.strip()!r} is not a metric", where=where, hint=_known())
+        raise PolicyError(f"{text.strip()!r} is not a metric", where=where, hint=_known_metrics())
     name, space = found[1], found[2]
     if name == THROUGHPUT:
         if space is not None:
@@ -137,10 +137,10 @@ def _parse_metric(text: str, where: str) -> tuple[str, str | None]:
 
 def _check_metric(metric: str, space: str | None, where: str) -> None:
     if metric not in METRICS:
-        raise PolicyError(f"no metric {metric!r}", where=where, hint=_known())
+        raise PolicyError(f"no metric {metric!r}", where=where, hint=_known_metrics())
     if space is not None and metric != "memory":
         raise PolicyError("only memory has a space", where=where, hint="As memory[gpu]")
 
 
-def _known() -> str:
+def _known_metrics() -> str:
     return f"There are {', '.join([*METRICS, LATENCY, THROUGHPUT])}, memory[SPACE]"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated annealing over orders and placements, by any objective and under limits.
+"""Simulated annealing over task orders and placements, for any objective and with limits.
 
-What breaks a limit is not forbidden but dear, so that the search can pass through it; what is kept is the best that
-breaks none.
+Broken limits are penalised instead of forbidden, so that the search can pass through infeasible states. The best state
+that breaks no limit is kept.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from syclsched.scheduling.refine.critical import chance, pick
 from syclsched.scheduling.refine.records import Words
 from syclsched.scheduling.tables import Floats, Ints, Tables
 
-#: What breaking a limit by all of it costs, in units of the objective where the search began.
+#: Penalty of exceeding a limit by 100 %, relative to the objective at the start of the search.
 PENALTY = 10.0
 
-#: What the makespan counts where it is not the objective: it decides between equals.
+#: Weight of the makespan where it is not the objective: a tie-breaker.
 TIE = 1e-3
 
-#: Below these draws: another processor, another place, both, two tasks exchanged; else tasks are gathered.
+#: Upper bounds of the draws for each move: other processor, other position, both, swap of two tasks; else gather tasks.
 _REASSIGN, _REORDER, _BOTH, _SWAP = 0.35, 0.6, 0.8, 0.92
 
 
 class Goal(NamedTuple):
-    """What counts."""
+    """Objective weights and limits of the search."""
 
-    weight: Floats  # what one unit of makespan, interval and energy costs
-    limit: Floats  # the most of each; infinity for no limit. The limits of spaces are in `State.room`.
-    scale: Floats  # what a limit of 0 is compared with
+    weight: Floats  # cost of one unit of makespan, interval and energy
+    limit: Floats  # upper limit of each; infinity for none. Limits of spaces are in `State.room`.
+    scale: Floats  # reference values for limits of 0
 
 
 class Best(NamedTuple):
-    """The best found: order and processors; cost and excess (of the limits, relative), as the only two entries."""
+    """Best state found: order and processors; ``worth`` holds its cost and its relative excess over the limits."""
 
     order: Ints
     processor: Ints
@@ -46,21 +46,21 @@ class Best(NamedTuple):
 
 
 @lean
-def excess_of(value: Floats, room: Floats, goal: Goal) -> float:
-    """Return by how much limits are broken, relatively, all together; 0 if none is."""
+def excess_of(value: Floats, memory: Floats, goal: Goal) -> float:
+    """Return the sum of the relative excesses over all limits; 0 if none is broken."""
     total = 0.0
     for k in range(3):
         if value[k] > goal.limit[k] * (1.0 + 1e-12):
             total += (value[k] - goal.limit[k]) / max(goal.limit[k], 1e-3 * goal.scale[k])
-    for space in range(room.shape[0]):
-        if room[space, OVER] > 0.0:
-            total += room[space, OVER] / max(room[space, LIMIT], 1e-3 * room[space, OVER])
+    for space in range(memory.shape[0]):
+        if memory[space, OVER] > 0.0:
+            total += memory[space, OVER] / max(memory[space, LIMIT], 1e-3 * memory[space, OVER])
     return total
 
 
 @lean
 def cost_of(value: Floats, excess: float, goal: Goal) -> float:
-    """Return the objective with what broken limits cost."""
+    """Return the objective plus the penalty of broken limits."""
     cost = 0.0
     for k in range(3):
         if goal.weight[k] > 0.0:
@@ -70,34 +70,34 @@ def cost_of(value: Floats, excess: float, goal: Goal) -> float:
 
 @lean
 def _move_to(order: Ints, position: Ints, task: int, place: int) -> None:
-    """Move a task in the order, those between by one."""
-    here = position[task]
-    step = 1 if place > here else -1
-    while here != place:
-        other = order[here + step]
-        order[here] = other
-        position[other] = here
-        here += step
+    """Move a task to a position in the order; tasks in between shift by one."""
+    current = position[task]
+    step = 1 if place > current else -1
+    while current != place:
+        other = order[current + step]
+        order[current] = other
+        position[other] = current
+        current += step
     order[place] = task
     position[task] = place
 
 
 @lean
-def _some_processor(seconds: Floats, processor_device: Ints, words: Words, task: int, here: int) -> int:
-    """Return by chance a processor that can run a task."""
+def _random_processor(seconds: Floats, processor_device: Ints, words: Words, task: int, own: int) -> int:
+    """Return a random processor that can run a task, or its own if none is found."""
     for _ in range(8):
-        there = pick(words, processor_device.size)
-        if there != here and seconds[task, processor_device[there]] < np.inf:
-            return there
-    return here
+        candidate = pick(words, processor_device.size)
+        if candidate != own and seconds[task, processor_device[candidate]] < np.inf:
+            return candidate
+    return own
 
 
 @lean
-def _reassign(able: bool, processor: Ints, moved: Ints, count: int, task: int, there: int) -> int:
-    """Give a task another processor if it is able, and note what it had; return how many are noted then."""
-    if able and processor[task] != there and count < MOST_MOVED:
+def _reassign(able: bool, processor: Ints, moved: Ints, count: int, task: int, target: int) -> int:
+    """Give a task another processor if it is able to run there, and log the old one; return the length of the log."""
+    if able and processor[task] != target and count < MOST_MOVED:
         moved[count, 0], moved[count, 1] = task, processor[task]
-        processor[task] = there
+        processor[task] = target
         return count + 1
     return count
 
@@ -106,43 +106,47 @@ def _reassign(able: bool, processor: Ints, moved: Ints, count: int, task: int, t
 def _propose(
     t: Tables, order: Ints, position: Ints, processor: Ints, words: Words, moved: Ints
 ) -> tuple[int, int, int]:
-    """Change the state a little; return how many processors changed, and the task moved in the order and its place."""
+    """Apply a random move; return the number of changed processors, the task moved in the order, its old position."""
     seconds, device = t.seconds, t.processor_device
     pred_start, pred_task, succ_start, succ_task = t.pred_start, t.pred_task, t.succ_start, t.succ_task
     task = pick(words, order.size)
-    here, there, was = processor[task], processor[task], position[task]
+    source, target, old_position = processor[task], processor[task], position[task]
     draw = chance(words)
     count = 0
     if draw < _REASSIGN or (_REORDER <= draw < _BOTH) or draw >= _SWAP:
-        there = _some_processor(seconds, device, words, task, here)
-        count = _reassign(True, processor, moved, count, task, there)
+        target = _random_processor(seconds, device, words, task, source)
+        count = _reassign(True, processor, moved, count, task, target)
     if draw >= _SWAP:
         share = chance(words)
         for k in range(pred_start[task], pred_start[task + 1] + succ_start[task + 1] - succ_start[task]):
-            near = pred_task[k] if k < pred_start[task + 1] else succ_task[succ_start[task] + k - pred_start[task + 1]]
+            neighbour = (
+                pred_task[k] if k < pred_start[task + 1] else succ_task[succ_start[task] + k - pred_start[task + 1]]
+            )
             if chance(words) < share:
-                count = _reassign(seconds[near, device[there]] < np.inf, processor, moved, count, near, there)
+                count = _reassign(
+                    seconds[neighbour, device[target]] < np.inf, processor, moved, count, neighbour, target
+                )
     elif draw >= _BOTH:
         other = order[pick(words, order.size)]
-        there = processor[other]
-        if seconds[other, device[here]] < np.inf and seconds[task, device[there]] < np.inf:
-            count = _reassign(True, processor, moved, count, task, there)
-            count = _reassign(True, processor, moved, count, other, here)
+        target = processor[other]
+        if seconds[other, device[source]] < np.inf and seconds[task, device[target]] < np.inf:
+            count = _reassign(True, processor, moved, count, task, target)
+            count = _reassign(True, processor, moved, count, other, source)
     if _REASSIGN <= draw < _BOTH:
         low, high = 0, order.size - 1
         for k in range(pred_start[task], pred_start[task + 1]):
             low = max(low, position[pred_task[k]] + 1)
         for k in range(succ_start[task], succ_start[task + 1]):
             high = min(high, position[succ_task[k]] - 1)
-        if chance(words) < 0.5:  # near ones more often
-            low, high = max(low, was - 8), min(high, was + 8)
+        if chance(words) < 0.5:  # prefer positions nearby
+            low, high = max(low, old_position - 8), min(high, old_position + 8)
         _move_to(order, position, task, low + pick(words, high - low + 1))
-    return count, task, was
+    return count, task, old_position
 
 
 @compiled
 def keep(order: Ints, processor: Ints, best: Best, cost: float, excess: float) -> None:
-    """Keep an order and placement as the best."""
+    """Record an order and placement as the best."""
     best.worth[0], best.worth[1] = cost, excess
     best.order[:] = order
     best.processor[:] = processor
@@ -152,15 +156,15 @@ def keep(order: Ints, processor: Ints, best: Best, cost: float, excess: float) -
 def anneal(
     t: Tables, s: State, goal: Goal, best: Best, words: Words, current: float, temperature: float, steps: int
 ) -> float:
-    """Make so many steps at one temperature."""
+    """Make ``steps`` steps at one temperature; return the cost of the last state."""
     moved = np.empty((MOST_MOVED, 2), np.int64)
-    order, position, processor, value, room = s.order, s.position, s.processor, s.value, s.room
+    order, position, processor, value, memory = s.order, s.position, s.processor, s.value, s.room
     for _ in range(steps):
-        count, task, was = _propose(t, order, position, processor, words, moved)
-        if count == 0 and position[task] == was:
+        count, task, old_position = _propose(t, order, position, processor, words, moved)
+        if count == 0 and position[task] == old_position:
             continue
         decode(t, s)
-        excess = excess_of(value, room, goal)
+        excess = excess_of(value, memory, goal)
         cost = cost_of(value, excess, goal)
         if cost < np.inf and cost <= current - temperature * np.log(1.0 - chance(words)):
             current = cost
@@ -169,5 +173,5 @@ def anneal(
             continue
         for k in range(count - 1, -1, -1):
             processor[moved[k, 0]] = moved[k, 1]
-        _move_to(order, position, task, was)
+        _move_to(order, position, task, old_position)
     return current

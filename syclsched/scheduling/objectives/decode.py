@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an order and a placement to times, copies and room in memory, one task after another.
+"""Decoder of the constrained search: from order and placement to times, copies and memory use, task by task.
 
-Every task starts as early as its processor, its predecessors, the copies it needs and the room for what it makes
-allow. Where a space is limited, tasks wait for room; what does not fit even so is counted, for the search to avoid.
+Every task starts as early as its processor, predecessors, copies and the memory for its results allow. Where a space is
+limited, tasks wait for free memory; an allocation that does not fit even then is counted as excess.
 
-The functions are few and take what they need out of the tuples once: a call hands over every array of a tuple.
+There are few functions, and they unpack tuples once: a call passes every array of a tuple.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from syclsched.scheduling.tables import Floats, Ints, Tables
 
 @compiled
 def decode(t: Tables, s: State) -> None:
-    """Work out everything that follows from an order and a placement."""
+    """Derive everything that follows from an order and a placement."""
     _locate(t, s)
     _place(t, s)
     _measure(t, s)
@@ -29,7 +29,7 @@ def decode(t: Tables, s: State) -> None:
 def _read_in(
     origin: int, nbytes: float, device: int, reach_start: Ints, reach_space: Ints, latency_s: Floats, s_per_byte: Floats
 ) -> int:
-    """Return the space in which a device reads an item: its origin if reached, else where a copy takes least."""
+    """Return the space in which a device reads an item: its origin if reached, else the one with the fastest copy."""
     best, best_s = reach_space[reach_start[device]], np.inf
     for k in range(reach_start[device], reach_start[device + 1]):
         space = reach_space[k]
@@ -43,7 +43,7 @@ def _read_in(
 
 @lean
 def _locate(t: Tables, s: State) -> None:
-    """Find where each item lies and is read, and count its uses; a copy uses the original."""
+    """Find where each item lies and is read, and count its uses; a copy is a use of its source."""
     processor, device_of, read_start, read_item = s.processor, t.processor_device, t.read_start, t.read_item
     make_start, make_item, make_replaces, nbytes = t.make_start, t.make_item, t.make_replaces, t.item_bytes
     reach_start, reach_space, latency_s, s_per_byte = t.reach_start, t.reach_space, t.latency_s, t.s_per_byte
@@ -82,12 +82,12 @@ def _locate(t: Tables, s: State) -> None:
 
 @lean
 def _copy(
-    line: tuple[int, int, int, float], room_s: float, made_s: float, channel: Ints, port_s: Floats, load_s: Floats,
+    line: tuple[int, int, int, float], memory_s: float, made_s: float, channel: Ints, port_s: Floats, load_s: Floats,
     what: Ints, when_s: Floats, counts: Ints,
 ) -> float:  # fmt: skip
-    """Copy an item over a line (item, source, destination, seconds) as soon as room and channels allow."""
+    """Copy an item over a line (item, source, destination, seconds) as soon as memory and channels allow."""
     item, source, space, seconds = line
-    begin = max(made_s, room_s)
+    begin = max(made_s, memory_s)
     if counts[LISTED]:
         first_port = load_s.size - port_s.size
         for k in range(2):
@@ -106,7 +106,7 @@ def _copy(
 
 @lean
 def _place(t: Tables, s: State) -> None:
-    """Place the tasks one after another: their copies, room and times, and what they leave."""
+    """Place the tasks in order: their copies, memory and times, and the memory they release."""
     seconds, release_s, nbytes, channel = t.seconds, t.release_s, t.item_bytes, t.channel
     pred_start, pred_task, read_start, read_item = t.pred_start, t.pred_task, t.read_start, t.read_item
     make_start, make_item, make_replaces = t.make_start, t.make_item, t.make_replaces
@@ -114,13 +114,13 @@ def _place(t: Tables, s: State) -> None:
     device, start_s, finish_s, free_s, load_s, port_s = s.device, s.start_s, s.finish_s, s.free_s, s.load_s, s.port_s
     origin, made_s, own, read_space, first = s.origin, s.made_s, s.own, s.read_space, s.first
     arrival_s, last_s, left, wanted = s.arrival_s, s.last_s, s.left, s.wanted
-    room, heap, size, what, when_s, counts = s.room, s.heap, s.size, s.copy_what, s.copy_when_s, s.counts
+    memory, heap, size, what, when_s, counts = s.room, s.heap, s.size, s.copy_what, s.copy_when_s, s.counts
     free_s[:], load_s[:], port_s[:], made_s[:], size[:] = 0.0, 0.0, 0.0, 0.0, 0
     arrival_s[:] = np.inf
     counts[COPIES] = 0
-    for space in range(room.shape[0]):
-        room[space, HELD], room[space, FLOOR] = room[space, STANDING], 0.0
-        room[space, OVER] = max(0.0, room[space, STANDING] - room[space, LIMIT])
+    for space in range(memory.shape[0]):
+        memory[space, HELD], memory[space, FLOOR] = memory[space, STANDING], 0.0
+        memory[space, OVER] = max(0.0, memory[space, STANDING] - memory[space, LIMIT])
     for task in s.order:
         processor = s.processor[task]
         start = max(release_s[task], free_s[processor])
@@ -135,7 +135,7 @@ def _place(t: Tables, s: State) -> None:
                 continue
             if arrival_s[item, space] == np.inf:
                 copy_s = latency_s[source, space] + nbytes[item] * s_per_byte[source, space]
-                at = take(room, heap, size, space, nbytes[item])
+                at = take(memory, heap, size, space, nbytes[item])
                 at = _copy(
                     (item, source, space, copy_s), at, made_s[item], channel, port_s, load_s, what, when_s, counts
                 )
@@ -144,9 +144,9 @@ def _place(t: Tables, s: State) -> None:
             start = max(start, arrival_s[item, space])
         for row in range(make_start[task], make_start[task + 1]):
             item, old = make_item[row], make_replaces[row]
-            # What is made in place takes over the room of what it replaces, if nobody else will read that there.
+            # An in-place result reuses the memory of the old value, unless the old value has other readers there.
             if not own[item] and nbytes[item] > 0.0 and (old < 0 or left[old, origin[item]] > 1):
-                start = max(start, take(room, heap, size, origin[item], nbytes[item]))
+                start = max(start, take(memory, heap, size, origin[item], nbytes[item]))
         finish = start + seconds[task, device[task]]
         start_s[task], finish_s[task], free_s[processor] = start, finish, finish
         load_s[processor] += seconds[task, device[task]]
@@ -161,38 +161,38 @@ def _place(t: Tables, s: State) -> None:
                 left[item, source] -= 1
                 last_s[item, source] = max(last_s[item, source], complete)
                 if left[item, source] == 0 and not own[item]:
-                    give_back(room, heap, size, source, nbytes[item], last_s[item, source])
+                    give_back(memory, heap, size, source, nbytes[item], last_s[item, source])
             left[item, space] -= 1
             last_s[item, space] = max(last_s[item, space], finish)
             if left[item, space] == 0 and not (own[item] and space == source):
-                handed = False
+                reused = False
                 for k in range(make_start[task], make_start[task + 1]):
-                    handed = handed or (make_replaces[k] == item and origin[make_item[k]] == space)
-                if not handed:
-                    give_back(room, heap, size, space, nbytes[item], last_s[item, space])
+                    reused = reused or (make_replaces[k] == item and origin[make_item[k]] == space)
+                if not reused:
+                    give_back(memory, heap, size, space, nbytes[item], last_s[item, space])
         for row in range(make_start[task], make_start[task + 1]):
             item = make_item[row]
             source = origin[item]
             made_s[item] = last_s[item, source] = finish
-            for space in range(room.shape[0]):
-                # To the host's memory, and to where it is wanted, an item is copied at once.
+            for space in range(memory.shape[0]):
+                # An item is copied at once to the host's memory, and to spaces where it is wanted.
                 if space == source or left[item, space] == 0 or nbytes[item] == 0.0:
                     continue
                 if space == counts[BACKING] or wanted[item, space]:
                     copy_s = latency_s[source, space] + nbytes[item] * s_per_byte[source, space]
-                    at = take(room, heap, size, space, nbytes[item])
+                    at = take(memory, heap, size, space, nbytes[item])
                     at = _copy((item, source, space, copy_s), at, finish, channel, port_s, load_s, what, when_s, counts)
                     arrival_s[item, space] = last_s[item, space] = at
                     left[item, source] -= 1
                     last_s[item, source] = max(last_s[item, source], at)
             if left[item, source] == 0 and not own[item]:
-                give_back(room, heap, size, source, nbytes[item], last_s[item, source])
+                give_back(memory, heap, size, source, nbytes[item], last_s[item, source])
     for k in range(t.want_item.size):
         item, space = t.want_item[k], t.want_space[k]
         source = origin[item]
         if nbytes[item] > 0.0 and space != source and arrival_s[item, space] == np.inf:
             copy_s = latency_s[source, space] + nbytes[item] * s_per_byte[source, space]
-            at = take(room, heap, size, space, nbytes[item])
+            at = take(memory, heap, size, space, nbytes[item])
             arrival_s[item, space] = _copy(
                 (item, source, space, copy_s), at, made_s[item], channel, port_s, load_s, what, when_s, counts
             )
@@ -200,7 +200,7 @@ def _place(t: Tables, s: State) -> None:
 
 @compiled
 def _measure(t: Tables, s: State) -> None:
-    """Work out the makespan, the largest load and the energy."""
+    """Compute makespan, largest load and energy."""
     finish_s, start_s, load_s, device_of, device_start = s.finish_s, s.start_s, s.load_s, s.device, t.device_start
     done = 0.0
     for task in range(finish_s.size):
@@ -209,9 +209,9 @@ def _measure(t: Tables, s: State) -> None:
         item, space = t.want_item[k], t.want_space[k]
         copied = t.item_bytes[item] > 0.0 and space != s.origin[item]
         done = max(done, s.arrival_s[item, space] if copied else s.made_s[item])
-    most = 0.0
+    largest_s = 0.0
     for k in range(load_s.size):
-        most = max(most, load_s[k])
+        largest_s = max(largest_s, load_s[k])
     joules = 0.0
     for device in range(s.watts.shape[0]):
         busy_w, idle_w = s.watts[device, 0], s.watts[device, 1]
@@ -225,4 +225,4 @@ def _measure(t: Tables, s: State) -> None:
                     busy_s += finish_s[task] - max(until, start_s[task])
                     until = finish_s[task]
         joules += busy_w * busy_s + idle_w * max(0.0, done - busy_s)
-    s.value[MAKESPAN], s.value[INTERVAL], s.value[ENERGY] = done, most, joules
+    s.value[MAKESPAN], s.value[INTERVAL], s.value[ENERGY] = done, largest_s, joules

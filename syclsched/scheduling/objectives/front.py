@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Pareto front of several metrics: schedules of which none is better in one metric without being worse in another.
+"""Pareto front of several metrics: schedules that are not dominated by any other.
 
-By the epsilon-constraint method (Haimes, Lasdon and Wismer 1971): one metric is minimised again and again under
-limits on another, between the best of each and what it is where the other is best.
+By the epsilon-constraint method (Haimes, Lasdon and Wismer 1971): one metric is minimised under limits on another,
+which are spread between the second metric's own minimum and its value at the minimum of the first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syclsched.scheduling.objectives.search import Found, asked, default_steps, 
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable
 
-#: Values that differ by less, relatively, are equal.
+#: Values with a smaller relative difference are equal.
 ROUNDING = 1e-9
 
 
@@ -26,9 +26,9 @@ ROUNDING = 1e-9
 class Point:
     """One schedule of a front."""
 
-    values: tuple[float, ...]  # its metrics, in the order asked for; for throughput the initiation interval
+    values: tuple[float, ...]  # its metrics, in the requested order; for throughput the initiation interval
     timetable: Timetable  # the schedule
-    metrics: Metrics  # all its measures
+    metrics: Metrics  # all its metrics
 
 
 def front(
@@ -40,7 +40,7 @@ def front(
     steps: int | None = None,
     seed: int = 0,
 ) -> tuple[Point, ...]:
-    """Return schedules on the Pareto front of several metrics, as far as it is found."""
+    """Return the Pareto front of several metrics, as far as the search finds it."""
     aims = tuple(resolve(problem, minimize(metric)) for metric in metrics)
     if len(set(aims)) < 2 or len(set(aims)) < len(aims) or points < 1:
         raise PolicyError(
@@ -60,18 +60,18 @@ def front(
             try:
                 pool.append(search(problem, aim, timetables=_near(pool, aim) or begin, steps=share, seed=seed))
             except InfeasibleError:
-                continue  # nothing was found there
+                continue  # the search found nothing under this limit
     return _non_dominated(pool, aims)
 
 
 def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Return whether values are nowhere greater, by more than rounding, and somewhere less."""
+    """Return whether values are nowhere greater (beyond rounding) and somewhere less than others."""
     pairs = list(zip(one, other, strict=True))
     return all(a <= b * (1.0 + ROUNDING) for a, b in pairs) and any(a < b * (1.0 - ROUNDING) for a, b in pairs)
 
 
 def equal(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Return whether values are the same but for rounding."""
+    """Return whether values are equal up to rounding."""
     return all(abs(a - b) <= ROUNDING * max(abs(a), abs(b)) for a, b in zip(one, other, strict=True))
 
 
@@ -79,7 +79,7 @@ def equal(one: Sequence[float], other: Sequence[float]) -> bool:
 
 
 def _between(aim: Aim, limited: Aim, best: Found, other: Found, points: int) -> Iterator[Aim]:
-    """Yield the first aim under limits on the second metric between what is least and what is least for the first."""
+    """Yield the first aim under limits on the second metric: between its minimum and its value at the first's."""
     least, most = _value(other, limited), _value(best, limited)
     if not least < most:
         return
@@ -89,13 +89,13 @@ def _between(aim: Aim, limited: Aim, best: Found, other: Found, points: int) -> 
 
 
 def _near(pool: Sequence[Found], aim: Aim) -> list[Timetable]:
-    """Return the schedules that keep to an aim's limit, the best few by its metric, and the nearest that does not."""
+    """Return the best few schedules within an aim's limit, and the nearest one beyond it."""
     (constraint,) = aim.constraints
     value = [found.metrics.value(constraint.metric, constraint.space) for found in pool if _known(found, aim)]
     known = [found for found in pool if _known(found, aim)]
-    keeping = [found for found, v in zip(known, value, strict=True) if v <= constraint.limit]
+    feasible = [found for found, v in zip(known, value, strict=True) if v <= constraint.limit]
     beyond = [(v, k) for k, v in enumerate(value) if v > constraint.limit]
-    chosen = sorted(keeping, key=lambda found: _value(found, aim))[:4]
+    chosen = sorted(feasible, key=lambda found: _value(found, aim))[:4]
     if beyond:
         chosen.append(known[min(beyond)[1]])
     return [found.timetable for found in chosen]

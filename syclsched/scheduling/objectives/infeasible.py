@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether measures keep to constraints, and what to say when nothing does."""
+"""Constraint checks: excess of metrics over limits, and the errors when no schedule is feasible."""
 
 from __future__ import annotations
 
@@ -16,36 +16,38 @@ from syclsched.scheduling.objectives.residence import standing_bytes
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING, Ints, Tables
 
-#: Measures are sums of floats in different orders: they may be above a limit by this share of it.
+#: Relative tolerance of limits: metrics are sums of floats in different orders.
 TOLERANCE = 1e-9
 
 
 def excess(metrics: Metrics, constraints: Sequence[Constraint]) -> float:
-    """Return by how much constraints are broken, relatively, all together."""
-    return sum((_broken(metrics, constraint) for constraint in constraints), 0.0)
+    """Return the sum of the relative excesses over all constraints."""
+    return sum((_excess_over(metrics, constraint) for constraint in constraints), 0.0)
 
 
 def nothing_found(known: Sequence[Metrics], aim: Aim) -> InfeasibleError:
-    """Return the error that says which constraints bind."""
+    """Return the error that names the binding constraints."""
     nearest = min(known, key=lambda metrics: excess(metrics, aim.constraints))
-    said = []
+    messages = []
     for constraint in aim.constraints:
-        if _broken(nearest, constraint) == 0.0:
+        if _excess_over(nearest, constraint) == 0.0:
             continue
         others = [c for c in aim.constraints if c is not constraint]
-        keeping = [m for m in known if excess(m, others) == 0.0]
-        least = min(_value(m, constraint) for m in keeping or [nearest])
-        also = " with the others kept to" if others and keeping else ""
-        said.append(f"the least {constraint.label} found{also} is {format_quantity(least, METRICS[constraint.metric])}")
+        feasible = [m for m in known if excess(m, others) == 0.0]
+        least = min(_value(m, constraint) for m in feasible or [nearest])
+        also = " with the others kept to" if others and feasible else ""
+        messages.append(
+            f"the least {constraint.label} found{also} is {format_quantity(least, METRICS[constraint.metric])}"
+        )
     return InfeasibleError(
-        f"no schedule was found that keeps to all constraints: {'; '.join(said)}",
+        f"no schedule was found that keeps to all constraints: {'; '.join(messages)}",
         where=str(aim),
         hint="Raise that limit, or give the search more time (budget_s, --budget)",
     )
 
 
 def check_working_sets(problem: Problem, constraints: Sequence[Constraint]) -> None:
-    """Refuse limits of memory that a single task breaks wherever it runs."""
+    """Raise if a memory limit is broken by a single task on every device."""
     limits = np.full(len(problem.spaces), np.inf)
     for constraint in constraints:
         if constraint.metric == "memory":
@@ -82,7 +84,7 @@ def _value(metrics: Metrics, constraint: Constraint) -> float:
     return metrics.value(constraint.metric, constraint.space)
 
 
-def _broken(metrics: Metrics, constraint: Constraint) -> float:
+def _excess_over(metrics: Metrics, constraint: Constraint) -> float:
     value, limit = _value(metrics, constraint), constraint.limit
     if value <= limit * (1.0 + TOLERANCE):
         return 0.0
@@ -90,11 +92,11 @@ def _broken(metrics: Metrics, constraint: Constraint) -> float:
 
 
 def _least_needs(problem: Problem, task: int, roots: Ints) -> list[tuple[int, float]]:
-    """Return for each device that can run a task and has one space only: the space, and what must be there at once."""
+    """Return, for each device that can run a task, its home and the bytes needed there (0 if it reaches others)."""
     tables = problem.tables
     row = slice(tables.make_start[task], tables.make_start[task + 1])
     fresh = tables.make_item[row][tables.make_replaces[row] == NOTHING]
-    # What is there from the start, and what replaces it in place, may take no room of its own in that space.
+    # Inputs that lie in that space, and items that replace them in place, may need no further memory there.
     read = tables.read_item[tables.read_start[task] : tables.read_start[task + 1]]
     needs = []
     for device in np.flatnonzero(np.isfinite(tables.seconds[task])).tolist():
@@ -102,13 +104,13 @@ def _least_needs(problem: Problem, task: int, roots: Ints) -> list[tuple[int, fl
         if len(reach) > 1 or tables.seconds[task, device] == 0.0:
             needs.append((reach[0], 0.0))
             continue
-        brought = np.unique(read[roots[read] != reach[0]])
-        needs.append((reach[0], float(tables.item_bytes[brought].sum() + tables.item_bytes[fresh].sum())))
+        copied = np.unique(read[roots[read] != reach[0]])
+        needs.append((reach[0], float(tables.item_bytes[copied].sum() + tables.item_bytes[fresh].sum())))
     return needs
 
 
 def _roots(tables: Tables) -> Ints:
-    """Return for each item the space of what it goes back to by updates in place; `NOTHING` if that was made afresh."""
+    """Return, for each item, the space of the input it updates in place, over any number of updates; else `NOTHING`."""
     roots = tables.item_space.copy()
     for row in np.flatnonzero(tables.make_replaces != NOTHING).tolist():
         roots[tables.make_item[row]] = roots[tables.make_replaces[row]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a timetable is worth by every measure: time, throughput, energy, memory."""
+"""Metrics of a timetable: makespan, throughput, energy and peak memory."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from syclsched.scheduling.timetable import Timetable
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """A timetable's measures; of each, less is better."""
+    """Metrics of a timetable; less is better for each."""
 
-    makespan_s: float  # when everything is done, wanted results included
-    #: The least time between the starts of two generations when the graph is run again and again with this assignment:
-    #: the most that any processor has to compute in one generation, or any channel to copy. No modulo schedule with the
-    #: assignment has a shorter interval; `syclsched.scheduling.objectives.pipeline` finds one.
+    makespan_s: float  # end of the last task or copy of a wanted result
+    #: Least time between the starts of two iterations when the graph is run repeatedly with this assignment: the
+    #: largest load of a processor or channel in one iteration. No modulo schedule with it has a shorter interval;
+    #: `syclsched.scheduling.objectives.pipeline` constructs one.
     initiation_interval_s: float
-    energy_j: float | None  # of all devices until everything is done; None where a device's power is not known
-    peak_bytes: dict[str, float]  # the most bytes there are at once, by memory space
+    energy_j: float | None  # of all devices until the makespan; None if the power of a device is not known
+    peak_bytes: dict[str, float]  # peak memory use, by memory space
 
     @property
     def throughput_per_s(self) -> float:
@@ -34,7 +34,7 @@ class Metrics:
         return 1.0 / self.initiation_interval_s if self.initiation_interval_s > 0.0 else math.inf
 
     def value(self, metric: str, space: str | None = None) -> float:
-        """Return one measure."""
+        """Return one metric."""
         if metric == "makespan":
             return self.makespan_s
         if metric == "interval":
@@ -61,7 +61,7 @@ class Metrics:
 
 
 def evaluate(problem: Problem, timetable: Timetable) -> Metrics:
-    """Return what a timetable is worth by every measure."""
+    """Return the metrics of a timetable."""
     done_s = makespan_s(problem, timetable)
     joules = energy_j(problem, timetable, done_s)
     return Metrics(
@@ -75,7 +75,7 @@ def evaluate(problem: Problem, timetable: Timetable) -> Metrics:
 
 
 def resolve_space(problem: Problem, name: str) -> str:
-    """Return the memory space that a name means."""
+    """Return the memory space for the name of a space or of a device."""
     if name in problem.spaces:
         return name
     if name in problem.devices:
@@ -86,7 +86,7 @@ def resolve_space(problem: Problem, name: str) -> str:
 
 
 def check_known(problem: Problem, metric: str) -> None:
-    """Raise if a metric cannot be known of any timetable of a problem."""
+    """Raise if a metric cannot be computed for any timetable of a problem."""
     if metric == "energy":
         require_power(problem)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modulo scheduling: operations with resources that repeat every interval, and dependencies across generations."""
+"""Modulo scheduling: operations that repeat every interval on resources, with dependencies across iterations."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import numpy as np
 from syclsched.compiled import compiled
 from syclsched.scheduling.tables import Floats, Ints
 
-#: Rounding, as a part of the interval.
+#: Rounding tolerance, relative to the interval.
 ROUNDING = 1e-11
 
 
 class Operations(NamedTuple):
-    """What repeats; ``N`` operations, ``E`` dependencies."""
+    """Repeated operations; ``N`` operations, ``E`` dependencies."""
 
-    seconds: Floats  # how long each takes
-    early_s: Floats  # no operation starts before this in its generation
-    resource: Ints  # what it occupies; -1 for nothing
-    start: Ints  # rows of the three below
-    after: Ints  # the operation that must wait
-    lag_s: Floats  # for so long after the start of this one,
-    distance: Ints  # counted so many generations later
-    order: Ints  # every operation after those it waits for in its generation
+    seconds: Floats  # duration of each operation
+    early_s: Floats  # earliest start within its iteration
+    resource: Ints  # the resources it occupies; -1 for none
+    start: Ints  # rows of the three arrays below
+    after: Ints  # the dependent operation
+    lag_s: Floats  # its least delay after the start of this operation
+    distance: Ints  # number of iterations by which the dependent operation is later
+    order: Ints  # topological order within an iteration
 
 
 @compiled
 def earliest(o: Operations, interval_s: float) -> tuple[bool, Floats]:
-    """Return the earliest starts without resources, and whether there are any: no circuit takes too long."""
+    """Return whether an interval is long enough for every circuit, and the earliest starts without resources."""
     begin = o.early_s.copy()
     backward = 0
     for k in range(o.distance.size):
@@ -51,20 +51,20 @@ def earliest(o: Operations, interval_s: float) -> tuple[bool, Floats]:
 
 @compiled
 def fit(o: Operations, order: Ints, resources: int, interval_s: float, packed: bool) -> tuple[bool, Floats]:
-    """Place operations one after another, each as early as it may."""
+    """Place operations in order, each as early as possible; return whether all fit, and their starts."""
     count, slack = o.seconds.size, ROUNDING * interval_s
     begin = o.early_s.copy()
     placed = np.zeros(count, np.bool_)
-    taken = np.full((resources, count), -1)
+    reserved = np.full((resources, count), -1)
     used = np.zeros(resources, np.int64)
     for i in order:
-        at = _slot(o, begin, taken, used, i, interval_s, packed)
+        at = _slot(o, begin, reserved, used, i, interval_s, packed)
         if at < 0.0:
             return False, begin
         begin[i], placed[i] = at, True
         for r in o.resource[i]:
             if r >= 0 and o.seconds[i] > 0.0:
-                taken[r, used[r]] = i
+                reserved[r, used[r]] = i
                 used[r] += 1
         for k in range(o.start[i], o.start[i + 1]):
             least = at + o.lag_s[k] - o.distance[k] * interval_s
@@ -78,9 +78,9 @@ def fit(o: Operations, order: Ints, resources: int, interval_s: float, packed: b
 
 @compiled
 def _slot(
-    o: Operations, begin: Floats, taken: Ints, used: Ints, i: int, interval_s: float, packed: bool
+    o: Operations, begin: Floats, reserved: Ints, used: Ints, i: int, interval_s: float, packed: bool
 ) -> float:  # fmt: skip
-    """Return the first time from an operation's earliest at which its resources are free for it; -1 for none."""
+    """Return the first time at which the resources of an operation are free for it; -1 for none."""
     at, seconds, slack = begin[i], o.seconds[i], ROUNDING * interval_s
     if seconds == 0.0:
         return float(at)
@@ -90,10 +90,10 @@ def _slot(
     if packed and o.resource[i, 1] < 0 and first >= 0:
         if used[first] == 0:
             return float(at)
-        last = taken[first, used[first] - 1]
+        last = reserved[first, used[first] - 1]
         end = begin[last] + o.seconds[last]
-        generations = np.ceil((at - end) / interval_s - ROUNDING)
-        at = max(at, end + generations * interval_s)
+        iterations = np.ceil((at - end) / interval_s - ROUNDING)
+        at = max(at, end + iterations * interval_s)
     limit = at + interval_s
     moved = True
     while moved:
@@ -102,8 +102,8 @@ def _slot(
             if r < 0:
                 continue
             for k in range(used[r]):
-                other = taken[r, k]
-                # How long ago the other began, counted in its latest generation.
+                other = reserved[r, k]
+                # Time since the other operation began, in its latest iteration.
                 since = (at - begin[other]) % interval_s
                 if since > interval_s - slack:
                     since = 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An order of tasks that uses what was made as soon as it can."""
+"""Depth-first topological order, which uses results soon after they are made."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from syclsched.scheduling.tables import Ints, Tables
 
 
 def depth_first(tables: Tables) -> Ints:
-    """Return the tasks in a topological order in which what has just become ready goes first."""
+    """Return the tasks in a topological order that takes the task that became ready last."""
     return _depth_first(tables.pred_start, tables.succ_start, tables.succ_task)
 
 
 @compiled
 def _depth_first(pred_start: Ints, succ_start: Ints, succ_task: Ints) -> Ints:
-    """Keep the ready tasks on a stack."""
+    """Take ready tasks from a stack."""
     count = pred_start.size - 1
     waiting, order, stack = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
     height = 0

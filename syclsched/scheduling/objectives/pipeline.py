@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a problem to a schedule of endless repetition with a short interval: throughput instead of makespan."""
+"""Pipelining: a schedule for endless repetition of a graph with a short initiation interval."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from syclsched.scheduling.refine.meter import Clock
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 from syclsched.scheduling.timetable import Copies, Timetable
 
-#: Intervals are tried from the bound on, each longer by this share, or, near the bound, by less.
+#: Relative growth of the tried intervals over the bound.
 GROWTH = (0.0, 1e-4, 1e-3, 3e-3, *(1.01**k - 1.0 for k in range(1, 140)))
 
-#: To this share of it a circuit's least interval is worked out.
+#: Relative precision of the least interval of circuits.
 _PRECISION = 1e-10
 
 
@@ -36,10 +36,10 @@ def pipeline(
     clock: Clock | None = None,
     seed: int = 0,
 ) -> PipelinedSchedule:
-    """Return a schedule for running a graph again and again with the shortest interval that can be found.
+    """Return a schedule for running a graph repeatedly, with the shortest interval that is found.
 
-    The assignment is searched for with the least load of the busiest processor or channel; the best of it and of those
-    given is made a modulo schedule.
+    Search for an assignment with the least load of the busiest processor or channel; return the best modulo schedule of
+    it and of the given timetables.
     """
     given = list(timetables) or asked(problem)
     found = search(
@@ -53,14 +53,14 @@ def modulo_schedule(problem: Problem, timetable: Timetable) -> PipelinedSchedule
     """Return the schedule with the shortest interval that is found for a timetable's assignment."""
     tables = problem.tables
     order = order_of(tables.pred_start, tables.pred_task, timetable.start_s, timetable.finish_s)
-    state, handed = _settled(problem, order, np.array(timetable.processor, np.int64))
-    ops, copies, rank_s = _operations(problem, state, handed)
+    state, carried = _steady_state(problem, order, np.array(timetable.processor, np.int64))
+    ops, copies, rank_s = _operations(problem, state, carried)
     position = np.empty(len(rank_s), np.int64)
     position[ops.order] = np.arange(len(rank_s))
     by_rank = np.lexsort((position, rank_s))
     most_s = max(float(state.load_s.max(initial=0.0)), float(ops.seconds.max(initial=0.0)))
     bound_s = max(most_s, _circuits_s(ops, most_s))
-    for interval_s in [*(bound_s * (1.0 + growth) for growth in GROWTH), _one_by_one_s(ops)]:
+    for interval_s in [*(bound_s * (1.0 + growth) for growth in GROWTH), _serial_interval_s(ops)]:
         for packed in (False, True):
             fits, begin_s = fit(ops, by_rank, len(state.load_s), interval_s, packed)
             if fits:
@@ -71,34 +71,36 @@ def modulo_schedule(problem: Problem, timetable: Timetable) -> PipelinedSchedule
 # --- inside ---------------------------------------------------------------------------------------
 
 
-def _settled(problem: Problem, order: Ints, processor: Ints) -> tuple[State, list[tuple[int, int]]]:
-    """Return where everything lies when generations follow each other, and (first, last) of what is handed on."""
+def _steady_state(problem: Problem, order: Ints, processor: Ints) -> tuple[State, list[tuple[int, int]]]:
+    """Return the steady state of successive iterations, and the (first, last) items carried from one to the next."""
     tables = problem.tables
     last = np.arange(len(tables.item_bytes))
     for row in np.flatnonzero(tables.make_replaces != NOTHING)[::-1].tolist():
         last[tables.make_replaces[row]] = last[tables.make_item[row]]
-    given = np.flatnonzero(tables.item_producer == NOTHING)
-    handed = [(int(item), int(last[item])) for item in given if last[item] != item]
+    inputs = np.flatnonzero(tables.item_producer == NOTHING)
+    carried = [(int(item), int(last[item])) for item in inputs if last[item] != item]
     state = make_state(problem, power=False)
-    place = tables.item_space.copy()
+    input_space = tables.item_space.copy()
     for _ in range(len(problem.spaces) + 2):
         load(state, order, processor)
-        there = place.copy()
-        there.flags.writeable = False
-        decode(tables._replace(item_space=there), state)
+        item_space = input_space.copy()
+        item_space.flags.writeable = False
+        decode(tables._replace(item_space=item_space), state)
         moved = False
-        for item, final in handed:
-            moved = moved or place[item] != state.origin[final]
-            place[item] = state.origin[final]
+        for item, final in carried:
+            moved = moved or input_space[item] != state.origin[final]
+            input_space[item] = state.origin[final]
         if not moved:
-            return state, handed
-    raise PolicyError("what is updated in place lies somewhere else in every generation", where="modulo schedule")
+            return state, carried
+    raise PolicyError(
+        "the arrays updated in place change their memory space in every generation", where="modulo schedule"
+    )
 
 
-def _operations(problem: Problem, s: State, handed: list[tuple[int, int]]) -> tuple[Operations, Ints, Floats]:
-    """Return tasks and copies as operations, the copies' (item, destination), and a time to place each by."""
+def _operations(problem: Problem, s: State, carried: list[tuple[int, int]]) -> tuple[Operations, Ints, Floats]:
+    """Return tasks and copies as operations, (item, destination) of the copies, and a priority time for each."""
     t, tasks = problem.tables, len(problem)
-    final = dict(handed)
+    final = dict(carried)
     listed = problem.has_channels
     edges: list[tuple[int, int, float, int]] = []
     early_s = t.release_s.tolist()
@@ -108,7 +110,7 @@ def _operations(problem: Problem, s: State, handed: list[tuple[int, int]]) -> tu
     number: dict[tuple[int, int], int] = {}
 
     def made_by(item: int) -> tuple[int, int]:
-        """Return the task an item comes from (`NOTHING`: it is new each time), and how many generations before."""
+        """Return the task that makes an item (`NOTHING` for a new input), and the number of iterations between."""
         if item in final:
             return int(t.item_producer[final[item]]), 1
         return int(t.item_producer[item]), 0
@@ -128,8 +130,8 @@ def _operations(problem: Problem, s: State, handed: list[tuple[int, int]]) -> tu
                 edges.append((maker, op, seconds[maker], distance))
         return number[item, space]
 
-    def bring(item: int, space: int, reader: int) -> None:
-        """Let a task wait for an item in a space."""
+    def require(item: int, space: int, reader: int) -> None:
+        """Make a task wait for an item in a space."""
         away = space != s.origin[item] and t.item_bytes[item] > 0.0
         maker, distance = made_by(item)
         if away and listed:
@@ -146,43 +148,43 @@ def _operations(problem: Problem, s: State, handed: list[tuple[int, int]]) -> tu
         before = t.pred_task[t.pred_start[task] : t.pred_start[task + 1]].tolist()
         edges += [(first, task, seconds[first], 0) for first in before]
         for row in range(t.read_start[task], t.read_start[task + 1]):
-            bring(int(t.read_item[row]), int(s.read_space[row]), task)
-    wishes = [(int(i), int(w)) for i, w in zip(t.want_item, t.want_space, strict=True)]
+            require(int(t.read_item[row]), int(s.read_space[row]), task)
+    wanted = [(int(i), int(w)) for i, w in zip(t.want_item, t.want_space, strict=True)]
     if listed:
-        for item, space in wishes:
+        for item, space in wanted:
             if space != s.origin[item] and t.item_bytes[item] > 0.0:
                 copy(item, space)
-    edges += _overwritten(problem, s, handed, seconds, number)
+    edges += _overwrite_edges(problem, s, carried, seconds, number)
     edges.sort(key=lambda edge: edge[0])
     sources = np.array([edge[0] for edge in edges], np.int64)
-    # A copy stands behind what makes its item, and before the next task.
-    behind = [(task, 0) for task in range(tasks)]
-    behind += [(NOTHING if item in final else int(t.item_producer[item]), 1) for item, _ in number]
+    # A copy is sorted after the producer of its item and before the next task.
+    sort_key = [(task, 0) for task in range(tasks)]
+    sort_key += [(NOTHING if item in final else int(t.item_producer[item]), 1) for item, _ in number]
     ops = Operations(
         np.array(seconds, np.float64), np.array(early_s, np.float64),
         np.array(resource, np.int64).reshape(len(seconds), 2),
         np.searchsorted(sources, np.arange(len(seconds) + 1)).astype(np.int64),
         np.array([edge[1] for edge in edges], np.int64), np.array([edge[2] for edge in edges], np.float64),
         np.array([edge[3] for edge in edges], np.int64),
-        np.array(sorted(range(len(behind)), key=behind.__getitem__), np.int64),
+        np.array(sorted(range(len(sort_key)), key=sort_key.__getitem__), np.int64),
     )  # fmt: skip
     return ops, np.array([*number], np.int64).reshape(len(number), 2), np.array(rank, np.float64)
 
 
-def _overwritten(
+def _overwrite_edges(
     problem: Problem,
     s: State,
-    handed: list[tuple[int, int]],
+    carried: list[tuple[int, int]],
     seconds: list[float],
     copies: dict[tuple[int, int], int],
 ) -> list[tuple[int, int, float, int]]:
-    """Return what the next generation waits for before it overwrites what it was handed: readers and copies of that."""
+    """Return the edges from readers and copies of a carried item to its overwriter in the next iteration."""
     t = problem.tables
     rows = np.flatnonzero(t.make_replaces != NOTHING)
     maker = dict(zip(t.make_replaces[rows].tolist(), t.item_producer[t.make_item[rows]].tolist(), strict=True))
     reader = np.repeat(np.arange(len(problem)), np.diff(t.read_start))
     edges = []
-    for first, final in handed:
+    for first, final in carried:
         writer = maker[first]
         users = [*reader[t.read_item == final].tolist(), *(op for (item, _), op in copies.items() if item == final)]
         edges += [(user, writer, seconds[user], 1) for user in users]
@@ -195,10 +197,10 @@ def _overwritten(
 
 
 def _circuits_s(ops: Operations, most_s: float) -> float:
-    """Return the least interval that no circuit of dependencies is too long for, if it is above what is known."""
+    """Return the least interval that is long enough for every circuit of dependencies, at least the largest load."""
     if not ops.distance.any():
         return 0.0
-    low, high = most_s, _one_by_one_s(ops)
+    low, high = most_s, _serial_interval_s(ops)
     if most_s > 0.0 and earliest(ops, most_s)[0]:
         return most_s
     while high - low > _PRECISION * high:
@@ -210,8 +212,8 @@ def _circuits_s(ops: Operations, most_s: float) -> float:
     return high
 
 
-def _one_by_one_s(ops: Operations) -> float:
-    """Return an interval for which each generation can wait for the one before."""
+def _serial_interval_s(ops: Operations) -> float:
+    """Return an interval long enough for each iteration to wait for the previous one."""
     return float(ops.early_s.max(initial=0.0) + ops.seconds.sum() + ops.lag_s.sum())
 
 

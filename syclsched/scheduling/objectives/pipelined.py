@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A graph that is run again and again, as data: when each task starts in a run, and when the next run begins.
+"""Modulo schedule of a graph that is run repeatedly: starts within one iteration, and the initiation interval.
 
-In the words of the literature this is a modulo schedule (Rau, "Iterative modulo scheduling", MICRO-27, 1994).
+Reference: B. R. Rau, "Iterative modulo scheduling", MICRO-27, 1994. An iteration is called a generation here.
 """
 
 from __future__ import annotations
@@ -17,30 +17,29 @@ from syclsched.scheduling.timetable import Copies
 
 @dataclass(frozen=True, slots=True)
 class PipelinedSchedule:
-    """Generation ``g`` starts each of its tasks and copies ``g * interval_s`` after those of generation 0.
+    """Modulo schedule: generation ``g`` starts each task and copy ``g * interval_s`` after generation 0 does.
 
-    Every generation has arrays of its own, but for those that are there from the start and updated in place: these
-    are handed on from one generation to the next. Other values that are there from the start are taken to be new in
-    each generation.
+    Every generation has its own arrays, except inputs that are updated in place: these are carried from one generation
+    to the next. Other inputs are taken to be new in each generation.
     """
 
-    processor: Ints  # where each task runs, in every generation
-    start_s: Floats  # when it starts in generation 0
-    seconds: Floats  # how long it takes there
+    processor: Ints  # processor of each task, in every generation
+    start_s: Floats  # start of each task in generation 0
+    seconds: Floats  # duration of each task
     interval_s: float  # seconds between the starts of two generations
     copies: Copies | None  # on channels, in generation 0; None in the contention-free model
-    #: No modulo schedule with these processors has a shorter interval: the most that a processor or channel has to do
-    #: in a generation, and what updates in place hand on.
+    #: Lower bound on the interval with these processors: the largest load of a processor or channel in a generation,
+    #: and the circuits of items carried by in-place updates.
     bound_s: float
 
     @property
     def makespan_s(self) -> float:
-        """How long one generation takes."""
+        """Duration of one generation."""
         return float((self.start_s + self.seconds).max(initial=0.0))
 
     @property
     def stage(self) -> Ints:
-        """In which interval after the start of its generation each task starts."""
+        """The interval, counted from the start of its generation, in which each task starts."""
         if self.interval_s <= 0.0:
             return np.zeros(len(self.start_s), np.int64)
         found: Ints = np.floor(self.start_s / self.interval_s * (1.0 + 1e-12)).astype(np.int64)
@@ -48,7 +47,7 @@ class PipelinedSchedule:
 
     @property
     def generations_in_flight(self) -> int:
-        """How many generations are under way at once at most: each array is needed so many times."""
+        """Largest number of generations in flight at once; each array is needed this many times."""
         if self.interval_s <= 0.0:
             return 1
         return max(1, math.ceil(self.makespan_s / self.interval_s * (1.0 - 1e-12)))

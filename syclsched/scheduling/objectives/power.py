@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The energy of a timetable, from the power of devices while they compute and while they do not."""
+"""Energy of a timetable, from the busy and idle power of devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syclsched.scheduling.timetable import Timetable
 
 
 def energy_j(problem: Problem, timetable: Timetable, done_s: float) -> float:
-    """Return the energy that all devices take until everything is done."""
+    """Return the energy of all devices until the makespan."""
     tables = problem.tables
     device = tables.processor_device[timetable.processor]
     busy_s = busy_seconds(device, timetable.start_s, timetable.finish_s, len(problem.devices))
@@ -23,16 +23,16 @@ def energy_j(problem: Problem, timetable: Timetable, done_s: float) -> float:
 
 
 def weigh(busy_s: Floats, done_s: float, busy_w: Floats, idle_w: Floats) -> float:
-    """Return the joules of devices that compute for some time and wait for the rest."""
+    """Return the joules of devices that are busy for some time and idle for the rest."""
     counted = (busy_s > 0.0) | ~(np.isnan(busy_w) & np.isnan(idle_w))
-    # A device that never computes needs no busy power, one that never waits no idle power.
+    # A device that is never busy needs no busy power, one that is never idle no idle power.
     busy_j = np.where(busy_s > 0.0, busy_w * busy_s, 0.0)
     idle_j = np.where(done_s > busy_s, idle_w * (done_s - busy_s), 0.0)
     return float((busy_j + idle_j)[counted].sum())
 
 
 def require_power(problem: Problem) -> None:
-    """Raise if no timetable of a problem has a known energy."""
+    """Raise if the energy is unknown for every timetable of a problem."""
     busy, idle = np.isfinite(problem.tables.busy_w), np.isfinite(problem.tables.idle_w)
     hint = "Give busy_w and idle_w, watts, under power in its profile, or leave it out"
     for device in np.flatnonzero(busy != idle).tolist():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory a timetable needs in each space: liveness of items and their copies over time.
+"""Memory use of a timetable in each space, from the liveness of items and their copies.
 
-A *block* is an item, or a copy of it, in one space, from when room is taken for it until nobody needs it there.
+A *block* is an item, or a copy of it, in one space, from its allocation until its last use there.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ Flags = npt.NDArray[np.bool_]
 class Blocks(NamedTuple):
     """Blocks of memory; arrays of one length."""
 
-    #: What lies where.
+    #: The item, and the space of its memory.
     item: Ints
     space: Ints
-    #: It takes room from the first until the second, that excluded.
+    #: Lifetime: from ``begin_s``, up to but excluding ``end_s``.
     begin_s: Floats
     end_s: Floats
 
 
 def peak_bytes(problem: Problem, timetable: Timetable, done_s: float) -> Floats:
-    """Return the most bytes there are at once in each space."""
+    """Return the peak memory use of each space."""
     tables = problem.tables
     made = blocks(problem, timetable, done_s)
     nbytes = tables.item_bytes[made.item]
     real = (nbytes > 0.0) & (made.end_s > made.begin_s)
     space, nbytes = made.space[real], nbytes[real]
     begin_s, end_s = made.begin_s[real], made.end_s[real]
-    # At one instant what ends makes room before what begins.
+    # At one instant, releases come before allocations.
     time_s = np.concatenate([end_s, begin_s])
     order = np.argsort(time_s, kind="stable")
     held = np.concatenate([-nbytes, nbytes])[order]
@@ -49,7 +49,7 @@ def peak_bytes(problem: Problem, timetable: Timetable, done_s: float) -> Floats:
 
 
 def standing_bytes(problem: Problem) -> Floats:
-    """Return the bytes that lie in each space from the start, the user's own in the host's memory left out."""
+    """Return the bytes of inputs in each space, without the user's own arrays in host memory."""
     tables = problem.tables
     given = np.flatnonzero(tables.item_producer == NOTHING)
     nbytes = np.bincount(tables.item_space[given], tables.item_bytes[given], len(problem.spaces))
@@ -60,19 +60,19 @@ def standing_bytes(problem: Problem) -> Floats:
 
 
 def backing_space(problem: Problem) -> int:
-    """Return the host's space, into which results are copied as soon as they are made; `NOTHING` if there is none."""
+    """Return the host's space, into which results are copied as soon as they are made; `NOTHING` without one."""
     return problem.spaces.index(HOST) if HOST in problem.spaces else NOTHING
 
 
 def blocks(problem: Problem, timetable: Timetable, done_s: float) -> Blocks:
-    """Return every block of memory that a run by a timetable takes.
+    """Return every block of memory that a run by a timetable allocates.
 
     Notes
     -----
-    What a task makes afresh takes room from its start, what it makes in place from its finish, when it follows what it
-    replaces. A copy in a listed timetable takes room from its start; in the contention-free model, where copies can be
-    made at any time, one to the host's memory, or of a wanted result, is made at once, any other as late as its first
-    reader lets it. A block ends with its last reader there, or with the last copy out of it.
+    A new array is allocated at the start of its task, an in-place result at its finish, when it takes over the memory
+    of the old value. A listed copy is allocated at its start. In the contention-free model, where copies can be made at
+    any time, copies to host memory and copies of wanted results are made at once, all others as late as their first
+    reader allows. A block ends with its last reader, or with the last copy from it.
     """
     tables = problem.tables
     where = Whereabouts(tables, timetable)
@@ -80,7 +80,7 @@ def blocks(problem: Problem, timetable: Timetable, done_s: float) -> Blocks:
     device = tables.processor_device[timetable.processor]
     reads = _Reads(tables.read_item, _read_in(tables, where, tables.read_item, device[task]), task)
     copied = _copies(problem, timetable, where, reads)
-    own = _users_own(tables, where.origin)
+    own = _in_user_memory(tables, where.origin)
     made = np.flatnonzero((tables.item_producer != NOTHING) & ~own)
     width = len(problem.spaces)
     key = np.concatenate([made * width + where.origin[made], copied.item * width + copied.space])
@@ -89,7 +89,7 @@ def blocks(problem: Problem, timetable: Timetable, done_s: float) -> Blocks:
     start_s = timetable.start_s[tables.item_producer[made]]
     begin_s = np.concatenate([np.where(fresh[made], start_s, where.made_s[made]), copied.begin_s])
     least_s = np.concatenate([where.made_s[made], copied.end_s])
-    # A copy keeps its source until it is made.
+    # A copy keeps its source alive until it is complete.
     used_key = np.concatenate(
         [
             reads.item * width + reads.space,
@@ -113,7 +113,7 @@ def blocks(problem: Problem, timetable: Timetable, done_s: float) -> Blocks:
 
 
 class _Reads(NamedTuple):
-    """Which item is read in which space by which task."""
+    """Reads: an item, the space it is read in, and the reading task."""
 
     item: Ints
     space: Ints
@@ -121,7 +121,7 @@ class _Reads(NamedTuple):
 
 
 def _read_in(tables: Tables, where: Whereabouts, item: Ints, device: Ints) -> Ints:
-    """Return the space in which each device reads each item: its origin if reached, else where it comes first."""
+    """Return the space in which each device reads each item: its origin if reached, else the one where it is first."""
     width = np.diff(tables.reach_start)
     best_s: Floats = np.full(len(item), math.inf)
     best: Ints = tables.reach_space[tables.reach_start[device]]
@@ -136,18 +136,21 @@ def _read_in(tables: Tables, where: Whereabouts, item: Ints, device: Ints) -> In
 
 
 def _copies(problem: Problem, timetable: Timetable, where: Whereabouts, reads: _Reads) -> Blocks:
-    """Return the copies there are, from their start to when they are complete."""
+    """Return the copies, from their start to their completion."""
     if problem.has_channels:
         listed = timetable.copies
         assert listed is not None, "a valid timetable of a problem with channels lists copies"
         return Blocks(listed.item, listed.destination, listed.start_s, listed.finish_s)
     tables, width = problem.tables, len(problem.spaces)
     away = (reads.space != where.origin[reads.item]) & (tables.item_bytes[reads.item] > 0.0)
-    wished = (tables.want_space != where.origin[tables.want_item]) & (tables.item_bytes[tables.want_item] > 0.0)
+    is_wanted = (tables.want_space != where.origin[tables.want_item]) & (tables.item_bytes[tables.want_item] > 0.0)
     key = np.concatenate(
-        [reads.item[away] * width + reads.space[away], tables.want_item[wished] * width + tables.want_space[wished]]
+        [
+            reads.item[away] * width + reads.space[away],
+            tables.want_item[is_wanted] * width + tables.want_space[is_wanted],
+        ]
     )
-    needed_s = np.concatenate([timetable.start_s[reads.task[away]], where.made_s[tables.want_item[wished]]])
+    needed_s = np.concatenate([timetable.start_s[reads.task[away]], where.made_s[tables.want_item[is_wanted]]])
     unique, row = np.unique(key, return_inverse=True)
     item, space = unique // width, unique % width
     arrival_s = where.ready_s(item, space)
@@ -166,14 +169,14 @@ def _held(problem: Problem, where: Whereabouts, width: int) -> Ints:
     return np.concatenate([tables.want_item * width + tables.want_space, lasting * width + where.origin[lasting]])
 
 
-def _users_own(tables: Tables, origin: Ints) -> Flags:
-    """Return which items lie where an item lay from the start, which they replaced in place."""
-    return _follow_own(tables.item_producer == NOTHING, tables.make_item, tables.make_replaces, origin)
+def _in_user_memory(tables: Tables, origin: Ints) -> Flags:
+    """Return which items lie in the user's own memory: inputs, and items that replaced them there in place."""
+    return _propagate_own(tables.item_producer == NOTHING, tables.make_item, tables.make_replaces, origin)
 
 
 @compiled
-def _follow_own(own: Flags, make_item: Ints, make_replaces: Ints, origin: Ints) -> Flags:
-    """Hand the mark from item to item; rows are in topological order."""
+def _propagate_own(own: Flags, make_item: Ints, make_replaces: Ints, origin: Ints) -> Flags:
+    """Propagate the mark from old to new items; rows are in topological order."""
     for row in range(make_item.size):
         old = make_replaces[row]
         if old >= 0 and own[old] and origin[make_item[row]] == origin[old]:
@@ -183,7 +186,7 @@ def _follow_own(own: Flags, make_item: Ints, make_replaces: Ints, origin: Ints) 
 
 @compiled
 def _sweep(space: Ints, change: Floats, spaces: int) -> Floats:
-    """Return the highest sum of changes in each space, in the order given."""
+    """Return the highest running sum of changes in each space."""
     held, peak = np.zeros(spaces), np.zeros(spaces)
     for k in range(space.size):
         held[space[k]] += change[k]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room in memory spaces as a schedule is decoded: what is taken, what is given back, and how long to wait for it.
+"""Memory accounting of the constrained decoder: allocation, release, and the wait for free memory in a space.
 
-Whoever takes room waits until enough of what was used before it in the order has been given back, and nothing later
-in the order is put there earlier than that: so the limit is kept at every instant, not only in the order.
+An allocation waits until enough memory of tasks earlier in the order is released, and no later allocation in the order
+may start before that time. The limit therefore holds at every instant, not only along the order.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ LIMIT, HELD, FLOOR, OVER, STANDING = 0, 1, 2, 3, 4
 
 
 @lean
-def take(room: Floats, heap: Floats, size: Ints, space: int, nbytes: float) -> float:
-    """Take room in a space; return the time from which it is there."""
-    if room[space, LIMIT] == np.inf:
+def take(memory: Floats, heap: Floats, size: Ints, space: int, nbytes: float) -> float:
+    """Allocate bytes in a space; return the time from which they are available."""
+    if memory[space, LIMIT] == np.inf:
         return 0.0
-    limit = room[space, LIMIT] * (1.0 + 1e-12)
-    while size[space] > 0 and room[space, HELD] + nbytes > limit:
-        room[space, FLOOR] = max(room[space, FLOOR], heap[space, 0, 0])
-        room[space, HELD] -= heap[space, 0, 1]
-        # The last goes to where it belongs from the top.
+    limit = memory[space, LIMIT] * (1.0 + 1e-12)
+    while size[space] > 0 and memory[space, HELD] + nbytes > limit:
+        memory[space, FLOOR] = max(memory[space, FLOOR], heap[space, 0, 0])
+        memory[space, HELD] -= heap[space, 0, 1]
+        # Sift the last entry down from the top.
         last = size[space] - 1
         size[space] = last
-        here, child = 0, 1
+        hole, child = 0, 1
         while child < last:
             if child + 1 < last and heap[space, child + 1, 0] < heap[space, child, 0]:
                 child += 1
             if heap[space, child, 0] >= heap[space, last, 0]:
                 break
-            heap[space, here, 0], heap[space, here, 1] = heap[space, child, 0], heap[space, child, 1]
-            here, child = child, 2 * child + 1
-        heap[space, here, 0], heap[space, here, 1] = heap[space, last, 0], heap[space, last, 1]
-    room[space, HELD] += nbytes
-    if room[space, HELD] > limit:
-        room[space, OVER] = max(room[space, OVER], room[space, HELD] - room[space, LIMIT])
-    return float(room[space, FLOOR])
+            heap[space, hole, 0], heap[space, hole, 1] = heap[space, child, 0], heap[space, child, 1]
+            hole, child = child, 2 * child + 1
+        heap[space, hole, 0], heap[space, hole, 1] = heap[space, last, 0], heap[space, last, 1]
+    memory[space, HELD] += nbytes
+    if memory[space, HELD] > limit:
+        memory[space, OVER] = max(memory[space, OVER], memory[space, HELD] - memory[space, LIMIT])
+    return float(memory[space, FLOOR])
 
 
 @lean
-def give_back(room: Floats, heap: Floats, size: Ints, space: int, nbytes: float, time_s: float) -> None:
-    """Give room back at a time."""
-    if room[space, LIMIT] == np.inf or nbytes == 0.0:
+def give_back(memory: Floats, heap: Floats, size: Ints, space: int, nbytes: float, time_s: float) -> None:
+    """Release bytes at a time."""
+    if memory[space, LIMIT] == np.inf or nbytes == 0.0:
         return
-    here = size[space]
-    size[space] = here + 1
-    while here > 0 and heap[space, (here - 1) // 2, 0] > time_s:
-        above = (here - 1) // 2
-        heap[space, here, 0], heap[space, here, 1] = heap[space, above, 0], heap[space, above, 1]
-        here = above
-    heap[space, here, 0], heap[space, here, 1] = time_s, nbytes
+    hole = size[space]
+    size[space] = hole + 1
+    while hole > 0 and heap[space, (hole - 1) // 2, 0] > time_s:
+        above = (hole - 1) // 2
+        heap[space, hole, 0], heap[space, hole, 1] = heap[space, above, 0], heap[space, above, 1]
+        hole = above
+    heap[space, hole, 0], heap[space, hole, 1] = time_s, nbytes

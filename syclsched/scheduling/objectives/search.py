@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The best timetable by an aim that can be found: the candidates of all policies, and a search under the limits."""
+"""Constrained search: the best timetable by an aim, from policies' timetables and simulated annealing."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from syclsched.scheduling.registry import candidates
 from syclsched.scheduling.tables import Ints
 from syclsched.scheduling.timetable import Copies, Timetable
 
-#: Temperatures at the beginning and the end of a cooling, where the objective was 1 when the search began.
+#: Temperatures at the start and the end of a cooling, relative to the objective at the start of the search.
 HOT, COLD = 0.03, 0.0003
 
-#: The search begins so many times, each time from the best so far or from the next best start.
+#: Number of coolings, each from the best state so far or from the next best start.
 COOLINGS = 4
 
-#: When memory is minimised, so many limits are tried, each in the middle between what was kept to and what was not.
+#: When memory is minimised: number of limits tried, each halfway between a feasible and an infeasible one.
 HALVINGS = 8
 
-#: The policies asked for places to begin if none are given are those that are candidates; of larger problems these.
+#: Policies that provide starts for problems with more tasks than `MANY_TASKS`; for smaller ones all candidates do.
 FEW_POLICIES = ("heft", "peft", "min-min", "clustering", "round-robin")
 MANY_TASKS = 2_000
 
@@ -43,10 +43,10 @@ _METRIC_NUMBER = {"makespan": 0, "interval": 1, "energy": 2}
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found."""
+    """Result of a search."""
 
-    timetable: Timetable  # it keeps to all constraints
-    metrics: Metrics  # its measures
+    timetable: Timetable  # satisfies all constraints
+    metrics: Metrics  # of the timetable
 
 
 def search(
@@ -59,10 +59,10 @@ def search(
     clock: Clock | None = None,
     seed: int = 0,
 ) -> Found:
-    """Return the best timetable by an aim that can be found within a budget.
+    """Return the best timetable by an aim that is found within a budget.
 
-    Simulated annealing over the order of tasks and their places. Limits of memory are kept while tasks are placed: what
-    finds no room waits for it. Given equal arguments and no seconds, the answer is always the same.
+    Simulated annealing over the order of tasks and their placement. The decoder enforces memory limits: tasks wait for
+    free memory. Equal arguments give equal results, unless the budget is in seconds.
     """
     aim = resolve(problem, aim)
     for metric in METRICS:
@@ -75,28 +75,28 @@ def search(
     known = [Found(timetable, evaluate(problem, timetable)) for timetable in given]
     if not len(problem):
         return _best(known, aim)
-    walk = _Walk(problem, aim, Meter(steps, budget_s, clock), seed, known)
+    constrained = _ConstrainedSearch(problem, aim, Meter(steps, budget_s, clock), seed, known)
     if aim.metric == "memory":
-        walk.squeeze()
+        constrained.minimise_memory()
     else:
-        walk.cool(aim, 0.0, 1.0)
-    return _best(walk.known, aim)
+        constrained.cool(aim, 0.0, 1.0)
+    return _best(constrained.known, aim)
 
 
 def default_steps(tasks: int) -> int:
-    """Return how many steps are worth while for so many tasks where time matters: about a second."""
+    """Return a reasonable number of steps for a number of tasks: about a second."""
     return max(500, min(40_000, 2_000_000 // max(1, tasks)))
 
 
 def resolve(problem: Problem, aim: Aim) -> Aim:
-    """Return an aim with the names of spaces instead of those of devices at home there."""
+    """Return an aim with names of spaces in place of names of their home devices."""
     space = None if aim.space is None else resolve_space(problem, aim.space)
     named = [c if c.space is None else replace(c, space=resolve_space(problem, c.space)) for c in aim.constraints]
     return replace(aim, space=space, constraints=tuple(named))
 
 
 def asked(problem: Problem) -> list[Timetable]:
-    """Return the timetables of the registered policies, of large problems those of a few."""
+    """Return the timetables of the registered policies; for large problems of a few."""
     names = candidates(problem)
     if len(problem) > MANY_TASKS:
         names = tuple(name for name in names if name in FEW_POLICIES or name.startswith("single:"))
@@ -124,15 +124,15 @@ def _worth(found: Found, aim: Aim) -> float:
     return found.metrics.value(aim.metric, aim.space)
 
 
-class _Walk:
-    """The search with all it knows; what it finds is added to ``known``."""
+class _ConstrainedSearch:
+    """State of the search; results are added to ``known``."""
 
     def __init__(self, problem: Problem, aim: Aim, meter: Meter, seed: int, known: list[Found]) -> None:
         self.problem, self.meter, self.known = problem, meter, known
         self.tables = problem.tables
-        if aim.uses("energy"):  # what runs where no power is known has no energy
-            dark = np.isnan(self.tables.busy_w)
-            seconds = np.where(dark[None, :], np.inf, self.tables.seconds)
+        if aim.uses("energy"):  # devices of unknown power cannot be used
+            unknown_power = np.isnan(self.tables.busy_w)
+            seconds = np.where(unknown_power[None, :], np.inf, self.tables.seconds)
             seconds.flags.writeable = False
             self.tables = self.tables._replace(seconds=seconds)
         self.aim = aim
@@ -141,7 +141,7 @@ class _Walk:
         self.starts = list(self._starts())
 
     def _starts(self) -> Iterator[tuple[Ints, Ints]]:
-        """Yield orders and processors to begin from: those known, and by depth first, which frees memory soonest."""
+        """Yield start orders and processors: the known ones, and depth-first orders, which release memory soonest."""
         tables = self.problem.tables
         deep = depth_first(tables)
         for found in self.known:
@@ -153,11 +153,11 @@ class _Walk:
             yield order_of(tables.pred_start, tables.pred_task, timetable.start_s, timetable.finish_s), processor
             if self.aim.uses("memory"):
                 yield deep, processor
-                # One lane of each device: fewer things are there at once.
+                # One lane of each device: fewer arrays are live at once.
                 yield deep, tables.device_start[device]
 
-    def squeeze(self) -> None:
-        """Minimise memory: search under limits that are halved between what was kept to and what was not."""
+    def minimise_memory(self) -> None:
+        """Minimise memory by bisection: search under limits between a feasible and an infeasible one."""
         plain = replace(self.aim, metric="makespan", space=None)
         low, share = 0.0, 1.0 / (HALVINGS + 1)
         self.cool(plain, 0.0, share)
@@ -166,7 +166,7 @@ class _Walk:
             high = min((_worth(f, self.aim) for f in feasible), default=math.inf)
             if high == math.inf:
                 high = max(_worth(f, self.aim) for f in self.known)
-            # The first time much less is tried than was found: often little is enough.
+            # The first limit is only just below the best known value.
             limit = (low + high) / 2.0 if k else 0.999 * high
             before = len(self.known)
             self.cool(plain.subject_to(Constraint("memory", limit, self.aim.space)), (k + 1) * share, (k + 2) * share)
@@ -175,17 +175,17 @@ class _Walk:
                 low = limit
 
     def cool(self, aim: Aim, begin: float, end: float) -> None:
-        """Anneal towards an aim over a part of the budget, and note the best."""
+        """Anneal towards an aim over a part of the budget, and add the best state to ``known``."""
         state, tables = self.state, self.tables
         self._set_limits(aim)
         goal = self._goal(aim)
-        ranked = sorted(((*self._try(start, goal), k) for k, start in enumerate(self.starts)), key=lambda r: r[:2])
+        ranked = sorted(((*self._decode(start, goal), k) for k, start in enumerate(self.starts)), key=lambda r: r[:2])
         ranked = [r for r in ranked if r[1] < math.inf]
         if not ranked:
             return
         first = self.starts[ranked[0][2]]
-        goal = goal._replace(weight=goal.weight / max(self._plain_cost(first, goal), 1e-300))
-        best = Best(first[0].copy(), first[1].copy(), np.array(self._try(first, goal)[::-1]))
+        goal = goal._replace(weight=goal.weight / max(self._cost_without_penalty(first, goal), 1e-300))
+        best = Best(first[0].copy(), first[1].copy(), np.array(self._decode(first, goal)[::-1]))
         chunk = max(1, 20_000 // max(1, len(self.problem)))
         for cooling in range(COOLINGS):
             a = begin + (end - begin) * cooling / COOLINGS
@@ -193,25 +193,25 @@ class _Walk:
             start = (best.order.copy(), best.processor.copy())
             if cooling % 2:
                 start = self.starts[ranked[cooling % len(ranked)][2]]
-            current = self._try(start, goal)[1]
+            current = self._decode(start, goal)[1]
             while (spent := self.meter.spent()) < min(1.0, b):  # rounding may take b beyond 1
                 cooled = min(1.0, max(0.0, spent - a) / (b - a))
                 count = self.meter.left(chunk)
                 temperature = HOT * (COLD / HOT) ** cooled
                 current = anneal(tables, state, goal, best, self.words, current, temperature, count)
                 self.meter.count(count)
-        self._try((best.order, best.processor), goal)
-        self._note()
+        self._decode((best.order, best.processor), goal)
+        self._add_known()
 
-    def _try(self, start: tuple[Ints, Ints], goal: Goal) -> tuple[float, float]:
+    def _decode(self, start: tuple[Ints, Ints], goal: Goal) -> tuple[float, float]:
         """Decode a start; return its excess and its cost."""
         load(self.state, *start)
         decode(self.tables, self.state)
         broken = float(excess_of(self.state.value, self.state.room, goal))
         return broken, float(cost_of(self.state.value, broken, goal))
 
-    def _plain_cost(self, start: tuple[Ints, Ints], goal: Goal) -> float:
-        self._try(start, goal)
+    def _cost_without_penalty(self, start: tuple[Ints, Ints], goal: Goal) -> float:
+        self._decode(start, goal)
         return float(cost_of(self.state.value, 0.0, goal))
 
     def _set_limits(self, aim: Aim) -> None:
@@ -227,7 +227,7 @@ class _Walk:
     def _goal(self, aim: Aim) -> Goal:
         weight, limit = np.zeros(3), np.full(3, np.inf)
         number = _METRIC_NUMBER[aim.metric]
-        self._try(self.starts[0], Goal(weight, limit, np.ones(3)))
+        self._decode(self.starts[0], Goal(weight, limit, np.ones(3)))
         scale = np.where(np.isfinite(self.state.value) & (self.state.value > 0.0), self.state.value, 1.0)
         weight[number] = 1.0
         if number:
@@ -238,8 +238,8 @@ class _Walk:
                 limit[k] = min(limit[k], constraint.limit)
         return Goal(weight, limit, scale)
 
-    def _note(self) -> None:
-        """Add the state's timetable to what is known."""
+    def _add_known(self) -> None:
+        """Add the timetable of the current state to ``known``."""
         found = timetable_of(self.state)
         if np.isfinite(found.finish_s).all():
             self.known.append(Found(found, evaluate(self.problem, found)))

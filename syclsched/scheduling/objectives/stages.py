@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A graph cut into stages, each on a processor of its own, so that generations can follow each other at once."""
+"""Pipeline stages: a topological order of tasks cut into one contiguous piece per processor."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import Floats, Ints
 from syclsched.scheduling.timetable import Timetable
 
-#: Of more devices only their own order is tried.
+#: Up to this number of devices all their orders are tried; of more devices only their own order.
 _MOST_ORDERED = 4
-#: The longest stage is found to one part in 2 to the power of this.
+#: The longest stage is found to a relative precision of 2 to the power of minus this.
 _HALVINGS = 40
 
 
 def stages(problem: Problem) -> Timetable | None:
-    """Return tasks in a topological order, cut into as many pieces as there are processors, the longest piece short.
+    """Return a topological order cut into one piece per processor with a short longest piece; None if impossible.
 
-    All data goes forward from stage to stage. So lanes in order are never held up by a later stage: with as many
-    generations on their way as there are stages, and one more, the interval is that of the longest, whatever else an
-    assignment with the same loads would need.
+    All data flows forward from stage to stage, so in-order lanes never wait for a later stage: with one more iteration
+    in flight than there are stages, the interval is the length of the longest stage.
     """
     tables = problem.tables
     devices = range(len(problem.devices))
@@ -35,7 +34,10 @@ def stages(problem: Problem) -> Timetable | None:
     order = depth_first(tables)
     lanes = [np.flatnonzero(tables.processor_device == device).tolist() for device in devices]
     orders = permutations(devices) if len(devices) <= _MOST_ORDERED else [tuple(devices)]
-    cut = [_cut(tables.seconds[order], tables.processor_device, [*chain(*(lanes[d] for d in way))]) for way in orders]
+    cut = [
+        _cut(tables.seconds[order], tables.processor_device, [*chain(*(lanes[d] for d in device_order))])
+        for device_order in orders
+    ]
     found = min((each for each in cut if each is not None), key=lambda each: each[0], default=None)
     if found is None:
         return None
@@ -52,15 +54,15 @@ def stages(problem: Problem) -> Timetable | None:
 
 
 def _cut(seconds: Floats, device_of: Ints, processors: list[int]) -> tuple[float, Ints] | None:
-    """Return the length of the longest piece and the processor of each task, in order; None if some fits nowhere."""
+    """Return the length of the longest piece and the processor of each task, in order; None if a task fits nowhere."""
     columns = [seconds[:, device_of[p]] for p in processors]
     low, high = 0.0, float(max(column[np.isfinite(column)].sum() for column in columns)) * (1.0 + 1e-9)
-    best = _filled(columns, high)
+    best = _fill(columns, high)
     if best is None:
         return None
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
-        found = _filled(columns, middle)
+        found = _fill(columns, middle)
         if found is None:
             low = middle
         else:
@@ -68,11 +70,11 @@ def _cut(seconds: Floats, device_of: Ints, processors: list[int]) -> tuple[float
     return high, np.repeat(np.array(processors, np.int64), best)
 
 
-def _filled(columns: list[Floats], most_s: float) -> list[int] | None:
-    """Return how many tasks each processor gets if each takes all it can within some time; None if tasks are left."""
+def _fill(columns: list[Floats], most_s: float) -> list[int] | None:
+    """Return the number of tasks per processor if each takes all it can within ``most_s``; None if tasks are left."""
     at, counts = 0, list[int]()
     for column in columns:
-        beyond = np.cumsum(column[at:]) > most_s  # where it cannot run a task takes forever
+        beyond = np.cumsum(column[at:]) > most_s  # infinite times mark tasks that it cannot run
         counts.append(int(np.argmax(beyond)) if beyond.any() else len(beyond))
         at += counts[-1]
     return counts if at == len(columns[0]) else None

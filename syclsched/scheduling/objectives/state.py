@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the constrained search works on: an order and placement of tasks, and all that follows from it."""
+"""State of the constrained search: order and placement of tasks, and everything derived from them."""
 
 from __future__ import annotations
 
@@ -15,60 +15,59 @@ from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
 Flags = npt.NDArray[np.bool_]
 
-#: Metrics by number, in `State.value` and `Goal.limit`; memory is kept to by the decoder.
+#: Indices of metrics in `State.value` and `Goal.limit`; the decoder enforces memory limits.
 MAKESPAN, INTERVAL, ENERGY = 0, 1, 2
 
-#: So many tasks are moved at once at most.
+#: Maximum number of tasks moved at once.
 MOST_MOVED = 32
 
 
 class State(NamedTuple):
-    """``T`` tasks, ``P`` processors, ``I`` items, ``S`` spaces, ``R`` reads, ``W`` wishes, ``C`` channels."""
+    """``T`` tasks, ``P`` processors, ``I`` items, ``S`` spaces, ``R`` reads, ``W`` wanted results, ``C`` channels."""
 
-    #: Tasks in a topological order, and where each stands in it. The tasks of a processor run in it, and so do copies
-    #: on a channel.
+    #: Tasks in a topological order, and the position of each. Tasks of a processor, and copies on a channel, run in it.
     order: Ints
     position: Ints
-    #: Where each task runs.
+    #: Processor and device of each task.
     processor: Ints
     device: Ints
-    #: When.
+    #: Times of each task.
     start_s: Floats
     finish_s: Floats
-    free_s: Floats  # when each processor has done its tasks
-    load_s: Floats  # what each processor computes and each channel copies
-    port_s: Floats  # when each channel has done its copies
-    #: Where each item is made, and when.
+    free_s: Floats  # end of the last task of each processor
+    load_s: Floats  # seconds that each processor computes and each channel copies
+    port_s: Floats  # end of the last copy of each channel
+    #: Space and time in which each item is made.
     origin: Ints
     made_s: Floats
-    own: Flags  # whether it lies where something lay from the start, so that it takes no room of its own
-    read_space: Ints  # where each item is read
+    own: Flags  # whether an item lies in the memory of an input, so that it needs no memory of its own
+    read_space: Ints  # space of each read
     first: Flags  # whether the copy was made for this read
-    #: When an item has been copied to a space, and its last use there so far.
+    #: Arrival of each item in each space, and its last use there so far.
     arrival_s: Floats
     last_s: Floats
-    left: Ints  # uses in a space that are still to come
-    wanted: Flags  # where items are wanted at the end
+    left: Ints  # remaining uses of each item in each space
+    wanted: Flags  # whether an item is wanted in a space at the end
     lasting: Flags  # whether an item stays where it was made
-    #: By space: its limit, the bytes held, the time before which nothing more may be put there, the most bytes above
-    #: the limit, the bytes that stand there from the start.
+    #: By space: its limit, the allocated bytes, the time before which nothing more may be allocated, the largest excess
+    #: over the limit, the bytes of inputs.
     room: Floats
-    heap: Floats  # by time, what has been used for the last time but not been counted as free: time and bytes
-    size: Ints  # the heaps' lengths
-    #: Item, source, destination; start, finish.
+    heap: Floats  # releases not yet applied, by time: time and bytes
+    size: Ints  # lengths of the heaps
+    #: Item, source, destination of each copy; its start and finish.
     copy_what: Ints
     copy_when_s: Floats
-    counts: Ints  # copies listed; whether they are to be; the host's space
+    counts: Ints  # number of listed copies; whether copies are listed; the host's space
     value: Floats  # makespan, interval, energy
-    watts: Floats  # busy and idle power; zeros if energy does not matter
+    watts: Floats  # busy and idle power; zeros if energy is irrelevant
 
 
-#: Entries of `State.counts`.
+#: Indices into `State.counts`.
 COPIES, LISTED, BACKING = 0, 1, 2
 
 
 def make_state(problem: Problem, *, power: bool) -> State:
-    """Return a state without limits in which nothing is placed."""
+    """Return a state without limits and without placed tasks."""
     t = problem.tables
     tasks, items, spaces = len(problem), len(t.item_bytes), len(problem.spaces)
     processors, channels = len(t.processor_device), int(t.channel.max(initial=NOTHING)) + 1
@@ -115,7 +114,7 @@ def make_state(problem: Problem, *, power: bool) -> State:
 
 
 def load(state: State, order: Ints, processor: Ints) -> None:
-    """Go to an order and placement."""
+    """Set order and placement."""
     state.order[:] = order
     state.position[order] = np.arange(len(order))
     state.processor[:] = processor

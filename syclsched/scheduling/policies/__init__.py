@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policies that ship, one a file, each from its paper."""
+"""Built-in scheduling policies, one per file, each from its paper."""

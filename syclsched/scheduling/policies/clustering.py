@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clustering along critical paths.
+"""Linear clustering along critical paths.
 
 References
 ----------
@@ -21,21 +21,21 @@ from syclsched.scheduling.timetable import Timetable
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """Linear clustering: critical paths become clusters, and each cluster one device's [1]_.
+    """Linear clustering: critical paths become clusters, and each cluster is mapped to one device [1]_.
 
-    As in the paper: the heaviest path through tasks that are in no cluster yet is the next cluster. Simplified: its
-    weights are the upward ranks in the whole graph, and not worked out again for what is left of it. The mapping of
-    clusters to devices is ours: tasks are taken by falling upward rank, with insertion; the first of a cluster goes to
-    the device on which the whole cluster would end first if it ran on from there, the others follow it; what that
-    device cannot run goes where it finishes first, and counts with its longest time. Complexity as of HEFT, with
+    As in the paper: the heaviest path through tasks that are in no cluster yet is the next cluster. Simplified: path
+    weights are the upward ranks in the whole graph, not recomputed for the rest of it. The mapping of clusters to
+    devices is our own: tasks are taken by falling upward rank, with insertion; the first task of a cluster goes to the
+    device on which the whole cluster would end first if it ran there without a break, the others follow it. A task that
+    this device cannot run goes where it finishes first, and counts with its longest time. Complexity as of HEFT, with
     eight bytes for each task and device.
     """
 
-    name: str = "clustering"  # what users type
-    max_tasks: int | None = None  # larger problems are left to other policies by ``auto``
+    name: str = "clustering"  # name that users type
+    max_tasks: int | None = None  # in larger problems ``auto`` leaves this policy out
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule."""
+        """Return the timetable of the policy."""
         tables = problem.tables
         ranks_s = mean_upward_ranks(problem)
         order = by_rank(problem, ranks_s)

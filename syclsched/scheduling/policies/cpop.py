@@ -23,19 +23,19 @@ from syclsched.scheduling.timetable import Timetable
 
 @dataclass(frozen=True, slots=True)
 class Cpop:
-    """The critical path on the one processor that runs it fastest, all else where it finishes first [1]_.
+    """Run the critical path on the one processor that is fastest for it, all other tasks where they finish first [1]_.
 
-    As in the paper: of the ready tasks the one of the highest upward plus downward rank, with mean costs; insertion.
-    The critical path starts at the entry task of the highest rank. Generalised: tasks of the path that its device
-    cannot run go where they finish first, and the device is one that can run as many of them as any; items that are
-    copied once and shared, several lanes a device. Complexity as of HEFT.
+    As in the paper: the ready task with the highest upward plus downward rank is next, with mean costs; insertion. The
+    critical path starts at the entry task with the highest rank. Generalised: tasks of the path that its device cannot
+    run go where they finish first, and the device is one that can run as many of them as any; items that are copied
+    once and shared, several lanes per device. Complexity as of HEFT.
     """
 
-    name: str = "cpop"  # what users type
-    max_tasks: int | None = None  # larger problems are left to other policies by ``auto``
+    name: str = "cpop"  # name that users type
+    max_tasks: int | None = None  # in larger problems ``auto`` leaves this policy out
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule."""
+        """Return the timetable of the policy."""
         tables, line = problem.tables, problem.mean_copy_line()
         if not len(problem):
             return in_order(problem, np.empty(0, np.int64))

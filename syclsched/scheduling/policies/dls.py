@@ -21,21 +21,21 @@ from syclsched.scheduling.timetable import Timetable
 
 @dataclass(frozen=True, slots=True)
 class Dls:
-    """The pair of ready task and device of the highest dynamic level, again and again [1]_.
+    """Repeatedly place the pair of ready task and device with the highest dynamic level [1]_.
 
-    As in the paper: the dynamic level of a pair is the task's static level, by median times and without communication,
-    less its start there, plus how much faster than the median the device is; no insertion. A median that is infinite
-    is replaced by the longest finite time. Left out: the paper's extensions by descendants and by scarcity of
-    resources. Generalised: items that are copied once and shared, several lanes a device; with channels, the starts
-    that are compared are those when the task became ready. Complexity ``O((arcs + tasks * log(tasks)) * devices)``;
-    some fifty bytes for each task and device.
+    As in the paper: the dynamic level of a pair is the task's static level (by median times, without communication)
+    minus its start on the device, plus the difference of the median and the device's time; no insertion. An infinite
+    median is replaced by the longest finite time. Left out: the paper's extensions by descendants and by scarcity of
+    resources. Generalised: items that are copied once and shared, several lanes per device; with channels, starts are
+    compared as of when the task became ready. Complexity ``O((arcs + tasks * log(tasks)) * devices)``; some fifty bytes
+    for each task and device.
     """
 
-    name: str = "dls"  # what users type
-    max_tasks: int | None = 200_000  # larger problems are left to other policies by ``auto``
+    name: str = "dls"  # name that users type
+    max_tasks: int | None = 200_000  # in larger problems ``auto`` leaves this policy out
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule."""
+        """Return the timetable of the policy."""
         tables = problem.tables
         longest_s = np.where(np.isfinite(tables.seconds), tables.seconds, 0.0).max(axis=1, initial=0.0)
         median_s = np.median(tables.seconds, axis=1) if len(problem) else longest_s

@@ -21,19 +21,19 @@ from syclsched.scheduling.timetable import Timetable
 
 @dataclass(frozen=True, slots=True)
 class Etf:
-    """The pair of ready task and device that can start first, again and again [1]_.
+    """Repeatedly place the pair of ready task and device that can start first [1]_.
 
-    As in the paper: of equal starts the task of the higher static level, which leaves communication out; no insertion.
-    Generalised: mean times in the levels; of devices that start a task equally early the one that takes less time
-    (the paper's are identical); items that are copied once and shared, several lanes a device; with channels, the
-    starts that are compared are those when the task became ready. Complexity and memory as of DLS.
+    As in the paper: of equal starts, the task with the higher static level (without communication); no insertion.
+    Generalised: mean times in the levels; of devices that start a task equally early, the one that runs it faster (the
+    paper's are identical); items that are copied once and shared, several lanes per device; with channels, starts are
+    compared as of when the task became ready. Complexity and memory as of DLS.
     """
 
-    name: str = "etf"  # what users type
-    max_tasks: int | None = 200_000  # larger problems are left to other policies by ``auto``
+    name: str = "etf"  # name that users type
+    max_tasks: int | None = 200_000  # in larger problems ``auto`` leaves this policy out
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule."""
+        """Return the timetable of the policy."""
         tables = problem.tables
         levels_s = upward_ranks(tables, mean_seconds(tables), 0.0, 0.0)
         return best_pairs(problem, np.zeros(tables.seconds.shape), levels_s)

@@ -18,16 +18,16 @@ from syclsched.scheduling.timetable import Timetable
 
 @dataclass(frozen=True, slots=True)
 class Heft:
-    """Tasks by falling upward rank, each where it finishes first, into gaps if it fits [1]_.
+    """Place tasks by falling upward rank, each where it finishes first, with insertion into gaps [1]_.
 
     As in the paper: mean costs in the ranks, insertion, the first of equal processors. Generalised: items that are
-    copied once and shared, several lanes a device, devices that cannot run a task (left out of its mean). Complexity
+    copied once and shared, several lanes per device, devices that cannot run a task (left out of its mean). Complexity
     ``O(arcs * devices + tasks * processors * log(tasks))``.
     """
 
-    name: str = "heft"  # what users type
-    max_tasks: int | None = None  # larger problems are left to other policies by ``auto``
+    name: str = "heft"  # name that users type
+    max_tasks: int | None = None  # in larger problems ``auto`` leaves this policy out
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule."""
+        """Return the timetable of the policy."""
         return in_order(problem, by_rank(problem, mean_upward_ranks(problem)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HEFT with a look ahead.
+"""HEFT with one-step lookahead.
 
 References
 ----------
@@ -19,18 +19,18 @@ from syclsched.scheduling.timetable import Timetable
 
 @dataclass(frozen=True, slots=True)
 class Lookahead:
-    """Tasks by falling upward rank, each where the last of its successors would finish first by HEFT [1]_.
+    """Place tasks by falling upward rank, each where HEFT would finish the last of its successors first [1]_.
 
-    As in the paper: one step of looking ahead, for which a task and then its successors are placed on trial, on each
-    device in turn. A device that finishes the task only after another's last successor is passed over. Generalised:
-    predecessors of a successor that have not been placed are taken to be no hindrance; equal devices go by the finish
-    of the task itself; items that are copied once and shared, several lanes a device. Complexity
+    As in the paper: one step of lookahead, for which a task and then its successors are placed tentatively, on each
+    device in turn. A device on which the task itself finishes after the best value so far is skipped. Generalised:
+    unplaced predecessors of a successor are ignored; equal devices are ordered by the finish of the task itself; items
+    that are copied once and shared, several lanes per device. Complexity
     ``O(arcs * devices * processors * log(tasks))``.
     """
 
-    name: str = "lookahead"  # what users type
-    max_tasks: int | None = 10_000  # larger problems are left to other policies by ``auto``
+    name: str = "lookahead"  # name that users type
+    max_tasks: int | None = 10_000  # in larger problems ``auto`` leaves this policy out
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule."""
+        """Return the timetable of the policy."""
         return looking_ahead(problem, mean_upward_ranks(problem))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Max-min: the task whose best completion is latest goes first.
+"""Max-min: schedule the task with the latest best completion time first.
 
 References
 ----------
@@ -20,15 +20,15 @@ from syclsched.scheduling.timetable import Timetable
 
 @dataclass(frozen=True, slots=True)
 class MaxMin:
-    """Of the ready tasks the one whose best completion is latest, on the device of that; again and again [1]_, [2]_.
+    """Repeatedly place the ready task with the latest best completion time, on its best device [1]_, [2]_.
 
-    As in the papers: no insertion. Generalised as min-min. Complexity ``O(arcs * devices)`` and, for each task, the
-    number of tasks that are ready when it is placed: of ``n`` independent tasks ``O(n**2)``.
+    As in the papers: no insertion. Generalised like min-min. Complexity ``O(arcs * devices)`` plus, for each task, the
+    number of tasks that are ready when it is placed: ``O(n**2)`` for ``n`` independent tasks.
     """
 
-    name: str = "max-min"  # what users type
-    max_tasks: int | None = 20_000  # larger problems are left to other policies by ``auto``
+    name: str = "max-min"  # name that users type
+    max_tasks: int | None = 20_000  # in larger problems ``auto`` leaves this policy out
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule."""
+        """Return the timetable of the policy."""
         return by_completion(problem, sufferage=False)

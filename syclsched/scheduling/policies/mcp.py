@@ -19,19 +19,19 @@ from syclsched.scheduling.timetable import Timetable
 
 @dataclass(frozen=True, slots=True)
 class Mcp:
-    """Tasks by rising latest start, each where it starts first, into gaps if it fits [1]_.
+    """Place tasks by rising latest start, each where it starts first, with insertion into gaps [1]_.
 
-    As in the paper: the latest starts of the critical path (its length less the upward rank), the processor of the
-    earliest start, insertion. Simplified: equal tasks go by the latest starts of their successors, not of all their
-    descendants. Generalised: mean costs in the ranks; of devices that start a task equally early the one that
-    finishes it first, which on the paper's identical processors is any; items that are copied once and shared,
-    several lanes a device. Complexity as of HEFT.
+    As in the paper: the latest starts of the critical path (its length minus the upward rank), the processor with the
+    earliest start, insertion. Simplified: ties are broken by the latest starts of the successors, not of all
+    descendants. Generalised: mean costs in the ranks; of devices that start a task equally early, the one that finishes
+    it first (any, on the paper's identical processors); items that are copied once and shared, several lanes per
+    device. Complexity as of HEFT.
     """
 
-    name: str = "mcp"  # what users type
-    max_tasks: int | None = None  # larger problems are left to other policies by ``auto``
+    name: str = "mcp"  # name that users type
+    max_tasks: int | None = None  # in larger problems ``auto`` leaves this policy out
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule."""
+        """Return the timetable of the policy."""
         ranks = mean_upward_ranks(problem)
         return in_order(problem, by_rank(problem, ranks, next_ranks(problem.tables, ranks)), by_start=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Min-min: the task that completes first goes first.
+"""Min-min: schedule the task with the earliest completion time first.
 
 References
 ----------
@@ -20,16 +20,16 @@ from syclsched.scheduling.timetable import Timetable
 
 @dataclass(frozen=True, slots=True)
 class MinMin:
-    """The pair of ready task and device that completes first, again and again [1]_, [2]_.
+    """Repeatedly place the pair of ready task and device with the earliest completion [1]_, [2]_.
 
-    As in the papers: no insertion. Generalised: the papers' tasks are independent; here those that are ready take part,
-    with the arrival of their data; equal tasks go by priority and submission; several lanes a device; with channels,
-    the arrivals that are compared are those when the task became ready. Complexity and memory as of DLS.
+    As in the papers: no insertion. Generalised: the papers' tasks are independent; here the ready tasks take part, with
+    the arrival of their data; ties are broken by priority and submission; several lanes per device; with channels,
+    arrivals are compared as of when the task became ready. Complexity and memory as of DLS.
     """
 
-    name: str = "min-min"  # what users type
-    max_tasks: int | None = 200_000  # larger problems are left to other policies by ``auto``
+    name: str = "min-min"  # name that users type
+    max_tasks: int | None = 200_000  # in larger problems ``auto`` leaves this policy out
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule."""
+        """Return the timetable of the policy."""
         return best_pairs(problem, -problem.tables.seconds)

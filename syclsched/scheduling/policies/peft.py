@@ -21,18 +21,18 @@ from syclsched.scheduling.timetable import Timetable
 
 @dataclass(frozen=True, slots=True)
 class Peft:
-    """Tasks by falling mean of their optimistic costs, each where finish plus optimistic cost is least [1]_.
+    """Place tasks by falling mean of their optimistic costs, each where finish plus optimistic cost is least [1]_.
 
     As in the paper: the optimistic cost table, its mean as rank, insertion. Generalised: means are over the devices
-    that can run a task; between devices of one home space nothing is copied; items that are copied once and shared,
-    several lanes a device. Complexity as of HEFT; the table takes eight bytes for each task and device.
+    that can run a task; copies between devices with one home space are free; items that are copied once and shared,
+    several lanes per device. Complexity as of HEFT; the table takes eight bytes for each task and device.
     """
 
-    name: str = "peft"  # what users type
-    max_tasks: int | None = None  # larger problems are left to other policies by ``auto``
+    name: str = "peft"  # name that users type
+    max_tasks: int | None = None  # in larger problems ``auto`` leaves this policy out
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule."""
+        """Return the timetable of the policy."""
         tables = problem.tables
         costs_s = optimistic_costs(tables, *problem.mean_copy_line())
         able = np.isfinite(tables.seconds)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random: a baseline, and a start for searches."""
+"""Random policy: a baseline, and a start for searches."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from syclsched.scheduling.timetable import Timetable
 
 @dataclass(frozen=True, slots=True)
 class Random:
-    """Tasks in a random order that respects dependencies, each on a random device that can run it.
+    """Place tasks in a random topological order, each on a random device that can run it.
 
-    Equal problems and seeds give equal timetables. What cannot get its data to its device goes where it finishes first.
+    Equal problems and seeds give equal timetables. A task whose data cannot reach its device goes where it finishes
+    first.
     """
 
-    name: str = "random"  # what users type
-    max_tasks: int | None = None  # larger problems are left to other policies by ``auto``
+    name: str = "random"  # name that users type
+    max_tasks: int | None = None  # in larger problems ``auto`` leaves this policy out
     seed: int = 0  # of the random numbers
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule."""
+        """Return the timetable of the policy."""
         generator = np.random.default_rng(self.seed)
         order = by_rank(problem, generator.random(len(problem)))
         lots = np.where(np.isfinite(problem.tables.seconds), generator.random(problem.tables.seconds.shape), -1.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refinement as a policy: list schedules, then the search for so many steps as are worth while."""
+"""Refinement as a policy: list schedules, then a search with a default number of steps."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from syclsched.scheduling.timetable import Timetable
 class Refined:
     """The better of HEFT, CPOP and PEFT, refined by `syclsched.scheduling.refine.refine`."""
 
-    name: str = "refine"  # what users type
-    steps: int | None = None  # moves that the search may try; by the number of tasks if not given
-    seed: int = 0  # of its random numbers
-    max_tasks: int | None = 0  # larger problems are left to other policies by ``auto``, which refines by itself
+    name: str = "refine"  # name that users type
+    steps: int | None = None  # maximum number of moves; by default from the number of tasks
+    seed: int = 0  # of the random numbers
+    max_tasks: int | None = 0  # in larger problems ``auto`` leaves the policy out, as it refines by itself
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule."""
+        """Return the timetable of the policy."""
         starts = [policy.schedule(problem) for policy in (Heft(), Cpop(), Peft())]
         return refine(problem, starts, steps=self.steps, seed=self.seed)

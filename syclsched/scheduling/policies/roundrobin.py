@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Round robin: a baseline that knows which device can run a task, and no times."""
+"""Round-robin policy: a baseline that knows which device can run a task, but no times."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from syclsched.scheduling.timetable import Timetable
 
 @dataclass(frozen=True, slots=True)
 class RoundRobin:
-    """Tasks by priority and submission, each to the device of the next processor in turn that can run it.
+    """Place tasks by priority and submission, each on the device of the next processor in turn that can run it.
 
-    A device has its turn once for each of its lanes; the task takes the lane that is free first. What cannot get its
-    data there goes where it finishes first.
+    A device has one turn per lane; the task takes the lane that is free first. A task whose data cannot reach its
+    device goes where it finishes first.
     """
 
-    name: str = "round-robin"  # what users type
-    max_tasks: int | None = None  # larger problems are left to other policies by ``auto``
+    name: str = "round-robin"  # name that users type
+    max_tasks: int | None = None  # in larger problems ``auto`` leaves this policy out
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule."""
+        """Return the timetable of the policy."""
         order = by_rank(problem)
-        return in_order(problem, order, pinned=_in_turn(problem, order))
+        return in_order(problem, order, pinned=_cyclic_devices(problem, order))
 
 
-def _in_turn(problem: Problem, order: Ints) -> Ints:
+def _cyclic_devices(problem: Problem, order: Ints) -> Ints:
     device, seconds = problem.tables.processor_device, problem.tables.seconds
     pinned = np.zeros(len(problem), np.int64)
-    left, turn = order, np.arange(len(order)) % len(device)
+    left, position = order, np.arange(len(order)) % len(device)
     for _ in device:
-        there = device[turn]
-        able = np.isfinite(seconds[left, there])
-        pinned[left[able]] = there[able]
-        left, turn = left[~able], (turn[~able] + 1) % len(device)
+        candidate = device[position]
+        able = np.isfinite(seconds[left, candidate])
+        pinned[left[able]] = candidate[able]
+        left, position = left[~able], (position[~able] + 1) % len(device)
     return pinned

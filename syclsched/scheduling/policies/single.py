@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything on one device: what every other plan has to beat."""
+"""Single-device policy: the baseline that every other plan has to beat."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ PREFIX = "single"
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """One device runs all it can; what it cannot, host functions among it, goes where it finishes first."""
+    """Run all tasks on one device; tasks that it cannot run, such as host functions, go where they finish first."""
 
     device: str  # name of the device
-    max_tasks: int | None = None  # larger problems are left to other policies by ``auto``
+    max_tasks: int | None = None  # in larger problems ``auto`` leaves this policy out
 
     @property
     def name(self) -> str:
-        """The policy's name, with the device's in it."""
+        """Name of the policy, with the device's name."""
         return f"{PREFIX}:{self.device}"
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule."""
+        """Return the timetable of the policy."""
         if self.device not in problem.devices:
             raise PolicyError(
                 f"no device {self.device!r}",
@@ -41,18 +41,20 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class SingleDevices:
-    """The family of policies that put everything on one device."""
+    """The family of policies that place everything on one device."""
 
     prefix: str = PREFIX
     argument: str = "device"
 
     def members(self, problem: Problem) -> tuple[str, ...]:
-        """Return one name per device that can run more than barriers."""
+        """Return one name for each device that can run more than barriers."""
         seconds = problem.tables.seconds
         real = (problem.implementation >= 0).any(axis=1)
-        weighty = seconds[real] if real.any() else seconds
-        able = np.isfinite(weighty).any(axis=0).tolist()
-        return tuple(f"{self.prefix}:{device}" for device, can in zip(problem.devices, able, strict=True) if can)
+        relevant = seconds[real] if real.any() else seconds
+        able = np.isfinite(relevant).any(axis=0).tolist()
+        return tuple(
+            f"{self.prefix}:{device}" for device, is_able in zip(problem.devices, able, strict=True) if is_able
+        )
 
     def make(self, argument: str) -> Single:
         """Return the policy for the device called ``argument``."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sufferage: the task that would lose most by its second best device goes first.
+"""Sufferage: schedule the task that would lose most on its second best device first.
 
 References
 ----------
@@ -18,16 +18,16 @@ from syclsched.scheduling.timetable import Timetable
 
 @dataclass(frozen=True, slots=True)
 class Sufferage:
-    """Of the ready tasks the one whose second best completion is the most behind its best, on its best device [1]_.
+    """Repeatedly place the ready task with the largest gap between best and second best completion time [1]_.
 
-    As in the paper: sufferage decides, no insertion. Changed: the paper gives each device one task a round and compares
-    anew in the next; here every task that is placed is followed by a new comparison. Generalised as min-min; a task
-    that only one device can run suffers without limit. Complexity as of max-min.
+    As in the paper: sufferage decides, no insertion. Changed: the paper gives each device one task per round and
+    compares anew in the next; here tasks are compared anew after every placement. Generalised like min-min; a task that
+    only one device can run has infinite sufferage. Complexity as of max-min.
     """
 
-    name: str = "sufferage"  # what users type
-    max_tasks: int | None = 20_000  # larger problems are left to other policies by ``auto``
+    name: str = "sufferage"  # name that users type
+    max_tasks: int | None = 20_000  # in larger problems ``auto`` leaves this policy out
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule."""
+        """Return the timetable of the policy."""
         return by_completion(problem, sufferage=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refinement: an anytime search that begins with finished timetables and makes them better."""
+"""Refinement: an anytime search that starts from finished timetables and improves them."""
 
 from syclsched.scheduling.refine.search import default_steps, refine
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated annealing over orders and placements."""
+"""Simulated annealing over task orders and placements, in the contention-free model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from syclsched.scheduling.tables import Floats, Ints
 
 
 class Best(NamedTuple):
-    """The best found: order, processor of each task, and the makespan, as the only entry."""
+    """Best state found: order, processor of each task, and the makespan as a single entry."""
 
     order: Ints
     processor: Ints
@@ -26,7 +26,7 @@ class Best(NamedTuple):
 
 @lean
 def _keep(search: Search, best: Best, makespan_s: float) -> None:
-    """Keep the present order and placement as the best."""
+    """Record the current order and placement as the best."""
     best.makespan_s[0] = makespan_s
     for k in range(search.order.size):
         best.order[k] = search.order[k]
@@ -35,11 +35,11 @@ def _keep(search: Search, best: Best, makespan_s: float) -> None:
 
 @lean
 def anneal(search: Search, best: Best, current_s: float, temperature_s: float, steps: int) -> float:
-    """Make so many steps at one temperature."""
+    """Make ``steps`` steps at one temperature; return the makespan of the last state."""
     length = critical_path(search)
     work_out_tails(search)
     for _ in range(steps):
-        # Metropolis' rule, with its random number drawn first: what cannot be taken need not be worked out.
+        # Metropolis' rule with its random number drawn first: the evaluation of hopeless moves can stop early.
         limit = current_s - temperature_s * np.log(1.0 - chance(search.words))
         propose(search, length, limit)
         if search.counts[MOVES] == 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of all tasks and the chains of the processors: moving a task, and taking that back."""
+"""Task order and processor chains of the search state: moving a task, and undoing moves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from syclsched.scheduling.tables import Ints
 
 @lean
 def load(nodes: Records, lanes: Records, order: Ints, by_order: Ints, processor: Ints) -> None:
-    """Go to another order and placement: all tasks are dirty afterwards."""
+    """Load an order and placement; all tasks are dirty afterwards."""
     for lane in range(lanes.size):
         lanes[lane].first = -1
         lanes[lane].last = -1
@@ -43,7 +43,7 @@ def load(nodes: Records, lanes: Records, order: Ints, by_order: Ints, processor:
 
 @lean
 def unlink(nodes: Records, lanes: Records, task: int) -> None:
-    """Take a task out of its processor's chain."""
+    """Remove a task from its processor's chain."""
     node = nodes[task]
     lane = lanes[node.processor]
     if node.before >= 0:
@@ -54,37 +54,37 @@ def unlink(nodes: Records, lanes: Records, task: int) -> None:
         nodes[node.after].before = node.before
     else:
         lane.last = node.before
-    node.processor = -1  # so that it is not found in its own chain
+    node.processor = -1  # so that a search through its old chain does not find it
 
 
 @lean
 def shift(nodes: Records, order: Ints, task: int, place: int) -> None:
-    """Move a task in the order, those between by one."""
-    here = nodes[task].position
-    while here < place:
-        other = order[here + 1]
-        order[here] = other
-        nodes[other].position = here
-        here += 1
-    while here > place:
-        other = order[here - 1]
-        order[here] = other
-        nodes[other].position = here
-        here -= 1
+    """Move a task to a position in the order; tasks in between shift by one."""
+    current = nodes[task].position
+    while current < place:
+        other = order[current + 1]
+        order[current] = other
+        nodes[other].position = current
+        current += 1
+    while current > place:
+        other = order[current - 1]
+        order[current] = other
+        nodes[other].position = current
+        current -= 1
     order[place] = task
     nodes[task].position = place
 
 
 @lean
 def link(nodes: Records, lanes: Records, order: Ints, task: int, processor: int) -> None:
-    """Put a task into a processor's chain by its place in the order."""
+    """Insert a task into a processor's chain by its position in the order."""
     node = nodes[task]
     lane = lanes[processor]
     before = -1
     if lane.last >= 0 and nodes[lane.last].position < node.position:
         before = lane.last
     elif lane.first >= 0 and nodes[lane.first].position < node.position:
-        # Searched through the order: the one before is near, unless the processor is hardly used.
+        # Search backwards through the order: the chain's previous task is near, unless the processor is hardly used.
         place = node.position - 1
         while nodes[order[place]].processor != processor:
             place -= 1
@@ -105,7 +105,7 @@ def link(nodes: Records, lanes: Records, order: Ints, task: int, processor: int)
 
 @lean
 def _mark(nodes: Records, counts: Ints, task: int, dirt: int) -> None:
-    """Make a task dirty, if there is one."""
+    """Mark a task as dirty, unless it is -1."""
     if task >= 0:
         if nodes[task].dirty == 0:
             counts[DIRTY] += 1
@@ -116,29 +116,29 @@ def _mark(nodes: Records, counts: Ints, task: int, dirt: int) -> None:
 def relocate(
     nodes: Records, lanes: Records, order: Ints, counts: Ints, moved: Records, task: int, processor: int, place: int
 ) -> None:
-    """Move a task to a processor and a place in the order, note it, and mark what becomes dirty.
+    """Move a task to a processor and a position, log the move, and mark the affected tasks as dirty.
 
-    The place must lie within what the task's predecessors and successors leave; there must be room to note it.
+    The position must lie between the task's predecessors and successors, and the log must have space.
     """
-    here, was = nodes[task].position, nodes[task].processor
-    note = moved[counts[MOVES]]
-    note.task = task
-    note.position = here
-    note.processor = was
+    old_position, old_processor = nodes[task].position, nodes[task].processor
+    entry = moved[counts[MOVES]]
+    entry.task = task
+    entry.position = old_position
+    entry.processor = old_processor
     counts[MOVES] += 1
-    counts[LOWEST] = min(counts[LOWEST], min(here, place))
-    counts[HIGHEST] = max(counts[HIGHEST], max(here, place))
+    counts[LOWEST] = min(counts[LOWEST], min(old_position, place))
+    counts[HIGHEST] = max(counts[HIGHEST], max(old_position, place))
     _mark(nodes, counts, nodes[task].after, 1)
     unlink(nodes, lanes, task)
     shift(nodes, order, task, place)
     link(nodes, lanes, order, task, processor)
     _mark(nodes, counts, nodes[task].after, 1)
-    _mark(nodes, counts, task, 1 if was == processor else 2)
+    _mark(nodes, counts, task, 1 if old_processor == processor else 2)
 
 
 @lean
 def forget(counts: Ints, tasks: int) -> None:
-    """Empty the notes: the changes stay."""
+    """Clear the undo log; the changes stay."""
     counts[MOVES] = 0
     counts[TIMES] = 0
     counts[ORIGINS] = 0
@@ -149,17 +149,17 @@ def forget(counts: Ints, tasks: int) -> None:
 
 @lean
 def undo(search: Search) -> None:
-    """Take back all that is noted, latest first, and forget it. To be called when nothing is dirty."""
+    """Undo all logged changes, latest first, and clear the log. No task may be dirty."""
     nodes, lanes, order, counts = search.nodes, search.lanes, search.order, search.counts
     for k in range(counts[TIMES]):
-        note = search.timed[k]
-        nodes[note.task].start_s = note.start_s
-        nodes[note.task].finish_s = note.finish_s
+        entry = search.timed[k]
+        nodes[entry.task].start_s = entry.start_s
+        nodes[entry.task].finish_s = entry.finish_s
     for k in range(counts[ORIGINS]):
         search.origin[search.placed[k, 0]] = search.placed[k, 1]
     for k in range(counts[MOVES] - 1, -1, -1):
-        back = search.moved[k]
-        unlink(nodes, lanes, back.task)
-        shift(nodes, order, back.task, back.position)
-        link(nodes, lanes, order, back.task, back.processor)
+        move = search.moved[k]
+        unlink(nodes, lanes, move.task)
+        shift(nodes, order, move.task, move.position)
+        link(nodes, lanes, order, move.task, move.processor)
     forget(counts, order.size)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The critical path of a state of the search, and its random numbers."""
+"""Critical path of a search state, and the random numbers of the search."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syclsched.scheduling.refine.records import Records, Search, Words
 
 @lean
 def chance(words: Words) -> float:
-    """Return a number of [0, 1): xorshift64* (Vigna 2016)."""
+    """Return a random number in [0, 1): xorshift64* (Vigna 2016)."""
     x = words[0]
     x ^= x >> np.uint64(12)
     x ^= x << np.uint64(25)
@@ -23,13 +23,13 @@ def chance(words: Words) -> float:
 
 @lean
 def pick(words: Words, count: int) -> int:
-    """Return a number of 0 to ``count`` - 1."""
+    """Return a random integer from 0 to ``count`` - 1."""
     return int(chance(words) * count)
 
 
 @lean
 def _finishes_last(nodes: Records, lanes: Records, words: Words) -> int:
-    """Return a task that finishes last; -1 if there is none."""
+    """Return a task that finishes last, at random among equals; -1 if there is none."""
     found, latest, ties = -1, -1.0, 1
     for lane in range(lanes.size):
         task = lanes[lane].last
@@ -44,10 +44,10 @@ def _finishes_last(nodes: Records, lanes: Records, words: Words) -> int:
 
 @lean
 def critical_path(search: Search) -> int:
-    """Follow a longest chain back from the task that finishes last, into ``search.path``; return its length.
+    """Trace a longest chain back from the last task, into ``search.path``; return its length.
 
-    Each task on it starts when the one before it on its processor finishes, or when what it needs from a predecessor
-    arrives; where several do, one is taken by chance.
+    Each task on it starts when its predecessor on the processor finishes, or when an input from a predecessor arrives;
+    where several do, one is chosen at random.
     """
     nodes, lanes, arcs, flows, path = search.nodes, search.lanes, search.arcs, search.flows, search.path
     lines, origin, words = search.lines, search.origin, search.words
@@ -80,7 +80,7 @@ def critical_path(search: Search) -> int:
 
 @lean
 def work_out_tails(search: Search) -> None:
-    """Work out the longest way from the start of each task to the end, with tasks where they are."""
+    """Compute the longest path from the start of each task to the end, with tasks where they are."""
     nodes, lanes, arcs, flows, order = search.nodes, search.lanes, search.arcs, search.flows, search.order
     lines, origin = search.lines, search.origin
     for task in range(order.size):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an order and a placement to times, in the contention-free model: only what changed is worked out again.
+"""Incremental decoder: task times from an order and a placement, in the contention-free model.
 
-Every task starts as early as its processor's chain and its predecessors allow (semi-active): among such schedules
-there is an optimal one.
+Every task starts as early as its processor's chain and its predecessors allow (a semi-active schedule; one of these is
+optimal). Only times that change are recomputed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from syclsched.scheduling.tables import Floats, Ints
 
 @inlined
 def arrival_s(lines: Records, nbytes: float, origin: int, device: int) -> float:
-    """Return the seconds until an item that lies in a space can be read by a device; infinity if there is no way."""
+    """Return the seconds until a device can read an item from its origin; infinity without a route."""
     least = 0.0
     if nbytes > 0.0:
         least = lines[origin, device, 0].latency_s + nbytes * lines[origin, device, 0].s_per_byte
@@ -28,7 +28,7 @@ def arrival_s(lines: Records, nbytes: float, origin: int, device: int) -> float:
 
 @lean
 def read_in(lines: Records, nbytes: float, origin: int, device: int) -> int:
-    """Return the space in which a device reads an item: where it lies if it reaches that, else where it comes first."""
+    """Return the space in which a device reads an item: its origin if reached, else the one with the fastest copy."""
     best, least = lines[origin, device, 0].space, np.inf
     for k in range(lines.shape[2]):
         line = lines[origin, device, k]
@@ -41,7 +41,7 @@ def read_in(lines: Records, nbytes: float, origin: int, device: int) -> int:
 def ready_s(
     nodes: Records, arcs: Ints, flows: Records, costs: Records, lines: Records, origin: Ints, task: int, device: int
 ) -> float:
-    """Return when a task could start on a device, were it free: after its release, predecessors and the copies."""
+    """Return when a task could start on an idle device: after its release, its predecessors and the copies."""
     ready = costs[task, device].fixed_s
     for k in range(nodes[task].wait, nodes[task + 1].wait):
         ready = max(ready, nodes[arcs[k]].finish_s)
@@ -54,20 +54,20 @@ def ready_s(
 
 @lean
 def _place_products(search: Search, task: int, device: int) -> bool:
-    """Work out again where a task's products lie; return whether any lies elsewhere than before."""
-    elsewhere = False
+    """Update the origins of a task's items; return whether any has changed."""
+    moved = False
     for k in range(search.nodes[task].make, search.nodes[task + 1].make):
         make = search.makes[k]
         space = search.homes[device]
         if make.replaces >= 0:
             space = read_in(search.lines, make.nbytes, search.origin[make.replaces], device)
         if space != search.origin[make.item]:
-            noted = search.counts[ORIGINS]
-            search.placed[noted, 0], search.placed[noted, 1] = make.item, search.origin[make.item]
-            search.counts[ORIGINS] = noted + 1
+            n_logged = search.counts[ORIGINS]
+            search.placed[n_logged, 0], search.placed[n_logged, 1] = make.item, search.origin[make.item]
+            search.counts[ORIGINS] = n_logged + 1
             search.origin[make.item] = space
-            elsewhere = True
-    return elsewhere
+            moved = True
+    return moved
 
 
 @lean
@@ -85,12 +85,12 @@ def makespan_of(lanes: Records, nodes: Records, wants: Records, want_s: Floats, 
 
 @lean
 def settle(search: Search, limit_s: float) -> float:
-    """Work out the times of dirty tasks and of all that follows from them; nothing is dirty afterwards."""
+    """Recompute the times of dirty tasks and of all that depend on them; afterwards no task is dirty."""
     nodes, order, counts, arcs, timed = search.nodes, search.order, search.counts, search.arcs, search.timed
     lanes, flows, costs, lines, origin = search.lanes, search.flows, search.costs, search.lines, search.origin
     alive = True
     place, pending, touched = counts[LOWEST], counts[DIRTY], counts[HIGHEST] + 1
-    # Sums in another order round differently: what is equal must not be given up.
+    # Sums in another order round differently: equal makespans must not be rejected.
     limit = limit_s * (1.0 + 1e-12)
     while pending > 0:
         task = order[place]
@@ -105,7 +105,7 @@ def settle(search: Search, limit_s: float) -> float:
             continue
         device = lanes[node.processor].device
         cost = costs[task, device]
-        # This is `ready_s`, written out: a call that is not inlined costs more than all the rest of the innermost loop.
+        # This is `ready_s` inlined by hand: a call would cost more than the rest of the innermost loop.
         start = cost.fixed_s
         if node.before >= 0:
             start = max(start, nodes[node.before].finish_s)
@@ -116,17 +116,17 @@ def settle(search: Search, limit_s: float) -> float:
             copy_s = arrival_s(lines, flow.nbytes, origin[flow.item], device)
             start = max(start, nodes[flow.task].finish_s + copy_s)
         finish = start + cost.seconds
-        # Behind the last place that a move touched nothing but starts has changed, so the ways to the end hold.
+        # After the last position that a move touched, only starts have changed, so the paths to the end still hold.
         tail = node.tail_s if place <= touched else node.out_s
         if finish > limit_s or start + tail > limit:
             alive = False
             continue
         changed = finish != node.finish_s
         if changed or start != node.start_s:
-            note = timed[counts[TIMES]]
-            note.task = task
-            note.start_s = node.start_s
-            note.finish_s = node.finish_s
+            entry = timed[counts[TIMES]]
+            entry.task = task
+            entry.start_s = node.start_s
+            entry.finish_s = node.finish_s
             counts[TIMES] += 1
             node.start_s = start
             node.finish_s = finish
@@ -148,7 +148,7 @@ def settle(search: Search, limit_s: float) -> float:
 
 @lean
 def settle_all(search: Search) -> float:
-    """Work out all times of a freshly loaded state; return the makespan, infinity if it cannot run so."""
+    """Compute all times of a newly loaded state; return the makespan, infinity if the state is infeasible."""
     search.counts[LOWEST] = 0
     search.counts[DIRTY] = search.order.size
     makespan = settle(search, np.inf)
@@ -158,10 +158,10 @@ def settle_all(search: Search) -> float:
 
 @compiled
 def order_of(pred_start: Ints, pred_task: Ints, start_s: Floats, finish_s: Floats) -> Ints:
-    """Return the tasks by start, then finish, then number, such that every task is behind its predecessors.
+    """Return the tasks by start, then finish, then number, with every task after its predecessors.
 
-    Zero-length tasks and times that are off by rounding are what the care is for: each key is raised to those of the
-    predecessors first.
+    Each key is first raised to those of the predecessors, because of tasks of no duration and of times that are off by
+    rounding.
     """
     start, finish = start_s.copy(), finish_s.copy()
     for task in range(start.size):

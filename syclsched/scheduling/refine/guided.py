@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""More places to begin: list schedules that keep tasks to the devices that suit the whole.
+"""Guided start solutions: list schedules that keep tasks on the devices that suit the graph as a whole.
 
-Earliest finish is greedy: a task takes a device on which it is slow because that one is free, though another will need
-it more. The multipliers of the area bound say what a second of each device is worth to the whole graph; what a task
-wastes on a device by them is added, more or less of it, to its finish there.
+Earliest finish is greedy: a task takes an idle device on which it is slow, although another task will need that device
+more. The multipliers of the area bound give the worth of a second of each device to the whole graph; the value that a
+task wastes on a device by them is added, with several weights, to its finish time there.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from syclsched.scheduling.core.placing import by_rank, in_order, mean_upward_ran
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable
 
-#: How much of the waste is added.
+#: Weights of the waste.
 SHARES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def guided_starts(problem: Problem) -> Iterator[Timetable]:
-    """Yield list schedules by upward rank with the waste of devices weighed in."""
+    """Yield list schedules by upward rank, with the weighted waste added to finish times."""
     tables = problem.tables
     if len(problem.devices) < 2 or not len(problem):
         return

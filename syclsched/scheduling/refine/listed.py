@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search where copies wait for each other on channels: by the list engine, which decides when each copy runs.
+"""Refinement with contention: simulated annealing that decodes every candidate with the list-scheduling engine.
 
-A candidate is an order of the tasks and a device for each; the engine puts tasks and their copies into the first gaps
-in that order. A whole schedule is made for each candidate, so steps are dearer than in the contention-free model.
+A candidate is an order of the tasks and a device for each. The engine puts tasks and their copies into the first gaps
+in that order. It builds a whole schedule per candidate, so steps cost more than in the contention-free model.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from syclsched.scheduling.refine.meter import Meter
 from syclsched.scheduling.tables import Ints
 from syclsched.scheduling.timetable import Timetable
 
-#: Temperatures at the beginning and the end, as parts of the makespan.
+#: Temperatures at the start and the end, relative to the makespan.
 HOT, COLD = 0.01, 0.0005
 
-#: How far a task moves in the order at most.
+#: Largest move of a task in the order.
 REACH = 20
 
 
 def refine_listed(problem: Problem, ranked: Sequence[Timetable], meter: Meter, seed: int) -> Timetable:
-    """Search for a better timetable with copies."""
+    """Search for a better timetable with listed copies."""
     best, best_s = ranked[0], makespan_s(problem, ranked[0])
     tables = problem.tables
     order = order_of(tables.pred_start, tables.pred_task, best.start_s, best.finish_s)
@@ -58,7 +58,7 @@ def refine_listed(problem: Problem, ranked: Sequence[Timetable], meter: Meter, s
 
 
 def _move(problem: Problem, order: Ints, device: Ints, rng: random.Random) -> None:
-    """Change the device of a task, or its place in the order within what its neighbours in the graph leave."""
+    """Change the device of a random task, or its position between its predecessors and successors."""
     tables = problem.tables
     place = rng.randrange(len(order))
     task = int(order[place])
@@ -71,16 +71,16 @@ def _move(problem: Problem, order: Ints, device: Ints, rng: random.Random) -> No
     low = int(position[tables.pred_task[tables.pred_start[task] : tables.pred_start[task + 1]]].max(initial=-1)) + 1
     after = tables.succ_task[tables.succ_start[task] : tables.succ_start[task + 1]]
     high = int(position[after].min(initial=len(order))) - 1
-    there = rng.randint(max(low, place - REACH), min(high, place + REACH))
-    if there > place:
-        order[place:there] = order[place + 1 : there + 1]
+    new_place = rng.randint(max(low, place - REACH), min(high, place + REACH))
+    if new_place > place:
+        order[place:new_place] = order[place + 1 : new_place + 1]
     else:
-        order[there + 1 : place + 1] = order[there:place].copy()
-    order[there] = task
+        order[new_place + 1 : place + 1] = order[new_place:place].copy()
+    order[new_place] = task
 
 
 def _decode(problem: Problem, order: Ints, device: Ints) -> tuple[float, Timetable] | None:
-    """Return what the engine makes of an order and devices; None if some data cannot be brought somewhere."""
+    """Return makespan and timetable of an order and devices; None if some data cannot be copied to its device."""
     try:
         made = in_order(problem, order, pinned=device)
     except PolicyError:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a search's budget is spent: counted in steps, or read from a clock that the caller brings.
+"""Budget meter of a search: spent share by steps, or by a clock that the caller provides.
 
-This room reads no clock of its own: with a budget of steps a search is a function of its arguments.
+This module reads no clock of its own: with a budget of steps a search is a function of its arguments.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ Clock = Callable[[], float]
 
 @dataclass(slots=True)
 class Meter:
-    """A budget and what is spent of it; whichever of the two budgets ends first counts."""
+    """Budget in steps and in seconds; whichever ends first counts."""
 
-    steps: int | None  # moves that may be tried
-    budget_s: float | None  # seconds that may pass, by the clock
-    clock: Clock | None = None  # returns seconds; needed for the seconds only
-    done: int = field(default=0, init=False)  # moves that were tried
+    steps: int | None  # maximum number of moves
+    budget_s: float | None  # maximum seconds, by the clock
+    clock: Clock | None = None  # returns seconds; needed with ``budget_s`` only
+    done: int = field(default=0, init=False)  # moves made so far
     _begun_s: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
@@ -27,15 +27,15 @@ class Meter:
             self._begun_s = self.clock()
 
     def count(self, steps: int) -> None:
-        """Note that steps were made."""
+        """Add steps to those made."""
         self.done += steps
 
     def left(self, steps: int) -> int:
-        """Return as many steps as asked for, or fewer if the budget has no more."""
+        """Return ``steps``, or fewer if the budget ends before."""
         return steps if self.steps is None else min(steps, self.steps - self.done)
 
     def spent(self) -> float:
-        """Return the share of the budget that is spent; 1 or more when it is over."""
+        """Return the spent share of the budget; 1 or more when it is exhausted."""
         share = 0.0
         if self.steps is not None:
             share = self.done / self.steps if self.steps > 0 else 1.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The moves of the search: other processors, other places in the order, for one task or several."""
+"""Moves of the search: reassignment, reordering, swapping and gathering of tasks."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from syclsched.scheduling.refine.decode import arrival_s, ready_s
 from syclsched.scheduling.refine.records import MOST_MOVED, MOVES, Records, Search, Words
 from syclsched.scheduling.tables import Ints
 
-#: The share of moves that begin with a critical task; below these draws, what is done with it, else tasks are gathered.
+#: Share of moves that start with a critical task; then the upper bounds of the draws for reorder, reassign and swap,
+#: above which tasks are gathered.
 ON_PATH = 0.8
 REORDER, REASSIGN, SWAP = 0.3, 0.75, 0.88
 
-#: The share of reassignments that are worked out whatever the estimate says.
+#: Share of reassignments that are evaluated regardless of the estimate.
 TRUST_NOT = 0.1
 
-#: The share of gatherings that go on to neighbours of neighbours, up to some number of tasks by chance.
+#: Share of gatherings that continue to neighbours of neighbours, up to a random number of tasks.
 SPREAD = 0.5
 
 
 @lean
 def _lowest(nodes: Records, arcs: Ints, task: int) -> int:
-    """Return the first place in the order behind all predecessors of a task."""
+    """Return the first position in the order after all predecessors of a task."""
     low = 0
     for k in range(nodes[task].pred, nodes[task + 1].pred):
         low = max(low, nodes[arcs[k]].position + 1)
@@ -34,7 +35,7 @@ def _lowest(nodes: Records, arcs: Ints, task: int) -> int:
 
 @lean
 def _highest(nodes: Records, arcs: Ints, task: int, count: int) -> int:
-    """Return the last place in the order before all successors of a task."""
+    """Return the last position in the order before all successors of a task."""
     high = count - 1
     for k in range(nodes[task].succ, nodes[task + 1].succ):
         high = min(high, nodes[arcs[k]].position - 1)
@@ -43,38 +44,38 @@ def _highest(nodes: Records, arcs: Ints, task: int, count: int) -> int:
 
 @lean
 def _place_by_time(nodes: Records, order: Ints, task: int, at_s: float, low: int, high: int) -> int:
-    """Return a place, near where the task is now, behind which tasks start no earlier than a time."""
-    here = nodes[task].position
-    place = here
+    """Return a position near the task's own after which no task starts before a time."""
+    current = nodes[task].position
+    place = current
     while place > low and nodes[order[place - 1]].start_s >= at_s:
         place -= 1
-    if place == here:
+    if place == current:
         while place < high and nodes[order[place + 1]].start_s < at_s:
             place += 1
     return int(place)
 
 
 @lean
-def _other_processor(costs: Records, lanes: Records, words: Words, task: int, here: int) -> int:
-    """Return by chance a processor other than the task's that can run it; the task's if none is found."""
+def _other_processor(costs: Records, lanes: Records, words: Words, task: int, own: int) -> int:
+    """Return a random processor other than the task's that can run it; the task's if none is found."""
     for _ in range(8):
-        there = pick(words, lanes.size - 1)
-        there += 1 if there >= here else 0
-        if costs[task, lanes[there].device].seconds < np.inf:
-            return there
-    return here
+        candidate = pick(words, lanes.size - 1)
+        candidate += 1 if candidate >= own else 0
+        if costs[task, lanes[candidate].device].seconds < np.inf:
+            return candidate
+    return own
 
 
 @lean
-def _estimate(search: Search, task: int, there: int, place: int, ready: float) -> float:
-    """Return about how long the longest way through a task would be, were it moved to another processor.
+def _estimate(search: Search, task: int, target: int, place: int, ready: float) -> float:
+    """Estimate the longest path through a task after a move to another processor.
 
-    By the heads and tails of its neighbours as they are before the move (as Mastrolilli and Gambardella 2000 do for
-    the flexible job shop); ``ready`` is when it could start there.
+    From heads and tails of its neighbours before the move (as Mastrolilli and Gambardella 2000 do for the flexible job
+    shop); ``ready`` is when it could start there.
     """
     nodes, lanes, order, arcs, feeds = search.nodes, search.lanes, search.order, search.arcs, search.feeds
     lines, costs = search.lines, search.costs
-    node, lane = nodes[task], lanes[there]
+    node, lane = nodes[task], lanes[target]
     device = lane.device
     before = -1
     if lane.first >= 0:
@@ -82,7 +83,7 @@ def _estimate(search: Search, task: int, there: int, place: int, ready: float) -
         if nodes[lane.last].position <= p:
             before = lane.last
         elif nodes[lane.first].position <= p:
-            while nodes[order[p]].processor != there:
+            while nodes[order[p]].processor != target:
                 p -= 1
             before = order[p]
     start = ready
@@ -105,26 +106,26 @@ def _estimate(search: Search, task: int, there: int, place: int, ready: float) -
 
 
 @lean
-def _reassign(search: Search, task: int, there: int, limit_s: float) -> None:
-    """Move a task to a processor, mostly to about the time it could start there; not if that looks hopeless."""
+def _reassign(search: Search, task: int, target: int, limit_s: float) -> None:
+    """Move a task to a processor, mostly to the position of its ready time; not if the estimate exceeds the limit."""
     nodes, arcs = search.nodes, search.arcs
     place = nodes[task].position
     low, high = _lowest(nodes, arcs, task), _highest(nodes, arcs, task, search.order.size)
-    device = search.lanes[there].device
+    device = search.lanes[target].device
     ready = ready_s(nodes, arcs, search.flows, search.costs, search.lines, search.origin, task, device)
     draw = chance(search.words)
     if draw < 0.7:
         place = _place_by_time(nodes, search.order, task, ready, low, high)
     elif draw < 0.8:
         place = low + pick(search.words, high - low + 1)
-    # What has the task behind itself is judged too hard: some are tried all the same.
-    if chance(search.words) < TRUST_NOT or _estimate(search, task, there, place, ready) <= limit_s:
-        relocate(nodes, search.lanes, search.order, search.counts, search.moved, task, there, place)
+        # The estimate is pessimistic for targets whose chain depends on the task: some are evaluated all the same.
+    if chance(search.words) < TRUST_NOT or _estimate(search, task, target, place, ready) <= limit_s:
+        relocate(nodes, search.lanes, search.order, search.counts, search.moved, task, target, place)
 
 
 @lean
 def _reorder(search: Search, task: int) -> None:
-    """Move a task within its processor: past a neighbour there, or anywhere it may go."""
+    """Move a task within its processor: past a neighbour there, or to any valid position."""
     nodes, arcs = search.nodes, search.arcs
     node = nodes[task]
     low, high = _lowest(nodes, arcs, task), _highest(nodes, arcs, task, search.order.size)
@@ -144,34 +145,34 @@ def _reorder(search: Search, task: int) -> None:
 
 @lean
 def _swap(search: Search, task: int) -> None:
-    """Exchange the processors of a task and of one that is near it in the order."""
-    near = search.nodes[task].position + pick(search.words, 25) - 12
-    other = search.order[min(max(near, 0), search.order.size - 1)]
-    here, there = search.nodes[task].processor, search.nodes[other].processor
-    if here == there or not search.costs[task, search.lanes[there].device].seconds < np.inf:
+    """Exchange the processors of a task and of another that is near it in the order."""
+    position = search.nodes[task].position + pick(search.words, 25) - 12
+    other = search.order[min(max(position, 0), search.order.size - 1)]
+    source, target = search.nodes[task].processor, search.nodes[other].processor
+    if source == target or not search.costs[task, search.lanes[target].device].seconds < np.inf:
         return
-    if search.costs[other, search.lanes[here].device].seconds < np.inf:
-        _reassign(search, task, there, np.inf)
-        _reassign(search, other, here, np.inf)
+    if search.costs[other, search.lanes[source].device].seconds < np.inf:
+        _reassign(search, task, target, np.inf)
+        _reassign(search, other, source, np.inf)
 
 
 @lean
-def _bring(search: Search, begin: int, end: int, there: int, share: float, most: int) -> None:
-    """Move some of the tasks in a row of ``arcs`` to a processor, each where it is in the order."""
+def _gather_row(search: Search, begin: int, end: int, target: int, share: float, most: int) -> None:
+    """Move some of the tasks in a row of ``arcs`` to a processor, with unchanged positions."""
     nodes, lanes, order, counts, moved = search.nodes, search.lanes, search.order, search.counts, search.moved
-    device = lanes[there].device
+    device = lanes[target].device
     for k in range(begin, end):
         task = search.arcs[k]
-        wanted = counts[MOVES] < most and nodes[task].processor != there and chance(search.words) < share
+        wanted = counts[MOVES] < most and nodes[task].processor != target and chance(search.words) < share
         if wanted and search.costs[task, device].seconds < np.inf:
-            relocate(nodes, lanes, order, counts, moved, task, there, nodes[task].position)
+            relocate(nodes, lanes, order, counts, moved, task, target, nodes[task].position)
 
 
 @lean
-def _gather(search: Search, task: int, there: int) -> None:
+def _gather(search: Search, task: int, target: int) -> None:
     """Move a task to a processor together with some of its neighbours in the graph, and often some of theirs."""
     nodes, words = search.nodes, search.words
-    relocate(nodes, search.lanes, search.order, search.counts, search.moved, task, there, nodes[task].position)
+    relocate(nodes, search.lanes, search.order, search.counts, search.moved, task, target, nodes[task].position)
     share = 0.3 + 0.7 * chance(words)
     direction = pick(words, 3)
     most = MOST_MOVED
@@ -179,11 +180,11 @@ def _gather(search: Search, task: int, there: int) -> None:
         most = 2 + pick(words, min(MOST_MOVED, search.order.size) - 1)
     k = 0
     while k < search.counts[MOVES]:
-        near = search.moved[k].task
+        member = search.moved[k].task
         if direction != 1:
-            _bring(search, nodes[near].pred, nodes[near + 1].pred, there, share, most)
+            _gather_row(search, nodes[member].pred, nodes[member + 1].pred, target, share, most)
         if direction != 0:
-            _bring(search, nodes[near].succ, nodes[near + 1].succ, there, share, most)
+            _gather_row(search, nodes[member].succ, nodes[member + 1].succ, target, share, most)
         k += 1
         if most == MOST_MOVED:
             return
@@ -191,21 +192,21 @@ def _gather(search: Search, task: int, there: int) -> None:
 
 @lean
 def propose(search: Search, length: int, limit_s: float) -> None:
-    """Make one move, noted in the counts; none if the one that is drawn makes no sense or looks hopeless."""
+    """Make one random move, counted in the log; none if the drawn move is useless or looks hopeless."""
     words = search.words
     if chance(words) < ON_PATH:
         task = search.path[pick(words, length)]
     else:
         task = pick(words, search.order.size)
     draw = chance(words)
-    there = search.nodes[task].processor
+    target = search.nodes[task].processor
     if draw >= REORDER and search.lanes.size > 1:
-        there = _other_processor(search.costs, search.lanes, words, task, there)
-    if there == search.nodes[task].processor:
+        target = _other_processor(search.costs, search.lanes, words, task, target)
+    if target == search.nodes[task].processor:
         _reorder(search, task)
     elif draw < REASSIGN:
-        _reassign(search, task, there, limit_s)
+        _reassign(search, task, target, limit_s)
     elif draw < SWAP:
         _swap(search, task)
     else:
-        _gather(search, task, there)
+        _gather(search, task, target)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the tables of a problem to the records of the search."""
+"""Construction of the search records from a problem's tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from syclsched.scheduling.tables import Floats, Ints, Tables
 
 
 def prepare(tables: Tables, seed: int) -> Search:
-    """Return the records of a problem; no task is placed yet."""
+    """Return the records of a problem without placed tasks."""
     count, items = tables.seconds.shape[0], tables.item_bytes.size
     flow_start, flow_read, wait_start, wait_task = _reads(
         tables.read_start, tables.read_item, tables.item_producer, tables.pred_start, tables.pred_task
@@ -54,7 +54,7 @@ def prepare(tables: Tables, seed: int) -> Search:
         moved=np.zeros(MOST_MOVED, MOVED),
         timed=np.zeros(count, TIMED),
         placed=np.zeros((items, 2), np.int64),
-        # Any state but 0 will do; the multiplier spreads small seeds over all bits.
+        # Any state but 0 is valid; the multiplier spreads small seeds over all bits.
         words=np.array([(seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1], np.uint64),
         path=np.zeros(count, np.int64),
     )
@@ -71,11 +71,11 @@ def _records(dtype: np.dtype[np.void], *columns: Ints | Floats) -> Records:
 def _reads(
     read_start: Ints, read_item: Ints, producer: Ints, pred_start: Ints, pred_task: Ints
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the rows of items that tasks read and tasks make, and of the predecessors of which nothing is read."""
+    """Return the rows of made items that each task reads, and of its predecessors from which it reads nothing."""
     count = read_start.size - 1
     flow_start, wait_start = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     flow_read, wait_task = np.empty(read_item.size, np.int64), np.empty(pred_task.size, np.int64)
-    read_by = np.full(count, -1, np.int64)  # the last task found to read something of each
+    read_by = np.full(count, -1, np.int64)  # for each task, the last task found to read one of its items
     flows = waits = 0
     for task in range(count):
         for k in range(read_start[task], read_start[task + 1]):
@@ -93,7 +93,7 @@ def _reads(
 
 @compiled
 def tails(seconds: Floats, succ_start: Ints, succ_task: Ints) -> Floats:
-    """Return the longest chain of tasks from the start of each, each task at its fastest and copies for nothing."""
+    """Return the longest chain of tasks from the start of each, on the fastest devices and with free copies."""
     tail = np.zeros(seconds.shape[0])
     for task in range(tail.size - 1, -1, -1):
         after = 0.0
@@ -120,8 +120,8 @@ def _nodes(tables: Tables, flow_start: Ints, feed_start: Ints, wait_start: Ints)
 
 
 def _lanes(tables: Tables) -> Records:
-    nothing = np.full(tables.processor_device.size, -1)
-    return _records(LANE, tables.processor_device, nothing, nothing)
+    no_task = np.full(tables.processor_device.size, -1)
+    return _records(LANE, tables.processor_device, no_task, no_task)
 
 
 def _makes(tables: Tables) -> Records:
@@ -132,7 +132,7 @@ def _makes(tables: Tables) -> Records:
 
 
 def _lines(tables: Tables) -> Records:
-    """Return the ways from each space to each device: none but itself if it is reached, else those worth a thought."""
+    """Return the routes from each space to each device: only the space itself if reached, else all useful ones."""
     spaces, devices = tables.latency_s.shape[0], tables.reach_start.size - 1
     ways: dict[tuple[int, int], list[tuple[float, float, int]]] = {}
     for device in range(devices):
@@ -143,7 +143,7 @@ def _lines(tables: Tables) -> Records:
                 same = space == origin
                 latency = 0.0 if same else float(tables.latency_s[origin, space])
                 slope = 0.0 if same else float(tables.s_per_byte[origin, space])
-                # An earlier one that is nowhere slower makes this one useless.
+                # A route is useless if an earlier one is nowhere slower.
                 if not any(fixed <= latency and rise <= slope for fixed, rise, _ in found):
                     found.append((latency, slope, space))
             ways[origin, device] = found
@@ -173,8 +173,8 @@ def _costs(tables: Tables, lines: Records) -> Records:
 
 
 def _want_s(tables: Tables) -> Floats:
-    """Return what each wanted result takes from each space to where it is wanted."""
+    """Return the seconds of a copy of each wanted result from each space to where it is wanted."""
     nbytes = tables.item_bytes[tables.want_item][:, None]
     latency, slope = tables.latency_s[:, tables.want_space].T, tables.s_per_byte[:, tables.want_space].T
-    there = (tables.want_space[:, None] == np.arange(tables.latency_s.shape[0])) | (nbytes == 0)
-    return np.ascontiguousarray(np.where(there, 0.0, latency + nbytes * slope))
+    no_copy = (tables.want_space[:, None] == np.arange(tables.latency_s.shape[0])) | (nbytes == 0)
+    return np.ascontiguousarray(np.where(no_copy, 0.0, latency + nbytes * slope))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The anytime search: from the best list schedules by replica exchange, or by annealing where time is short."""
+"""Anytime search from the best list schedules, by replica exchange or, where time is short, by annealing."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from syclsched.scheduling.refine.prepare import prepare
 from syclsched.scheduling.refine.records import Search
 from syclsched.scheduling.timetable import Timetable
 
-#: Temperatures at the beginning of a cooling, in mean steps of the critical path (makespan over its tasks): with
-#: `PLENTY` of steps for each task there is the time to forget the start; with few, only local changes to it can be
-#: tried. Found on benchmarks/instances.py.
+#: Temperature at the start of a cooling, in mean steps of the critical path (makespan over its tasks): `HOT` with
+#: `PLENTY` of steps per task, enough to forget the start; with fewer it falls by the power `FALL`, as only local
+#: changes can be tried. Tuned on benchmarks/instances.py.
 HOT, PLENTY, FALL = 0.4, 6_000, 0.66
 
-#: The end of a cooling as a part of its beginning, the most coolings, and the steps for each pair of tasks that one is
-#: worth: what is left over is better spent on another.
+#: Final over initial temperature of a cooling, maximum number of coolings, and the steps per pair of tasks that one
+#: cooling is worth: further steps are better spent on another.
 COLD, COOLINGS, PAIR_STEPS = 0.05, 16, 25
 
-#: Every other cooling begins hotter: where copies are dear, a better clustering is behind a higher hill.
+#: Every other cooling starts hotter: where copies are expensive, better clusterings lie behind higher barriers.
 HOTTER = (1.0, 2.0)
 
-#: The temperature at first, and the share of the budget it is kept for: to see how fast steps are.
+#: Temperature of the initial descent, and its share of the budget; it also measures the speed of steps.
 DESCENT, DESCENDING = 0.005, 0.03
 
-#: With so many steps for each task, replica exchange finds better schedules than coolings.
+#: With this many steps per task, replica exchange finds better schedules than coolings.
 EXCHANGING = 10_000
 
-#: The share of the budget that may go into more places to begin.
+#: Share of the budget for additional start solutions.
 STARTING = 0.2
 
-#: A step by the list engine takes about so many times as long as one in the contention-free model.
+#: Cost of a step by the list engine, in steps of the contention-free model.
 LISTED_COST = 80
 
-#: Two makespans that differ by less, relatively, are equal.
+#: Makespans with a smaller relative difference are equal.
 ROUNDING = 1e-9
 
 
@@ -59,11 +59,11 @@ def refine(
     seed: int = 0,
     clock: Clock | None = None,
 ) -> Timetable:
-    """Search for a timetable that is better than those given, until the budget is over.
+    """Search for a timetable better than the given ones, until the budget is spent.
 
     Simulated annealing over (order of tasks, placement), or replica exchange where the budget is large for the number
-    of tasks; with moves about the critical path, each worked out only as far as it changes anything. Ends early when a
-    lower bound is met. Given equal arguments and no seconds, the answer is always the same.
+    of tasks. Moves are near the critical path and evaluated incrementally. Ends early when a lower bound is met. Equal
+    arguments give equal results, unless the budget is in seconds.
     """
     if not timetables:
         raise PolicyError("there is no timetable to begin with", where="refine", hint="Give it that of any policy")
@@ -89,7 +89,7 @@ def refine(
 
 
 def default_steps(tasks: int) -> int:
-    """Return how many steps are worth while for so many tasks where time matters: some tenths of a second."""
+    """Return a reasonable number of steps for a number of tasks: some tenths of a second."""
     return max(2_000, min(120_000, 8_000_000 // max(1, tasks)))
 
 
@@ -121,7 +121,7 @@ def _refine_free(problem: Problem, ranked: Sequence[Timetable], meter: Meter, se
 
 
 def _coolings(search: Search, starts: Sequence[State], best: Best, meter: Meter, each: float, bound_s: float) -> None:
-    """Cool down several times, from the best and from other starts in turn; ``each`` is the steps for each task."""
+    """Cool down several times, from the best and from other starts alternately; ``each`` is the steps per task."""
     hot = HOT * min(1.0, each / PLENTY) ** FALL
     coolings = max(1, min(COOLINGS, round(each / len(best.order) / PAIR_STEPS)))
     begun = meter.spent()
@@ -142,12 +142,12 @@ def _cool(
     hot: float,
     bound_s: float,
 ) -> None:
-    """Anneal the state that is loaded, hot to cold, over a part of the budget."""
+    """Anneal the loaded state from hot to cold over a part of the budget."""
     current_s = settle_all(search)
     step_s = current_s / max(1, critical_path(search))
-    # Some milliseconds at a time between looks at the clock.
+    # Some milliseconds between readings of the clock.
     chunk = max(1, 50_000 // max(1, len(best.order)))
-    # The end of the last part may be rounded to more than 1.
+    # Rounding may take the end of the last part beyond 1.
     while (spent := meter.spent()) < min(1.0, part[1]) and best.makespan_s[0] > bound_s:
         cooled = max(0.0, spent - part[0]) / (part[1] - part[0])
         steps = meter.left(chunk)

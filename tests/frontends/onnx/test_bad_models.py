@@ -163,7 +163,7 @@ def test_nodes_are_held_to_their_schema(broken: Any, said: str) -> None:
 def test_a_circle_is_named() -> None:
     nodes = [node("Add", ["x", "c"], ["a"], name="one"), node("Relu", ["a"], ["b"]), node("Neg", ["b"], ["c"])]
     text = refusal(lambda: read_model(model_of(nodes, {"x": (1,)}, ["c"])))
-    assert "circle" in text and "'one'" in text
+    assert "cycle" in text and "'one'" in text
 
 
 def test_nodes_out_of_order_are_brought_into_order() -> None:
@@ -183,7 +183,7 @@ def test_values_are_made_once() -> None:
 
 
 def test_an_output_nobody_makes_and_no_outputs() -> None:
-    assert "nothing makes output 'z'" in refusal(lambda: read_model(model_of([], {"x": (1,)}, ["z"])))
+    assert "no node produces output 'z'" in refusal(lambda: read_model(model_of([], {"x": (1,)}, ["z"])))
     assert "no outputs" in refusal(lambda: read_model(model_of([], {"x": (1,)}, [])))
 
 

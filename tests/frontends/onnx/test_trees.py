@@ -117,7 +117,7 @@ def test_classifier_of_two_classes_with_the_scores_of_one(post: str, positive: b
         ({"nodes_featureids": [4] * 11}, "node 1 of tree 5 asks for feature 4 of 4"),
         ({"nodes_truenodeids": [9] * 11}, "tree 5 has no node 9, to which node 1 leads"),
         ({"nodes_nodeids": [0] * 11}, "tree 5 has two nodes 0"),
-        ({"nodes_falsenodeids": [0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]}, "its nodes lead to each other in a circle"),
+        ({"nodes_falsenodeids": [0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]}, "its nodes form a cycle"),
         ({"nodes_modes": ["LEAF"] * 10 + ["BRANCH"]}, "nodes_modes has 'BRANCH'"),
         ({"target_ids": [3] * 7}, "a weight is for target 3 of 1, in node 0 of tree 0"),
         ({"target_weights": [1.0]}, "its lists of target weights differ in length"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models become networks: nodes of any opset become canonical ones, for given shapes of the inputs.
+"""Import of ONNX models as networks: conversion of nodes of any opset to canonical nodes, for given input shapes.
 
-What is known beforehand is computed beforehand: shapes, and whatever follows from them and from constants.
+Shapes, and all values that depend only on shapes and constants, are computed at import.
 """
 
 from __future__ import annotations

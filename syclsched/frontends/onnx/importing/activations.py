@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relu and its kin, and other functions of one element."""
+"""Importers of activations and other unary element-wise operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syclsched.frontends.onnx.importing.builder import Builder
 from syclsched.frontends.onnx.importing.registry import NotHereError, given, imports, optional
 from syclsched.frontends.onnx.model import ModelNode
 
-#: Operators that are one expression of the same meaning.
+#: ONNX operator -> equivalent operator of expressions.
 _PLAIN: Final = {
     **{name: name.lower() for name in ("Sigmoid", "Tanh", "Erf", "Exp", "Log", "Sqrt", "Softplus", "Softsign", "Mish")},
     **{name: name.lower() for name in ("Sin", "Cos", "Tan", "Asin", "Acos", "Atan")},
@@ -21,7 +21,7 @@ _PLAIN: Final = {
     **{name: name.lower() for name in ("Abs", "Neg", "Floor", "Ceil", "Round", "Sign", "Reciprocal", "Relu")},
     "HardSwish": "hard_swish",
 }
-#: What leaves whole numbers as they are.
+#: Operators that do not change integers.
 _ROUNDINGS: Final = frozenset({"floor", "ceil", "round"})
 _WITH_ALPHA: Final = {
     "LeakyRelu": ("leaky_relu", 0.01),
@@ -75,14 +75,14 @@ def shrink(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequenc
 
 @imports("Gelu")
 def gelu(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Gelu, exact or by the hyperbolic tangent."""
+    """Import Gelu, exact or with the tanh approximation."""
     name = "gelu_tanh" if node.text("approximate", "none") == "tanh" else "gelu"
     return [b.elementwise((name, 0), given(b, inputs, 0, "X"))]
 
 
 @imports("PRelu")
 def prelu(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import PRelu; its slope is broadcast to the input, before opset 9 for each channel."""
+    """Import PRelu; the slope is broadcast to the input, before opset 9 per channel."""
     x, slope = given(b, inputs, 0, "X"), given(b, inputs, 1, "slope")
     shape = b.shape(slope)
     if b.opset < 9 and len(shape) == 1 and len(b.shape(x)) > 1:
@@ -92,13 +92,13 @@ def prelu(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence
 
 @imports("Clip")
 def clip(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Clip: its bounds are attributes before opset 11, then inputs."""
+    """Import Clip; the bounds are attributes before opset 11, then inputs."""
     x = given(b, inputs, 0, "input")
     if b.opset < 11:
         low: Any = node.number("min", -np.inf) if "min" in node.attributes else None
         high: Any = node.number("max", np.inf) if "max" in node.attributes else None
         if b.dtype(x) == "float32":
-            # That is what these attributes are where they are left out.
+            # The defaults of these attributes are the limits of float32, which do not clip anything.
             limit = float(np.finfo(np.float32).max)
             low = None if low is not None and low <= -limit else low
             high = None if high is not None and high >= limit else high
@@ -108,7 +108,7 @@ def clip(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[
     if all(name is None or (bound is not None and bound.size == 1) for name, bound in zip(names, bounds, strict=True)):
         numbers = [None if bound is None else bound.reshape(-1)[0].item() for bound in bounds]
         return [_clip(b, x, *numbers)]
-    # Bounds as values: the upper one wins where they cross.
+    # Bounds that are not constant; the upper one takes precedence where they cross.
     low_name, high_name = names
     if low_name is not None:
         x = b.elementwise(("max", 0, 1), x, low_name, shape=b.shape(x))

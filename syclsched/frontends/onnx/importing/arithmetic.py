@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of several inputs, element by element: arithmetic, comparisons, logic, selection."""
+"""Importers of element-wise operators with several inputs: arithmetic, comparisons, logic, selection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MANY: Final = {"Sum": "add", "Max": "max", "Min": "min", "Mean": "add"}
 
 @imports(*_BINARY)
 def binary(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import operators of two inputs that are broadcast against each other."""
+    """Import operators of two broadcast inputs."""
     x, y = given(b, inputs, 0, "A"), given(b, inputs, 1, "B")
     return [b.elementwise((_BINARY[node.operator], 0, 1), x, y)]
 
@@ -45,7 +45,7 @@ def many(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[
 
 @imports("Mod")
 def mod(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Mod: with the sign of the divisor, or as C's fmod."""
+    """Import Mod, with the sign of the divisor or as C's fmod."""
     x, y = given(b, inputs, 0, "A"), given(b, inputs, 1, "B")
     return [b.elementwise(("fmod" if node.integer("fmod") else "mod", 0, 1), x, y)]
 
@@ -71,7 +71,7 @@ def is_nan(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequenc
 
 @imports("IsInf")
 def is_inf(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import IsInf, of both signs or one."""
+    """Import IsInf, for both signs or one."""
     x = given(b, inputs, 0, "X")
     both = (node.integer("detect_negative", 1), node.integer("detect_positive", 1))
     return [b.elementwise(("isinf", *both, 0), x)]
@@ -86,7 +86,7 @@ def where(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence
 
 @imports("Identity", "Dropout")
 def identity(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Identity and, as it is in inference, Dropout with its mask of ones."""
+    """Import Identity, and Dropout as in inference: identity and a mask of ones."""
     x = given(b, inputs, 0, "data")
     if node.operator == "Identity":
         return [x]

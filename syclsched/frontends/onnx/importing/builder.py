@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks under construction: canonical nodes are added, and done at once where all they need is known."""
+"""Builder of networks: adds canonical nodes and folds those with constant inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syclsched.frontends.onnx.network import Network, Node, Value
 from syclsched.frontends.onnx.shapes import Made, broadcast, infer, nbytes
 from syclsched.kernels.tensor.expression import result_dtype
 
-#: Kinds that are done while importing if all they need is known. The others are as well done on a device.
+#: Kinds that are folded if all inputs are constant. The other kinds are left to devices.
 _FOLDED: Final = frozenset(
     {
         *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "gather", "gather_elements", "gather_nd"),
@@ -28,7 +28,7 @@ _FOLDED: Final = frozenset(
 
 
 class Builder(Known):
-    """A network that grows."""
+    """Incremental builder of a `Network`."""
 
     def __init__(self, where: str, opset: int, opsets: Mapping[str, int], limits: ModelLimits) -> None:
         super().__init__(where, opset, opsets, limits)
@@ -47,12 +47,12 @@ class Builder(Known):
         return name
 
     def begin(self, name: str, label: str) -> None:
-        """Start to import an ONNX node."""
+        """Start the import of an ONNX node."""
         self._node_name, self._label = name, label
         self._made_now = set()
 
     def end(self, results: Sequence[str | None], names: Sequence[str]) -> dict[str, str]:
-        """Finish an ONNX node: values that it made get the model's names."""
+        """Finish the import of an ONNX node: its results get the model's names."""
         renamed: dict[str, str] = {}
         for result, name in zip(results, names, strict=False):
             if result in self._made_now and result not in renamed and name and name not in self.values:
@@ -85,7 +85,7 @@ class Builder(Known):
         }
 
     def drop(self) -> None:
-        """Forget what was added for the node that is being imported."""
+        """Discard the canonical nodes added for the current ONNX node."""
         self._fresh = []
 
     def _free_name(self, base: str) -> str:
@@ -97,7 +97,7 @@ class Builder(Known):
         return name
 
     def constant(self, value: Any, dtype: Any = None) -> str:
-        """Add a known value and return its name."""
+        """Add a constant and return its name."""
         array = np.asarray(value, dtype)
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
@@ -118,7 +118,7 @@ class Builder(Known):
         dtype: str | None = None,
         **attributes: Any,
     ) -> str:
-        """Add a canonical node with one output, or its result if that is known; returns the value's name."""
+        """Add a canonical node with one output, folded if possible; return the output's name."""
         made = None if shape is None else ((shape, dtype or self._first(inputs).dtype),)
         name = self.emit_all(kind, inputs, made=made, **attributes)[0]
         assert name is not None
@@ -133,7 +133,7 @@ class Builder(Known):
         wanted: Sequence[bool] | None = None,
         **attributes: Any,
     ) -> list[str | None]:
-        """Add a canonical node with any number of outputs; see `emit`."""
+        """Add a canonical node with any number of outputs and return their names; see `emit`."""
         given = list(inputs)
         while given and given[-1] is None:
             given.pop()
@@ -170,12 +170,12 @@ class Builder(Known):
         return True
 
     def check_folded(self, shape: Shape, dtype: str) -> None:
-        """Raise `ModelError` if an array is too large to be computed beforehand."""
+        """Raise `ModelError` if an array is too large for constant folding."""
         size = nbytes(shape, dtype)
         if size > self.limits.folded_bytes:
             raise self.wrong(
                 f"a constant {dtype} {shape} is {math.prod(shape):,} elements, {size:,} bytes; of what is computed "
-                f"beforehand at most {self.limits.folded_bytes:,} bytes are taken",
+                f"beforehand at most {self.limits.folded_bytes:,} bytes are accepted",
                 hint="If that is meant, raise ModelLimits.folded_bytes",
             )
 
@@ -215,10 +215,10 @@ class Builder(Known):
                 f"{self.limits.memory_bytes:,} bytes of memory there are"
             )
 
-    # --- what many operators need ---------------------------------------------------------------------
+    # --- common operations ----------------------------------------------------------------------------
 
     def elementwise(self, expression: Any, *inputs: str, shape: Shape | None = None, dtype: str | None = None) -> str:
-        """Add an expression of values that are broadcast against each other."""
+        """Add an element-wise expression of broadcast inputs."""
         try:
             extents = broadcast([self.shape(each) for each in inputs]) if shape is None else shape
             if dtype is None:
@@ -228,7 +228,7 @@ class Builder(Known):
         return self.emit("elementwise", inputs, shape=extents, dtype=dtype, expression=expression)
 
     def reshape(self, x: str, shape: Shape) -> str:
-        """Return a value under another shape."""
+        """Return a value reshaped."""
         if self.shape(x) == shape:
             return x
         if math.prod(self.shape(x)) != math.prod(shape):
@@ -236,43 +236,43 @@ class Builder(Known):
         return self.emit("reshape", [x], shape=shape)
 
     def transpose(self, x: str, permutation: Sequence[int]) -> str:
-        """Return a value with its axes in another order."""
+        """Return a value with permuted axes."""
         if tuple(permutation) == tuple(range(len(self.shape(x)))):
             return x
         return self.emit("transpose", [x], permutation=tuple(permutation))
 
     def cast(self, x: str, dtype: str) -> str:
-        """Return a value as another dtype."""
+        """Return a value converted to a dtype."""
         return x if self.dtype(x) == dtype else self.elementwise(("cast", dtype, 0), x)
 
     def expand(self, x: str, shape: Shape) -> str:
-        """Return a value repeated to a shape it can be broadcast to."""
+        """Return a value broadcast to a shape."""
         return x if self.shape(x) == shape else self.elementwise(0, x, shape=shape)
 
     def slice(self, x: str, starts: Sequence[int], extents: Sequence[int], steps: Sequence[int] | None = None) -> str:
-        """Return a part of a value: so many elements of every axis."""
+        """Return a slice of a value with given starts, extents and steps."""
         strides = tuple(steps or (1,) * len(starts))
         if tuple(extents) == self.shape(x) and all(step == 1 for step in strides):
             return x
         return self.emit("slice", [x], shape=tuple(extents), starts=tuple(starts), steps=strides)
 
     def pad(self, x: str, pads: Sequence[int], mode: str = "constant", value: float = 0) -> str:
-        """Return a value with a margin: before every axis, then behind every axis."""
+        """Return a value padded: the pads before all axes, then those after all axes."""
         if not any(pads):
             return x
         return self.emit("pad", [x], pads=tuple(pads), mode=mode, value=value)
 
-    # --- the end --------------------------------------------------------------------------------------
+    # --- completion -----------------------------------------------------------------------------------
 
     def finish(self, name: str, outputs: Sequence[tuple[str, str]]) -> Network:
-        """Return the network: what is needed for some values."""
+        """Return the network with given outputs, pairs of model name and value; unneeded nodes are dropped."""
         renamed: dict[str, str] = {}
         for asked, value in outputs:
             if asked == value:
                 continue
             fixed = value in self._inputs or value in renamed or any(value == each for each, _ in outputs)
             if asked in self.values:
-                # Another value has the name; it is none that anybody outside knows, so it gives way.
+                # Another, internal value has this name; rename it.
                 self._rename({asked: self._new_name()})
             if value in self.constants:
                 self.constants[asked] = self.constants[value]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cast and CastLike."""
+"""Importers of Cast and CastLike."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of classical machine learning (ai.onnx.ml), as scikit-learn's models have them: scaling, linear models."""
+"""Importers of classical machine learning (ai.onnx.ml): preprocessing, linear models, SVMs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NORMS: Final = {"MAX": "max", "L1": "l1", "L2": "l2"}
 
 @imports("Scaler", domain=ML)
 def scaler(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Scaler: (x - offset) * scale, one number for all features or one for each."""
+    """Import Scaler: (x - offset) * scale, with one number for all features or one per feature."""
     x = _floats(b, given(b, inputs, 0, "X"))
     expression: Any = 0
     values = [x]
@@ -36,7 +36,7 @@ def scaler(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequenc
 
 @imports("Normalizer", domain=ML)
 def normalizer(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Normalizer: rows are divided by their norm, unless that is 0."""
+    """Import Normalizer: divide rows by their norm unless it is 0."""
     x = _floats(b, given(b, inputs, 0, "X"))
     shape, norm = b.shape(x), node.text("norm", "MAX")
     if norm not in _NORMS:
@@ -60,7 +60,7 @@ def binarizer(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequ
 
 @imports("Imputer", domain=ML)
 def imputer(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Imputer: what stands for a missing number becomes that of its feature."""
+    """Import Imputer: replace missing numbers by the value for their feature."""
     x = given(b, inputs, 0, "X")
     floating = b.dtype(x)[0] == "f"
     values = _numbers(node, "imputed_value_floats") if floating else _numbers(node, "imputed_value_int64s", np.int64)
@@ -75,7 +75,7 @@ def imputer(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequen
 
 @imports("ArrayFeatureExtractor", domain=ML)
 def array_feature_extractor(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import ArrayFeatureExtractor: elements of the last axis are picked."""
+    """Import ArrayFeatureExtractor: gather along the last axis."""
     x, indices = given(b, inputs, 0, "X"), given(b, inputs, 1, "Y")
     shape = b.shape(x) if len(b.shape(x)) > 1 else (1, *b.shape(x))
     array = b.known(indices)
@@ -88,7 +88,7 @@ def array_feature_extractor(b: Builder, node: ModelNode, inputs: Sequence[str | 
 
 @imports("FeatureVectorizer", domain=ML)
 def feature_vectorizer(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import FeatureVectorizer: features side by side, of each input as many as are asked for."""
+    """Import FeatureVectorizer: concatenate a given number of features of each input."""
     values = [_floats(b, given(b, inputs, i, f"X{i}")) for i in range(len(inputs))]
     wanted = node.integers("inputdimensions") or ()
     if len(wanted) != len(values) or any(count < 0 for count in wanted):
@@ -107,7 +107,7 @@ def feature_vectorizer(b: Builder, node: ModelNode, inputs: Sequence[str | None]
 
 @imports("OneHotEncoder", domain=ML)
 def one_hot_encoder(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import OneHotEncoder of numbers: 1 at the category that a number is."""
+    """Import OneHotEncoder of numbers."""
     x, categories = given(b, inputs, 0, "X"), node.integers("cats_int64s") or ()
     if not categories or not node.integer("zeros", 1):
         raise NotHereError
@@ -125,7 +125,7 @@ def one_hot_encoder(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -
 def label_encoder(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
     """Import LabelEncoder from numbers to numbers."""
     x = given(b, inputs, 0, "X")
-    keys, values = (_mapped(node, name) for name in ("keys", "values"))
+    keys, values = (_numeric_attribute(node, name) for name in ("keys", "values"))
     if keys is None or values is None or str(keys.dtype) != b.dtype(x) or keys.dtype.kind == "f":
         raise NotHereError
     if len(keys) != len(values) or not len(keys):
@@ -135,7 +135,7 @@ def label_encoder(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> 
         other = node.number("default_float", -0.0) if values.dtype.kind == "f" else node.integer("default_int64", -1)
         default = np.array(other)
     shape = b.shape(x)
-    # Of equal keys the first counts, and behind all of them the default.
+    # The first of equal keys matches; the entry after the last key is the default.
     hit = ("cast", "int32", ("equal", 0, 1))
     table = np.concatenate([values, default.reshape(-1)[:1].astype(values.dtype)])
     hits = b.elementwise(
@@ -160,7 +160,7 @@ def linear_regressor(b: Builder, node: ModelNode, inputs: Sequence[str | None]) 
 
 @imports("LinearClassifier", domain=ML)
 def linear_classifier(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import LinearClassifier: two classes may have the coefficients of one."""
+    """Import LinearClassifier; a binary one may have coefficients for one class only."""
     x = _matrix(b, given(b, inputs, 0, "X"))
     labels, features = class_labels(b, node, "classlabels_ints"), b.shape(x)[1]
     columns = _numbers(node, "coefficients").size // max(features, 1)
@@ -176,7 +176,7 @@ def linear_classifier(b: Builder, node: ModelNode, inputs: Sequence[str | None])
 
 @imports("SVMRegressor", domain=ML)
 def svm_regressor(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import SVMRegressor: a weighted sum of kernels between rows and support vectors."""
+    """Import SVMRegressor: a weighted sum of kernel values between rows and support vectors."""
     x = _matrix(b, given(b, inputs, 0, "X"))
     features, count = b.shape(x)[1], node.integer("n_supports")
     weights, rho = _numbers(node, "coefficients"), _numbers(node, "rho")
@@ -199,7 +199,7 @@ def svm_regressor(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> 
 
 @imports("SVMClassifier", domain=ML)
 def svm_classifier(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import SVMClassifier without probabilities: every two classes are compared, and what wins most is the label."""
+    """Import SVMClassifier without probabilities: one-versus-one comparisons, then a majority vote."""
     x = _matrix(b, given(b, inputs, 0, "X"))
     features, counts = b.shape(x)[1], node.integers("vectors_per_class") or ()
     weights, rho, labels = (
@@ -233,11 +233,11 @@ def svm_classifier(b: Builder, node: ModelNode, inputs: Sequence[str | None]) ->
 
 
 def _kernels(b: Builder, node: ModelNode, x: str, vectors: Array) -> str:
-    """Return the kernel of each row and each support vector."""
+    """Return the kernel values between each row and each support vector."""
     kind = node.text("kernel_type", "LINEAR")
     gamma, offset, degree = (float(n) for n in (*_numbers(node, "kernel_params"), 0.0, 0.0, 0.0)[:3])
     if kind == "RBF":
-        # Squared distances from products lose digits far from 0: all is moved to where the vectors are.
+        # Squared distances computed from products lose digits far from 0, so everything is centred on the vectors.
         centre = vectors.mean(axis=0)
         moved, around = b.elementwise(("sub", 0, 1), x, b.constant(centre)), vectors - centre
         squares = b.emit("reduce", [moved], mode="sumsquare", axes=(1,), keepdims=True)
@@ -277,7 +277,7 @@ def _floats(b: Builder, x: str) -> str:
 
 
 def _matrix(b: Builder, x: str) -> str:
-    """Return rows of features in single precision; one row may come without its axis."""
+    """Return a float32 matrix of features; a vector becomes one row."""
     shape = b.shape(x)
     if len(shape) not in (1, 2):
         raise b.wrong(f"it takes rows of features, not {shape}")
@@ -288,8 +288,8 @@ def _numbers(node: ModelNode, name: str, dtype: Any = np.float32) -> Array:
     return np.array(node.attributes.get(name) or (), dtype)
 
 
-def _mapped(node: ModelNode, name: str) -> Array | None:
-    """Return a list of numbers that is one of several attributes, if it is one of numbers."""
+def _numeric_attribute(node: ModelNode, name: str) -> Array | None:
+    """Return the numeric attribute ``<name>_tensor``, ``_int64s`` or ``_floats``; None if there is none."""
     tensor = node.attributes.get(f"{name}_tensor")
     if isinstance(tensor, np.ndarray):
         return tensor.reshape(-1) if tensor.dtype.kind in "if" else None

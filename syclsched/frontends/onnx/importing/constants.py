@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known beforehand: constants, shapes, ranges."""
+"""Importers of constants, shapes and ranges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syclsched.frontends.onnx.model import ModelNode
 
 @imports("Constant")
 def constant(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Constant, in all forms of its value but text."""
+    """Import Constant with any value except strings."""
     forms = {
         "value": None,
         "sparse_value": None,
@@ -46,7 +46,7 @@ def constant_of_shape(b: Builder, node: ModelNode, inputs: Sequence[str | None])
 
 @imports("Shape")
 def shape(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Shape, or some of its numbers."""
+    """Import Shape, whole or from ``start`` to ``end``."""
     extents = b.shape(given(b, inputs, 0, "data"))
     start, end = node.integer("start"), node.integer("end", len(extents))
     rank = len(extents)
@@ -99,7 +99,7 @@ def eye_like(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Seque
 
 @imports("OneHot")
 def one_hot(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import OneHot: one of two values, by whether an index is that of the place."""
+    """Import OneHot: the on value where the index equals the position, else the off value."""
     indices, depth_name, values = (given(b, inputs, i, name) for i, name in enumerate(("indices", "depth", "values")))
     depth = int(b.require(depth_name, "the depth of OneHot").reshape(-1)[0])
     extents = b.shape(indices)
@@ -115,7 +115,7 @@ def one_hot(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequen
 
 @imports("Trilu")
 def trilu(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Trilu: an upper or lower triangle, and zeros."""
+    """Import Trilu: the upper or lower triangle, with zeros elsewhere."""
     x, offset = given(b, inputs, 0, "input"), optional(inputs, 1)
     k = 0 if offset is None else int(b.require(offset, "the diagonal of Trilu").reshape(-1)[0])
     name = "greater_equal" if node.integer("upper", 1) else "less_equal"

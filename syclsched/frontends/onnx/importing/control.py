@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If and Loop whose way is known beforehand: the graphs they hold become part of the network."""
+"""Import of If, Loop and Scan with control flow known at import: their subgraphs are inlined."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from syclsched.frontends.onnx.model import ModelGraph, ModelNode
 if TYPE_CHECKING:
     from syclsched.frontends.onnx.importing.scope import Scope
 
-#: Rounds of a loop that are unrolled at most; longer ones are refused.
+#: Most iterations of an unrolled loop; longer ones are refused.
 LONGEST_LOOP: Final = 10_000
 
 
 def import_if(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
-    """Import If with a known condition as the branch that is taken."""
+    """Import If with a constant condition: inline the branch taken."""
     condition = scope.b.known(scope.tensor(node.inputs[0]))
     if condition is None:
         return None
@@ -34,25 +34,25 @@ def import_if(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
 
 
 def import_loop(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
-    """Import Loop with a known number of rounds, one after another."""
+    """Import Loop with a known number of iterations by unrolling it."""
     body = _graph(scope, node, "body")
     trips_name, condition_name = (*node.inputs, "", "")[:2]
     trips = scope.b.known(scope.tensor(trips_name)) if trips_name else None
-    going = scope.b.known(scope.tensor(condition_name)) if condition_name else np.array(True)
-    if (trips_name and trips is None) or going is None:
-        return _by_the_host(scope, node, body)
-    # Loops that end by their condition are given the largest number there is.
+    proceed = scope.b.known(scope.tensor(condition_name)) if condition_name else np.array(True)
+    if (trips_name and trips is None) or proceed is None:
+        return _on_host(scope, node, body)
+    # Exporters give the largest integer as the trip count of a loop that only its condition ends.
     limit = math.inf if trips is None else int(trips.reshape(-1)[0])
     carried: list[Meaning] = [scope.meaning(name) if name else None for name in node.inputs[2:]]
     gathered: list[list[str]] = [[] for _ in body.outputs[1 + len(carried) :]]
     if len(body.inputs) != 2 + len(carried):
         raise scope.b.wrong(f"its body has {len(body.inputs)} inputs, expected {2 + len(carried)}")
     rounds = 0
-    while rounds < limit and bool(going.reshape(-1)[0]):
+    while rounds < limit and bool(proceed.reshape(-1)[0]):
         if rounds == LONGEST_LOOP:
             raise _too_long(scope, f"more than {LONGEST_LOOP:,}")
-        counter, still = scope.b.constant(np.array(rounds, np.int64)), scope.b.constant(going.reshape(()))
-        made = scope.inline(body, [counter, still, *carried], f"{node.name}/{rounds}/")
+        counter, condition_in = scope.b.constant(np.array(rounds, np.int64)), scope.b.constant(proceed.reshape(()))
+        made = scope.inline(body, [counter, condition_in, *carried], f"{node.name}/{rounds}/")
         carried = made[1 : 1 + len(carried)]
         for found, value in zip(gathered, made[1 + len(carried) :], strict=True):
             if not isinstance(value, str):
@@ -60,9 +60,9 @@ def import_loop(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
             found.append(value)
         condition = made[0]
         known = scope.b.known(condition) if isinstance(condition, str) else None
-        if known is None:  # how long it goes on follows from the inputs' values
-            return _by_the_host(scope, node, body)
-        going = known
+        if known is None:  # the number of iterations depends on the inputs' values
+            return _on_host(scope, node, body)
+        proceed = known
         rounds += 1
     scope.b.begin(scope.prefixed(node.name), node.label)
     stacked: list[Meaning] = []
@@ -74,8 +74,8 @@ def import_loop(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
     return [*carried, *stacked]
 
 
-def _by_the_host(scope: Scope, node: ModelNode, body: ModelGraph) -> Sequence[Meaning] | None:
-    """Leave a loop to the host; shapes are known if its body declares that what is carried keeps its shape."""
+def _on_host(scope: Scope, node: ModelNode, body: ModelGraph) -> Sequence[Meaning] | None:
+    """Leave a loop to the host if its body declares that the carried values keep their shapes."""
     b = scope.b
     if len(node.outputs) != len(node.inputs) - 2 or "" in (*node.inputs[2:], *node.outputs):
         return None
@@ -99,7 +99,7 @@ def _graph(scope: Scope, node: ModelNode, name: str) -> ModelGraph:
 
 
 def import_scan(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
-    """Import Scan: how many rounds it takes follows from shapes."""
+    """Import Scan by unrolling it; the number of iterations follows from the shapes."""
     b = scope.b
     if b.opset < 9:
         return None
@@ -115,7 +115,7 @@ def import_scan(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
     ]
     lengths = {b.shape(x)[axis] for axis, x in zip(axes_in, scanned, strict=True)}
     if len(lengths) != 1:
-        raise b.wrong(f"what it scans has different lengths: {sorted(lengths)}")
+        raise b.wrong(f"its scan inputs have different lengths: {sorted(lengths)}")
     rounds = lengths.pop()
     if rounds > LONGEST_LOOP:
         raise _too_long(scope, f"{rounds:,}")
@@ -156,7 +156,7 @@ def _each(node: ModelNode, name: str, count: int) -> tuple[int, ...]:
     return node.integers(name, (0,) * count) or (0,) * count
 
 
-#: Operator -> takes the scope and the node; returns what its outputs stand for, or None to leave it to the host.
+#: Operator -> function of scope and node that returns the bindings of the outputs; None leaves the node to the host.
 CONTROL: Final[dict[str, Callable[[Scope, ModelNode], Sequence[Meaning] | None]]] = {
     "If": import_if,
     "Loop": import_loop,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conv and ConvTranspose."""
+"""Importers of Conv and ConvTranspose."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syclsched.frontends.onnx.model import ModelNode
 
 @imports("Conv")
 def conv(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Conv; negative pads cut from the input."""
+    """Import Conv; negative pads crop the input."""
     x, w, bias = given(b, inputs, 0, "X"), given(b, inputs, 1, "W"), optional(inputs, 2)
     x_shape, w_shape = b.shape(x), b.shape(w)
     if b.dtype(x) not in FLOATS:
@@ -41,7 +41,7 @@ def conv(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[
 
 
 def cut(b: Builder, x: str, pads: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-    """Take away what negative pads say; returns the rest, and the pads that are left."""
+    """Crop a value by its negative pads; return the cropped value and the remaining pads."""
     if min(pads, default=0) >= 0:
         return x, pads
     rank = len(pads) // 2
@@ -81,7 +81,7 @@ def conv_transpose(b: Builder, node: ModelNode, inputs: Sequence[str | None]) ->
         wanted = wanted[-rank:]
         before, after = [], []
         for i in range(rank):
-            # Where the wanted extent is larger than the windows reach, places are added behind.
+            # If the requested extent exceeds the full output, the output padding grows at the end.
             total = full[i] - wanted[i]
             if total < 0:
                 extra = (*extra[:i], extra[i] - total, *extra[i + 1 :])

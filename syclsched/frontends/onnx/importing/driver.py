@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`import_model`: a model and shapes for its inputs become a network."""
+"""Entry point of the import: converts a model to a network for given input shapes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def import_model(
     known: Mapping[str, Any] | None = None,
     limits: ModelLimits | None = None,
 ) -> Network:
-    """Bring a model to canonical nodes for given shapes of its inputs."""
+    """Import a model for given shapes of its inputs."""
     load_families()
     b = Builder(model.where, model.opset, model.opsets, limits or ModelLimits())
     scope = Scope(b)
@@ -81,7 +81,7 @@ def declare_inputs(
     dimensions: dict[str, int],
     known: dict[str, Any],
 ) -> None:
-    """Declare a model's inputs, with all their extents."""
+    """Declare a model's inputs with concrete extents; raise `OpenDimensionError` if some are missing."""
     names = [declared.name for declared in model.inputs]
     for what, given in (("shape", shapes), ("value", known)):
         for name in given:
@@ -148,7 +148,7 @@ def declare_inputs(
 
 
 def _check_output(declared: Declared, shape: Shape, dtype: str, where: str) -> None:
-    """Refuse another dtype than is declared; warn of another shape, which exporters do write."""
+    """Raise if an output's dtype is not the declared one; warn if the shape differs, as some exporters err there."""
     place = f"{where}, output {declared.name!r}"
     if declared.dtype not in (None, dtype):
         raise ModelError(f"its elements are {dtype}, and {declared.dtype} is declared", where=place)
@@ -169,7 +169,7 @@ def _check_extent(extent: object, where: str) -> None:
 
 
 def _bind(declared: Declared, shape: Shape, dimensions: dict[str, int], where: str) -> None:
-    """Check a shape against what the model declares, and remember extents by name."""
+    """Check a shape against the declaration and record the extents of named dimensions."""
     expected = declared.dimensions
     if expected is None:
         return
@@ -187,7 +187,7 @@ def _bind(declared: Declared, shape: Shape, dimensions: dict[str, int], where: s
 
 
 def describe_shape(declared: Declared) -> str:
-    """Return a declared shape as text: ``(batch, 3, ?, ?)``."""
+    """Format a declared shape: ``(batch, 3, ?, ?)``."""
     if declared.dimensions is None:
         return "any shape"
     inner = ", ".join("?" if d is None else str(d) for d in declared.dimensions)
@@ -195,5 +195,5 @@ def describe_shape(declared: Declared) -> str:
 
 
 def describe(declared: Declared) -> str:
-    """Return an input as text: ``image: float32 (batch, 3, ?, ?)``."""
+    """Format a declared input: ``image: float32 (batch, 3, ?, ?)``."""
     return f"{declared.name}: {declared.dtype} {describe_shape(declared)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that are not imported as canonical nodes: the host does them with onnx's reference implementation."""
+"""Fallback for operators without an importer: host nodes that run onnx's reference implementation."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from syclsched.frontends.onnx.shapes import Made
 
 
 class Names(Protocol):
-    """What tells which value a name of the model stands for."""
+    """Look-up of the values bound to names of the model."""
 
     def tensor(self, name: str) -> str:
-        """Return the value a name stands for."""
+        """Return the value bound to a name."""
 
     def has(self, name: str) -> bool:
-        """Return whether a name stands for something."""
+        """Return whether a name is bound."""
 
 
 def import_reference(
@@ -36,7 +36,7 @@ def import_reference(
     *,
     made: Sequence[Made] | None = None,
 ) -> Sequence[str | None]:
-    """Add a node that the host does; or do it at once if all it needs is known."""
+    """Add a host node; if all its inputs are constant, evaluate it now instead."""
     if not node.proto:
         raise b.wrong("it is too large for onnx's reference implementation")
     given = {name: value for name, value in zip(node.inputs, inputs, strict=True) if name and value is not None}
@@ -47,7 +47,7 @@ def import_reference(
     if all(value in b.constants for value in given.values()) and node.operator not in RANDOM:
         return _computed(b, node, given, results)
     if made is None:
-        made = _tried(b, node, given, results) if node.domain == ML else _shapes(b, node, given, results)
+        made = _shapes_by_evaluation(b, node, given, results) if node.domain == ML else _shapes(b, node, given, results)
     values = b.emit_all(
         "reference",
         list(given.values()),
@@ -61,8 +61,8 @@ def import_reference(
     return [found.get(name) for name in node.outputs]
 
 
-def _tried(b: Builder, node: ModelNode, given: dict[str, str], results: tuple[str, ...]) -> list[Made]:
-    """Return shapes and dtypes of results of classical machine learning, of which onnx infers few: one row is tried."""
+def _shapes_by_evaluation(b: Builder, node: ModelNode, given: dict[str, str], results: tuple[str, ...]) -> list[Made]:
+    """Return shapes and dtypes of ai.onnx.ml results, of which onnx infers few, by evaluating one row of zeros."""
     try:
         return _shapes(b, node, given, results)
     except ValueNeededError:
@@ -89,7 +89,7 @@ def _computed(b: Builder, node: ModelNode, given: dict[str, str], results: tuple
         for shape, dtype in _shapes(b, node, given, results):
             b.check_folded(shape, dtype)
     except ValueNeededError:
-        pass  # how large it is only the values say
+        pass  # the size depends on the values
     try:
         arrays = evaluate_reference(node.proto, b.opsets, {n: b.constants[v] for n, v in given.items()}, results)
     except MemoryError:
@@ -109,7 +109,7 @@ def _checked(b: Builder, value: object, name: str) -> Array:
 
 
 def _shapes(b: Builder, node: ModelNode, given: dict[str, str], results: tuple[str, ...]) -> list[Made]:
-    """Return shapes and dtypes by onnx's shape inference, with all that is known beforehand."""
+    """Return shapes and dtypes from onnx's shape inference, given the constant inputs."""
     import onnx
     from onnx import helper, numpy_helper
 
@@ -147,7 +147,7 @@ def _shapes(b: Builder, node: ModelNode, given: dict[str, str], results: tuple[s
         if dtype is None or not tensor.HasField("shape") or None in extents:
             inputs_needed = tuple(dict.fromkeys(i for v in given.values() for i in b.sources(v)))
             raise ValueNeededError(
-                f"the shape of its result {value.name!r} follows from the values of what it is given, and shapes must "
+                f"the shape of its result {value.name!r} depends on the values of its inputs, and shapes must "
                 "be known before anything runs",
                 inputs=inputs_needed,
                 where=b.place(),

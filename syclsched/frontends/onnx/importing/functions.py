@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that ONNX itself defines by others: where they have no importer, those are imported."""
+"""Expansion of operators without an importer by ONNX's own function definitions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from syclsched.frontends.onnx.graphs import read_graph
 from syclsched.frontends.onnx.importing.builder import Builder
 from syclsched.frontends.onnx.model import ModelGraph, ModelNode
 
-#: A domain that no model has.
+#: A domain that models do not use.
 _DOMAIN = "syclsched.function"
 
 
 def definition(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> tuple[ModelGraph, int] | None:
-    """Return the graph that defines an operator, and the version of the operators in it."""
+    """Return the graph that defines an operator and the opset version of its nodes; None if ONNX has none."""
     import onnx
     import onnx.inliner
     from onnx import helper
@@ -63,7 +63,7 @@ def definition(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> tup
 
 
 def _body(onnx: Any, schema: Any, proto: Any, types: Sequence[Any], opset: int) -> Any:
-    """Return the newest definition that is not newer than the opset."""
+    """Return the newest function definition valid in the opset."""
     plain = [version for version in schema.function_opset_versions if version <= opset]
     dependent = [version for version in schema.context_dependent_function_opset_versions if version <= opset]
     if plain:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elements picked and placed by index."""
+"""Importers of gather and scatter operators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syclsched.frontends.onnx.model import ModelNode
 
 
 def _indices(b: Builder, inputs: Sequence[str | None], x: str, axes: Sequence[int]) -> str:
-    """Return the indices; those that are known are checked."""
+    """Return the indices input; constant indices are range-checked."""
     name = given(b, inputs, 1, "indices")
     if b.dtype(name) not in ("int32", "int64"):
         raise b.wrong(f"indices are {b.dtype(name)}, expected int32 or int64")
@@ -51,7 +51,7 @@ def gather_nd(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequ
 
 @imports("Scatter", "ScatterElements")
 def scatter_elements(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import ScatterElements and, as it was called before opset 11, Scatter."""
+    """Import ScatterElements, named Scatter before opset 11."""
     x, updates = given(b, inputs, 0, "data"), given(b, inputs, 2, "updates")
     axis = b.axis(node.integer("axis"), len(b.shape(x)))
     reduction = _reduction(b, node)
@@ -67,7 +67,7 @@ def scatter_nd(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Seq
 
 @imports("ReverseSequence")
 def reverse_sequence(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import ReverseSequence: rows of the first two axes, time and batch, are picked in another order."""
+    """Import ReverseSequence: a gather of rows over the first two axes, time and batch."""
     x, lengths = given(b, inputs, 0, "input"), given(b, inputs, 1, "sequence_lens")
     shape, time = b.shape(x), node.integer("time_axis")
     if sorted((time, node.integer("batch_axis", 1))) != [0, 1] or len(shape) < 2:
@@ -82,7 +82,7 @@ def reverse_sequence(b: Builder, node: ModelNode, inputs: Sequence[str | None]) 
         firsts, strides = [0] * len(shape), [1] * len(shape)
         firsts[time], strides[time] = steps - 1, -1
         return [b.slice(x, firsts, shape, strides)]
-    # Where in each row of steps an element comes from, and from there which row of all.
+    # The source time step of each element, and the row of the flattened time and batch axes.
     place, row = (("index", -2), ("index", -1)) if time == 0 else (("index", -1), ("index", -2))
     turned = ("where", ("less", place, 0), ("sub", ("sub", 0, place), ("const", 1, "int64")), place)
     major, minor, extent = (turned, row, batch) if time == 0 else (row, turned, steps)

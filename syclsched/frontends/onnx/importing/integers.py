@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products and convolutions of whole numbers: MatMulInteger, ConvInteger, QLinearMatMul, QLinearConv.
+"""Importers of integer matrix products and convolutions.
 
-They are done in double precision, which holds every sum of products of 8-bit numbers that has fewer than 2^36 terms:
-the results are those of 32-bit integers, as long as these do not overflow.
+MatMulInteger, ConvInteger, QLinearMatMul and QLinearConv are computed in double precision, which is exact for sums of
+fewer than 2^36 products of 8-bit numbers: the results equal those of 32-bit integers unless these overflow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WIDE = "float64"
 
 
 def _centred(b: Builder, x: str, zero: str | None, axis: int) -> str:
-    """Return a value less its zero point, which is one number, or one for each place along an axis."""
+    """Return a value minus its zero point, which is one number or one per position along an axis."""
     wide = b.cast(x, _WIDE)
     if zero is None:
         return wide
@@ -30,7 +30,7 @@ def _centred(b: Builder, x: str, zero: str | None, axis: int) -> str:
 
 
 def _spread(b: Builder, x: str, numbers: str, axis: int) -> str:
-    """Return numbers in a shape that is broadcast along an axis of another value."""
+    """Reshape numbers so that they broadcast along an axis of another value."""
     extents, rank = b.shape(numbers), len(b.shape(x))
     if extents in ((), (1,)):
         return b.reshape(numbers, ())
@@ -41,7 +41,7 @@ def _spread(b: Builder, x: str, numbers: str, axis: int) -> str:
 
 
 def _requantised(b: Builder, total: str, scale: str, zero: str, axis: int) -> str:
-    """Return sums times a scale, rounded to even, moved by a zero point, and cut to its dtype."""
+    """Requantise sums: multiply by the scale, round to even, add the zero point, clip to the dtype."""
     limits = np.iinfo(b.dtype(zero))
     moved: Any = ("add", ("round", ("mul", ("cast", "float32", 0), 1)), ("cast", "float32", 2))
     cut = ("cast", b.dtype(zero), ("clip", float(limits.min), float(limits.max), moved))
@@ -50,7 +50,7 @@ def _requantised(b: Builder, total: str, scale: str, zero: str, axis: int) -> st
 
 
 def _scale(b: Builder, first: str, second: str, result: str) -> str:
-    """Return the scale from products to results: ``first * second / result``."""
+    """Return the scale factor from products to results: ``first * second / result``."""
     parts = [b.cast(each, "float32") for each in (first, second, result)]
     parts = [b.reshape(each, ()) if b.shape(each) == (1,) else each for each in parts]
     return b.elementwise(("div", ("mul", 0, 1), 2), *parts)
@@ -106,7 +106,7 @@ def conv_integer(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> S
 
 @imports("QLinearConv")
 def qlinear_conv(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import QLinearConv; its weights may have a scale for each output channel."""
+    """Import QLinearConv; the weights may have one scale per output channel."""
     names = ("x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point")
     x, x_scale, x_zero, w, w_scale, w_zero, scale, zero = (given(b, inputs, i, name) for i, name in enumerate(names))
     bias = optional(inputs, 8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a network under construction: its values, those that are constant, and errors that say where."""
+"""Query part of the network builder: values, constants, and errors located at the current node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 
 
 class Known:
-    """What there is of a network that grows, to be asked for."""
+    """Values and constants of a network under construction; base class of the builder."""
 
     def __init__(self, where: str, opset: int, opsets: Mapping[str, int], limits: ModelLimits) -> None:
         self.where = where
@@ -31,7 +31,7 @@ class Known:
         self._fresh: list[Node] = []
         self._label: str = ""
 
-    # --- what there is --------------------------------------------------------------------------------
+    # --- values ---------------------------------------------------------------------------------------
 
     def shape(self, name: str) -> Shape:
         """Return a value's shape."""
@@ -42,17 +42,17 @@ class Known:
         return self.values[name].dtype
 
     def known(self, name: str) -> Array | None:
-        """Return a value if it is known before the network runs."""
+        """Return a value if it is constant, else None."""
         return self.constants.get(name)
 
     def require(self, name: str, what: str) -> Array:
-        """Return a value that has to be known."""
+        """Return a constant value; raise `ValueNeededError` if the value is not constant."""
         found = self.constants.get(name)
         if found is None:
             inputs = self.sources(name)
             raise ValueNeededError(
                 f"{what} must be known before anything runs, but {name!r} is computed from the values of "
-                f"{', '.join(map(repr, inputs)) or 'what is not known'}",
+                f"{', '.join(map(repr, inputs)) or 'unknown values'}",
                 inputs=inputs,
                 where=self.place(),
                 hint="Give these inputs' values when the model is loaded (known=), or export it with constant shapes",
@@ -60,14 +60,14 @@ class Known:
         return found
 
     def integers(self, name: str, what: str) -> Shape:
-        """Return a known value as a tuple of integers; see `require`."""
+        """Return a constant value as a tuple of integers; see `require`."""
         array = self.require(name, what)
         if array.ndim > 1 or array.dtype.kind not in "iu":
             raise self.wrong(f"{what} are {array.dtype} of shape {array.shape}, expected a list of integers")
         return tuple(int(n) for n in array.reshape(-1))
 
     def sources(self, name: str) -> tuple[str, ...]:
-        """Return the inputs of the network that a value is computed from."""
+        """Return the network inputs that a value depends on."""
         producer = {made: node for node in (*self._nodes, *self._fresh) for made in node.outputs if made is not None}
         seen: set[str] = set()
         waiting = [name]
@@ -83,21 +83,21 @@ class Known:
     # --- errors ---------------------------------------------------------------------------------------
 
     def place(self) -> str:
-        """Return what errors call the node that is being imported."""
+        """Return the location of the current node for error messages."""
         return f"{self.where}, node {self._label}" if self._label else self.where
 
     def wrong(self, what: str, *, hint: str | None = None) -> ModelError:
-        """Return an error about the node that is being imported."""
+        """Return an error located at the current node."""
         return ModelError(what, where=self.place(), hint=hint)
 
     def axis(self, axis: int, rank: int) -> int:
-        """Return an axis counted from the front."""
+        """Return an axis as a non-negative number."""
         if not -rank <= axis < max(rank, 1):
             raise self.wrong(f"there is no axis {axis} in {rank} dimensions")
         return axis + rank if axis < 0 else axis
 
     def axes(self, axes: Iterable[int], rank: int) -> Shape:
-        """Return axes counted from the front, ascending."""
+        """Return axes as sorted non-negative numbers."""
         found = sorted(self.axis(axis, rank) for axis in axes)
         if len(set(found)) < len(found):
             raise self.wrong(f"an axis stands twice in {found}")

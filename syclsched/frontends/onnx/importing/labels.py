@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores of classes (ai.onnx.ml): which label they decide for, and what becomes of them."""
+"""Labels and scores of classifiers (ai.onnx.ml)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syclsched.frontends.onnx.model import ModelNode
 
 
 def class_labels(b: Builder, node: ModelNode, name: str) -> tuple[int, ...]:
-    """Return a classifier's labels."""
+    """Return the integer labels of a classifier."""
     found = node.integers(name) or ()
     if not found and node.attributes.get("classlabels_strings"):
         raise b.wrong(
@@ -26,7 +26,7 @@ def class_labels(b: Builder, node: ModelNode, name: str) -> tuple[int, ...]:
 
 
 def decided(b: Builder, scores: str, labels: tuple[int, ...], *, threshold: float | None = None) -> str:
-    """Return the label of each row of scores."""
+    """Return the predicted label of each row of scores."""
     rows = b.shape(scores)[0]
     if threshold is not None:
         chosen: Any = ("where", ("greater", 0, ("const", threshold)), _whole(labels[1]), _whole(labels[0]))
@@ -38,7 +38,7 @@ def decided(b: Builder, scores: str, labels: tuple[int, ...], *, threshold: floa
 
 
 def scored(b: Builder, scores: str, post: str, *, second: str | None = None) -> str:
-    """Return scores as a classifier gives them out."""
+    """Return the output scores of a classifier, after post-processing."""
     if post not in ("NONE", "LOGISTIC", "SOFTMAX") or (post == "SOFTMAX" and second is not None):
         raise NotHereError
     if second == "rest" and post == "NONE":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MatMul, Gemm, and Einsum as products of matrices."""
+"""Importers of MatMul, Gemm and Einsum."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from syclsched.frontends.onnx.model import ModelNode
 
 
 def product(b: Builder, x: str, y: str) -> str:
-    """Add the product of two stacks of matrices."""
+    """Add a batched matrix product."""
     return b.emit("matmul", [x, y], transpose_a=False, transpose_b=False, alpha=1.0, beta=1.0, activation=())
 
 
 @imports("MatMul")
 def matmul(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import MatMul: vectors become matrices of one row or column, and their product is without it."""
+    """Import MatMul; vectors become matrices of one row or column, which is removed from the product."""
     x, y = given(b, inputs, 0, "A"), given(b, inputs, 1, "B")
     if b.dtype(x) not in FLOATS:
         raise NotHereError
@@ -65,7 +65,7 @@ def gemm(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[
 
 @imports("Einsum")
 def einsum(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Einsum: operands are joined two at a time, each join one product of stacks of matrices."""
+    """Import Einsum as a chain of batched matrix products, one per additional operand."""
     values = [given(b, inputs, i, f"Inputs_{i}") for i in range(len(inputs))]
     if b.dtype(values[0]) not in FLOATS:
         raise NotHereError
@@ -83,22 +83,22 @@ def einsum(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequenc
     for index in range(1, len(values)):
         later = set(result).union(*terms[index + 1 :])
         term, value = _joined(b, (term, value), (terms[index], values[index]), later)
-    gone = tuple(axis for axis, letter in enumerate(term) if letter not in result)
-    if gone:
-        value = b.emit("reduce", [value], mode="sum", axes=gone, keepdims=False)
+    summed_axes = tuple(axis for axis, letter in enumerate(term) if letter not in result)
+    if summed_axes:
+        value = b.emit("reduce", [value], mode="sum", axes=summed_axes, keepdims=False)
         term = "".join(letter for letter in term if letter in result)
     return [b.transpose(value, [term.index(letter) for letter in result])]
 
 
 def _parsed(b: Builder, equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
-    """Return the letters of each operand and of the result, with letters in place of an ellipsis."""
+    """Return the subscripts of each operand and of the result, with an ellipsis replaced by letters."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
     wrong = b.wrong(f"equation {equation!r} does not fit operands of {', '.join(map(str, ranks))} dimensions")
     if len(terms) != len(ranks) or (not left.replace(",", "").replace(".", "").isalpha() and any(ranks)):
         raise wrong
-    # Capitals and small letters are different; these are neither.
+    # Greek letters for the axes of an ellipsis; equations use Latin letters.
     spare = [chr(0x3B1 + i) for i in range(24)]
     widest = 0
     made: list[str] = []
@@ -124,7 +124,7 @@ def _parsed(b: Builder, equation: str, ranks: Sequence[int]) -> tuple[list[str],
 
 
 def _joined(b: Builder, first: tuple[str, str], second: tuple[str, str], later: set[str]) -> tuple[str, str]:
-    """Multiply two operands and sum over what only they have."""
+    """Multiply two operands, summing over shared subscripts that are not needed later."""
     (left, x), (right, y) = first, second
     shared = [c for c in left if c in right]
     batch = [c for c in shared if c in later]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a name of the model can stand for while it is imported."""
+"""Types that names of the model are bound to during import."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TensorSequence:
-    """A sequence of values."""
+    """An ONNX sequence of tensors."""
 
     items: tuple[str, ...]  # names of values
-    dtype: str = "float32"  # of an element, where there is none
+    dtype: str = "float32"  # of the elements, used if the sequence is empty
 
 
-#: A value of the network, a sequence of such, or nothing (an optional that is empty).
+#: A value of the network, a sequence of values, or None (an empty optional).
 Meaning = str | TensorSequence | None

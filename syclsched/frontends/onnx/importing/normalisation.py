@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalisations, and softmax."""
+"""Importers of normalisation operators and softmax."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syclsched.frontends.onnx.model import ModelNode
 
 @imports("BatchNormalization")
 def batch_norm(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import BatchNormalization as it is in inference."""
+    """Import BatchNormalization in inference mode."""
     x, *rest = (given(b, inputs, i, name) for i, name in enumerate(("X", "scale", "B", "input_mean", "input_var")))
     if node.integer("training_mode") or any(node.outputs[1:]):
         raise NotHereError
@@ -23,7 +23,7 @@ def batch_norm(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Seq
     parameters = [b.cast(each, b.dtype(x)) for each in rest]
     epsilon = node.number("epsilon", 1e-5)
     if not node.integer("spatial", 1):
-        # Before opset 9: a number for each element of a sample, not for each channel.
+        # Before opset 9, parameters may be per element of a sample instead of per channel.
         deviation = ("sqrt", ("add", 4, ("const", epsilon)))
         normalised = ("add", ("mul", ("div", ("sub", 0, 3), deviation), 1), 2)
         return [b.elementwise(normalised, x, *parameters, shape=b.shape(x))]
@@ -32,7 +32,7 @@ def batch_norm(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Seq
 
 @imports("InstanceNormalization")
 def instance_norm(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import InstanceNormalization: a group for every channel."""
+    """Import InstanceNormalization: group normalisation with one group per channel."""
     x, scale, bias = (given(b, inputs, i, name) for i, name in enumerate(("input", "scale", "B")))
     if len(b.shape(x)) < 3 or b.shape(x)[1] == 0:
         raise NotHereError
@@ -50,7 +50,7 @@ def instance_norm(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> 
 
 @imports("GroupNormalization")
 def group_norm(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import GroupNormalization: its scale and bias are numbers of groups before opset 21, then of channels."""
+    """Import GroupNormalization; scale and bias are per group before opset 21, then per channel."""
     x, scale, bias = (given(b, inputs, i, name) for i, name in enumerate(("X", "scale", "bias")))
     shape, groups = b.shape(x), node.integer("num_groups", 1)
     if len(shape) < 2 or groups < 1 or shape[1] % groups:
@@ -71,7 +71,7 @@ def _repeated(b: Builder, x: str, channels: int) -> str:
 
 @imports("LayerNormalization")
 def layer_norm(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import LayerNormalization; mean and deviation are given out by the host's reference only."""
+    """Import LayerNormalization; with the optional outputs it is built from reductions."""
     x, scale, bias = given(b, inputs, 0, "X"), given(b, inputs, 1, "Scale"), optional(inputs, 2)
     shape = b.shape(x)
     axis = b.axis(node.integer("axis", -1), len(shape))
@@ -118,7 +118,7 @@ def lrn(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[s
 
 @imports("LpNormalization")
 def lp_norm(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import LpNormalization: division by a norm, and 0 where that is 0."""
+    """Import LpNormalization: division by a norm; the result is 0 where the norm is 0."""
     x = given(b, inputs, 0, "input")
     axis, p = b.axis(node.integer("axis", -1), len(b.shape(x))), node.integer("p", 2)
     if p not in (1, 2):
@@ -142,7 +142,7 @@ def mean_variance_norm(b: Builder, node: ModelNode, inputs: Sequence[str | None]
 
 @imports("Softmax", "LogSoftmax")
 def softmax(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Softmax and LogSoftmax: before opset 13 over all axes from the one that is named."""
+    """Import Softmax and LogSoftmax; before opset 13 they span all axes from ``axis`` on."""
     x, log = given(b, inputs, 0, "input"), node.operator == "LogSoftmax"
     shape = b.shape(x)
     if not shape:
@@ -154,7 +154,7 @@ def softmax(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequen
 
 
 def flattened(b: Builder, node: ModelNode, x: str) -> tuple[str, int]:
-    """Return a value as a matrix as operators of old opsets see it, and the axis that they work along."""
+    """Flatten a value at ``axis`` to a matrix, as before opset 13; return it and the axis to reduce over."""
     shape = b.shape(x)
     axis = node.integer("axis", 1)
     axis = len(shape) if axis == len(shape) else b.axis(axis, len(shape))
@@ -165,7 +165,7 @@ def flattened(b: Builder, node: ModelNode, x: str) -> tuple[str, int]:
 
 @imports("Hardmax")
 def hardmax(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Hardmax: 1 where the first of the largest elements is, and 0 elsewhere."""
+    """Import Hardmax: 1 at the first largest element and 0 elsewhere."""
     x = given(b, inputs, 0, "input")
     shape = b.shape(x)
     if b.opset >= 13:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MaxPool, AveragePool, their global forms, and poolings of norms."""
+"""Importers of pooling operators: maximum, average and Lp norms, local and global."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ints = tuple[int, ...]
 
 @imports("MaxPool", "AveragePool")
 def pool(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import MaxPool and AveragePool; which of its elements a maximum is, the host's reference says."""
+    """Import MaxPool and AveragePool; a MaxPool with the indices output is left to the host."""
     x = given(b, inputs, 0, "X")
     mode = "max" if node.operator == "MaxPool" else "average"
     if len(node.outputs) > 1 and node.outputs[1]:
@@ -52,13 +52,13 @@ def pool(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[
 
 
 def pooled(windows: Windows, extents: Ints, *, ceil: bool) -> Ints:
-    """Return how many windows there are along each axis."""
+    """Return the number of windows along each axis."""
     made: list[int] = []
     rank = len(extents)
     for i, n in enumerate(extents):
-        room = n + windows.pads[i] + windows.pads[i + rank] - windows.dilations[i] * (windows.kernel[i] - 1) - 1
+        span = n + windows.pads[i] + windows.pads[i + rank] - windows.dilations[i] * (windows.kernel[i] - 1) - 1
         step = windows.strides[i]
-        count = (-(-room // step) if ceil else room // step) + 1
+        count = (-(-span // step) if ceil else span // step) + 1
         if ceil and (count - 1) * step >= n + windows.pads[i]:
             count -= 1
         made.append(count)
@@ -67,7 +67,7 @@ def pooled(windows: Windows, extents: Ints, *, ceil: bool) -> Ints:
 
 @imports("GlobalAveragePool", "GlobalMaxPool")
 def global_pool(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import poolings with one window over everything."""
+    """Import global pooling: one window over all spatial axes."""
     x = given(b, inputs, 0, "X")
     shape = b.shape(x)
     rank = len(shape) - 2
@@ -92,7 +92,7 @@ def global_pool(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Se
 
 @imports("GlobalLpPool")
 def global_lp_pool(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import a norm over all spatial axes, for the two norms that are in use."""
+    """Import GlobalLpPool for the L1 and L2 norms."""
     x, p = given(b, inputs, 0, "X"), node.integer("p", 2)
     if p not in (1, 2):
         raise NotHereError
@@ -101,7 +101,7 @@ def global_lp_pool(b: Builder, node: ModelNode, inputs: Sequence[str | None]) ->
 
 @imports("LpPool")
 def lp_pool(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import norms of windows: sums, as means of so many elements with pads of zeros."""
+    """Import LpPool: a mean over zero-padded windows times the window size gives the sum."""
     x, p = given(b, inputs, 0, "X"), node.integer("p", 2)
     shape = b.shape(x)
     if b.dtype(x) not in FLOATS or p < 1 or node.integer("ceil_mode"):

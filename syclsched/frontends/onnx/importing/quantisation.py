@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QuantizeLinear and DequantizeLinear, by the array or along an axis."""
+"""Importers of QuantizeLinear and DequantizeLinear, per tensor or per axis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syclsched.frontends.onnx.model import ModelNode
 
 
 def _along(b: Builder, node: ModelNode, x: str, parameter: str) -> str:
-    """Return a scale or zero point in a shape that is broadcast along its axis."""
+    """Reshape a scale or zero point so that it broadcasts along its axis."""
     shape, extents = b.shape(x), b.shape(parameter)
     if node.integer("block_size"):
         raise NotHereError
@@ -29,7 +29,7 @@ def _along(b: Builder, node: ModelNode, x: str, parameter: str) -> str:
 
 @imports("QuantizeLinear")
 def quantize(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import QuantizeLinear: rounded to even, cut to what the dtype holds."""
+    """Import QuantizeLinear: round to even and clip to the range of the dtype."""
     x, scale, zero = given(b, inputs, 0, "x"), given(b, inputs, 1, "y_scale"), optional(inputs, 2)
     number = node.integer("output_dtype")
     if number and number not in DTYPES:
@@ -47,7 +47,7 @@ def quantize(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Seque
     limits = np.iinfo(target)
     cut = ("clip", float(limits.min), float(limits.max), rounded)
     if limits.bits > 16:
-        raise NotHereError  # float32 does not hold all of its numbers
+        raise NotHereError  # float32 cannot represent all its values
     return [b.elementwise(("cast", target, cut), *values, shape=b.shape(x), dtype=target)]
 
 
@@ -59,7 +59,7 @@ def dequantize(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Seq
     if number and number not in DTYPES:
         raise b.wrong(f"elements of type {described(number)}, which is not supported")
     values = [x, _along(b, node, x, scale)]
-    # Differences of 32-bit numbers may be larger than such: as 64-bit ones they are exact.
+    # Differences of 32-bit integers can overflow 32 bits; they are exact in 64 bits.
     whole: Any = ("cast", "int64", 0)
     if zero is not None:
         values.append(_along(b, node, x, zero))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RNN, GRU and LSTM, step by step: the length of a sequence is known while a model is imported."""
+"""Importers of RNN, GRU and LSTM: unrolled, as the sequence length is known at import."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from syclsched.frontends.onnx.importing.builder import Builder
 from syclsched.frontends.onnx.importing.registry import NotHereError, given, imports, optional
 from syclsched.frontends.onnx.model import ModelNode
 
-#: Steps that are unrolled at most.
+#: Most unrolled steps.
 LONGEST: Final = 4_000
 _GATES: Final = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _DEFAULTS: Final = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
-#: What activations are here, and their alpha and beta if nothing is said.
+#: ONNX activation -> operator of expressions, and its default alpha and beta.
 _FUNCTIONS: Final[dict[str, tuple[str, tuple[float, ...]]]] = {
     **{name: (name.lower(), ()) for name in ("Sigmoid", "Tanh", "Relu", "Softsign", "Softplus")},
     "LeakyRelu": ("leaky_relu", (0.01,)),
@@ -30,14 +30,14 @@ _FUNCTIONS: Final[dict[str, tuple[str, tuple[float, ...]]]] = {
 
 
 class _Function(NamedTuple):
-    """An activation, and the bound of what it is given."""
+    """An activation and the clip bound of its argument."""
 
     name: str
     numbers: tuple[float, ...]
     bound: float | None
 
     def __call__(self, x: Any) -> Any:
-        """Return the activation of an expression, as an expression."""
+        """Apply the activation to an expression."""
         if self.bound is not None:
             x = ("clip", -self.bound, self.bound, x)
         if self.name == "affine":
@@ -51,7 +51,7 @@ _Functions = tuple[_Function, ...]
 
 
 class _Weights(NamedTuple):
-    """What one direction has: of the input (gates * hidden, input), of the state, and added to both."""
+    """The weights of one direction: w (gates * hidden, input), r (gates * hidden, hidden), and their biases."""
 
     w: str
     r: str
@@ -62,7 +62,7 @@ class _Weights(NamedTuple):
 
 @imports("RNN", "GRU", "LSTM")
 def recurrent(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import recurrent networks: for each direction one product for the inputs of all steps, then step by step."""
+    """Import recurrent networks: per direction one matrix product for the inputs of all steps, then unrolled steps."""
     x = given(b, inputs, 0, "X")
     if node.integer("layout"):
         x = b.transpose(x, (1, 0, 2))
@@ -102,10 +102,10 @@ def recurrent(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequ
 
 
 def _refuse_forms(b: Builder, node: ModelNode, inputs: Sequence[str | None], steps: int) -> None:
-    """Leave to the host what is not done here and is done right there."""
+    """Leave long sequences to the host; raise `ModelError` for forms that the host computes incorrectly."""
     if steps <= LONGEST and b.dtype(given(b, inputs, 0, "X")) in FLOATS:
         return
-    # onnx's reference implementation passes over the rest without a word, and knows no third output.
+    # onnx's reference implementation silently ignores these attributes and has no third output.
     told = {"direction", "clip", "input_forget", "activations", "activation_alpha", "activation_beta", "layout"}
     said = {name for name in told & node.attributes.keys() if node.attributes[name] not in (0, b"forward", "forward")}
     if said or optional(inputs, 4) is not None or len(node.outputs) > 2:
@@ -117,7 +117,7 @@ def _refuse_forms(b: Builder, node: ModelNode, inputs: Sequence[str | None], ste
 
 
 def _lengths(b: Builder, inputs: Sequence[str | None], steps: int, batch: int) -> str | None:
-    """Return the sequences' lengths as a column; None where all are as long as the longest may be."""
+    """Return the sequence lengths as a column; None if all have the full length."""
     lengths = optional(inputs, 4)
     if lengths is None:
         return None
@@ -133,7 +133,7 @@ def _lengths(b: Builder, inputs: Sequence[str | None], steps: int, batch: int) -
 
 
 def _functions(b: Builder, node: ModelNode, directions: int) -> list[_Functions]:
-    """Return the activations of each direction; numbers are taken in order by those that have any."""
+    """Return the activations of each direction; activations with parameters consume alpha and beta in order."""
     count = len(_DEFAULTS[node.operator])
     names = node.attributes.get("activations") or _DEFAULTS[node.operator] * directions
     if len(names) != count * directions:
@@ -165,7 +165,7 @@ def _part(b: Builder, x: str, number: int) -> str:
 
 
 def _columns(b: Builder, x: str, start: int, count: int) -> str:
-    """Return some of the last axis' elements."""
+    """Return a range of the last axis."""
     shape = b.shape(x)
     return b.slice(x, (*(0,) * (len(shape) - 1), start), (*shape[:-1], count))
 
@@ -202,7 +202,7 @@ def _state(
 
 
 def _times(b: Builder, x: str, w: str, bias: str | None) -> str:
-    """Return x times the transpose of w, and a bias."""
+    """Return x @ w.T + bias."""
     return b.emit("matmul", [x, w, bias], transpose_a=False, transpose_b=True, alpha=1.0, beta=1.0, activation=())
 
 
@@ -221,9 +221,9 @@ def _direction(
     backwards: bool,
     lengths: str | None,
 ) -> tuple[list[str], list[str]]:
-    """Return the state after each step, in the order of the sequence, and the last states.
+    """Return the state after each step, in sequence order, and the final states.
 
-    Of a sequence that is over, or backwards not yet begun, states stay as they are, and 0 is returned.
+    Beyond the length of a sequence its states do not change and the returned state is 0.
     """
     steps, batch, features = b.shape(x)
     flat = _times(b, b.reshape(x, (steps * batch, features)), weights.w, weights.wb)
@@ -248,7 +248,7 @@ def _rnn(b: Builder, _: ModelNode, x: str, weights: _Weights, states: list[str],
 
 
 def _gru(b: Builder, node: ModelNode, x: str, weights: _Weights, states: list[str], f: _Functions) -> list[str]:
-    """Gates z, r, h: of update, of reset, and what is new."""
+    """Compute one GRU step; gates in order z (update), r (reset), h (candidate)."""
     (state,) = states
     hidden = b.shape(state)[1]
     xz, xr, xh = (_columns(b, x, i * hidden, hidden) for i in range(3))
@@ -280,7 +280,7 @@ def _gru(b: Builder, node: ModelNode, x: str, weights: _Weights, states: list[st
 
 
 def _lstm(b: Builder, node: ModelNode, x: str, weights: _Weights, states: list[str], f: _Functions) -> list[str]:
-    """Gates i, o, f, c: in, out, forget, and what is new."""
+    """Compute one LSTM step; gates in order i (input), o (output), f (forget), c (candidate)."""
     state, cell = states
     hidden = b.shape(state)[1]
     total = b.elementwise(("add", 0, 1), x, _times(b, state, weights.r, weights.rb))
@@ -288,11 +288,11 @@ def _lstm(b: Builder, node: ModelNode, x: str, weights: _Weights, states: list[s
     if weights.peepholes:
         pi, po, pf = weights.peepholes
         gi, gf = (b.elementwise(("add", 0, ("mul", 1, 2)), gate, p, cell) for gate, p in ((gi, pi), (gf, pf)))
-    # What is forgotten is what is not taken in, if that is asked for.
+    # With input_forget, the input and forget gates are coupled: f = 1 - i.
     forget = ("sub", ("const", 1.0), f[0](1)) if node.integer("input_forget") else f[0](0)
     kept: Any = ("add", ("mul", forget, 3), ("mul", f[0](1), f[1](2)))
     new_cell = b.elementwise(kept, gf, gi, gc, cell)
     if weights.peepholes:
         go = b.elementwise(("add", 0, ("mul", 1, 2)), go, po, new_cell)
-    # The bound is one of sums; what the cell holds has none, as in ONNX Runtime.
+    # The clip bound applies to the gates' sums, not to the cell state, as in ONNX Runtime.
     return [b.elementwise(("mul", f[0](0), f[2]._replace(bound=None)(1)), go, new_cell), new_cell]

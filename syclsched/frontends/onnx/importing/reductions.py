@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions over axes, and running sums."""
+"""Importers of reductions, ArgMax, ArgMin and CumSum."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MODES: Final = {
 
 @imports(*_MODES)
 def reduce(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import reductions: their axes are an attribute or, later, an input."""
+    """Import reductions; the axes are an attribute or, in later opsets, an input."""
     x, axes_name = given(b, inputs, 0, "data"), optional(inputs, 1)
     mode = _MODES[node.operator]
     rank = len(b.shape(x))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which function imports which ONNX operator."""
+"""Registry of importer functions by ONNX operator."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Final
 from syclsched.frontends.onnx.importing.builder import Builder
 from syclsched.frontends.onnx.model import ModelNode
 
-#: Takes the builder, the node and its inputs (values, None for those left out); returns a value for each output.
+#: Function of the builder, the node and its inputs (None for missing ones) that returns a value for each output.
 Importer = Callable[[Builder, ModelNode, Sequence[str | None]], Sequence[str | None]]
 
 #: The domain of classical machine learning.
 ML: Final = "ai.onnx.ml"
 
-#: By domain and operator.
+#: (domain, operator) -> importer.
 _IMPORTERS: dict[tuple[str, str], Importer] = {}
 
 
 class NotHereError(Exception):
-    """Raised by importers: a form of an operator is left to onnx's reference implementation."""
+    """Raised by importers to leave a form of an operator to onnx's reference implementation."""
 
 
 def imports(*operators: str, domain: str = "") -> Callable[[Importer], Importer]:
-    """Register a function for operators of a domain, by default ONNX's own."""
+    """Register an importer for operators of a domain, by default ONNX's own."""
 
     def register(importer: Importer) -> Importer:
         for operator in operators:
@@ -35,17 +35,17 @@ def imports(*operators: str, domain: str = "") -> Callable[[Importer], Importer]
 
 
 def importer_of(node: ModelNode) -> Importer | None:
-    """Return what imports a node, or None if nothing does."""
+    """Return the importer of a node, or None."""
     return _IMPORTERS.get((node.domain, node.operator))
 
 
 def operators(domain: str = "") -> tuple[str, ...]:
-    """Return the operators of a domain, by default ONNX's own, that are imported as canonical nodes."""
+    """Return the operators of a domain, by default ONNX's own, that have an importer."""
     return tuple(sorted(operator for found, operator in _IMPORTERS if found == domain))
 
 
 def given(b: Builder, inputs: Sequence[str | None], position: int, what: str) -> str:
-    """Return an input that has to be there."""
+    """Return a required input; raise `ModelError` if it is missing."""
     found = inputs[position] if position < len(inputs) else None
     if found is None:
         raise b.wrong(f"its input {what} is left out")
@@ -53,5 +53,5 @@ def given(b: Builder, inputs: Sequence[str | None], position: int, what: str) ->
 
 
 def optional(inputs: Sequence[str | None], position: int) -> str | None:
-    """Return an input, or None if it is left out."""
+    """Return an optional input, or None if it is missing."""
     return inputs[position] if position < len(inputs) else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resize and Upsample."""
+"""Importers of Resize and Upsample."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Numbers = tuple[float, ...]
 
 @imports("Resize", "Upsample")
 def resize(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Resize of all opsets, and Upsample, which came before it."""
+    """Import Resize of all opsets and its predecessor Upsample."""
     x = given(b, inputs, 0, "X")
     mode = node.text("mode", "nearest")
     if node.operator == "Upsample" or b.opset < 11:
         said = node.attributes.get("scales")
         scales = tuple(said) if said is not None else _numbers(b, given(b, inputs, 1, "scales"), "the scales")
         if mode == "nearest" and any(0 < scale < 1 for scale in scales) and len(scales) == len(b.shape(x)):
-            # Opset 10 takes the next element where an axis shrinks, and the one before where it grows.
+            # Opset 10 rounds up where an axis shrinks and down where it grows.
             shrunk = tuple(min(scale, 1.0) for scale in scales)
             x = _resized(b, node, x, mode, shrunk, None, "asymmetric", "ceil", ())
             scales = tuple(max(scale, 1.0) for scale in scales)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GridSample: elements between those of an array, at places that are computed."""
+"""Importer of GridSample: interpolation at computed positions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syclsched.frontends.onnx.importing.registry import NotHereError, given, imp
 from syclsched.frontends.onnx.model import ModelNode
 
 _MODES: Final = {"bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic", "nearest": "nearest"}
-#: The coefficient of Keys' cubic convolution.
+#: Coefficient of Keys' cubic convolution.
 _KEYS: Final = -0.75
 
 
@@ -23,7 +23,7 @@ def _const(value: float, dtype: str) -> Any:
 
 @imports("GridSample")
 def grid_sample(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import GridSample: for each neighbour of a place its index, the elements there, and their weighted sum."""
+    """Import GridSample: gather the neighbours of each position and add them with weights."""
     x, grid = given(b, inputs, 0, "X"), given(b, inputs, 1, "grid")
     shape, places = b.shape(x), b.shape(grid)
     mode = _MODES.get(node.text("mode", "linear"))
@@ -40,12 +40,12 @@ def grid_sample(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Se
     count = math.prod(places[1:-1])
     rank = len(shape) - 2
     flat = b.reshape(grid, (shape[0], count, rank))
-    # The last column of the grid is the first axis' place.
+    # The last column of the grid holds the positions along the first spatial axis.
     axes = [
         _Axis(b, b.slice(flat, (0, 0, rank - 1 - i), (shape[0], count, 1)), shape[2 + i], padding, align, mode)
         for i in range(rank)
     ]
-    # An element of all channels is a row: each place picks whole ones.
+    # The channels of one element form a row; whole rows are gathered.
     size, total = math.prod(shape[2:]), None
     rows = b.reshape(b.transpose(x, (0, *range(2, rank + 2), 1)), (shape[0] * size, shape[1]))
     for neighbour in itertools.product(range(axes[0].neighbours), repeat=rank):
@@ -60,7 +60,7 @@ def grid_sample(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Se
         picked = b.emit("gather", [rows, b.reshape(index, (shape[0] * count,))], axis=0)
         if weight is not None:
             column = b.reshape(weight, (shape[0] * count, 1))
-            # What is outside counts nothing, also where the element in its place is no finite number.
+            # A neighbour outside the array contributes 0, even if the element gathered in its place is not finite.
             part: Any = ("where", ("equal", 1, _const(0, "float32")), _const(0, "float32"), ("mul", 0, 1))
             sum_of = part if total is None else ("add", 2, part)
             picked = b.elementwise(sum_of, picked, column, *([] if total is None else [total]))
@@ -72,7 +72,7 @@ def grid_sample(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Se
 
 
 class _Axis:
-    """Places along one axis: (batch, count, 1) numbers from -1 to 1."""
+    """Positions along one axis: an array (batch, count, 1) of numbers from -1 to 1."""
 
     def __init__(self, b: Builder, grid: str, extent: int, padding: str, align: bool, mode: str) -> None:
         self._b, self.extent, self._padding, self._align, self._mode = b, extent, padding, align, mode
@@ -85,17 +85,17 @@ class _Axis:
             place = ("mul", ("sub", ("mul", ("add", 0, one), size), one), half)
         if mode == "nearest":
             place = ("round", place)
-        if mode != "cubic":  # there each neighbour is brought back by itself
+        if mode != "cubic":  # cubic interpolation applies the padding to each neighbour instead
             place = self._inside(place, 0.0 if align else -0.5)
         self._place = b.elementwise(place, grid)
         self._floor = self._place if mode == "nearest" else b.elementwise(("floor", 0), self._place)
 
     def _inside(self, place: Any, low: float) -> Any:
-        """Return a place brought back to within the axis, as padding says."""
+        """Map a position into the axis according to the padding mode."""
         if self._padding == "zeros":
             return place
         if self._padding == "reflection":
-            # To and fro between the borders: what is beyond the first is turned, whole spans there and back taken off.
+            # Triangle wave between the borders: fold the distance from the lower border into one period.
             span = self.extent - 1 - 2 * low
             if span <= 0:
                 return ("mul", place, _const(0, "float32"))
@@ -106,14 +106,14 @@ class _Axis:
         return ("min", ("max", place, _const(0, "float32")), _const(self.extent - 1, "float32"))
 
     def at(self, offset: int) -> tuple[str, str | None]:
-        """Return the index of one neighbour, within the axis, and its weight; None if that is 1."""
+        """Return the index of one neighbour, clamped to the axis, and its weight; None for a weight of 1."""
         b = self._b
         first = -1 if self._mode == "cubic" else 0
         number = ("add", 0, _const(first + offset, "float32"))
         end = _const(self.extent - 1, "float32")
         held = self._inside(number, 0.0 if self._align else -0.5) if self._mode == "cubic" else number
         inside = ("max", ("min", held, end), _const(0, "float32"))
-        # NaN becomes an index, too: that of the first element.
+        # NaN must become a valid index, too: 0.
         known = ("where", ("equal", inside, inside), inside, _const(0, "float32"))
         index = b.elementwise(("cast", "int64", known), self._floor)
         share = ("sub", 1, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the model's names stand for, and the walk over its nodes."""
+"""Name scopes of a model's graphs, and the traversal that imports their nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syclsched.frontends.onnx.model import ModelGraph, ModelNode
 
 
 class Scope:
-    """Names of a graph, within those of the graphs around it."""
+    """The name bindings of a graph, nested in those of its outer graphs."""
 
     def __init__(self, b: Builder, around: Scope | None = None, prefix: str = "") -> None:
         self.b = b
@@ -27,7 +27,7 @@ class Scope:
         self._names: dict[str, Meaning] = {}
 
     def add_constants(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Bind initialisers."""
+        """Add initialisers as constants and bind their names."""
         self.b.begin("constants", "initialisers")
         for name, array in arrays.items():
             self._names.update(self.b.end([self.b.constant(array)], [self._prefix + name]))
@@ -37,27 +37,27 @@ class Scope:
         self.b.end([], [])
 
     def bind(self, name: str, meaning: Meaning) -> None:
-        """Say what a name stands for."""
+        """Bind a name."""
         self._names[name] = meaning
 
     def meaning(self, name: str) -> Meaning:
-        """Return what a name stands for."""
+        """Return the binding of a name, also from outer graphs."""
         if name in self._names:
             return self._names[name]
         if self._around is None:
-            raise ModelError(f"nothing is called {name!r}", where=self.b.where)
+            raise ModelError(f"no value is named {name!r}", where=self.b.where)
         return self._around.meaning(name)
 
     def has(self, name: str) -> bool:
-        """Return whether a name stands for something."""
+        """Return whether a name is bound, also in outer graphs."""
         return name in self._names or (self._around is not None and self._around.has(name))
 
     def prefixed(self, name: str) -> str:
-        """Return a name as it is unique in the network."""
+        """Return a name with this scope's prefix, unique in the network."""
         return self._prefix + name
 
     def tensor(self, name: str) -> str:
-        """Return the value a name stands for."""
+        """Return the value bound to a name; raise `ModelError` if it is not a tensor."""
         found = self.meaning(name)
         if not isinstance(found, str):
             raise self.b.wrong(f"{name!r} is a sequence or an optional value, and only tensors are supported here")
@@ -73,7 +73,7 @@ class Scope:
                 raise ModelError(what, where=self.b.place()) from error
 
     def inline(self, graph: ModelGraph, arguments: Sequence[Meaning], prefix: str) -> list[Meaning]:
-        """Import a graph that a node holds; returns what its outputs stand for."""
+        """Import a subgraph of a node; return the bindings of its outputs."""
         inner = Scope(self.b, self, self._prefix + prefix)
         inner.add_constants(graph.initialisers)
         for declared, argument in zip(graph.inputs, arguments, strict=True):
@@ -111,7 +111,7 @@ class Scope:
         self._bind_all(node, results)
 
     def _by_definition(self, node: ModelNode, inputs: Sequence[str | None]) -> list[Meaning] | None:
-        """Import what ONNX defines an operator by, if it does."""
+        """Import an operator by its ONNX function definition; None if there is none."""
         found = definition(self.b, node, inputs)
         if found is None:
             return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators on sequences: these exist only while a model is imported, and positions in them must be known."""
+"""Importers of sequence operators. Sequences exist only during import; positions in them must be constant."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def length(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
 
 
 def concatenated(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
-    """Import ConcatFromSequence, along an axis or a new one."""
+    """Import ConcatFromSequence, along an existing or a new axis."""
     b, items = scope.b, _sequence(scope, node, 0).items
     if not items:
         raise b.wrong("there is nothing to join in an empty sequence")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same elements under another shape or in another order: Reshape, Transpose, Expand, Tile, ..."""
+"""Importers of operators that change shape or element order: Reshape, Transpose, Expand, Tile, ..."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syclsched.frontends.onnx.shapes import broadcast
 
 @imports("Reshape")
 def reshape(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Reshape: 0 keeps an extent, -1 is worked out."""
+    """Import Reshape: 0 keeps an extent, -1 is inferred."""
     x = given(b, inputs, 0, "data")
     wanted = b.integers(given(b, inputs, 1, "shape"), "the shape")
     shape = b.shape(x)
@@ -51,22 +51,22 @@ def flatten(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequen
 
 @imports("Squeeze")
 def squeeze(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Squeeze: its axes are an attribute before opset 13, then an input."""
+    """Import Squeeze; the axes are an attribute before opset 13, then an input."""
     x, axes_name = given(b, inputs, 0, "data"), optional(inputs, 1)
     shape = b.shape(x)
     axes = node.integers("axes") if axes_name is None else b.integers(axes_name, "the axes")
     if axes is None:
         axes = tuple(axis for axis, extent in enumerate(shape) if extent == 1)
-    gone = b.axes(axes, len(shape))
-    for axis in gone:
+    removed = b.axes(axes, len(shape))
+    for axis in removed:
         if shape[axis] != 1:
             raise b.wrong(f"axis {axis} of {shape} cannot be left out: its extent is not 1")
-    return [b.reshape(x, tuple(n for axis, n in enumerate(shape) if axis not in gone))]
+    return [b.reshape(x, tuple(n for axis, n in enumerate(shape) if axis not in removed))]
 
 
 @imports("Unsqueeze")
 def unsqueeze(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Unsqueeze: its axes are an attribute before opset 13, then an input."""
+    """Import Unsqueeze; the axes are an attribute before opset 13, then an input."""
     x, axes_name = given(b, inputs, 0, "data"), optional(inputs, 1)
     axes = node.integers("axes", ()) if axes_name is None else b.integers(axes_name, "the axes")
     shape = list(b.shape(x))
@@ -100,7 +100,7 @@ def expand(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequenc
 
 @imports("Tile")
 def tile(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Tile: a margin that repeats the array."""
+    """Import Tile as padding that wraps around."""
     x = given(b, inputs, 0, "input")
     repeats = b.integers(given(b, inputs, 1, "repeats"), "the repeats")
     shape = b.shape(x)

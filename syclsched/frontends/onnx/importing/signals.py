@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short-time Fourier transforms."""
+"""Importer of the short-time Fourier transform."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ from syclsched.frontends.onnx.importing.known import Array
 from syclsched.frontends.onnx.importing.registry import NotHereError, given, imports, optional
 from syclsched.frontends.onnx.model import ModelNode
 
-#: Elements of the matrix of a transform at most: 2,048 by 2,049 are 32 MiB.
+#: Most elements of the transform's matrix: 2,048 by 2,049 are 32 MiB.
 _LARGEST: Final = 1 << 23
 
 
 @imports("STFT")
 def stft(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import STFT: a convolution with the sines and cosines of the discrete Fourier transform under the window.
-
-    A real signal may lack the last axis, as PyTorch's exporter leaves it out.
-    """
+    """Import STFT as a convolution with the windowed sines and cosines of the discrete Fourier transform."""
     x = given(b, inputs, 0, "signal")
     step, window, length = (
         None if name is None else b.known(name)
         for name in (given(b, inputs, 1, "frame_step"), optional(inputs, 2), optional(inputs, 3))
     )
+    # PyTorch's exporter omits the last axis of a real signal.
     if len(b.shape(x)) == 2:
         x = b.reshape(x, (*b.shape(x), 1))
     if len(b.shape(x)) != 3 or b.shape(x)[2] not in (1, 2):
@@ -66,8 +64,8 @@ def stft(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[
 
 
 def _transform(size: int, bins: int, parts: int, window: Array | None) -> Array:
-    """Return what real and imaginary parts are multiplied by: (bins * 2, parts, size)."""
-    # The angle of a product of whole numbers is that of its remainder, and exact for long transforms so.
+    """Return the weights for real and imaginary parts: an array (bins * 2, parts, size)."""
+    # The remainder gives the same angle and keeps it accurate for long transforms.
     turns = np.outer(np.arange(bins), np.arange(size)) % size
     angle = 2 * np.pi / size * turns
     weights = np.ones(size) if window is None else np.asarray(window, np.float64)

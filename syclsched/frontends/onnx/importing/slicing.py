@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of arrays, and arrays out of parts: Slice, Split, Concat, Pad."""
+"""Importers of Slice, Split, Concat and Pad."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ints = tuple[int, ...]
 
 @imports("Slice")
 def slice_of(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Slice: what it takes are attributes before opset 10, then inputs."""
+    """Import Slice; its parameters are attributes before opset 10, then inputs."""
     x = given(b, inputs, 0, "data")
     shape = b.shape(x)
     if b.opset < 10:
@@ -37,16 +37,16 @@ def slice_of(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Seque
         if step == 0:
             raise b.wrong("a step is 0")
         if step < 0 and shape[at]:
-            start = max(start, -shape[at])  # unlike in Python, a start before the first element is the first
+            start = max(start, -shape[at])  # unlike in Python, a start before the first element means the first
         places = range(*slice(start, end, step).indices(shape[at]))
-        # Python's rule for ends below -n and backwards steps is ONNX's: clamped to just before the first element.
+        # For ends below -n and negative steps, ONNX has Python's rule: clamp to just before the first element.
         firsts[at], extents[at], strides[at] = (places[0], len(places), step) if places else (0, 0, 1)
     return [b.slice(x, firsts, extents, strides)]
 
 
 @imports("Split")
 def split(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Split: its sizes are an attribute before opset 13, then an input, or equal."""
+    """Import Split; the sizes are an attribute before opset 13, then an input; by default they are equal."""
     x, sizes_name = given(b, inputs, 0, "input"), optional(inputs, 1)
     shape = b.shape(x)
     axis = b.axis(node.integer("axis"), len(shape))
@@ -83,7 +83,7 @@ def concat(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequenc
 
 @imports("Pad")
 def pad(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Pad: what it takes are attributes before opset 11, then inputs; a negative margin cuts."""
+    """Import Pad; its parameters are attributes before opset 11, then inputs; negative pads crop."""
     x = given(b, inputs, 0, "data")
     shape = b.shape(x)
     rank = len(shape)
@@ -113,14 +113,14 @@ def pad(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[s
     if mode not in ("constant", "reflect", "edge", "wrap"):
         raise b.wrong(f"mode is {mode!r}, expected constant, reflect, edge or wrap")
     if min(pads, default=0) < 0:
-        x = _cut(b, x, pads)
+        x = _crop(b, x, pads)
         pads = tuple(max(n, 0) for n in pads)
     if mode != "constant" and any(n == 0 and pads[i] + pads[i + rank] for i, n in enumerate(b.shape(x))):
         raise b.wrong(f"{b.shape(x)} has no elements to fill a margin with")
     return [b.pad(x, pads, mode, value)]
 
 
-def _cut(b: Builder, x: str, pads: Ints) -> str:
+def _crop(b: Builder, x: str, pads: Ints) -> str:
     shape = b.shape(x)
     starts = tuple(max(-n, 0) for n in pads[: len(shape)])
     extents = tuple(n - s + min(p, 0) for n, s, p in zip(shape, starts, pads[len(shape) :], strict=True))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TopK."""
+"""Importer of TopK."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syclsched.frontends.onnx.model import ModelNode
 
 @imports("TopK")
 def topk(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import TopK: how many is an attribute before opset 10, then an input."""
+    """Import TopK; k is an attribute before opset 10, then an input."""
     x, count = given(b, inputs, 0, "X"), optional(inputs, 1)
     k = node.integer("k", -1) if count is None else int(b.require(count, "the k of TopK").reshape(-1)[0])
     axis = b.axis(node.integer("axis", -1), len(b.shape(x)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ensembles of decision trees (ai.onnx.ml): rows go down all trees at once, one level after another."""
+"""Importers of decision-tree ensembles (ai.onnx.ml): all rows descend all trees together, level by level."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syclsched.frontends.onnx.model import ModelNode
 
 Array = np.ndarray[Any, Any]
 
-#: What a node asks of its feature (0) and its value (1).
+#: ONNX node mode -> comparison of the feature (input 0) with the threshold (input 1).
 _RULES: Final = {
     "BRANCH_LEQ": ("less_equal", 0, 1),
     "BRANCH_LT": ("less", 0, 1),
@@ -30,17 +30,17 @@ _LEAF: Final = "LEAF"
 
 @dataclass(frozen=True, slots=True)
 class _Forest:
-    """Trees whose nodes are numbered through."""
+    """The trees as arrays indexed by consecutive node numbers."""
 
-    roots: Array  # of each tree
-    #: What each node compares; leaves compare anything.
+    roots: Array  # root of each tree
+    #: Feature number and threshold of each node; unused for leaves.
     features: Array
     values: Array
-    children: Array  # for each node where to go if what it asks is wrong, and if it is right; a leaf stays
-    missing: Array  # whether a node is right for NaN
-    rule: str  # what all nodes ask
-    depth: int  # steps from a root to the farthest leaf
-    places: dict[tuple[int, int], int]  # number of a node by its tree and its number there
+    children: Array  # for each node the child if the comparison is false, then if it is true; a leaf is its own child
+    missing: Array  # whether NaN counts as true at a node
+    rule: str  # the comparison of all nodes
+    depth: int  # steps from a root to the deepest leaf
+    places: dict[tuple[int, int], int]  # (tree, node id within the tree) -> node number
 
 
 @imports("TreeEnsembleRegressor", domain=ML)
@@ -55,9 +55,9 @@ def tree_regressor(b: Builder, node: ModelNode, inputs: Sequence[str | None]) ->
     how = node.text("aggregate_function", "SUM")
     if how not in ("SUM", "AVERAGE", "MIN", "MAX"):
         raise b.wrong(f"aggregate_function is {how!r}, expected SUM, AVERAGE, MIN or MAX")
-    weights, said = _weights(b, node, forest, "target", targets)
+    weights, is_given = _weights(b, node, forest, "target", targets)
     if how in ("MIN", "MAX"):
-        weights[~said] = np.finfo(weights.dtype).max if how == "MIN" else np.finfo(weights.dtype).min
+        weights[~is_given] = np.finfo(weights.dtype).max if how == "MIN" else np.finfo(weights.dtype).min
     elif how == "AVERAGE":
         weights /= len(forest.roots)
     made = _sums(b, _leaves(b, x, forest), weights, {"MIN": "min", "MAX": "max"}.get(how, "sum"))
@@ -68,7 +68,7 @@ def tree_regressor(b: Builder, node: ModelNode, inputs: Sequence[str | None]) ->
 
 @imports("TreeEnsembleClassifier", domain=ML)
 def tree_classifier(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import TreeEnsembleClassifier: of two classes trees may know only one, whose score decides."""
+    """Import TreeEnsembleClassifier; binary trees may have scores for one class only."""
     x = _rows(b, given(b, inputs, 0, "X"))
     forest = _forest(b, node, b.dtype(x), b.shape(x)[1])
     labels = class_labels(b, node, "classlabels_int64s")
@@ -94,7 +94,7 @@ def tree_classifier(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -
 
 
 def _rows(b: Builder, x: str) -> str:
-    """Return what trees are asked about: rows of floating-point numbers."""
+    """Return the feature matrix in floating point."""
     shape = b.shape(x)
     if len(shape) != 2:
         raise NotHereError
@@ -102,7 +102,7 @@ def _rows(b: Builder, x: str) -> str:
 
 
 def _numbers(node: ModelNode, name: str) -> Array:
-    """Return an attribute that is a list of numbers or, for those of double precision, a tensor."""
+    """Return a numeric attribute: a list or, in double precision, a tensor."""
     tensor = node.attributes.get(f"{name}_as_tensor")
     if isinstance(tensor, np.ndarray):
         return tensor.reshape(-1)
@@ -110,13 +110,13 @@ def _numbers(node: ModelNode, name: str) -> Array:
 
 
 def _forest(b: Builder, node: ModelNode, dtype: str, features: int) -> _Forest:
-    """Return the trees of a node."""
+    """Read and check the trees of a node."""
     names = ("nodes_treeids", "nodes_nodeids", "nodes_truenodeids", "nodes_falsenodeids", "nodes_featureids")
-    trees, numbers, right, wrong, asked = (node.integers(name) or () for name in names)
+    trees, numbers, right, wrong, feature_ids = (node.integers(name) or () for name in names)
     modes = node.attributes.get("nodes_modes") or ()
     values = _numbers(node, "nodes_values")
     count = len(trees)
-    if not count or any(len(each) != count for each in (numbers, right, wrong, asked, modes, values)):
+    if not count or any(len(each) != count for each in (numbers, right, wrong, feature_ids, modes, values)):
         raise b.wrong("its lists of nodes are empty or differ in length")
     rules = set(modes) - {_LEAF}
     if not rules <= set(_RULES):
@@ -138,15 +138,15 @@ def _forest(b: Builder, node: ModelNode, dtype: str, features: int) -> _Forest:
             if found is None:
                 raise b.wrong(f"tree {tree} has no node {number}, to which node {numbers[place]} leads")
             children[place, side] = found
-        if not 0 <= asked[place] < features:
-            raise b.wrong(f"node {numbers[place]} of tree {tree} asks for feature {asked[place]} of {features}")
+        if not 0 <= feature_ids[place] < features:
+            raise b.wrong(f"node {numbers[place]} of tree {tree} asks for feature {feature_ids[place]} of {features}")
     missing = np.array(node.integers("nodes_missing_value_tracks_true") or (0,) * count, bool)
     if len(missing) != count:
         raise b.wrong(f"{len(missing)} nodes_missing_value_tracks_true for {count} nodes")
     leaf = np.array([mode == _LEAF for mode in modes])
     return _Forest(
         roots=np.array(sorted(roots.values()), np.int32),
-        features=np.where(leaf, 0, np.array(asked)).astype(np.int32),
+        features=np.where(leaf, 0, np.array(feature_ids)).astype(np.int32),
         values=values.astype(dtype),
         children=children.reshape(-1),
         missing=missing & ~leaf,
@@ -157,7 +157,7 @@ def _forest(b: Builder, node: ModelNode, dtype: str, features: int) -> _Forest:
 
 
 def _depth(b: Builder, children: Array, leaf: Array, roots: Sequence[int]) -> int:
-    """Return how many steps it takes to be in a leaf."""
+    """Return the number of steps from the roots to the deepest leaf."""
     depth, level = 0, np.array(roots)
     while True:
         level = level[~leaf[level]]
@@ -165,25 +165,25 @@ def _depth(b: Builder, children: Array, leaf: Array, roots: Sequence[int]) -> in
             return depth
         depth += 1
         if depth > len(leaf):
-            raise b.wrong("its nodes lead to each other in a circle")
+            raise b.wrong("its nodes form a cycle")
         level = np.unique(children[level])
 
 
 def _weights(b: Builder, node: ModelNode, forest: _Forest, what: str, columns: int) -> tuple[Array, Array]:
-    """Return what each node gives to each class or target, and where that is said."""
+    """Return the weight of each node for each class or target, and the mask of given weights."""
     trees, numbers = (node.integers(f"{what}_{name}") or () for name in ("treeids", "nodeids"))
     ids, weights = node.integers(f"{what}_ids") or (), _numbers(node, f"{what}_weights")
     if len({len(trees), len(numbers), len(ids), len(weights)}) != 1:
         raise b.wrong(f"its lists of {what} weights differ in length")
     made = np.zeros((len(forest.features), columns), weights.dtype)
-    said = np.zeros(made.shape, bool)
+    is_given = np.zeros(made.shape, bool)
     for tree, number, column, weight in zip(trees, numbers, ids, weights, strict=True):
         place = forest.places.get((tree, number))
         if place is None or not 0 <= column < columns:
             raise b.wrong(f"a weight is for {what} {column} of {columns}, in node {number} of tree {tree}")
         made[place, column] += weight
-        said[place, column] = True
-    return made, said
+        is_given[place, column] = True
+    return made, is_given
 
 
 def _leaves(b: Builder, x: str, forest: _Forest) -> str:
@@ -191,13 +191,13 @@ def _leaves(b: Builder, x: str, forest: _Forest) -> str:
     rows, trees = b.shape(x)[0], len(forest.roots)
     features, values = b.constant(forest.features), b.constant(forest.values)
     children = b.constant(forest.children)
-    asked: Any = _RULES[forest.rule]
+    comparison: Any = _RULES[forest.rule]
     missing = None
     if forest.missing.any() or forest.rule == "BRANCH_NEQ":
         missing = b.constant(forest.missing)
-        asked = ("where", ("isnan", 0), 3, asked)
+        comparison = ("where", ("isnan", 0), 3, comparison)
     place = b.expand(b.constant(forest.roots.reshape(1, trees)), (rows, trees))
-    step = ("add", ("mul", 2, ("const", 2, "int32")), ("cast", "int32", asked))
+    step = ("add", ("mul", 2, ("const", 2, "int32")), ("cast", "int32", comparison))
 
     def of_nodes(table: str) -> str:
         return b.emit("gather", [table, place], axis=0)
@@ -211,6 +211,6 @@ def _leaves(b: Builder, x: str, forest: _Forest) -> str:
 
 
 def _sums(b: Builder, leaves: str, weights: Array, mode: str) -> str:
-    """Return what leaves give to each column, over all trees."""
+    """Return the weights of the leaves reduced over all trees, per column."""
     given = b.emit("gather", [b.constant(weights), leaves], axis=0)
     return b.emit("reduce", [given], mode=mode, axes=(1,), keepdims=False)

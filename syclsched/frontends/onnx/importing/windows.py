@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strides, dilations and pads of convolutions and poolings, which ONNX lets be left out or worked out."""
+"""Strides, dilations and pads of convolutions and poolings, with ONNX's defaults and ``auto_pad``."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Ints = tuple[int, ...]
 
 
 class Windows(NamedTuple):
-    """How windows lie over an array's spatial axes."""
+    """Windows over the spatial axes of an array."""
 
-    #: For each axis.
+    #: Per axis.
     kernel: Ints
     strides: Ints
     dilations: Ints
-    pads: Ints  # before each axis, then behind each
+    pads: Ints  # before each axis, then after each axis
 
 
 def windows_of(b: Builder, node: ModelNode, kernel: Ints, extents: Ints) -> Windows:
-    """Return strides, dilations and pads of a node, with ``auto_pad`` worked out."""
+    """Return the windows of a node, with ``auto_pad`` resolved."""
     rank = len(extents)
     strides = node.integers("strides", (1,) * rank) or (1,) * rank
     dilations = node.integers("dilations", (1,) * rank) or (1,) * rank

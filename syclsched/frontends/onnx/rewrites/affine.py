@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What multiplies by constants and adds constants, per channel: taken into weights, or at least into one node."""
+"""Folding of constant per-channel scales and shifts into weights or into one node."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Affine:
-    """``x * scale + shift`` with constants that can be broadcast to x."""
+    """``x * scale + shift`` with constants that broadcast to x."""
 
-    x: str  # the value
-    #: float64, so that taking several together rounds once.
+    x: str  # name of the value
+    #: In float64, so that combining several rounds only once.
     scale: Numbers
     shift: Numbers
 
 
 def affine_of(draft: Draft, node: Node) -> Affine | None:
-    """Return what a node does if it is affine in its only input that is no constant, and keeps that input's shape."""
+    """Return a node's scale and shift if it is affine in its one non-constant input and keeps its shape; else None."""
     output = node.outputs[0]
     if output is None or not draft.dtype(output).startswith("float"):
         return None
@@ -38,21 +38,21 @@ def affine_of(draft: Draft, node: Node) -> Affine | None:
         return None
     inputs = tuple(name for name in node.inputs if name is not None)
     expression = node.attributes["expression"]
-    open_ = [index for index, name in enumerate(inputs) if name not in draft.constants]
-    if len(open_) != 1 or count(expression, open_[0]) != 1:
+    variable_inputs = [index for index, name in enumerate(inputs) if name not in draft.constants]
+    if len(variable_inputs) != 1 or count(expression, variable_inputs[0]) != 1:
         return None
-    x = inputs[open_[0]]
+    x = inputs[variable_inputs[0]]
     if any(draft.dtype(name) != draft.dtype(output) for name in inputs) or draft.shape(x) != draft.shape(output):
         return None
     with np.errstate(all="ignore"):
-        found = _linear(expression, open_[0], [draft.constant(name) for name in inputs])
+        found = _linear(expression, variable_inputs[0], [draft.constant(name) for name in inputs])
     if found is None or not all(np.isfinite(each).all() for each in found):
         return None
     return Affine(x, *found)
 
 
 def batch_norms(draft: Draft) -> None:
-    """Take batch normalisations into the convolutions and matrix products before them, or make them scale and shift."""
+    """Fold batch normalisations into preceding convolutions and matrix products, or make them a scale and shift."""
     for node in draft.each("batch_norm"):
         found = affine_of(draft, node)
         if found is None:
@@ -65,18 +65,16 @@ def batch_norms(draft: Draft) -> None:
                 changed = draft.nodes[maker.name]
                 draft.change(changed, attributes={**changed.attributes, "activation": activation})
         else:
-            _as_expression(draft, node, found, activation)
+            _make_expression(draft, node, found, activation)
             draft.did("is a scale and a shift", node.name)
 
 
 def scale_shifts(draft: Draft) -> None:
-    """Take multiplications and additions of constants into what is before them, or after them.
+    """Fold constant scales and shifts into the preceding or following node.
 
-    Notes
-    -----
-    Before: convolutions, transposed convolutions and matrix products with constant weights (and with any, for a scale
-    that is one number), if nobody else reads what they make. After: convolutions, where a shift may only be taken in if
-    nothing is padded. Two such nodes in a row become one.
+    A preceding node is a convolution, transposed convolution or matrix product with constant weights (any weights for a
+    scalar scale) whose result has no other reader. A following node is a convolution; a shift is folded into it only
+    without padding. Two consecutive scales and shifts become one.
     """
     for node in draft.each("elementwise"):
         found = affine_of(draft, node)
@@ -85,7 +83,7 @@ def scale_shifts(draft: Draft) -> None:
         maker = None if draft.reads(found.x) != 1 else draft.maker(found.x)
         if maker is not None and _into_weights(draft, maker, node, found):
             draft.did(f"into the {maker.kind} before it", node.name)
-        elif maker is not None and _of_two(draft, maker, node, found):
+        elif maker is not None and _combine_two(draft, maker, node, found):
             draft.did("one scale and shift of two", node.name)
         elif _into_following(draft, node, found):
             draft.did("into the conv after it", node.name)
@@ -107,7 +105,7 @@ def _normalisation(draft: Draft, node: Node) -> Affine | None:
 
 
 def _linear(expression: Any, index: int, constants: list[Any]) -> tuple[Any, Any] | None:
-    """Return scale and shift of an expression in one input."""
+    """Return the scale and shift of an expression in one input; None if it is not affine."""
     if is_input(expression):
         return (np.ones(()), np.zeros(())) if expression == index else None
     parameters, operands = split(expression)
@@ -128,7 +126,7 @@ def _linear(expression: Any, index: int, constants: list[Any]) -> tuple[Any, Any
             factor = -1.0 if name == "sub" and last else 1.0
             value = (inner[0] * factor, inner[1] * factor)
         else:
-            constant = _known(each, constants)
+            constant = _constant_value(each, constants)
             if constant is None:
                 return None
             zero: Any = np.float64(0)
@@ -144,8 +142,8 @@ def _linear(expression: Any, index: int, constants: list[Any]) -> tuple[Any, Any
     return found
 
 
-def _known(expression: Any, constants: list[Any]) -> Any:
-    """Return what an expression of constants gives, in float64, or None."""
+def _constant_value(expression: Any, constants: list[Any]) -> Any:
+    """Return the value of a constant operand in float64, or None."""
     if is_input(expression):
         array = constants[expression]
         return None if array is None else array.astype(np.float64)
@@ -156,7 +154,7 @@ def _known(expression: Any, constants: list[Any]) -> Any:
 
 
 def _vector(array: Numbers, rank: int, axis: int, extent: int) -> Numbers | None:
-    """Return a constant that differs along one axis at most as a vector along that axis."""
+    """Return a constant as a vector along an axis; None if it varies along other axes."""
     aligned = array.reshape((1,) * (rank - array.ndim) + array.shape) if array.ndim <= rank else array
     if aligned.ndim != rank or any(n != 1 for i, n in enumerate(aligned.shape) if i != axis % rank):
         return None
@@ -164,7 +162,7 @@ def _vector(array: Numbers, rank: int, axis: int, extent: int) -> Numbers | None
 
 
 def _into_weights(draft: Draft, maker: Node, node: Node, found: Affine) -> bool:
-    """Let what makes x make what the node makes; say whether that is possible."""
+    """Fold the node into the producer of x if possible; return whether it was."""
     if maker.attributes.get("activation") or (len(maker.inputs) > 3 and maker.inputs[3] is not None):
         return False
     if maker.outputs[0] != found.x or maker.kind not in ("conv", "conv_transpose", "matmul"):
@@ -230,7 +228,7 @@ def _matmul_inputs(draft: Draft, matmul: Node, found: Affine) -> tuple[tuple[str
         shift = bias * float(attributes.get("beta", 1.0)) * scale + shift
     if not np.any(shift):
         return (a, b), attributes
-    # One number, or one per column: what libraries add on the way. Anything else is added whole, as a bias, too.
+    # Libraries fuse a bias of one number or one per column. Any other shift is added as a full bias.
     if shift.size == 1:
         shift = shift.reshape(-1)
     attributes["beta"] = 1.0
@@ -241,7 +239,7 @@ def _rounded(array: Any, like: Any) -> Any:
     return np.asarray(array).astype(like.dtype)
 
 
-def _as_expression(draft: Draft, node: Node, found: Affine, activation: tuple[Any, ...]) -> None:
+def _make_expression(draft: Draft, node: Node, found: Affine, activation: tuple[Any, ...]) -> None:
     dtype = draft.dtype(found.x)
     expression: Any = ("add", ("mul", 0, 1), 2)
     for name, *numbers in activation:
@@ -256,13 +254,13 @@ def _as_expression(draft: Draft, node: Node, found: Affine, activation: tuple[An
 
 
 def _trimmed(array: Numbers) -> Numbers:
-    """Return a constant without leading axes of one element, which broadcasting adds by itself."""
+    """Return a constant without leading axes of extent 1, which broadcasting adds anyway."""
     while array.ndim > 1 and array.shape[0] == 1:
         array = array[0]
     return array
 
 
-def _of_two(draft: Draft, maker: Node, node: Node, found: Affine) -> bool:
+def _combine_two(draft: Draft, maker: Node, node: Node, found: Affine) -> bool:
     before = affine_of(draft, maker) if maker.kind == "elementwise" else None
     if before is None:
         return False
@@ -270,11 +268,11 @@ def _of_two(draft: Draft, maker: Node, node: Node, found: Affine) -> bool:
     shift = before.shift * found.scale + found.shift
     if not (np.isfinite(scale).all() and np.isfinite(shift).all()):
         return False
-    # Constants that vary along different axes would become one as large as both together.
+    # Combined constants that vary along different axes would be as large as the product of both.
     if max(scale.size, shift.size) > max(each.size for each in (before.scale, before.shift, found.scale, found.shift)):
         return False
     changed = draft.change(node, origin=(*maker.origin, *node.origin))
-    _as_expression(draft, changed, Affine(before.x, scale, shift), ())
+    _make_expression(draft, changed, Affine(before.x, scale, shift), ())
     draft.drop_unread(found.x)
     return True
 

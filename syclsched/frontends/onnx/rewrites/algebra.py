@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element-wise expressions made simpler: numbers stand in them, what changes nothing goes."""
+"""Algebraic simplification of element-wise expressions, with scalar constants written into them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 from syclsched.frontends.onnx.rewrites.expressions import dtypes_of, set_expression, simplified, tidy
 from syclsched.kernels.tensor.expression import result_dtype, substitute
 
-#: Dtypes of which a number in the expression's text is exactly the number.
+#: Dtypes whose values a number in an expression represents exactly.
 _WRITTEN: Final = frozenset({"float16", "float32", "float64", "int32", "int64", "bool"})
 
 
 def simplify(draft: Draft) -> None:
-    """Write constants of one element into expressions, and make those simpler."""
+    """Write constants of one element into expressions, and simplify these."""
     for node in draft.each("elementwise"):
         output = node.outputs[0]
         assert output is not None
@@ -25,7 +25,7 @@ def simplify(draft: Draft) -> None:
         written = _numbers_written(draft, node, inputs)
         expression = simplified(written, dtypes_of(draft, inputs))
         if not tidy(expression, inputs)[1]:
-            # All constants: folding's, not ours.
+            # All inputs are constant: left to constant folding.
             continue
         if result_dtype(expression, dtypes_of(draft, inputs)) != draft.dtype(output):
             continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Averages behind convolutions of single elements instead of before them: fewer channels to average."""
+"""Reordering of average pooling after pointwise convolutions, so that fewer channels are averaged."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from syclsched.frontends.onnx.rewrites.pool_order import single
 
 
 def average_last(draft: Draft) -> None:
-    """Let an average pooling that keeps an image's size come after the convolution of single elements that reads it.
+    """Move a size-preserving average pooling behind the pointwise convolution that reads it.
 
-    Notes
-    -----
-    As in `pool_order`, the two can change places; what the convolution does to its results, the pooling does then.
-    Inception's branches average all channels that come in, and make a quarter or an eighth of them. Padding must not be
-    counted, and nobody else may read the averages.
+    As in `pool_order`, the two commute; the convolution's activation moves to the pooling. Inception's branches average
+    all input channels and then reduce them to a quarter or an eighth. The average must not count padding and must have
+    no other reader.
     """
     for conv in draft.each("conv"):
         averaged = str(conv.inputs[0])
@@ -29,7 +27,7 @@ def average_last(draft: Draft) -> None:
 
 
 def _averages(draft: Draft, pool: Node) -> bool:
-    """Return whether it is nothing but averages of elements that are there, as many as there are elements."""
+    """Return whether a pooling is a size-preserving average without counted padding or activation."""
     a = pool.attributes
     counted = any(a["pads"]) and a["count_include_pad"]
     same = draft.shape(str(pool.inputs[0])) == draft.shape(str(pool.outputs[0]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element-wise nodes that follow each other become one: one pass over memory, one task."""
+"""Fusion of consecutive element-wise nodes into one pass over memory and one task."""
 
 from __future__ import annotations
 
@@ -19,21 +19,19 @@ from syclsched.frontends.onnx.rewrites.expressions import (
 )
 from syclsched.kernels.tensor.expression import operators_in, substitute
 
-#: Inputs and operators of one node at most.
+#: Most inputs and operators of one node.
 MOST_INPUTS: Final = 8
 MOST_OPERATORS: Final = 48
-#: Operators that may be done again for every element of a larger result: cheaper than a task of their own.
+#: Number and kinds of operators that may be recomputed for each element of a larger result: cheaper than a task.
 _FEW: Final = 2
 _CHEAP: Final = frozenset({"add", "sub", "mul", "neg", "cast", "not", "and", "or", "equal", "less", "greater", "relu"})
 
 
 def join(draft: Draft) -> None:
-    """Put element-wise nodes into the only node that reads them, if that is element-wise, too.
+    """Fuse element-wise nodes into their only reader if it is element-wise, too.
 
-    Notes
-    -----
-    Nothing is computed twice: a node that several read stays, unless all of them have become one. A smaller value that
-    is broadcast becomes part of the larger one if it takes at most two cheap operators.
+    No work is duplicated: a node with several readers stays, unless these have been fused into one. A broadcast value
+    is fused into a larger result only if it costs at most two cheap operators.
     """
     for node in draft.each("elementwise"):
         current = node
@@ -42,13 +40,13 @@ def join(draft: Draft) -> None:
             changed = False
             for value in current.inputs:
                 producer = draft.made_by(value, "elementwise")
-                joined = None if producer is None else _joined(draft, current, producer)
+                joined = None if producer is None else _fused(draft, current, producer)
                 if joined is not None:
                     current, changed = joined, True
                     break
 
 
-def _joined(draft: Draft, node: Node, producer: Node) -> Node | None:
+def _fused(draft: Draft, node: Node, producer: Node) -> Node | None:
     value, target = producer.outputs[0], node.outputs[0]
     if value is None or target is None:
         return None
@@ -57,7 +55,7 @@ def _joined(draft: Draft, node: Node, producer: Node) -> Node | None:
     if not free and (draft.asked(value) or len(draft.readers(value)) != 1):
         return None
     shape, made = draft.shape(value), draft.shape(target)
-    if shape != made and not free and not _few(inner, math.prod(made) / max(math.prod(shape), 1)):
+    if shape != made and not free and not _is_cheap(inner, math.prod(made) / max(math.prod(shape), 1)):
         return None
     if shape != made and uses_indices(inner):
         return None
@@ -78,8 +76,8 @@ def _joined(draft: Draft, node: Node, producer: Node) -> Node | None:
     return joined
 
 
-def _few(expression: Any, times: float) -> bool:
-    """Return whether an expression may be done for every element of a result so many times as large."""
+def _is_cheap(expression: Any, times: float) -> bool:
+    """Return whether an expression is cheap enough to compute for a result ``times`` as large."""
     if times == 1:
         return True
     text = _operators(expression)

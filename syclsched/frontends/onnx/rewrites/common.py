@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same computed once: equal constants become one, and so do nodes that do the same to the same values."""
+"""Common subexpression elimination for nodes and constants."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final
 from syclsched.frontends.onnx.network import Node
 from syclsched.frontends.onnx.rewrites.editing import Draft
 
-#: Constants above this are not compared: reading all weights takes longer than sharing some would save.
+#: Larger constants are not compared: reading all weights would take longer than sharing some would save.
 _LARGEST_BYTES: Final = 1 << 16
 
 
 def share(draft: Draft) -> None:
-    """Let equal small constants, and nodes of equal kind, attributes and inputs, be one."""
+    """Merge equal small constants, and nodes with equal kind, attributes and inputs."""
     _share_constants(draft)
     seen: dict[Any, Node] = {}
     for node in draft.each():
@@ -47,7 +47,7 @@ def _share_constants(draft: Draft) -> None:
 
 
 def _frozen(value: Any) -> Any:
-    """Return an attribute's value with its type, since 1, 1.0 and True are equal and not the same."""
+    """Return a hashable key of an attribute's value with its type, as 1 == 1.0 == True."""
     if isinstance(value, (tuple, list)):
         return tuple(_frozen(each) for each in value)
     return (type(value).__name__, repr(value) if isinstance(value, float) else value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fewer copies: concatenations of concatenations, and slices of what was just joined or sliced."""
+"""Merging of nested concatenations and slices, to save copies."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 
 
 def merge(draft: Draft) -> None:
-    """Join concatenations along one axis, and cut slices out of what they are slices of.
+    """Merge concatenations along the same axis, and slices of slices or of concatenations.
 
-    Notes
-    -----
-    A concatenation that only another one reads becomes part of that. A slice of a concatenation that lies within one of
-    its parts becomes a slice of that part, or the part itself; one of a slice, a slice of what that is cut from.
+    A concatenation whose only reader is another one along the same axis is merged into it. A slice within one part of a
+    concatenation becomes a slice of that part; a slice of a slice becomes a slice of the original value.
     """
     for node in draft.each("concat", "slice"):
         current: Node | None = node

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nobody needs is not computed."""
+"""Dead code elimination."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 
 
 def drop(draft: Draft) -> None:
-    """Take out nodes of which no output of the network needs anything, and forget single outputs nobody reads."""
+    """Remove nodes that no network output depends on, and unread outputs of other nodes."""
     for node in reversed(tuple(draft.each())):
         read = tuple(name if name is not None and draft.reads(name) else None for name in node.outputs)
         if not any(name is not None for name in read):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network that is being changed: who makes a value and who reads it is known at any time, and every change is cheap.
+"""Mutable network for passes, with producers and readers of each value kept up to date at low cost.
 
-Passes read and change a `Draft`; what they did they say with `Draft.did`. `Draft.finish` puts the nodes in order again
-and leaves out what nobody needs.
+Passes query and change a `Draft` and report each change with `Draft.did`. `Draft.finish` sorts the nodes topologically
+and drops unused values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 class Draft:
-    """A network under change."""
+    """A mutable network."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -37,43 +37,43 @@ class Draft:
         for node in network.nodes:
             self._link(node)
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------------
 
     def __contains__(self, node: str) -> bool:
-        """Return whether a node of this name is (still) there."""
+        """Return whether a node of this name exists."""
         return node in self.nodes
 
     def each(self, *kinds: str) -> Iterable[Node]:
-        """Go through the nodes of some kinds (of all, without any) that are there when their turn comes."""
+        """Yield the nodes of given kinds (by default all); nodes removed meanwhile are skipped."""
         for name in tuple(self.nodes):
             node = self.nodes.get(name)
             if node is not None and (not kinds or node.kind in kinds):
                 yield node
 
     def maker(self, value: str | None) -> Node | None:
-        """Return the node that makes a value, or None: for an input or a constant."""
+        """Return the node that produces a value; None for an input or a constant."""
         name = None if value is None else self._maker.get(value)
         return None if name is None else self.nodes[name]
 
     def made_by(self, value: str | None, *kinds: str) -> Node | None:
-        """Return the node that makes a value if it is of one of some kinds and the value its first output."""
+        """Return the producer of a value if it has one of the kinds and the value is its first output."""
         node = self.maker(value)
         return node if node is not None and node.kind in kinds and node.outputs[0] == value else None
 
     def readers(self, value: str) -> list[Node]:
-        """Return the nodes that read a value, each once."""
+        """Return the nodes that read a value, without duplicates."""
         return [self.nodes[name] for name in self._readers.get(value, ())]
 
     def reads(self, value: str) -> int:
-        """Return how often a value is read; that it is an output of the network counts as once."""
+        """Return the number of reads of a value; being a network output counts as one read."""
         return sum(self._readers.get(value, {}).values()) + (value in self._asked)
 
     def sole_reader(self, value: str) -> Node | None:
-        """Return the node that alone reads a value, and reads it once, or None."""
+        """Return the only reader of a value if it reads it once, else None."""
         return next(iter(self.readers(value)), None) if self.reads(value) == 1 else None
 
     def asked(self, value: str) -> bool:
-        """Return whether a value is an output of the network."""
+        """Return whether a value is a network output."""
         return value in self._asked
 
     def shape(self, value: str) -> tuple[int, ...]:
@@ -85,17 +85,17 @@ class Draft:
         return self.values[value].dtype
 
     def constant(self, value: str | None) -> Array | None:
-        """Return what a value is known to be, or None."""
+        """Return the array of a constant value, or None."""
         return None if value is None else self.constants.get(value)
 
-    # -- changing -----------------------------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------------------------------
 
     def did(self, what: str, name: str) -> None:
-        """Note a change for the report: what was done, and to which node."""
+        """Record a change of a node for the report."""
         self.deeds.setdefault(what, []).append(name)
 
     def fresh(self, like: str) -> str:
-        """Return a name that no node and no value has."""
+        """Return an unused name for a node or value."""
         stem = like.split("~", 1)[0]
         while True:
             self._fresh += 1
@@ -104,7 +104,7 @@ class Draft:
                 return name
 
     def hold(self, array: Array, like: str) -> str:
-        """Add a constant, and return its name."""
+        """Add a constant and return its name."""
         name = self.fresh(like)
         held = np.asarray(array, order="C").view()
         held.flags.writeable = False
@@ -123,7 +123,7 @@ class Draft:
         like: Node | str,
         output: str | None = None,
     ) -> str:
-        """Add a node with one output."""
+        """Add a node with one output and return the output's name."""
         stem, origin = (like, ()) if isinstance(like, str) else (like.name, like.origin)
         name = stem if stem not in self.nodes else self.fresh(stem)
         if output is None:
@@ -135,7 +135,7 @@ class Draft:
         return output
 
     def change(self, node: Node, **changes: Any) -> Node:
-        """Give a node other fields (inputs, outputs, attributes, kind, origin; not its name), and return it."""
+        """Replace fields of a node (all but the name) and return the new node."""
         self._unlink(node)
         changed = replace(node, **changes)
         self.nodes[node.name] = changed
@@ -143,15 +143,15 @@ class Draft:
         return changed
 
     def remove(self, node: Node) -> None:
-        """Take a node out; nobody may read what it made any more."""
+        """Remove a node, whose outputs must have no readers."""
         self._unlink(node)
         del self.nodes[node.name]
 
     def redirect(self, old: str, new: str) -> None:
-        """Let everybody who reads one value read another of the same shape and dtype instead.
+        """Make all readers of one value read another of the same shape and dtype.
 
-        If the old value is an output of the network, the new one takes its name; where it cannot (it is an input, a
-        constant or an output, too), a copy is made. The maker of the old value must be gone by then or give it up.
+        If the old value is a network output, the new one takes its name, and the producer of the old value loses that
+        output. If the new value is an input, a constant or another output, it is copied instead.
         """
         for reader in self.readers(old):
             self.change(reader, inputs=tuple(new if name == old else name for name in reader.inputs))
@@ -169,18 +169,18 @@ class Draft:
             self.change(reader, inputs=tuple(old if name == new else name for name in reader.inputs))
 
     def replaceable(self, old: str, new: str) -> bool:
-        """Return whether `redirect` from one value to another leaves no copy behind."""
+        """Return whether `redirect` from one value to another needs no copy."""
         return old not in self._asked or (new in self._maker and new not in self._asked)
 
     def supersede(self, node: Node, value: str) -> None:
-        """Let another value stand for what a node (of one output) makes, and take the node out."""
+        """Remove a node with one output and redirect its readers to another value."""
         output = node.outputs[0]
         assert output is not None
         self.remove(node)
         self.redirect(output, value)
 
     def drop_unread(self, value: str | None) -> None:
-        """Take out the node that makes a value nobody reads, and then what made its inputs, as far as unread."""
+        """Remove the producer of an unread value, and recursively the producers of its inputs that become unread."""
         waiting = [value]
         while waiting:
             node = self.maker(waiting.pop())
@@ -190,7 +190,7 @@ class Draft:
             waiting.extend(node.inputs)
 
     def finish(self) -> Network:
-        """Return the network as it is now: nodes in order, without values and constants that nobody needs."""
+        """Return the network with sorted nodes and without unused values and constants."""
         nodes = self._ordered()
         used = set(self.inputs) | set(self.outputs)
         for node in nodes:
@@ -203,7 +203,7 @@ class Draft:
             nodes=tuple(nodes),
         )
 
-    # -- within -------------------------------------------------------------------------------------------------------
+    # -- internals ----------------------------------------------------------------------------------------------------
 
     def _link(self, node: Node) -> None:
         for name in node.outputs:
@@ -223,7 +223,7 @@ class Draft:
                 self._readers[name].pop(node.name, None)
 
     def _ordered(self) -> list[Node]:
-        """Return the nodes, each after those it needs, otherwise in the order they stand in."""
+        """Return the nodes in topological order, otherwise in their current order."""
         done: set[str] = set()
         order: list[Node] = []
         for start in self.nodes.values():

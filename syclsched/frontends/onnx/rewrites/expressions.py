@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element-wise nodes as expressions: made simpler, rebuilt without inputs they do not need."""
+"""Queries and simplification of element-wise expressions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from syclsched.kernels.tensor.expression import inputs_of, result_dtype, split, 
 
 Expression = Any
 
-#: Operators that give the same when they are applied again.
-_ONCE: Final = frozenset({"relu", "abs", "floor", "ceil", "round", "trunc", "sign"})
+#: Idempotent operators.
+_IDEMPOTENT: Final = frozenset({"relu", "abs", "floor", "ceil", "round", "trunc", "sign"})
 
 
 def is_input(expression: Expression) -> bool:
-    """Return whether an expression is an input as it is."""
+    """Return whether an expression is just an input."""
     return isinstance(expression, int) and not isinstance(expression, bool)
 
 
 def number(expression: Expression) -> float | int | bool | None:
-    """Return the value of an expression that is a constant number, or None."""
+    """Return the value of a constant expression, or None."""
     if isinstance(expression, tuple) and expression[0] == "const":
         value: float | int | bool = expression[1]
         return value
@@ -32,26 +32,26 @@ def number(expression: Expression) -> float | int | bool | None:
 
 
 def count(expression: Expression, index: int) -> int:
-    """Return how often an input stands in an expression."""
+    """Return the number of occurrences of an input in an expression."""
     if is_input(expression):
         return int(expression == index)
     return sum(count(each, index) for each in split(expression)[1])
 
 
 def uses_indices(expression: Expression) -> bool:
-    """Return whether an expression depends on where an element is."""
+    """Return whether an expression depends on the element's indices."""
     if is_input(expression):
         return False
     return bool(expression[0] == "index") or any(uses_indices(each) for each in split(expression)[1])
 
 
 def dtypes_of(draft: Draft, inputs: tuple[str | None, ...]) -> tuple[str, ...]:
-    """Return the dtypes of a node's inputs, none of which is left out."""
+    """Return the dtypes of a node's inputs, which must all be present."""
     return tuple(draft.dtype(name) for name in inputs if name is not None)
 
 
 def tidy(expression: Expression, inputs: tuple[str, ...]) -> tuple[Expression, tuple[str, ...]]:
-    """Return an expression and its inputs without inputs that are not read or stand twice, in the order they are read."""
+    """Remove unread and repeated inputs of an expression, and number the others in reading order."""
     order: dict[str, int] = {}
 
     def visit(each: Expression) -> None:
@@ -67,13 +67,13 @@ def tidy(expression: Expression, inputs: tuple[str, ...]) -> tuple[Expression, t
 
 
 def set_expression(draft: Draft, node: Node, expression: Expression, inputs: tuple[str, ...]) -> Node:
-    """Give an element-wise node another expression of other inputs; of unread and repeated ones it keeps none."""
+    """Set the expression and inputs of an element-wise node, without unread and repeated inputs."""
     expression, inputs = tidy(expression, inputs)
     return draft.change(node, inputs=inputs, attributes={**node.attributes, "expression": expression})
 
 
 def typed_in_place(expression: Expression, inputs: dict[int, str], dtype: str) -> Expression:
-    """Return an expression that means the same wherever it is put: constants alone are given their dtype."""
+    """Return an expression with a fixed dtype, for substitution into others: constants get an explicit dtype."""
     if isinstance(expression, tuple) and expression[0] == "const" and len(expression) == 2:
         return ("const", expression[1], dtype)
     if inputs_of(expression):
@@ -82,7 +82,7 @@ def typed_in_place(expression: Expression, inputs: dict[int, str], dtype: str) -
 
 
 def simplified(expression: Expression, dtypes: tuple[str, ...]) -> Expression:
-    """Return an expression that gives the same with fewer operators."""
+    """Return an equivalent expression with fewer operators."""
     if is_input(expression):
         return expression
     parameters, operands = split(expression)
@@ -96,7 +96,7 @@ def simplified(expression: Expression, dtypes: tuple[str, ...]) -> Expression:
 
 
 def _step(expression: Expression, dtypes: tuple[str, ...]) -> Expression | None:
-    """Return an expression made simpler at its root, or None."""
+    """Simplify the root of an expression; None if no rule applies."""
     name = expression[0]
     parameters, operands = split(expression)
     match name:
@@ -116,7 +116,7 @@ def _step(expression: Expression, dtypes: tuple[str, ...]) -> Expression | None:
             return operands[0][1]
         case "where" if isinstance(number(operands[0]), bool):
             return operands[1] if number(operands[0]) else operands[2]
-    if name in _ONCE and isinstance(operands[0], tuple) and operands[0][0] == name:
+    if name in _IDEMPOTENT and isinstance(operands[0], tuple) and operands[0][0] == name:
         return operands[0]
     return None
 
@@ -159,7 +159,7 @@ def _div(operands: tuple[Expression, ...], dtypes: tuple[str, ...]) -> Expressio
         return None
     if value == 1:
         return operands[0]
-    # The reciprocal of a power of two is exact, and so the product is the quotient.
+    # The reciprocal of a power of two is exact, so the product equals the quotient.
     if _floating(operands[0], dtypes) and value and math.frexp(abs(value))[0] == 0.5 and 2**-20 < abs(value) < 2**20:
         return ("mul", operands[0], ("const", 1.0 / value, *operands[1][2:]))
     return None

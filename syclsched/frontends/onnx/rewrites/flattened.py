@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A transposition before a dense layer moves into its weights: its columns may be counted in any order."""
+"""Folding of a transposition before a flattening reshape into the weights of the dense layer after it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 
 
 def permute_weights(draft: Draft) -> None:
-    """Let dense layers read images as they are stored instead of flattened in another order."""
+    """Permute the weights of dense layers that read a transposed and flattened image, and remove the transposition."""
     for node in draft.each("matmul"):
         weight = draft.constant(node.inputs[1])
         flat = draft.made_by(node.inputs[0], "reshape")
@@ -32,7 +32,7 @@ def _permute(draft: Draft, node: Node, flat: Node, turned: Node) -> None:
     if math.prod(shape[first:]) != depth or depth == 0 or permutation[:first] != tuple(range(first)):
         return
     stored = str(turned.inputs[0])
-    # Axis i of what is stored is axis permutation.index(i) of the image.
+    # Axis i of the stored value is axis permutation.index(i) of the image.
     order = [permutation.index(axis) - first for axis in range(len(shape)) if permutation.index(axis) >= first]
     extents = shape[first:]
     if node.attributes["transpose_b"]:

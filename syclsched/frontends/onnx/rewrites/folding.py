@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follows from constants alone is computed once, here, instead of in every run."""
+"""Constant folding."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from syclsched.frontends.onnx.evaluating import evaluate
 from syclsched.frontends.onnx.network import Network, Node
 from syclsched.frontends.onnx.rewrites.editing import Draft
 
-#: What a node makes may be this many times as large as all it is made of, or this many bytes, and is folded still.
+#: A node is folded if its result is at most this many times as large as its inputs, or at most this many bytes.
 _GROWTH: Final = 2
 _FREE_BYTES: Final = 1 << 16
 
 
 def fold(draft: Draft) -> None:
-    """Compute nodes all of whose inputs are constants."""
+    """Evaluate the nodes whose inputs are all constants."""
     for node in draft.each():
         outputs = [name for name in node.outputs if name is not None]
         if node.kind == "reference" or any(draft.asked(name) for name in outputs):

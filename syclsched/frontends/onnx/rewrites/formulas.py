@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activations found again in what exporters made of them: Gelu, SiLU, hard swish, Mish, sigmoid, softplus.
+"""Recognition of activations that exporters decomposed: Gelu, SiLU, hard swish, Mish, sigmoid, softplus.
 
-As one operator they can become a part of the convolution or matrix product before them.
+As one operator they can be fused into the preceding convolution or matrix product.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CUBIC: Final = 0.044715
 
 
 def find(draft: Draft) -> None:
-    """Let element-wise nodes that are an activation in pieces be that activation."""
+    """Replace decomposed activations by one operator."""
     terms = Terms(draft)
     for node in reversed(tuple(draft.each("elementwise"))):
         output = node.outputs[0]
@@ -33,12 +33,12 @@ def find(draft: Draft) -> None:
             x = formula(term)
             if x is None or (isinstance(x, str) and draft.shape(x) != draft.shape(output)):
                 continue
-            written = _Written(draft.dtype(output))
-            expression = (name, written.expression(x))
+            writer = _ExpressionWriter(draft.dtype(output))
+            expression = (name, writer.expression(x))
             if expression == node.attributes["expression"]:
                 break
             before = node.inputs
-            set_expression(draft, node, expression, tuple(written.inputs))
+            set_expression(draft, node, expression, tuple(writer.inputs))
             for each in before:
                 draft.drop_unread(each)
             draft.did(f"{name} in pieces is one operator", node.name)
@@ -46,31 +46,31 @@ def find(draft: Draft) -> None:
 
 
 def close(one: Any, other: float, tolerance: float = 2e-6) -> bool:
-    """Return whether a number found in a model is the one of a formula."""
+    """Return whether a number of a model equals a formula's number within a relative tolerance."""
     return isinstance(one, float) and abs(one - other) <= tolerance * abs(other)
 
 
 def parts(term: Term, kind: str) -> tuple[float, tuple[Term, ...]]:
-    """Return the number and the terms of a product or sum; a term that is none is one of itself."""
+    """Return the number and the operands of a product or sum; any other term is its own single operand."""
     if isinstance(term, tuple) and term[0] == kind:
         return term[1], term[2]
     return (1.0 if kind == "prod" else 0.0), (term,)
 
 
 def others(factors: tuple[Term, ...], without: Term) -> list[Term]:
-    """Return the factors without one of them."""
+    """Return the operands without one of them."""
     rest = list(factors)
     rest.remove(without)
     return rest
 
 
 def argument(term: Term, operator: str) -> Term | None:
-    """Return the operand of a certain unary operator, or None."""
+    """Return the operand if the term is the given unary operator, else None."""
     return term[1] if isinstance(term, tuple) and term[0] == operator and len(term) == 2 else None
 
 
 def _half_of_one_plus(term: Term, operator: str) -> tuple[float, list[Term], Term] | None:
-    """Match factor * rest * (1 + operator(argument)) however the factor is spread; return the three."""
+    """Match factor * rest * (1 + operator(argument)), with the factor distributed or not; return the three."""
     factor, factors = parts(term, "prod")
     for each in factors:
         summand, summands = parts(each, "sum")
@@ -192,8 +192,8 @@ _FORMULAS: Final[dict[str, Callable[[Term], Term | None]]] = {
 }
 
 
-class _Written:
-    """A term as an expression of inputs."""
+class _ExpressionWriter:
+    """Conversion of a term to an expression and its inputs."""
 
     def __init__(self, dtype: str) -> None:
         self.inputs: list[str] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that change nothing go; those that only give another shape become reshapes, and of several the last stays."""
+"""Removal of identity nodes, and merging of consecutive reshapes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ import math
 from syclsched.frontends.onnx.network import Node
 from syclsched.frontends.onnx.rewrites.editing import Draft
 
-#: Reductions that leave a single element as it is.
+#: Reductions that are the identity on a single element.
 _KEEP_ONE = frozenset({"sum", "mean", "max", "min", "prod"})
 
 
 def remove(draft: Draft) -> None:
-    """Take out what changes nothing.
+    """Remove identity nodes; nodes that change only the shape become reshapes.
 
-    Notes
-    -----
-    What goes: element-wise nodes without an operator, transpositions that leave the order of elements as it is (they
-    become reshapes), pads by nothing, slices of everything, concatenations of one value, poolings over single
-    elements, resizing to the same size, reductions over axes of one element, and all but the last of several reshapes.
-    Values do not change by a bit.
+    These are element-wise nodes without an operator, transpositions that keep the element order, empty pads, slices of
+    everything, concatenations of one value, poolings over single elements, resizing to the same size, reductions over
+    axes of extent 1, and all but the last of consecutive reshapes. Results stay bit-identical.
     """
     for node in draft.each():
         source = node.inputs[0] if node.inputs else None
@@ -41,22 +38,22 @@ def remove(draft: Draft) -> None:
 
 
 def _skip_reshapes(draft: Draft, node: Node, source: str) -> None:
-    before = draft.made_by(source, "reshape")
-    if before is not None:
-        draft.change(node, inputs=before.inputs)
+    previous = draft.made_by(source, "reshape")
+    if previous is not None:
+        draft.change(node, inputs=previous.inputs)
         draft.drop_unread(source)
         draft.did("one reshape of two", node.name)
 
 
 def changes_nothing(draft: Draft, node: Node, source: str, target: str) -> bool:
-    """Return whether a node gives the elements of its first input in the same order."""
+    """Return whether a node's result has the elements of its first input in the same order."""
     shape, made = draft.shape(source), draft.shape(target)
     if math.prod(shape) != math.prod(made):
         return False
     a = node.attributes
     match node.kind:
         case "elementwise":
-            # An expansion by axes of one element is a reshape.
+            # An expansion that only adds axes of extent 1 is a reshape.
             return bool(a["expression"] == 0) and not isinstance(a["expression"], bool)
         case "reshape":
             return True
@@ -81,6 +78,6 @@ _CROPS = "tf_crop_and_resize"
 
 
 def keeps_order(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:
-    """Return whether a transposition leaves the elements where they are: it moves only axes of one element."""
+    """Return whether a transposition keeps the element order: it moves only axes of extent 1."""
     moved = [axis for axis in permutation if shape[axis] != 1]
     return moved == sorted(moved) or 0 in shape

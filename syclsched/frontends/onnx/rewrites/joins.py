@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Concatenations that are scaled, shifted and activated are done in one pass over memory."""
+"""Fusion of a concatenation with its scale, shift and activation into one pass over memory."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ from syclsched.frontends.onnx.rewrites.expressions import is_input
 from syclsched.frontends.onnx.rewrites.post_ops import activation_of
 from syclsched.kernels.tensor.expression import split
 
-#: Parts of one node at most.
+#: Most parts of one node.
 MOST_PARTS: Final = 48
 
 
 def melt(draft: Draft) -> None:
-    """Let scales and shifts read the parts of a concatenation along the last axis instead of the whole.
+    """Make scales and shifts read the parts of a concatenation along the last axis instead of its result.
 
-    Notes
-    -----
-    In densely connected networks (DenseNet) every layer has a scale, a shift and a rectifier of its own for all that
-    was made before it. If nobody else needs the whole it is never put together: other concatenations along the same
-    axis take the parts, too.
+    In DenseNet every layer has its own scale, shift and rectifier for the concatenation of all previous layers. Without
+    other readers the concatenation is never materialised: later concatenations along the same axis read its parts, too.
     """
     parts: dict[str, tuple[str, ...]] = {}
     for concat in draft.each("concat"):
@@ -56,7 +53,7 @@ def _take_parts(draft: Draft, whole: str, parts: dict[str, tuple[str, ...]]) -> 
 
 
 def _all_take_parts(draft: Draft, whole: str, concat: Node) -> bool:
-    """Return whether all who read a concatenation can read its parts, and some scale and shift it."""
+    """Return whether all readers of a concatenation can read its parts, and at least one scales and shifts it."""
     readers = draft.readers(whole)
     scaling = [reader for reader in readers if _scale_and_shift(draft, reader, whole) is not None]
     joining = [
@@ -68,7 +65,7 @@ def _all_take_parts(draft: Draft, whole: str, concat: Node) -> bool:
 
 
 def _scale_and_shift(draft: Draft, node: Node, x: str) -> tuple[str, str, tuple[Any, ...]] | None:
-    """Return scale, shift and activation of a node that does that to a value by its last axis, or None."""
+    """Return scale, shift and activation of a node that applies them to x along its last axis, or None."""
     if node.kind != "elementwise" or len(node.inputs) != 3:
         return None
     output = str(node.outputs[0])
@@ -95,7 +92,7 @@ def _scale_and_shift(draft: Draft, node: Node, x: str) -> tuple[str, str, tuple[
 
 
 def _is_vector(draft: Draft, name: str, x: str) -> bool:
-    """Return whether a value is a constant that differs along the last axis of another, for every element of that."""
+    """Return whether a value is a constant vector along the last axis of x."""
     shape = draft.shape(name)
     wanted = draft.shape(x)[-1]
     whole = shape[-1:] == (wanted,) and all(extent == 1 for extent in shape[:-1])

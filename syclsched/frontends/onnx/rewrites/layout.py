@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels last: which value is stored in which order of axes, so that convolutions need no transposition between them.
+"""Channels-last layout assignment, so that convolutions need no transpositions between them.
 
-Every value is given a layout, from the network's inputs on: convolutions want channels last, most other nodes take what
-they get and say what becomes of it, a transposition only gives axes other names, and a reshape often too. What is left
-are the places where a node needs another layout than its input has: there, and only there, a transposition is made.
+Each value gets a layout, from the network's inputs on. Convolutions need channels last; most other nodes accept the
+layout of their input and pass it on; a transposition, and often a reshape, only relabels axes. Transpositions are
+inserted only where a node needs another layout than its input has.
 """
 
 from __future__ import annotations
@@ -31,23 +31,20 @@ from syclsched.frontends.onnx.rewrites.placing import SEEDS, Placed, Placing, at
 
 
 def propagate(draft: Draft) -> None:
-    """Let convolutions and what stands between them work with channels last.
+    """Convert convolutions and the nodes between them to channels last.
 
-    Notes
-    -----
-    Values whose layout changes really have another shape afterwards: (N, H, W, C). The network's inputs and outputs
-    keep theirs. If all convolutions have channels last already, the network changes only if fewer elements are
-    transposed afterwards.
+    Values whose layout changes get the permuted shape, (N, H, W, C). The network's inputs and outputs keep theirs. If
+    all convolutions have channels last already, the network changes only if fewer elements are then transposed.
     """
     seeds = list(draft.each(*SEEDS))
     if not seeds:
         return
-    plan = _Plan(draft)
+    plan = _LayoutPlan(draft)
     new = [node for node in seeds if not node.attributes.get("channels_last")]
     before = sum(elements(draft.shape(str(node.outputs[0]))) for node in draft.each("transpose"))
     if not new and plan.moved >= before:
         return
-    made, gone = _Change(draft, plan).apply()
+    made, gone = _LayoutApplication(draft, plan).apply()
     for node in new:
         draft.did("channels last", node.name)
     for name in made:
@@ -56,18 +53,18 @@ def propagate(draft: Draft) -> None:
         draft.did("transpositions without work left", name)
 
 
-class _Plan:
-    """A layout for every value, and every node's place among them."""
+class _LayoutPlan:
+    """A layout for every value, and the layouts and attributes of every node."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
         self._placing = Placing(draft.values)
         self.layouts: dict[str, Layout] = {name: plain(len(draft.shape(name))) for name in draft.inputs}
         self.places: dict[str, Placed] = {}
-        #: Elements that are transposed.
+        #: Number of transposed elements.
         self.moved = 0
-        self._there: set[tuple[str, Layout]] = set()
-        self._votes = self._cast()
+        self._available: set[tuple[str, Layout]] = set()
+        self._votes = self._count_votes()
         for node in draft.each():
             place = self._elementwise(node) if node.kind == "elementwise" else self._place(node)
             self.places[node.name] = place
@@ -76,7 +73,7 @@ class _Plan:
             for name, layout in zip(node.inputs, place.inputs, strict=True):
                 if name is not None and not self._free(name, layout):
                     self.moved += elements(draft.shape(name))
-                    self._there.add((name, layout))
+                    self._available.add((name, layout))
             for name, layout in zip(node.outputs, place.outputs, strict=True):
                 if name is not None:
                     self.layouts[name] = layout
@@ -84,15 +81,15 @@ class _Plan:
             if not self._free(name, plain(len(draft.shape(name)))):
                 self.moved += elements(draft.shape(name))
 
-    def _cast(self) -> dict[str, Counter[Layout]]:
-        """Return for every value in which layouts its readers would like it, and how many each."""
+    def _count_votes(self) -> dict[str, Counter[Layout]]:
+        """Count, for every value, the layouts that its readers prefer."""
         draft = self._draft
         votes: dict[str, Counter[Layout]] = {name: Counter([plain(len(draft.shape(name)))]) for name in draft.outputs}
         for node in reversed(tuple(draft.each())):
             made = node.outputs[0]
             if made is None:
                 continue
-            wanted = self._most(votes, made)
+            wanted = self._preferred(votes, made)
             rank = len(wanted)
             for index, name in enumerate(node.inputs):
                 if name is None or name in draft.constants:
@@ -105,7 +102,7 @@ class _Plan:
                     votes.setdefault(name, Counter())[wish] += 1
         return votes
 
-    def _most(self, votes: Mapping[str, Counter[Layout]], name: str) -> Layout:
+    def _preferred(self, votes: Mapping[str, Counter[Layout]], name: str) -> Layout:
         rank = len(self._draft.shape(name))
         cast = votes.get(name)
         if not cast:
@@ -114,19 +111,19 @@ class _Plan:
         return max(layout for layout, count in cast.items() if count == most)
 
     def _free(self, name: str, layout: Layout) -> bool:
-        """Return whether a value can be had in a layout for nothing."""
+        """Return whether a value is available in a layout without a transposition."""
         draft = self._draft
         return (
             name in draft.constants
             or same(draft.shape(name), self.layouts[name], layout)
-            or (name, layout) in self._there
+            or (name, layout) in self._available
         )
 
     def _cost(self, name: str, layout: Layout) -> int:
         return 0 if self._free(name, layout) else elements(self._draft.shape(name))
 
     def _after(self, node: Node, layouts: tuple[Layout, ...]) -> int:
-        """Return how many elements have to be transposed if what a node makes has certain layouts."""
+        """Return how many elements the readers would have to transpose for given layouts of a node's results."""
         moved = 0
         for name, layout in zip(node.outputs, layouts, strict=True):
             if name is not None:
@@ -136,7 +133,7 @@ class _Plan:
         return moved
 
     def _place(self, node: Node) -> Placed:
-        """Return the cheapest place of a node: at what it gets, at what is wanted of it, or as it is."""
+        """Return the cheapest layouts of a node: those of its inputs, those its readers prefer, or unchanged ones."""
         as_it_is = self._placing.plain(node)
         source = node.inputs[0] if node.inputs else None
         if source is None or source in self._draft.constants:
@@ -147,7 +144,7 @@ class _Plan:
             return as_it_is if found is None else found
         gotten = [self.layouts[name] for name in node.inputs if name is not None and name in self.layouts]
         made = node.outputs[0]
-        wishes = [] if made is None else [self._placing.wish(node, self._most(self._votes, made))]
+        wishes = [] if made is None else [self._placing.wish(node, self._preferred(self._votes, made))]
         rank = len(self._draft.shape(source))
         if node.kind != "concat":
             gotten = gotten[:1]
@@ -156,7 +153,7 @@ class _Plan:
             for layout in dict.fromkeys([*gotten, *wishes])
             if layout is not None and len(layout) == rank
         ]
-        # Of equals, what keeps the layout it gets; but a transposition is not put off without need.
+        # On a tie, keep the input's layout, but do not defer a transposition.
         places.insert(0 if node.kind == "transpose" else len(places), as_it_is)
         return min((place for place in places if place is not None), key=lambda place: self._total(node, place))
 
@@ -171,8 +168,12 @@ class _Plan:
         assert made is not None
         rank = len(draft.shape(made))
         given = [name for name in node.inputs if name is not None and name in self.layouts]
-        # The first of equals is taken: a transposition that comes later may find something to become part of.
-        choices = [*(widened(self.layouts[name], rank) for name in given), self._most(self._votes, made), plain(rank)]
+        # On a tie, take the first: a later transposition may be merged with another node.
+        choices = [
+            *(widened(self.layouts[name], rank) for name in given),
+            self._preferred(self._votes, made),
+            plain(rank),
+        ]
         best: Placed | None = None
         least = 0
         for layout in dict.fromkeys(choices):
@@ -186,19 +187,19 @@ class _Plan:
         return best
 
 
-class _Change:
-    """A plan carried out."""
+class _LayoutApplication:
+    """Application of a plan to the network."""
 
-    def __init__(self, draft: Draft, plan: _Plan) -> None:
+    def __init__(self, draft: Draft, plan: _LayoutPlan) -> None:
         self._draft = draft
         self._plan = plan
         self._stored: dict[str, str] = {name: name for name in draft.inputs}
-        self._had: dict[tuple[str, Layout, tuple[int, ...]], str] = {}
+        self._converted: dict[tuple[str, Layout, tuple[int, ...]], str] = {}
         self._made: list[str] = []
         self._gone: list[str] = []
 
     def apply(self) -> tuple[list[str], list[str]]:
-        """Change the network; return the names of transpositions that were made and of those that are gone."""
+        """Change the network; return the names of added and of removed transpositions."""
         draft = self._draft
         for node in tuple(draft.each()):
             place = self._plan.places[node.name]
@@ -238,7 +239,7 @@ class _Change:
         missing = len(whole) - rank
         if not missing or all(axis < missing for axis in whole[:missing]):
             return stored
-        # Axes that broadcasting would add in front stand elsewhere now.
+        # The axes that broadcasting adds in front are at other positions in this layout.
         shape = self._draft.shape(name)
         wide = tuple(1 if axis < missing else shape[axis - missing] for axis in whole)
         while wide[0] == 1 and len(wide) > 1:
@@ -246,7 +247,7 @@ class _Change:
         return self._reshaped(stored, name, layout, wide)
 
     def _have(self, name: str, layout: Layout) -> str:
-        """Return what a value is called in a layout; make it if need be."""
+        """Return the name of a value in a layout, and transpose it if necessary."""
         draft = self._draft
         if name in draft.constants:
             if layout == plain(len(layout)):
@@ -259,8 +260,8 @@ class _Change:
         if same(shape, have, layout):
             return self._reshaped(self._stored[name], name, layout, stored_shape(shape, layout))
         key = (name, layout, ())
-        if key not in self._had:
-            self._had[key] = draft.add(
+        if key not in self._converted:
+            self._converted[key] = draft.add(
                 "transpose",
                 (self._stored[name],),
                 stored_shape(shape, layout),
@@ -270,7 +271,7 @@ class _Change:
                 output=name if draft.asked(name) and layout == plain(len(layout)) else None,
             )
             self._made.append(name)
-        return self._had[key]
+        return self._converted[key]
 
     def _reshaped(self, stored: str, name: str, layout: Layout, shape: tuple[int, ...]) -> str:
         draft = self._draft
@@ -279,21 +280,21 @@ class _Change:
         if stored in draft.constants:
             return self._constant(stored, draft.constants[stored].reshape(shape), layout)
         key = (stored, layout, shape)
-        if key not in self._had:
-            self._had[key] = draft.add("reshape", (stored,), shape, draft.dtype(name), {}, like=f"{stored}~shape")
-        return self._had[key]
+        if key not in self._converted:
+            self._converted[key] = draft.add("reshape", (stored,), shape, draft.dtype(name), {}, like=f"{stored}~shape")
+        return self._converted[key]
 
     def _constant(self, name: str, array: Any, layout: Layout) -> str:
         key = (name, layout, tuple(array.shape))
-        if key not in self._had:
-            self._had[key] = self._draft.hold(array, name)
-        return self._had[key]
+        if key not in self._converted:
+            self._converted[key] = self._draft.hold(array, name)
+        return self._converted[key]
 
     def _like(self, name: str) -> Node | str:
         return f"{name}~transposed"
 
     def _finish(self, name: str) -> None:
-        """Give an output of the network back its name and order of axes."""
+        """Restore the name and axis order of a network output."""
         draft = self._draft
         if name in draft.constants or draft.maker(name) is not None or name in draft.inputs:
             return

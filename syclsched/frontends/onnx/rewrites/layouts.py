@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which order of axes values may be stored, and what nodes make of it.
+"""Storage layouts of values as axis permutations, and their propagation through nodes.
 
-A layout is a permutation: what is stored is the value transposed by it. So ``(0, 1, 2, 3)`` is the value itself, and
-``(0, 2, 3, 1)`` an image with its channels last. Layouts that differ only in where axes of one element stand store the
-same elements in the same order.
+A layout is the permutation by which the stored value is transposed: ``(0, 1, 2, 3)`` is the value itself, and
+``(0, 2, 3, 1)`` an image with channels last. Layouts that differ only in the positions of axes of extent 1 store the
+elements in the same order.
 """
 
 from __future__ import annotations
@@ -16,47 +16,47 @@ Shape = tuple[int, ...]
 
 
 def plain(rank: int) -> Layout:
-    """Return the layout of a value stored as it is."""
+    """Return the identity layout."""
     return tuple(range(rank))
 
 
 def channels_last(rank: int) -> Layout:
-    """Return the layout with axis 1 last."""
+    """Return the layout with axis 1 at the end."""
     return (0, *range(2, rank), 1) if rank > 1 else plain(rank)
 
 
 def stored_shape(shape: Shape, layout: Layout) -> Shape:
-    """Return the shape of what is stored."""
+    """Return the shape of the stored value."""
     return tuple(shape[axis] for axis in layout)
 
 
 def moving(shape: Shape, layout: Layout) -> Layout:
-    """Return a layout without the axes of one element."""
+    """Return a layout without the axes of extent 1."""
     return tuple(axis for axis in layout if shape[axis] != 1)
 
 
 def same(shape: Shape, one: Layout, other: Layout) -> bool:
-    """Return whether two layouts store the elements in the same order."""
+    """Return whether two layouts give the same element order."""
     return moving(shape, one) == moving(shape, other) or 0 in shape
 
 
 def between(have: Layout, want: Layout) -> Layout:
-    """Return the permutation that makes one layout from another."""
+    """Return the permutation that converts one layout to another."""
     return tuple(have.index(axis) for axis in want)
 
 
 def through_transpose(layout: Layout, permutation: Layout) -> Layout:
-    """Return the layout of a transposed value that is stored as the value it is made of."""
+    """Return the layout in which a transposed value is stored identically to its source."""
     return tuple(permutation.index(axis) for axis in layout)
 
 
 def before_transpose(layout: Layout, permutation: Layout) -> Layout:
-    """Return the layout of a value whose transposed value, stored alike, has a layout."""
+    """Return the layout of the source for which the identically stored transposed value has the given layout."""
     return tuple(permutation[axis] for axis in layout)
 
 
 def through_reshape(source: Shape, target: Shape, layout: Layout) -> Layout | None:
-    """Return the layout in which a reshaped value is stored like the value it is made of."""
+    """Return the layout in which a reshaped value is stored identically to its source; None if there is none."""
     groups = _groups(source, target)
     if groups is None:
         return None
@@ -72,13 +72,13 @@ def through_reshape(source: Shape, target: Shape, layout: Layout) -> Layout | No
         position += len(axes)
     for axis, extent in enumerate(target):
         if extent == 1:
-            # An axis of one element stands behind the one before it.
+            # An axis of extent 1 follows its predecessor.
             order.insert(order.index(axis - 1) + 1 if axis else 0, axis)
     return tuple(order)
 
 
 def _groups(source: Shape, target: Shape) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:
-    """Return which axes together become which, without those of one element."""
+    """Return the groups of source axes and the target axes each becomes, without axes of extent 1."""
     if 0 in source:
         return None
     ins = [axis for axis, extent in enumerate(source) if extent != 1]
@@ -103,34 +103,34 @@ def _groups(source: Shape, target: Shape) -> list[tuple[tuple[int, ...], tuple[i
 
 
 def reduced(layout: Layout, axes: tuple[int, ...]) -> Layout:
-    """Return the layout that is left when axes are taken away."""
+    """Return the layout without the given axes, which are removed from the value."""
     kept = sorted(axis for axis in layout if axis not in axes)
     return tuple(kept.index(axis) for axis in layout if axis not in axes)
 
 
 def widened(layout: Layout, rank: int) -> Layout:
-    """Return the layout of a value that has been given leading axes of one element, up to a rank."""
+    """Return the layout of a value extended with leading axes of extent 1 to a rank."""
     more = rank - len(layout)
     return (*range(more), *(axis + more for axis in layout))
 
 
 def narrowed(layout: Layout, rank: int) -> Layout:
-    """Return the order in which the last axes of a value, so many, stand in a layout."""
+    """Return the layout of the last ``rank`` axes."""
     less = len(layout) - rank
     return tuple(axis - less for axis in layout if axis >= less)
 
 
 def elements(shape: Shape) -> int:
-    """Return how many elements a shape has."""
+    """Return the number of elements of a shape."""
     return math.prod(shape)
 
 
 def permuted(numbers: Any, layout: Layout) -> tuple[Any, ...]:
-    """Return what is said of every axis in the order in which the axes are stored."""
+    """Return per-axis numbers in storage order."""
     return tuple(numbers[axis] for axis in layout)
 
 
 def permuted_pairs(numbers: Any, layout: Layout) -> tuple[Any, ...]:
-    """Return begins and then ends of every axis in the order in which the axes are stored."""
+    """Return per-axis numbers, all begins and then all ends, in storage order."""
     rank = len(layout)
     return (*permuted(numbers[:rank], layout), *permuted(numbers[rank:], layout))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layer normalisation and softmax found again in the reductions and quotients exporters made of them."""
+"""Recognition of layer normalisation and softmax that exporters decomposed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syclsched.frontends.onnx.rewrites.terms import Term, Terms, product
 
 
 def find(draft: Draft) -> None:
-    """Let reductions and element-wise nodes that are a layer normalisation or a softmax be one node."""
+    """Replace decomposed layer normalisations and softmaxes by one node."""
     terms = Terms(draft)
     for node in reversed(tuple(draft.each("elementwise"))):
         output = node.outputs[0]
@@ -28,7 +28,7 @@ def find(draft: Draft) -> None:
 
 @dataclass(frozen=True)
 class _Normalised:
-    """(x - mean) / sqrt(variance + epsilon), times perhaps a constant."""
+    """(x - mean) / sqrt(variance + epsilon) * scale."""
 
     x: str
     axis: int
@@ -80,7 +80,7 @@ def _normalised(draft: Draft, terms: Terms, term: Term) -> _Normalised | None:
 
 
 def _centred(draft: Draft, terms: Terms, centred: str, variance: str) -> tuple[str | None, int]:
-    """Return x and the first normalised axis if the first value is x - mean(x), the second the mean of its square."""
+    """Match centred = x - mean(x) and variance = mean(centred ** 2); return x and the first normalised axis."""
     spread = draft.made_by(variance, "reduce")
     made = draft.made_by(centred, "elementwise")
     if spread is None or made is None or spread.attributes["mode"] != "mean" or not spread.attributes["keepdims"]:
@@ -105,7 +105,7 @@ def _centred(draft: Draft, terms: Terms, centred: str, variance: str) -> tuple[s
 
 
 def _spread(draft: Draft, value: str | float, shape: tuple[int, ...], dtype: str, node: Node) -> str | None:
-    """Return a constant of a shape that is a number or another constant, spread over it; None if it cannot be."""
+    """Return a number or constant broadcast to a shape; None if that is impossible."""
     if isinstance(value, float):
         return draft.hold(np.full(shape, value, dtype), f"{node.name}.scale")
     array: Any = draft.constant(value)
@@ -145,7 +145,7 @@ def _softmax(draft: Draft, terms: Terms, node: Node, term: Term) -> bool:
 
 
 def _without_maximum(draft: Draft, power: Term, axes: tuple[int, ...]) -> str | None:
-    """Return x of a power that is x, or x less its maximum along the axes."""
+    """Return x if the exponent is x or x minus its maximum along the axes, else None."""
     if isinstance(power, str):
         return power
     summand, summands = parts(power, "sum")
@@ -153,10 +153,14 @@ def _without_maximum(draft: Draft, power: Term, axes: tuple[int, ...]) -> str | 
         return None
     for x in summands:
         factor, means = parts(others(summands, x)[0], "prod")
-        most = draft.made_by(means[0], "reduce") if len(means) == 1 and isinstance(means[0], str) else None
-        if factor != -1 or most is None or not isinstance(x, str) or most.inputs[0] != x:
+        maximum = draft.made_by(means[0], "reduce") if len(means) == 1 and isinstance(means[0], str) else None
+        if factor != -1 or maximum is None or not isinstance(x, str) or maximum.inputs[0] != x:
             continue
-        if most.attributes["mode"] == "max" and most.attributes["keepdims"] and tuple(most.attributes["axes"]) == axes:
+        if (
+            maximum.attributes["mode"] == "max"
+            and maximum.attributes["keepdims"]
+            and tuple(maximum.attributes["axes"]) == axes
+        ):
             return x
     return None
 

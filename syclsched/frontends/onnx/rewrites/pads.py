@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Padding taken into the convolution or pooling after it."""
+"""Fusion of padding into the convolution or pooling after it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 
 
 def absorb(draft: Draft) -> None:
-    """Let convolutions and poolings pad for themselves.
+    """Fuse pads into the convolutions and poolings that read them.
 
-    Notes
-    -----
-    Convolutions pad with zeros. A pooling's maximum pads with what is less than anything, so only a pad with the least
-    number there is becomes its own. An average over a padded array counts the padding: it does so, too, if it is told
-    to, which is right only if it pads nothing otherwise or counts that already.
+    Convolutions pad with zeros. Maximum pooling pads with the smallest number, so only such a pad is fused. An average
+    over a padded array counts the padding; the pooling then does so, too (``count_include_pad``), which is correct only
+    if it has no padding of its own or counts that already.
     """
     for node in draft.each("pad"):
         source, output = node.inputs[0], node.outputs[0]
@@ -40,17 +38,17 @@ def _absorb(draft: Draft, pad: Node, reader: Node, source: str) -> None:
     changes = {"pads": tuple(int(a + b) for a, b in zip(own, added, strict=True))}
     value = float(pad.attributes.get("value", 0.0))
     if reader.kind == "conv":
-        right = value == 0
+        valid = value == 0
     elif reader.kind == "pool" and reader.attributes["mode"] == "max":
         dtype = np.dtype(draft.dtype(source))
-        right = dtype.kind == "f" and value <= float(np.finfo(dtype).min)
+        valid = dtype.kind == "f" and value <= float(np.finfo(dtype).min)
     elif reader.kind == "pool":
-        right = value == 0 and (not any(own) or bool(reader.attributes["count_include_pad"]))
+        valid = value == 0 and (not any(own) or bool(reader.attributes["count_include_pad"]))
         changes["count_include_pad"] = True  # type: ignore[assignment]
     else:
-        right = False
-    # Windows that lie in the padding alone are no maximum of anything, and libraries refuse them.
-    if not right or (reader.kind == "pool" and not _smaller(changes["pads"], reader)):
+        valid = False
+    # A window entirely in the padding has no maximum, and libraries refuse it.
+    if not valid or (reader.kind == "pool" and not _smaller(changes["pads"], reader)):
         return
     draft.change(
         reader,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All passes in order, and what each of them did, in words."""
+"""Ordered list of all passes, their execution until nothing changes, and the report of changes."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One rewrite."""
+    """An optimisation pass."""
 
-    name: str  # by which it is switched off
-    does: str  # what for, in a line
-    change: Callable[[Draft], None]  # changes a draft
+    name: str  # for switching it off
+    does: str  # one-line description
+    change: Callable[[Draft], None]
 
 
 _TABLE: Final = (
@@ -67,24 +67,24 @@ _TABLE: Final = (
     Pass("flattened", "permute weights instead of images", flattened.permute_weights),
     Pass("elementwise", "join element-wise nodes", chains.join),
     Pass("joins", "scale and shift what is joined in one pass", joins.melt),
-    # Last in every round: whatever changes who reads a residual comes before it.
+    # Last in every round: it depends on the final readers of residuals.
     Pass("in_place", "let convolutions add to residuals where those are", in_place.mark),
 )
 
-#: All passes by name, in the order in which they are done.
+#: All passes by name, in execution order.
 PASSES: Final[dict[str, Pass]] = {each.name: each for each in _TABLE}
 DEFAULT_PASSES: Final = tuple(PASSES)
-#: Passes make work for each other; in networks seen so far the third round found nothing.
+#: Limit of rounds over all passes; in networks seen so far the third round changed nothing.
 _MOST_ROUNDS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """What a pass did."""
+    """One kind of change that a pass made."""
 
-    rewrite: str  # the pass
-    what: str  # what it did
-    nodes: tuple[str, ...]  # to which nodes or values
+    rewrite: str  # name of the pass
+    what: str  # description of the change
+    nodes: tuple[str, ...]  # the changed nodes or values
 
     def __str__(self) -> str:
         shown = ", ".join(self.nodes[:3]) + (", ..." if len(self.nodes) > 3 else "")
@@ -93,22 +93,22 @@ class Deed:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A network that gives the same in fewer or better nodes."""
+    """The result of the optimisation."""
 
-    network: Network  # the new one
-    deeds: tuple[Deed, ...]  # what was done, by pass
-    nodes_before: int  # how many nodes there were
-    rounds: int  # how often all passes were done; the last round changed nothing
+    network: Network  # the optimised network
+    deeds: tuple[Deed, ...]  # the changes, in pass order
+    nodes_before: int  # number of nodes before
+    rounds: int  # number of rounds over all passes; the last round changed nothing
 
     @property
     def report(self) -> str:
-        """What was done, in words: a line for every kind of change."""
+        """Text report with a line for every kind of change."""
         head = f"{self.nodes_before} nodes became {len(self.network.nodes)}"
         return "\n".join([head, *(f"  {deed}" for deed in self.deeds)])
 
 
 def rewrite(network: Network, *, passes: Sequence[str] = DEFAULT_PASSES, without: Iterable[str] = ()) -> Rewritten:
-    """Return a network that gives the same with less work."""
+    """Optimise a network: repeat the passes until nothing changes."""
     without = frozenset([without] if isinstance(without, str) else without)
     unknown = sorted({*passes, *without} - PASSES.keys())
     if unknown:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For every kind of node: in which layouts it can work, and what its attributes are then."""
+"""Layout rules: the layouts each kind of node supports, and its attributes in them."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from syclsched.frontends.onnx.rewrites.layouts import (
 )
 from syclsched.kernels.tensor.expression import split
 
-#: Kinds that are made to work with channels last.
+#: Kinds that are converted to channels last.
 SEEDS: Final = frozenset({"conv", "conv_transpose"})
-#: Kinds that take either order, and say which by ``channels_last``.
+#: Kinds that support both orders, selected by ``channels_last``.
 EITHER: Final = frozenset({"pool", "lrn", "group_norm", "batch_norm"})
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A node with a layout for each of its values."""
+    """The layouts of a node's values, and its attributes in these layouts."""
 
-    #: Layouts; empty for a value of no axes and for one that is left out.
+    #: Layouts; empty for a scalar and for a missing optional value.
     inputs: tuple[Layout, ...]
     outputs: tuple[Layout, ...]
-    attributes: Mapping[str, Any]  # the node's, as they are then
-    gone: bool = False  # whether the node has nothing to do any more
+    attributes: Mapping[str, Any]
+    gone: bool = False  # whether the node becomes the identity and is removed
 
 
 class Placing:
-    """What nodes of a network can work with."""
+    """Layout rules for the nodes of a network."""
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._values = values
 
     def shape(self, name: str | None) -> tuple[int, ...]:
-        """Return a value's shape; () for one that is left out."""
+        """Return a value's shape; () for a missing optional one."""
         return () if name is None else self._values[name].shape
 
     def plain(self, node: Node) -> Placed:
-        """Return the node as it is."""
+        """Return the identity layouts of a node."""
         return Placed(
             tuple(plain(len(self.shape(name))) for name in node.inputs),
             tuple(plain(len(self.shape(name))) for name in node.outputs),
@@ -59,7 +59,7 @@ class Placing:
         )
 
     def place(self, node: Node, layout: Layout) -> Placed | None:
-        """Return the node with its first input (all inputs, for element-wise nodes and concat) in a layout, or None."""
+        """Return a node's layouts for its first input (for concat, all inputs) in a layout; None if unsupported."""
         as_it_is = self.plain(node)
         if not node.inputs or node.inputs[0] is None:
             return as_it_is
@@ -76,15 +76,17 @@ class Placing:
         if node.kind in ("reduce", "arg"):
             axes = tuple(a["axes"]) if node.kind == "reduce" else (a["axis"],)
             made = layout if a["keepdims"] else reduced(layout, axes)
-            there = tuple(sorted(layout.index(axis) for axis in axes))
+            stored_axes = tuple(sorted(layout.index(axis) for axis in axes))
             return Placed(
-                (layout,), (made,), {**a, "axes": there} if node.kind == "reduce" else {**a, "axis": there[0]}
+                (layout,),
+                (made,),
+                {**a, "axes": stored_axes} if node.kind == "reduce" else {**a, "axis": stored_axes[0]},
             )
         if node.kind == "layer_norm":
-            # What is normalised must stay together at the end.
+            # The normalised axes must stay last and in order.
             last = tuple(range(a["axis"], len(shape)))
-            fits = layout[len(shape) - len(last) :] == last
-            return Placed((layout, *as_it_is.inputs[1:]), (layout,), a) if fits else None
+            stays_last = layout[len(shape) - len(last) :] == last
+            return Placed((layout, *as_it_is.inputs[1:]), (layout,), a) if stays_last else None
         moved = _MOVED.get(node.kind)
         if moved is None:
             return as_it_is if layout == as_it_is.inputs[0] else None
@@ -104,7 +106,7 @@ class Placing:
         return Placed(inputs, (layout,), {**node.attributes, "channels_last": True})
 
     def wish(self, node: Node, wanted: Layout) -> Layout | None:
-        """Return in which layout a node would like its first input so that what it makes has a layout; None if any."""
+        """Return the preferred layout of the first input for a wanted layout of the result; None without an input."""
         if not node.inputs or node.inputs[0] is None:
             return None
         shape = self.shape(node.inputs[0])
@@ -126,7 +128,7 @@ class Placing:
 
 
 def at_stored(expression: Any, layout: Layout) -> Any:
-    """Return an expression of stored values: axes it asks for stand elsewhere there."""
+    """Return an expression for stored values, with axis numbers mapped to the layout."""
     if is_input(expression):
         return expression
     parameters, operands = split(expression)

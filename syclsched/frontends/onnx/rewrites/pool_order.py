@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Averages before convolutions of single elements instead of after them: fewer elements to convolve."""
+"""Reordering of strided average pooling before pointwise convolutions, so that fewer elements are convolved."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 
 
 def average_first(draft: Draft) -> None:
-    """Let an average pooling with strides come before the convolution of single elements it came after.
+    """Move a strided average pooling before the pointwise convolution that it reads.
 
-    Notes
-    -----
-    A convolution with a kernel of one element combines channels, an average combines places, and weights of an average
-    add up to one, so that it leaves a bias as it is: the two can change places. A pooling with stride 2 leaves a
-    quarter of an image to convolve. It must not count padding, and nobody else may read what the convolution makes.
+    A pointwise convolution combines channels, an average combines positions, and an average keeps a bias: the two
+    commute. A pooling with stride 2 leaves a quarter of an image to convolve. It must not count padding, and the
+    convolution's result must have no other reader.
     """
     for pool in draft.each("pool"):
         a = pool.attributes
@@ -29,7 +27,7 @@ def average_first(draft: Draft) -> None:
         ):
             continue
         source = str(pool.inputs[0])
-        if draft.shape(source) == draft.shape(str(pool.outputs[0])):  # single elements: nothing is won
+        if draft.shape(source) == draft.shape(str(pool.outputs[0])):  # same size: no gain
             continue
         conv = draft.made_by(source, "conv")
         if conv is None or draft.reads(source) != 1 or not single(draft, conv) or conv.attributes["activation"]:
@@ -39,7 +37,7 @@ def average_first(draft: Draft) -> None:
 
 
 def single(draft: Draft, conv: Node) -> bool:
-    """Return whether a convolution makes every element of those at the same place, and adds no residual."""
+    """Return whether a convolution is pointwise (1x1, stride 1, no pads) and has no residual."""
     a = conv.attributes
     one = all(stride == 1 for stride in a["strides"]) and not any(a["pads"])
     elements = all(extent == 1 for extent in draft.shape(str(conv.inputs[1]))[2:])
@@ -50,7 +48,7 @@ def _pays(draft: Draft, conv: Node) -> bool:
     made = draft.shape(str(conv.inputs[1]))[0]
     shape = draft.shape(str(conv.inputs[0]))
     given = shape[-1] if conv.attributes.get("channels_last") else shape[1]
-    # More channels to average than there would be are paid for by fewer products, unless there are very many more.
+    # Averaging more channels costs less than the saved products, unless there are very many more channels.
     return given <= 16 * made
 
 

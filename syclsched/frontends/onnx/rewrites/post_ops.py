@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to elements of a convolution or a matrix product on their way to memory: biases, sums, activations."""
+"""Fusion of post-ops (biases, sums, activations) into convolutions and matrix products."""
 
 from __future__ import annotations
 
@@ -13,29 +13,26 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 from syclsched.frontends.onnx.rewrites.expressions import count, is_input, number, set_expression
 from syclsched.kernels.tensor.expression import split
 
-#: Activations that libraries apply on the way, by operator; all others stay element-wise nodes.
+#: Activation operators that libraries support as post-ops; all others stay element-wise nodes.
 ON_THE_WAY: Final = frozenset(
     {
         *("relu", "leaky_relu", "elu", "clip", "sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "hard_sigmoid"),
         *("hard_swish", "softplus", "mish", "exp", "log", "sqrt", "abs", "square", "scale"),
     }
 )
-#: Parameters that an activation has when the expression's operator leaves them out.
+#: Default parameters of activations.
 _DEFAULTS: Final[dict[str, tuple[float, ...]]] = {"leaky_relu": (0.01,), "elu": (1.0,), "hard_sigmoid": (0.2, 0.5)}
-#: Kinds that do so, and take sums, too.
+#: Kinds that support activations and sums.
 KINDS: Final = ("conv", "conv_transpose", "matmul")
 
 
 def absorb(draft: Draft) -> None:
-    """Take activations, and sums with other values, into the convolution or matrix product before them.
+    """Fuse activations and sums into the preceding convolution or matrix product.
 
-    Notes
-    -----
-    A sum with a value of the same shape is a residual (of convolutions and matrix products); one with a smaller value
-    is a bias (of matrix products). Of a sum of two convolutions, the later one takes the other as its residual.
-    Average poolings take activations only.
+    An addend of the same shape becomes a residual (of convolutions and matrix products), a smaller one a bias. In a sum
+    of two convolutions, the later one takes the other as its residual. Average poolings take activations only.
     """
-    # Backwards: what comes later in the network should take what comes earlier.
+    # Backwards, so that later nodes take the results of earlier ones as residuals.
     for node in reversed(tuple(draft.each(*KINDS, "pool"))):
         if node.kind == "pool" and node.attributes["mode"] != "average":
             continue
@@ -45,7 +42,7 @@ def absorb(draft: Draft) -> None:
 
 
 def _absorb_reader(draft: Draft, node: Node) -> Node | None:
-    """Take over what the only reader of a node does, as far as possible; return the node if anything was taken."""
+    """Fuse operators of a node's only reader as far as possible; return the changed node, or None if unchanged."""
     output = node.outputs[0]
     readers = [] if output is None else draft.readers(output)
     if output is None or draft.asked(output) or len(readers) != 1 or readers[0].kind != "elementwise":
@@ -59,12 +56,14 @@ def _absorb_reader(draft: Draft, node: Node) -> Node | None:
         return None
     if draft.shape(made) != draft.shape(output) or any(draft.dtype(x) != draft.dtype(made) for x in inputs):
         return None
-    taken = _Taken(draft, node)
-    rest = taken.peel(expression, index, inputs)
+    absorbed = _Absorbed(draft, node)
+    rest = absorbed.peel(expression, index, inputs)
     if rest is None:
         return None
-    node = draft.change(node, inputs=taken.inputs(), attributes=taken.attributes, origin=(*node.origin, *reader.origin))
-    for what in taken.what:
+    node = draft.change(
+        node, inputs=absorbed.inputs(), attributes=absorbed.attributes, origin=(*node.origin, *reader.origin)
+    )
+    for what in absorbed.what:
         draft.did(f"{what} of the {node.kind} before it", reader.name)
     if is_input(rest):
         draft.remove(reader)
@@ -73,8 +72,8 @@ def _absorb_reader(draft: Draft, node: Node) -> Node | None:
     return node
 
 
-class _Taken:
-    """What a node takes over."""
+class _Absorbed:
+    """The operators that a node absorbs."""
 
     def __init__(self, draft: Draft, node: Node) -> None:
         self._draft = draft
@@ -86,14 +85,14 @@ class _Taken:
         self.what: list[str] = []
 
     def inputs(self) -> tuple[str | None, ...]:
-        """Return the node's inputs with what it took."""
+        """Return the node's inputs including the absorbed ones."""
         given = [*self._operands, self._bias, self._residual]
         while given[-1] is None:
             given.pop()
         return tuple(given)
 
     def peel(self, expression: Any, index: int, inputs: tuple[str, ...]) -> Any:
-        """Return what is left of an expression when the innermost operators over an input are taken; None if none."""
+        """Absorb the innermost operators over an input; return the remaining expression, or None if unchanged."""
         path: list[Any] = [expression]
         while not is_input(path[-1]):
             path.append(next(each for each in split(path[-1])[1] if count(each, index)))
@@ -101,14 +100,14 @@ class _Taken:
             rest = self._step(path[depth], path[depth + 1], inputs)
             if rest is None:
                 break
-            # The operator is gone; what stood below it takes its place.
+            # Replace the absorbed operator by its operand.
             path[depth] = rest
             for above in range(depth - 1, -1, -1):
                 path[above] = _replaced(path[above], path[above + 1], index)
         return path[0] if self.what else None
 
     def _step(self, expression: Any, inner: Any, inputs: tuple[str, ...]) -> Any:
-        """Take an operator over what the node makes; return what stands in its place, None if it cannot be taken."""
+        """Absorb an operator over the node's result; return its replacement, or None if it cannot be absorbed."""
         name = expression[0]
         parameters, operands = split(expression)
         if not is_input(inner):
@@ -137,7 +136,7 @@ class _Taken:
             self._residual = value
             self.what.append("residual")
             return True
-        # Libraries add a bias along rows; one that is the same along a row is left to an element-wise node.
+        # Libraries add a bias per column; a bias that is constant along rows stays an element-wise node.
         along = math.prod(shape) == 1 or shape[-1:] == made[-1:]
         if node.kind == "matmul" and self._bias is None and len(shape) <= len(made) and along:
             self._bias = value
@@ -149,7 +148,7 @@ class _Taken:
         return False
 
     def _add_vector(self, value: str, made: tuple[int, ...]) -> bool:
-        """Take a constant that differs by channel only as a bias."""
+        """Absorb a per-channel constant as a bias."""
         draft = self._draft
         array = draft.constants[value]
         axis = len(made) - 1 if self.attributes.get("channels_last") else 1
@@ -162,13 +161,13 @@ class _Taken:
 
 
 def _replaced(expression: Any, below: Any, index: int) -> Any:
-    """Return an operator with a new operand where the input's path goes through it."""
+    """Return an operator with its operand that contains the input replaced."""
     parameters, operands = split(expression)
     return (expression[0], *parameters, *(below if count(each, index) else each for each in operands))
 
 
 def activation_of(name: str, parameters: tuple[Any, ...], operands: tuple[Any, ...]) -> Any:
-    """Return an operator of one value (or a product with a number) as a step of an activation; None if it is none."""
+    """Return a unary operator, or a product with a number, as an activation step; None for other operators."""
     if name == "mul" and len(operands) == 2:
         factor = next((number(each) for each in operands if number(each) is not None), None)
         return None if factor is None or isinstance(factor, bool) else ("scale", float(factor))

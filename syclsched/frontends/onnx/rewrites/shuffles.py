@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels that are shuffled after a convolution are made in that order in the first place."""
+"""Folding of a channel shuffle into the weights of the preceding convolution."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 
 
 def absorb(draft: Draft) -> None:
-    """Let convolutions make their channels in the order in which a channel shuffle puts them.
+    """Permute the output channels of convolutions instead of shuffling them afterwards.
 
-    Notes
-    -----
-    A shuffle is a reshape that splits the channels in two axes, a transposition of those, and a reshape that joins
-    them.
-    After a convolution of one group its output channels are permuted. One of several groups would have to become one of
-    one group, with zeros as weights between them: in ShuffleNet that takes longer than the transposition.
+    A shuffle is a reshape that splits the channels into two axes, a transposition of these, and a reshape that merges
+    them. Grouped convolutions are excluded: they would have to become dense, with zero weights between groups, which in
+    ShuffleNet takes longer than the transposition.
     """
     for last in draft.each("reshape"):
         turned = draft.made_by(last.inputs[0], "transpose")
@@ -35,7 +32,7 @@ def absorb(draft: Draft) -> None:
 
 
 def _order(draft: Draft, split: Node, turned: Node, last: Node) -> Any:
-    """Return which channel comes where, or None if this is no channel shuffle."""
+    """Return the channel permutation of a shuffle; None if the nodes are no channel shuffle."""
     shape, wide = draft.shape(str(split.inputs[0])), draft.shape(str(split.outputs[0]))
     permutation = tuple(turned.attributes["permutation"])
     if draft.shape(str(last.outputs[0])) != shape or len(wide) != len(shape) + 1:

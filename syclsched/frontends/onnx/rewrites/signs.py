@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rectifiers that have nothing to rectify, and activations of joined values done to the parts."""
+"""Removal of redundant rectifiers, and moving of activations before concatenations."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 from syclsched.frontends.onnx.rewrites.expressions import is_input
 from syclsched.frontends.onnx.rewrites.post_ops import KINDS, ON_THE_WAY
 
-#: Operators whose result is never negative (NaN stays NaN through all of this).
+#: Operators with a non-negative result; NaN stays NaN.
 _NEVER_NEGATIVE: Final = frozenset({"relu", "sigmoid", "exp", "square", "abs", "hard_sigmoid", "softplus", "sqrt"})
-#: Nodes that give no negative elements if they are given none.
+#: Kinds of nodes whose result is non-negative if all their inputs are.
 _KEEPS: Final = frozenset({"pool", "reshape", "transpose", "concat", "slice", "lrn"})
-#: How far back to look.
+#: Depth of the search for signs.
 _DEPTH: Final = 6
 
 
 def use(draft: Draft) -> None:
-    """Take out rectifiers of what cannot be negative; do activations before joining instead of after it.
+    """Remove rectifiers of non-negative values; move activations before concatenations.
 
-    Notes
-    -----
-    An activation of a concatenation moves to its parts if it costs nothing there: if each part is made by a convolution
-    or a matrix product only the concatenation reads, or cannot be negative where the activation is a rectifier.
+    An activation of a concatenation moves to its parts if it is free there: each part is the result of a convolution or
+    matrix product with no other reader, or the activation is a rectifier and the part is non-negative.
     """
     for node in draft.each("elementwise"):
         expression: Any = node.attributes["expression"]
@@ -37,11 +35,11 @@ def use(draft: Draft) -> None:
             draft.supersede(node, source)
             draft.did("nothing to rectify", node.name)
         elif expression[0] in ON_THE_WAY:
-            _before_joining(draft, node, expression, source)
+            _move_before_concat(draft, node, expression, source)
 
 
 def not_negative(draft: Draft, value: str, depth: int = _DEPTH) -> bool:
-    """Return whether a value is known to have no negative elements."""
+    """Return whether a value is provably non-negative."""
     node = draft.maker(value)
     if node is None or not depth:
         return False
@@ -58,7 +56,7 @@ def not_negative(draft: Draft, value: str, depth: int = _DEPTH) -> bool:
     return False
 
 
-def _before_joining(draft: Draft, node: Node, expression: Any, source: str) -> None:
+def _move_before_concat(draft: Draft, node: Node, expression: Any, source: str) -> None:
     joined = draft.made_by(source, "concat")
     if joined is None or draft.reads(source) != 1 or len(set(joined.inputs)) != len(joined.inputs):
         return

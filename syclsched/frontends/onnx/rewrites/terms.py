@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values as terms in a normal form, so that one pattern finds all the ways in which exporters write a formula.
+"""Normal form of element-wise formulas, so that one pattern matches all ways exporters write a formula.
 
 A term is a value's name, a number, or a tuple:
 
-- ``("prod", number, (term, ...))``: a number times terms (of which none is a product);
-- ``("sum", number, (term, ...))``: a number plus terms (of which none is a sum);
+- ``("prod", number, (term, ...))``: a number times terms that are not products;
+- ``("sum", number, (term, ...))``: a number plus terms that are not sums;
 - ``(operator, *parameters, *terms)``: any other operator; ``reciprocal`` stands for division.
 
-Factors and summands are sorted, so equal products are equal terms. What is read several times stands by its name: a
-formula that needs x twice does so, and what else somebody needs is not computed again.
+Factors and summands are sorted, so equal products are equal terms. A value with several reads appears by its name: it
+may occur twice in a formula, and a value with other readers is not computed again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from syclsched.kernels.tensor.expression import split
 
 Term = Any
 
-#: Terms larger than this stand by their name.
+#: Values with larger terms appear by their names.
 _LARGEST: Final = 48
 
 
@@ -62,15 +62,15 @@ def total(summand: float, summands: list[Term]) -> Term:
 
 
 class Terms:
-    """The terms of a network's values."""
+    """The terms of a network's values, computed on demand."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
         self._known: dict[str, Term] = {}
 
     def of(self, value: str) -> Term:
-        """Return what an element-wise node makes, as a term; for any other value its name or its number."""
-        # Not by recursion: chains can have thousands of nodes.
+        """Return the term of a value: that of its element-wise producer, or else its name or number."""
+        # Iterative, as chains can have thousands of nodes.
         todo = [value]
         while value not in self._known:
             deeper = [name for name in self._needed(todo[-1]) if name not in self._known]
@@ -82,12 +82,12 @@ class Terms:
         return self._known[value]
 
     def _needed(self, value: str) -> list[str]:
-        """Return the values whose terms a value's term is made of."""
+        """Return the values whose terms occur in a value's term."""
         node = None if value in self._draft.constants else self._draft.made_by(value, "elementwise")
-        return [name for name in node.inputs if name and not self._stands(name)] if node is not None else []
+        return [name for name in node.inputs if name and not self._is_opaque(name)] if node is not None else []
 
-    def _stands(self, value: str) -> bool:
-        """Return whether a value stands by its name where it is used."""
+    def _is_opaque(self, value: str) -> bool:
+        """Return whether a value appears by its name in other terms."""
         return value not in self._draft.constants and self._draft.reads(value) > 1
 
     def _made(self, value: str) -> Term:
@@ -105,8 +105,8 @@ class Terms:
         return self._term(expression, inputs)
 
     def _within(self, value: str) -> Term:
-        """Return a value's term for use in another."""
-        if self._stands(value):
+        """Return a value's term for use in another term."""
+        if self._is_opaque(value):
             return value
         term = self.of(value)
         return value if _size(term) > _LARGEST else term
@@ -174,7 +174,7 @@ def _power(base: Term, exponent: float) -> Term:
 
 
 def _bounded(name: str, bound: float, term: Term) -> Term:
-    """Return min or max with a number; both together are a clip."""
+    """Return a min or max with a number; a min of a max (or the reverse) becomes a clip."""
     inner = {"min": "max", "max": "min"}[name]
     if isinstance(term, tuple) and term[0] == inner and isinstance(term[1], float):
         low, high = (term[1], bound) if name == "min" else (bound, term[1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fewer transpositions: two in a row become one, one before a matrix product becomes part of it."""
+"""Merging of consecutive transpositions, and fusion of transpositions into matrix products."""
 
 from __future__ import annotations
 
@@ -8,25 +8,23 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 
 
 def merge(draft: Draft) -> None:
-    """Let the second of two transpositions do the work of both."""
+    """Merge two consecutive transpositions."""
     for node in draft.each("transpose"):
         source = node.inputs[0]
-        before = draft.made_by(source, "transpose")
-        if before is None:
+        previous = draft.made_by(source, "transpose")
+        if previous is None:
             continue
-        first, second = before.attributes["permutation"], node.attributes["permutation"]
-        draft.change(node, inputs=before.inputs, attributes={"permutation": tuple(first[axis] for axis in second)})
+        first, second = previous.attributes["permutation"], node.attributes["permutation"]
+        draft.change(node, inputs=previous.inputs, attributes={"permutation": tuple(first[axis] for axis in second)})
         draft.drop_unread(source)
         draft.did("one transposition of two", node.name)
 
 
 def into_products(draft: Draft) -> None:
-    """Let matrix products read their operands transposed, where that saves a transposition or makes it a cheaper one.
+    """Fuse transpositions into the matrix products that read them, where that saves or simplifies a transposition.
 
-    Notes
-    -----
-    A transposition that swaps the last two axes and no others becomes ``transpose_a`` or ``transpose_b``. One that does
-    more keeps what it does to the other axes if that leaves the last axis in place: it then copies whole rows.
+    A transposition that only swaps the last two axes becomes ``transpose_a`` or ``transpose_b``. From a more general
+    one this swap is split off if the rest keeps the last axis in place: the rest then copies whole rows.
     """
     for node in draft.each("matmul"):
         for index, flag in ((0, "transpose_a"), (1, "transpose_b")):
