@@ -27,7 +27,7 @@ def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
     The machine code is cached on disk, beside the source or in the user's cache folder, and runs without the GIL.
     Division by zero gives infinity or NaN, as in NumPy.
     """
-    return cast("Callable[_P, _R]", _made(numba.njit(nogil=True, error_model="numpy")(function)))
+    return cast("Callable[_P, _R]", _with_caches(numba.njit(nogil=True, error_model="numpy")(function)))
 
 
 def lean(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -36,7 +36,7 @@ def lean(function: Callable[_P, _R]) -> Callable[_P, _R]:
     In small functions that take tuples of many arrays in a loop, counting costs more than the work itself.
     """
     options = {"nogil": True, "error_model": "numpy", "_nrt": False}
-    return cast("Callable[_P, _R]", _made(numba.njit(**options)(function)))
+    return cast("Callable[_P, _R]", _with_caches(numba.njit(**options)(function)))
 
 
 def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -46,7 +46,7 @@ def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
     functions in a hot loop.
     """
     options = {"nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
-    return cast("Callable[_P, _R]", _made(numba.njit(**options)(function)))
+    return cast("Callable[_P, _R]", _with_caches(numba.njit(**options)(function)))
 
 
 def make_ready(function: Callable[..., Any], *arguments: Any) -> None:
@@ -66,6 +66,7 @@ def call_at(_: Any, address: Any, arguments: Any) -> Any:
     return types.int64(types.int64, types.UniTuple(types.int64, len(arguments))), generate
 
 
+# Cached machine code refers to this class by its module and name: renaming either makes old cache files unreadable.
 class _Recognising(CPUDispatcher):  # type: ignore[misc]
     """A compiled function with its own dispatch cache for named tuples, and with Ctrl-C deferred during calls.
 
@@ -81,13 +82,13 @@ class _Recognising(CPUDispatcher):  # type: ignore[misc]
     """
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        if not self._makes_objects:
+        if not self._returns_objects:
             return self._found(args, named)
         with interrupts_held():
             return self._found(args, named)
 
     @property
-    def _makes_objects(self) -> bool:
+    def _returns_objects(self) -> bool:
         """Whether results are arrays or tuples; False until the function is compiled."""
         known: bool | None = self.__dict__.get("_makes")
         if known is None:
@@ -103,7 +104,7 @@ class _Recognising(CPUDispatcher):  # type: ignore[misc]
             if named or not any(isinstance(value, tuple) for value in args):
                 return super().__call__(*args, **named)
             try:
-                key = compute_fingerprint((*_PADDING, args))[_LOST:]
+                key = compute_fingerprint((*_PADDING, args))[_N_SKIPPED:]
             except (NotImplementedError, ValueError):  # values without a fingerprint, such as strings or empty lists
                 return super().__call__(*args)
             entries = self.__dict__.setdefault("_entries", {})
@@ -120,17 +121,17 @@ class _Recognising(CPUDispatcher):  # type: ignore[misc]
             raise
 
     def make_ready(self, args: tuple[Any, ...]) -> None:
-        key, entries = compute_fingerprint((*_PADDING, args))[_LOST:], self.__dict__.setdefault("_entries", {})
+        key, entries = compute_fingerprint((*_PADDING, args))[_N_SKIPPED:], self.__dict__.setdefault("_entries", {})
         if key not in entries:  # resolving the types takes a hundred times as long as the look-up
             entries[key] = self.compile(tuple(typeof(value, Purpose.argument) for value in args))
 
 
 #: Uninitialised leading bytes of a fingerprint, and padding that fills them: an opening bracket and 39 times None.
-_LOST = 40
-_PADDING = (None,) * (_LOST - 1)
+_N_SKIPPED = 40
+_PADDING = (None,) * (_N_SKIPPED - 1)
 
 
-def _made(dispatcher: Any) -> Any:
+def _with_caches(dispatcher: Any) -> Any:
     """Return a dispatcher with the on-disk cache and the look-up of named tuples."""
     dispatcher.__class__ = _Recognising
     return kept_on_disk(dispatcher)

@@ -19,53 +19,54 @@ _HEAD = """% Made by tools/onnx_operators.py from the importers and the node tes
 
 # ONNX operators
 
-Models of opset {oldest} to {newest} of ONNX's own operators are taken. The package `onnx` ships tests of its operators:
-{total:,} in version {version}. {passed:,} of them are within what is claimed here, and **all of these pass**: by the
-road that a user's model takes (read, import, rewrite, plan, run) on the CPU device, some of them on the FPGA emulator,
-too, and as networks evaluated by the host. A test of an older opset counts where its operators are the same in opset
-{oldest} ({restamped:,} of them). In {known:,} tests nothing is left to run, since what is given is constants, or
-values that shapes follow from. Tolerances, relative and absolute: {tolerances};
-whole numbers and truth values must be equal.
+Models with ONNX's own operators of opset {oldest} to {newest} are supported. The package `onnx` ships tests of its
+operators: {total:,} in version {version}. {passed:,} of them are in scope, and **all of these pass**: through the
+whole pipeline of a user's model (read, import, rewrite, plan, run) on the CPU device, some of them also on the FPGA
+emulator, and as networks evaluated by the host. A test of an older opset counts if its operators are the same in opset
+{oldest} ({restamped:,} of them). In {known:,} tests no operator is left to run, since all inputs are constants or
+determine shapes. Tolerances, relative and absolute: {tolerances};
+integers and booleans must be equal.
 
-- **device**: operations of this project do it, on every SYCL device.
-- **beforehand**: it is done while the model is loaded: what it gives follows from shapes and constants.
-- **definition**: ONNX defines it by other operators, and these are done.
-- **host**: the host does it with onnx's own reference implementation, which is slow. Loading such a model warns
-  (`HostOperatorWarning`) and says which nodes. Any other operator of ONNX's own that the reference implementation
-  knows is done so, too, if the shapes of its results follow from the shapes of what it is given. Where they follow
-  from values ("constants only"), all it is given must be known when the model is loaded.
+- **device**: executed by operations of this project, on every SYCL device.
+- **beforehand**: evaluated while the model is loaded: its result follows from shapes and constants.
+- **definition**: replaced by the other operators with which ONNX defines it.
+- **host**: executed by the host with onnx's own reference implementation, which is slow. Loading such a model warns
+  (`HostOperatorWarning`) and names the nodes. Any other ONNX operator of the reference implementation is executed
+  in this way, too, if the shapes of its results follow from the shapes of its inputs. If they follow from values
+  ("constants only"), all inputs must be known when the model is loaded.
 
-An index beyond its axis is refused where it is known when the model is loaded, or is in an input; one that is computed
-at run time picks the nearest element there is, as on every device. `RNN`, `GRU` and `LSTM` are done step by step; `If`,
-`Loop` and `Scan` become what they do, where conditions and lengths are known when the model is loaded.
+An index beyond its axis is refused if it is known when the model is loaded, or is in an input; one that is computed
+at run time selects the nearest element, as on every device. `RNN`, `GRU` and `LSTM` are executed step by step; `If`,
+`Loop` and `Scan` are expanded if conditions and lengths are known when the model is loaded.
 
-A shape that follows from the *value* of an input is settled when the model is loaded: that input's value has to be
-given. In tests such inputs are given so.
+A shape that follows from the *value* of an input is fixed when the model is loaded: that input's value must be
+given. The tests do so.
 
-Of the domain of classical machine learning, `ai.onnx.ml`, as scikit-learn, XGBoost and LightGBM are exported, devices
-do {classical}; not all their forms: trees whose nodes
-ask different kinds of questions, the transforms SOFTMAX_ZERO and PROBIT, and probabilities of support vectors are left
-to the host. Rows go down all trees at once, one level after another. Text is not supported: train with whole numbers as
+Of the domain of classical machine learning, `ai.onnx.ml`, as exported from scikit-learn, XGBoost and LightGBM, devices
+execute {classical}, with exceptions: trees whose
+nodes use different comparisons, the transforms SOFTMAX_ZERO and PROBIT, and probabilities of support vectors run on
+the host. Rows traverse all trees at once, level by level. Text is not supported: train with integers as
 labels, and export with `options={{"zipmap": False}}`.
 """
 
 
 _TAIL = """
-## What is refused
+## Refused models
 
-Before anything is computed, with what is wrong and where (`ModelError`; `StorageError` for files that cannot be read):
+Before anything is computed, with the problem and its place (`ModelError`; `StorageError` for unreadable files):
 
-- what is no ONNX model, or was cut short; other opsets; operators that do not exist, came later than the model's opset,
-  or are other makers'; nodes that do not fit their operator's schema; circles; values that nobody makes, or two do;
+- files that are no ONNX model, or truncated; other opsets; operators that do not exist, are newer than the model's
+  opset, or belong to other domains; nodes that violate their operator's schema; cycles; values
+  with no or two producers;
 - tensors with more or fewer data than their shape says; element types other than those of NumPy; external data outside
-  the model's folder, with all links followed. Inside it they are mapped, not read;
+  the model's folder, with all links followed. Data inside it is memory-mapped, not read;
 - a file, an array, or all constants together, larger than this machine's memory (`ModelLimits.memory_bytes`); constants
   that are computed beforehand, by Expand, Tile, Range and so on, larger than {folded} MiB each
   (`ModelLimits.folded_bytes`); loops of known length with more than {rounds:,} rounds; more than {nodes:,} nodes;
-- dimensions left open (`OpenDimensionError`, with their names), shapes that contradict what the model declares or each
+- dimensions left open (`OpenDimensionError`, with their names), shapes that contradict the model's declarations or each
   other, and shapes that follow from values which are not given (`ValueNeededError`, with the inputs' names).
 
-Nodes that are not in order are brought into order; sparse constants are filled with their zeros; functions are inlined.
+Unordered nodes are sorted; sparse constants are expanded; functions are inlined.
 """
 
 

@@ -136,7 +136,7 @@ def _write_row(w: Writer, t: str, extent: int, mode: str, last: bool, row: str) 
     vectors = _GROUP_VECTORS if extent >= 2 * _GROUP_VECTORS * LANES else 1
     base, step, end = w.index(f"{row} * {extent}"), vectors * LANES, extent // LANES * LANES
     # Also correct if all elements of the row equal the start value.
-    best, begins = w.wide(t, w.constant(start_of(mode, t), t)), w.wide(i, w.constant(0, i))
+    best, begins = w.vector_group(t, w.constant(start_of(mode, t), t)), w.vector_group(i, w.constant(0, i))
 
     def compare(k: str, together: int, pick: Any, _: str) -> None:
         xs = [w.value(t, w.load_wide("x", f"{base} + {k} + {number * LANES}")) for number in range(together)]
@@ -180,7 +180,7 @@ def _write_row(w: Writer, t: str, extent: int, mode: str, last: bool, row: str) 
             here = w.value(i, f"{lanes} + ({begin} + {w.constant(number * LANES, i)})")
             w.assign(pick(places), i, w.select(as_good(x), here, pick(places)))
 
-    places = w.wide(i, w.constant(nowhere, i))
+    places = w.vector_group(i, w.constant(nowhere, i))
     w.over_wide(1, find_position)
     place = nearest(places)
     if end < extent:
@@ -200,7 +200,7 @@ def _best_lane(w: Writer, t: str, mode: str, best: str) -> str:
     if not t.startswith("float"):
         (value,) = w.fold_wide([(best, t)], 1, pairs)
         return value
-    nans = w.wide(t, w.constant(0.0, t))
+    nans = w.vector_group(t, w.constant(0.0, t))
     w.over_wide(
         1,
         lambda pick, _: w.assign(pick(nans), t, w.select(f"({pick(best)} == {pick(best)})", pick(nans), pick(best))),
@@ -215,8 +215,8 @@ def _write_block(
 ) -> None:
     extent, stride = along
     index_dtype = _PLACES[t]
-    best = w.wide(t, w.constant(0, t), vectors)
-    places = w.wide(index_dtype, w.constant(0, index_dtype), vectors)
+    best = w.vector_group(t, w.constant(0, t), vectors)
+    places = w.vector_group(index_dtype, w.constant(0, index_dtype), vectors)
     w.over_wide(vectors, lambda pick, lane: w.assign(pick(best), t, w.load_wide("x", f"{first} + {lane}")))
     with w.loop("1", str(extent)) as k:
 

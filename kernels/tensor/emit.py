@@ -129,7 +129,7 @@ def _whole_pow(w: Writer, t: str, a: str, b: str, given: str) -> str:
     negative = w.value("bool", f"({count} < {none})")
     odd = w.value("bool", f"(({count} & {w.constant(1, 'int64')}) != {none})")
     base, result = w.variable(t, a), w.variable(t, one)
-    with w.repeat(f"{count} > {none}"):
+    with w.while_block(f"{count} > {none}"):
         with w.when(f"({count} & {w.constant(1, 'int64')}) != {none}"):
             w.assign(result, t, f"{result} * {base}")
         w.assign(base, t, f"{base} * {base}")

@@ -98,7 +98,7 @@ def write_some_rows(w: Writer, first: str, rows: int, count: int, again: Callabl
     """Emit log-sum-exp of neighbouring rows of ``x`` to ``y``; ``again`` emits the two-pass form of a row."""
     # Rows are a page or less, and the hardware does not prefetch across pages: several rows are processed together.
     bases = [w.index(f"({first} + {row}) * {count}") for row in range(rows)]
-    sums = [Sums(w.wide(T, w.constant(LEAST, T)), w.wide(T, w.constant(0.0, T))) for _ in bases]
+    sums = [Sums(w.vector_group(T, w.constant(LEAST, T)), w.vector_group(T, w.constant(0.0, T))) for _ in bases]
     end, at = count // LANES * LANES, 0
     for together in (ROW_TOGETHER, 1):
         stop = end // (together * LANES) * (together * LANES)
@@ -136,7 +136,7 @@ def write_columns(
     """Emit log-sum-exp of neighbouring columns to ``y``; ``again`` emits the two-pass form of a vector."""
     tops = w.wide_array(T, w.constant(LEAST, T), vectors)
     totals = w.wide_array(T, w.constant(0.0, T), vectors)
-    sums = Sums(w.wide(T, w.constant(0.0, T)), w.wide(T, w.constant(0.0, T)))
+    sums = Sums(w.vector_group(T, w.constant(0.0, T)), w.vector_group(T, w.constant(0.0, T)))
     each = partial(w.loop, "0", str(vectors * LANES), str(LANES))
 
     def load(pick: Pick, place: str) -> None:
@@ -152,7 +152,7 @@ def write_columns(
     for places in rows:
         with each() as place:
             w.over_wide(1, partial(add, place, places))
-    wrong = w.wide(T, w.constant(0.0, T))
+    wrong = w.vector_group(T, w.constant(0.0, T))
 
     def store(place: str, pick: Pick, _: str) -> None:
         load(pick, place)

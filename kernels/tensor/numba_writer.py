@@ -73,7 +73,7 @@ class _NumbaWriter(Writer):
     def when(self, condition: str) -> Any:
         return self.block(f"if {condition}:")
 
-    def repeat(self, condition: str) -> Any:
+    def while_block(self, condition: str) -> Any:
         return self.block(f"while {condition}:")
 
     def load(self, array: str, index: str) -> str:
@@ -146,7 +146,7 @@ class _NumbaWriter(Writer):
         one = self.constant(1.0, dtype)
         return f"({floor} + {one} if {rest} > {half} or ({rest} == {half} and {odd} == {one}) else {floor})"
 
-    def wide(self, dtype: str, expression: str, vectors: int = 1) -> str:
+    def vector_group(self, dtype: str, expression: str, vectors: int = 1) -> str:
         name = self.fresh("w")
         for number in range(vectors):
             self.line(f"{name}_{number} = splat({dtype}({expression}))")
@@ -164,7 +164,7 @@ class _NumbaWriter(Writer):
     def halves(self, vector: str) -> tuple[str, str]:
         return f"low({vector})", f"high({vector})"
 
-    def turn(self, to: str, y_apart: str, start: str, x_apart: str) -> None:
+    def transpose_tile(self, to: str, y_apart: str, start: str, x_apart: str) -> None:
         self.line(f"turn(y, {to}, {y_apart}, x, {start}, {x_apart})")
 
     def finish(self) -> Any:

@@ -74,7 +74,7 @@ class _OpenCLWriter(Writer):
     def when(self, condition: str) -> Any:
         return self.block(f"if ({condition}) {{", "}")
 
-    def repeat(self, condition: str) -> Any:
+    def while_block(self, condition: str) -> Any:
         return self.block(f"while ({condition}) {{", "}")
 
     def load(self, array: str, index: str) -> str:
@@ -153,7 +153,7 @@ class _OpenCLWriter(Writer):
     def rounded(self, x: str, dtype: str) -> str:
         return f"rint({x})"
 
-    def wide(self, dtype: str, expression: str, vectors: int = 1) -> str:
+    def vector_group(self, dtype: str, expression: str, vectors: int = 1) -> str:
         self._whole_vectors(dtype)
         name = self.fresh("w")
         for number in range(vectors):
@@ -183,7 +183,7 @@ class _OpenCLWriter(Writer):
     def halves(self, vector: str) -> tuple[str, str]:
         return f"{vector}.lo", f"{vector}.hi"
 
-    def turn(self, to: str, y_apart: str, start: str, x_apart: str) -> None:
+    def transpose_tile(self, to: str, y_apart: str, start: str, x_apart: str) -> None:
         size = ITEM_BYTES[self.signature.dtypes["x"]]
         kind, name = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}[size], self.fresh("b")
         self._whole_vectors("uint32")

@@ -184,7 +184,7 @@ def _write_block(
 
 def _over_block(w: Writer, mode: str, t: str, reduced: Axes, vectors: int, first: str) -> str:
     start, element, combine = _steps(w, mode, t)
-    totals = w.wide(t, w.constant(start, t), vectors)
+    totals = w.vector_group(t, w.constant(start, t), vectors)
     rows = _ROWS if mode in ("max", "min") and t.startswith("float") else 1
 
     def change(places: list[str], pick: Any, lane: str) -> None:
@@ -215,7 +215,7 @@ def _write_logarithms(w: Writer, t: str, reduced: Axes, vectors: int, at: str, f
         """Emit log-sum-exp of a vector of columns in two passes."""
 
         def over(start: Any, element: Any, combine: Any) -> str:
-            total = f"{w.wide(t, w.constant(start, t))}_0"
+            total = f"{w.vector_group(t, w.constant(start, t))}_0"
             for (place,) in _along(w, first, reduced, 1):
                 w.assign(total, t, combine(total, element(w.value(t, w.load_wide("x", place)))))
             return total
@@ -288,7 +288,7 @@ class _RowReduction:
         vectors, at = (ROW_VECTORS if count >= 2 * ROW_VECTORS * LANES else 1), 0
         step = vectors * LANES
         if count >= LANES:
-            totals = w.wide(t, w.constant(start, t), vectors)
+            totals = w.vector_group(t, w.constant(start, t), vectors)
             at = count // step * step
             with w.loop("0", str(at), str(step)) as k:
                 w.update_wide(totals, vectors, t, "x", f"{self._base} + {k}", change)

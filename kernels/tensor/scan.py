@@ -89,7 +89,7 @@ def _write_block(
     w: Writer, t: str, along: tuple[int, int], vectors: int, exclusive: bool, reverse: bool, _: str, first: str
 ) -> None:
     extent, stride = along
-    totals = w.wide(t, w.constant(0, t), vectors)
+    totals = w.vector_group(t, w.constant(0, t), vectors)
     with w.loop("0", str(extent)) as k:
         row = w.index(f"{first} + {f'({extent - 1} - {k})' if reverse else k} * {stride}")
 

@@ -102,7 +102,7 @@ def _write(w: Writer, *, k: int, axis: int, largest: bool) -> None:
     def sift_down(base: str, size: str, value: str, index: str) -> None:
         """Emit the replacement of the root by an element, and sift it down."""
         hole, moving = w.variable(None, "0"), w.variable(None, "1")
-        with w.repeat(f"{moving} == 1"):
+        with w.while_block(f"{moving} == 1"):
             w.assign(moving, None, "0")
             child = w.variable(None, f"2 * {hole} + 1")
             with w.when(f"{child} + 1 < {size}"):
@@ -123,7 +123,7 @@ def _write(w: Writer, *, k: int, axis: int, largest: bool) -> None:
     def sift_up(base: str, last: str, value: str, index: str) -> None:
         """Emit the insertion of an element at the end, and sift it up."""
         hole, moving = w.variable(None, last), w.variable(None, "1")
-        with w.repeat(w.both(f"{moving} == 1", f"{hole} > 0")):
+        with w.while_block(w.both(f"{moving} == 1", f"{hole} > 0")):
             w.assign(moving, None, "0")
             parent = w.index(w.div(f"({hole} - 1)", "2"))
             place = w.index(f"{base} + {parent} * {step_y}")

@@ -105,7 +105,7 @@ def _write(w: Writer, *, permutation: tuple[int, ...]) -> None:
         # The last tile is shifted to be full: it overlaps the one before.
         c = _at_most(w, f"{column} * {columns} + {i}", tiles.columns - LANES)
         r = _at_most(w, f"{row} * {rows} + {k}", tiles.rows - LANES)
-        w.turn(
+        w.transpose_tile(
             f"{base_y} + {c} * {tiles.column_stride} + {r}",
             str(tiles.column_stride),
             f"{base_x} + {r} * {tiles.row_stride} + {c}",

@@ -108,7 +108,7 @@ class Writer(ABC):
         """Open an ``if`` block."""
 
     @abstractmethod
-    def repeat(self, condition: str) -> Any:
+    def while_block(self, condition: str) -> Any:
         """Open a ``while`` block."""
 
     @abstractmethod
@@ -179,12 +179,12 @@ class Writer(ABC):
         """Return the text that rounds to the nearest integer, ties to even."""
 
     @abstractmethod
-    def wide(self, dtype: str, expression: str, vectors: int = 1) -> str:
+    def vector_group(self, dtype: str, expression: str, vectors: int = 1) -> str:
         """Define a group of vector variables, a *wide*, with all lanes set to one value; return its name."""
 
     def wide_array(self, dtype: str, value: str, vectors: int) -> str:
         """Declare an initialised private array of vectors, for `load_wide` and `store_wide`."""
-        name, number = self.private(dtype, vectors * LANES), self.wide(dtype, value)
+        name, number = self.private(dtype, vectors * LANES), self.vector_group(dtype, value)
         with self.loop("0", str(vectors * LANES), str(LANES)) as at:
             self.over_wide(1, lambda pick, _: self.store_wide(name, at, pick(number), dtype))
         return name
@@ -253,7 +253,7 @@ class Writer(ABC):
         return found
 
     @abstractmethod
-    def turn(self, to: str, y_apart: str, start: str, x_apart: str) -> None:
+    def transpose_tile(self, to: str, y_apart: str, start: str, x_apart: str) -> None:
         """Emit the transposition of a square tile of `LANES` rows of ``x`` into ``y``."""
 
     @abstractmethod

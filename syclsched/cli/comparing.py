@@ -115,7 +115,7 @@ def compare(
 
     def plan_and_try(policy: str) -> tuple[Plan, Trials | None]:
         if decides_in_the_loop(policy):
-            _refuse_aims(policy, minimize, subject_to, rewrite)
+            _refuse_objectives(policy, minimize, subject_to, rewrite)
             return try_in_the_loop(
                 graph, platform, policy, disturbance=disturbance, seeds=seeds, history=history
             )  # fmt: skip
@@ -129,7 +129,7 @@ def compare(
     policies = tuple(policies)
     check_rewrite(rewrite)
     if policies and all(map(decides_in_the_loop, policies)):
-        _refuse_aims(policies[0], minimize, subject_to, rewrite)
+        _refuse_objectives(policies[0], minimize, subject_to, rewrite)
     found: list[tuple[Row, Plan | None]] = []
     for policy in policies:
         if progress is not None:
@@ -227,7 +227,7 @@ def notes(rows: Sequence[Row], *, platforms: bool) -> list[str]:
     for row in rows:
         if row.incomplete:
             of = f"{row.platform}, " if platforms else ""
-            lines.append(f"{of}{row.policy}: {_missing(row)}")
+            lines.append(f"{of}{row.policy}: {_incomplete_text(row)}")
     for row in rows:
         if row.refused is not None:
             of = f"{row.platform}, " if platforms else ""
@@ -307,7 +307,7 @@ def _utilisation(plan: Plan) -> float:
     return busy_s / (lanes * plan.makespan_s) if plan.makespan_s > 0.0 and lanes else 0.0
 
 
-def _missing(row: Row) -> str:
+def _incomplete_text(row: Row) -> str:
     """Return the unfinished tasks and lost arrays of an incomplete run as text."""
     parts = []
     if row.undone:
@@ -323,7 +323,7 @@ def _first(names: Sequence[str], count: int = 5) -> str:
     return ", ".join(names[:count]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _refuse_aims(policy: str, minimize: str, subject_to: Sequence[str], rewrite: str) -> None:
+def _refuse_objectives(policy: str, minimize: str, subject_to: Sequence[str], rewrite: str) -> None:
     """Raise `PolicyError` for objectives, constraints and rewrites, which dynamic policies do not support."""
     for option, said in (
         ("--minimize", minimize != "makespan"), ("--subject-to", bool(subject_to)),

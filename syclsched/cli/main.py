@@ -29,7 +29,7 @@ from syclsched.errors import SyclschedError
 INTERRUPTED = 130
 
 
-class _Group(TyperGroup):
+class _CommandGroup(TyperGroup):
     """Command group that exits with 130 on Ctrl-C, after the command has released its resources."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -41,7 +41,7 @@ class _Group(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_Group,
+    cls=_CommandGroup,
     name="syclsched",
     no_args_is_help=True,
     add_completion=False,

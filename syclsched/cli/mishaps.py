@@ -157,17 +157,17 @@ def fair_rewrite(disturbance: Disturbance | None, sigma: float | None, rewrite: 
     noise = Noise() if disturbance is None else disturbance.noise
     if rewrite == "auto":
         return "auto" if sigma is None and noise == Noise() else "none"
-    families = _of_tasks(noise)
+    families = _task_families(noise)
     if rewrite != "none" and families:
-        raise _no_longer(families[0], f"--wrong with --rewrite {rewrite}")
+        raise _lost_family_error(families[0], f"--wrong with --rewrite {rewrite}")
     return rewrite
 
 
 def check_rewritten(disturbance: Disturbance | None, plan: Plan) -> None:
     """Raise `ArgumentError` if wrong costs name task families and the plan's tasks were merged or split."""
-    families = [] if disturbance is None else _of_tasks(disturbance.noise)
+    families = [] if disturbance is None else _task_families(disturbance.noise)
     if plan.recipe and families:
-        raise _no_longer(families[0], f"--wrong with a plan that was rewritten ({plan.recipe})")
+        raise _lost_family_error(families[0], f"--wrong with a plan that was rewritten ({plan.recipe})")
 
 
 def check_names(disturbance: Disturbance | None, families: Iterable[str], platforms: Iterable[Platform]) -> None:
@@ -236,14 +236,14 @@ def _noise(sigma: float | None, wrong: Sequence[str]) -> Noise:
         raise ArgumentError(error.what, where=where, hint=error.hint) from None
 
 
-def _of_tasks(noise: Noise) -> list[str]:
+def _task_families(noise: Noise) -> list[str]:
     """Return the task families with wrong costs, without copies."""
     from syclsched.simulation.noise import COPIES
 
     return [family for family in noise.families if family != COPIES]
 
 
-def _no_longer(family: str, where: str) -> ArgumentError:
+def _lost_family_error(family: str, where: str) -> ArgumentError:
     return ArgumentError(
         f"merged and split tasks are no longer of family {family!r}",
         where=where,

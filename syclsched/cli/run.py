@@ -244,15 +244,15 @@ def run_command(
         if shown.save_plan is not None and dynamic is None:
             _write_plan(shown.save_plan, planned.plan, console)
         if dry_run:
-            outcome = _simulated(planned.plan)
+            outcome = _simulate_outcome(planned.plan)
         elif in_flight is not None:
             streamed = stream_workload(planned, workload, repeat, in_flight, safeguards, console)
             makespans_s = (streamed.trace.makespan_s,)
             outcome = _Outcome(streamed.trace, planned.plan, streamed.check, makespans_s, streamed.statistics)
         else:
             with warnings_shown(console):
-                start = _starter(planned, workload, safeguards, dynamic, recover=watched.recover)
-                outcome = _measured(planned, workload, repeat, console, start, dynamic=dynamic is not None)
+                start = _run_starter(planned, workload, safeguards, dynamic, recover=watched.recover)
+                outcome = _run_repeatedly(planned, workload, repeat, console, start, dynamic=dynamic is not None)
         if model is not None and rival is not None:
             versus = in_turns(planned, model, rival, repeat)
     if shown.save_plan is not None and dynamic is not None:
@@ -306,7 +306,7 @@ def _prediction(plan: Plan) -> Trace:
     return simulate(plan)
 
 
-def _simulated(plan: Plan) -> _Outcome:
+def _simulate_outcome(plan: Plan) -> _Outcome:
     trace = _prediction(plan)
     return _Outcome(trace, plan, None, (trace.makespan_s,))
 
@@ -333,7 +333,7 @@ def _check_dynamic(
 
 
 @contextmanager
-def _starter(
+def _run_starter(
     planned: Planned, workload: Workload, safeguards: Safeguards, dynamic: str | None, *, recover: bool
 ) -> Iterator[Callable[[], Run]]:
     """Yield a function that starts a run of the plan, or under a dynamic policy."""
@@ -358,7 +358,7 @@ def _starter(
     yield start
 
 
-def _measured(
+def _run_repeatedly(
     planned: Planned,
     workload: Workload,
     repeat: int,

@@ -22,7 +22,7 @@ from syclsched.model.units import plural
 _SHOWN = "Output"
 
 #: Options that apply to a plan.
-_OF_A_PLAN = {
+_PLAN_OPTIONS = {
     "graph", "noise", "wrong", "slow", "fail", "contention", "seed", "runs", "trace_file", "gantt_file", "chart_file",
     "json_output", "platform",
 }  # fmt: skip
@@ -121,7 +121,7 @@ def simulate_command(
         simulate_plan(graph, scenario, shown)
         return
     given = load_graph(graph, ready.given(), file)
-    _what_if(
+    _compare_platforms(
         given, platforms_of(platform), lanes, memory_limit, policies or ["heft,auto"], scenario, shown,
         minimize=minimize, subject_to=subject_to or (), rewrite=rewrite,
     )  # fmt: skip
@@ -131,7 +131,7 @@ def _refuse_options(context: typer.Context, plan: str) -> None:
     """Raise `ArgumentError` for options that do not apply to a plan, which has a fixed graph, platform and policy."""
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
-        if source is not None and source.name == "COMMANDLINE" and parameter.name not in _OF_A_PLAN:
+        if source is not None and source.name == "COMMANDLINE" and parameter.name not in _PLAN_OPTIONS:
             raise ArgumentError(
                 f"{parameter.opts[0]} does not belong to a plan, which has its graph, hardware and policy",
                 where=plan,
@@ -147,7 +147,7 @@ def platforms_of(given: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*names, ",".join(names)]))
 
 
-def _what_if(
+def _compare_platforms(
     given: Given,
     names: tuple[str, ...],
     lanes: str | None,

@@ -62,7 +62,7 @@ def trace_command(
     plan = None if plan_file is None else Plan.from_json(read_text(plan_file), where=str(plan_file))
     if plan is not None and plan.name != trace.name:
         raise ArgumentError(f"the run is of {trace.name!r}, the plan of {plan.name!r}", where=str(plan_file))
-    if plan is not None and not _ran(plan, trace):
+    if plan is not None and not _matches(plan, trace):
         raise ArgumentError(
             "the recorded run does not match the plan",
             where=str(plan_file),
@@ -75,7 +75,7 @@ def trace_command(
     write_pictures(trace, None, trace_file, gantt_file, console, plan=plan)
 
 
-def _ran(plan: Plan, trace: Trace) -> bool:
+def _matches(plan: Plan, trace: Trace) -> bool:
     """Return whether a trace matches a plan by lanes and tasks; True after recoveries, when it cannot be decided."""
     if trace.recoveries:
         return True

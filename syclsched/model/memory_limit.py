@@ -39,7 +39,7 @@ def with_memory_limit(platform: Platform, limit: MemoryLimit) -> Platform:
         If a memory space does not exist, or a size is not above zero.
     """
     limits = _by_space(platform, limit)
-    return replace(platform, spaces=tuple(_cut(s, limits[s.name]) if s.name in limits else s for s in platform.spaces))
+    return replace(platform, spaces=tuple(_cap(s, limits[s.name]) if s.name in limits else s for s in platform.spaces))
 
 
 def check_planned(peak_bytes: Mapping[str, int], platform: Platform, limit: MemoryLimit) -> None:
@@ -105,6 +105,6 @@ def _bytes(size: int | str) -> int:
     return nbytes
 
 
-def _cut(space: MemorySpace, limit: int) -> MemorySpace:
+def _cap(space: MemorySpace, limit: int) -> MemorySpace:
     """Return a space with its capacity reduced to a limit; a capacity of 0 means unknown."""
     return space if 0 < space.capacity_bytes <= limit else replace(space, capacity_bytes=limit)

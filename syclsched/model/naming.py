@@ -12,7 +12,7 @@ from syclsched.errors import ArgumentError, GraphError
 #: Maximum length of a name, in characters. Plan files hold longer ones, since chunks have longer names than the whole.
 LONGEST_NAME: Final = 400
 #: Pattern of the names of row ranges, such as ``a[0:100]``.
-_LIKE_A_RANGE = re.compile(r"(.+)\[\d+:\d+\]", re.DOTALL)
+_ROW_RANGE_NAME = re.compile(r"(.+)\[\d+:\d+\]", re.DOTALL)
 
 
 def check_name(name: object, taken: Container[str], what: str, longest: int) -> str:
@@ -51,5 +51,5 @@ def check_name(name: object, taken: Container[str], what: str, longest: int) -> 
 
 def like_rows_of(name: str) -> str | None:
     """Return the array part of a name that looks like a range of rows (``x`` for ``x[0:2]``), else None."""
-    found = _LIKE_A_RANGE.fullmatch(name)
+    found = _ROW_RANGE_NAME.fullmatch(name)
     return None if found is None else found[1]

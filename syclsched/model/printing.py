@@ -25,10 +25,10 @@ _WORK_KINDS = ("launch", "host", "barrier")
 _Rows = Mapping[str, PlannedRows]
 
 #: Suffix of repeated tasks.
-_AGAIN = " (done again)"
+_REPEAT = " (done again)"
 
 #: The default objective.
-_PLAIN = "minimize makespan"
+_DEFAULT_AIM = "minimize makespan"
 
 
 def plan_text(plan: Plan) -> str:
@@ -93,11 +93,11 @@ def _header(plan: Plan) -> list[str]:
         lines.append(f"  rewritten    {plan.recipe}")
     if plan.gap is not None:
         lines.append(f"  gap          {format_gap(plan.gap, plan.lower_bound_s)}")
-    if plan.aim != _PLAIN:
+    if plan.aim != _DEFAULT_AIM:
         lines.append(f"  aim          {_clean(plan.aim, 200)}")
     if plan.energy_j is not None:
         lines.append(f"  energy       {plan.energy_j:.4g} J")
-    if plan.interval_s > 0.0 and plan.aim != _PLAIN:
+    if plan.interval_s > 0.0 and plan.aim != _DEFAULT_AIM:
         rate = f"{1.0 / plan.interval_s:.4g} runs/s"
         lines.append(f"  busiest lane {format_seconds(plan.interval_s)} a run: at most {rate} in steady state")
     return [*lines, f"  platform     {_clean(plan.platform.name)}: {_some(devices)}"]
@@ -157,7 +157,7 @@ def _lanes(plan: Plan) -> list[str]:
 def _instruction(instruction: Instruction, rows: _Rows) -> str:
     span_s = instruction.finish_s - instruction.start_s
     waits = f"  after {_some([f'#{w}' for w in instruction.waits], 4)}" if instruction.waits else ""
-    what = _clean(instruction.task or instruction.kind, 32 - len(_AGAIN)) + (_AGAIN if instruction.again else "")
+    what = _clean(instruction.task or instruction.kind, 32 - len(_REPEAT)) + (_REPEAT if instruction.again else "")
     how = _clean(instruction.implementation or instruction.kind, 16)
     if instruction.kind == "copy":
         how, what = "copy", _copy_text(instruction, rows)

@@ -79,7 +79,7 @@ class LogicalArray:
         ArgumentError
             If it is not a range of rows.
         """
-        return ArrayRows(self, *_ends(rows, self.shape, self.name))
+        return ArrayRows(self, *_slice_bounds(rows, self.shape, self.name))
 
     def reshaped(self, shape: int | Iterable[int]) -> ReshapedArray:
         """Return the same elements under another shape, to be passed to a task: ``a.reshaped((8, -1))``.
@@ -96,7 +96,7 @@ class LogicalArray:
         ArgumentError
             If the number of elements differs.
         """
-        return ReshapedArray(self, _fitting(shape, self.shape, self.name))
+        return ReshapedArray(self, _inferred_shape(shape, self.shape, self.name))
 
     #: Prevents iteration by indexing.
     __iter__ = None
@@ -174,7 +174,7 @@ class ArrayRows:
         ArgumentError
             If it is not a range of rows, or exceeds these rows.
         """
-        start, stop = _ends(rows, self.shape, self.name)
+        start, stop = _slice_bounds(rows, self.shape, self.name)
         extent = self.shape[0]
         if not 0 <= start <= extent or not 0 <= stop <= extent:
             raise ArgumentError(
@@ -258,7 +258,7 @@ class ReshapedArray:
     __iter__ = None
 
 
-def _fitting(shape: int | Iterable[int], own: Shape, name: str) -> Shape:
+def _inferred_shape(shape: int | Iterable[int], own: Shape, name: str) -> Shape:
     """Validate a new shape of an array and infer an extent of -1."""
     try:
         wanted = [operator.index(n) for n in (shape if isinstance(shape, Iterable) else (shape,))]
@@ -274,7 +274,7 @@ def _fitting(shape: int | Iterable[int], own: Shape, name: str) -> Shape:
     return tuple(wanted)
 
 
-def _ends(rows: slice, shape: Shape, name: str) -> RowRange:
+def _slice_bounds(rows: slice, shape: Shape, name: str) -> RowRange:
     """Return start and stop of a slice; their bounds are checked when the rows are passed to a task."""
     if not isinstance(rows, slice) or rows.step not in (None, 1) or not shape:
         hint = "Only rows that follow each other can be taken, along axis 0: a[0:100], or a[7:8] for one"

@@ -26,7 +26,7 @@ class Holding:
         self._released = threading.Event()
         self._closed = False
 
-    def hold(self, device: str, queue: Any, for_s: float | None) -> None:
+    def block(self, device: str, queue: Any, for_s: float | None) -> None:
         """Keep later submissions to an in-order queue from starting for some seconds, or until `release` if None.
 
         The time starts when earlier timed gates of the device have opened. If the queue cannot be gated, the calling

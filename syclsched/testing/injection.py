@@ -98,7 +98,7 @@ class Injection:
                 return "refuse"
             delaying = self._delaying_faults(device, before)
         for fault in delaying:
-            self._holding.hold(device, queue, fault.for_s if isinstance(fault, Hang) else fault.by_s)
+            self._holding.block(device, queue, fault.for_s if isinstance(fault, Hang) else fault.by_s)
         return verdict
 
     def submitted(self, device: str, target: Target, number: int) -> None:

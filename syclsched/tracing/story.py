@@ -28,7 +28,7 @@ def tell_story(trace: Trace, task: str) -> str:
             f"no task {task!r} ran", where=f"run of {trace.name!r}", hint=f"There are {', '.join(map(repr, near))}, ..."
         )
     history = _History(trace)
-    return "\n\n".join("\n".join(history.tell(span)) for span in sorted(spans, key=lambda s: s.instruction))
+    return "\n\n".join("\n".join(history.describe(span)) for span in sorted(spans, key=lambda s: s.instruction))
 
 
 class _History:
@@ -39,7 +39,7 @@ class _History:
         self._numbered = {(s.generation, s.instruction): s for s in trace.spans}
         self._in_order = sorted(trace.spans, key=lambda s: (s.generation, s.instruction))
 
-    def tell(self, span: Span) -> list[str]:
+    def describe(self, span: Span) -> list[str]:
         """Return the lines about one task that ran or was cancelled."""
         lines = [_headline(span)]
         lines += _arrays(span)
