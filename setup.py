@@ -19,9 +19,9 @@ setup(
         ),
         # Not a Python module either: called through ctypes. Without it, Python submits, with the same results.
         Extension(
-            "syclsched.devices._submit",
+            "syclsched.devices.native._submit",
             [
-                f"syclsched/devices/{name}.c"
+                f"syclsched/devices/native/{name}.c"
                 for name in (
                     "_submit",
                     "_submit_apart",
@@ -34,7 +34,7 @@ setup(
                     "_submit_threads",
                 )
             ],
-            depends=["syclsched/devices/_submit.h"],
+            depends=["syclsched/devices/native/_submit.h"],
             extra_compile_args=["-O2", "-Wall", "-Wextra", "-pthread"],
             extra_link_args=["-pthread"],
             optional=True,

@@ -8,7 +8,7 @@ of the CPU device, on two lanes with edges between them, on its two sub-devices,
 emulator, whose SYCL contexts share nothing. The rivals do the same: a loop in C over ``DPCTLQueue_SubmitRange`` (built
 here with ``cc``), a loop in Python over ``SyclQueue.submit_async``, and ``numba_dpex.call_kernel_async``. On one lane
 they use an in-order queue without event lists; on two, an out-of-order queue for each device with them (kernels of
-in-order queues do not honour event lists on OpenCL devices, see ``syclsched/devices/fences.py``). Over two contexts
+in-order queues do not honour event lists on OpenCL devices, see ``syclsched/devices/native/fences.py``). Over two contexts
 there are none: the runtime crashes where events go back and forth between contexts. Times go from the first submission
 until all is done.
 """
@@ -109,7 +109,7 @@ class Rivals:
         import dpctl
         from dpctl.program import create_program_from_source
 
-        from syclsched.devices import memory
+        from syclsched.devices.memory import usm_memory
 
         alone = len(places) == 1
         made = {device: live.queue(device) for device, _ in places}
@@ -121,7 +121,7 @@ class Rivals:
         self.of = [list(made).index(places[task % len(places)][0]) for task in range(len(before))]
         self.before = [[] for _ in before] if alone else before
         self.kernel = create_program_from_source(self.queue, SOURCE).get_sycl_kernel("nothing")
-        self.memory = [memory.allocate(self.queue, 8 * ITEMS, "shared") for _ in range(len(before) + 1)]
+        self.memory = [usm_memory.allocate(self.queue, 8 * ITEMS, "shared") for _ in range(len(before) + 1)]
         self.arrays = [[task, *([*waits[:2], -1, -1][:2])] for task, waits in enumerate(before)]
         self._compiled_loop()
         self._numba_kernel()

@@ -110,14 +110,14 @@ def spaces(live: Any, tasks: int, runs: int) -> None:
     """Measure and print what an empty task costs where data has to be moved."""
     from syclsched.costs import CostModel
     from syclsched.execution import bind
-    from syclsched.execution.live import execute_dynamic, policy_called
+    from syclsched.execution.dynamic import execute_dynamic, policy_by_name
     from syclsched.scheduling import build_problem
     from syclsched.scheduling.dynamic import Hybrid
     from syclsched.scheduling.policies.heft import Heft
 
     graph = spread_graph(tasks)
     problem = build_problem(graph, live.platform, CostModel(live.platform, None))
-    policies: dict[str, Any] = {name: policy_called(name) for name in ("eager", "priority", "dmdas", "stealing")}
+    policies: dict[str, Any] = {name: policy_by_name(name) for name in ("eager", "priority", "dmdas", "stealing")}
     policies["hybrid"] = Hybrid(Heft().schedule(problem))
     print(f"stencil of {tasks} empty tasks on {len(live.platform.spaces) - 1} spaces, microseconds a task:", end=" ")
     print(f"median (least to most) of {runs}")
@@ -191,7 +191,7 @@ def overhead(live: Any, tasks: int, runs: int) -> None:
     """Measure and print what an empty task costs."""
     from syclsched.costs import CostModel
     from syclsched.execution import bind
-    from syclsched.execution.live import execute_dynamic, policy_called
+    from syclsched.execution.dynamic import execute_dynamic, policy_by_name
     from syclsched.planner import plan_graph
     from syclsched.scheduling import build_problem
     from syclsched.scheduling.dynamic import Hybrid
@@ -201,7 +201,7 @@ def overhead(live: Any, tasks: int, runs: int) -> None:
     graph = empty_graph(before)
     problem = build_problem(graph, live.platform, CostModel(live.platform, None))
     plan = Heft().schedule(problem)
-    policies: dict[str, Any] = {name: policy_called(name) for name in ("eager", "priority", "dmdas", "stealing")}
+    policies: dict[str, Any] = {name: policy_by_name(name) for name in ("eager", "priority", "dmdas", "stealing")}
     policies["hybrid"] = Hybrid(plan)
     engine_us: dict[str, list[float]] = {name: [] for name in policies}
     whole_us: dict[str, list[float]] = {name: [] for name in (*policies, "replay", "thread pool", "Dask threads")}
@@ -239,7 +239,7 @@ def _row(values: list[float]) -> str:
 def hybrid(live: Any, given: argparse.Namespace) -> None:
     """Measure and print makespans with costs that are wrong."""
     from syclsched.costs import CostModel
-    from syclsched.execution.live import execute_dynamic
+    from syclsched.execution.dynamic import execute_dynamic
     from syclsched.model.access import AccessMode
     from syclsched.model.graph import TaskGraph
     from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
@@ -323,11 +323,11 @@ def hybrid(live: Any, given: argparse.Namespace) -> None:
 def _seconds_of_a_turn(graph_of: Callable[..., Any], live: Any, size: int, turns: int, *rest: Any) -> float:
     """Return what a turn of the kernel's loop takes on one lane, alone."""
     execute_dynamic, build_problem, model = rest
-    from syclsched.execution.live import policy_called
+    from syclsched.execution.dynamic import policy_by_name
 
     graph = graph_of(np.full((size, 4), turns))
     problem = build_problem(graph, live.platform, model(live.platform, None))
-    with execute_dynamic(graph, problem, live, policy_called("eager")) as run:
+    with execute_dynamic(graph, problem, live, policy_by_name("eager")) as run:
         run.wait()
         spans = [s.duration_s for s in run.trace().spans if s.kind == "launch"]
     return statistics.median(spans) / turns

@@ -23,11 +23,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from running import DTYPE, MIX, plan_by, sequential
+from support.running import DTYPE, MIX, plan_by, sequential
 
 from syclsched.api import with_lanes
 from syclsched.devices import discover, open_devices
-from syclsched.execution import bind, bound
+from syclsched.execution import bind
+from syclsched.execution.runner import bound_plan
 from syclsched.model.graph import TaskGraph
 
 
@@ -88,7 +89,7 @@ def main() -> None:
         return names[index % len(names)], index // len(names) % 2, "opencl-c"
 
     if given.dispatched:
-        bound.load_library = lambda: None  # type: ignore[assignment]
+        bound_plan.load_library = lambda: None  # type: ignore[assignment]
     random = np.random.default_rng(0)
     samples: list[dict[str, float]] = []
     with open_devices(platform) as live, bind(plan_by(graph, platform, place), graph, live) as runner:

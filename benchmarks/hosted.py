@@ -118,9 +118,9 @@ def show(name: str, replayed: Callable[[], object], dispatched: Callable[[], obj
 
 def dispatched_only() -> Any:
     """Return a context in which plans are bound without being replayed."""
-    from syclsched.execution import bound
+    from syclsched.execution.runner import bound_plan
 
-    return mock.patch.object(bound, "load_library", lambda: None)
+    return mock.patch.object(bound_plan, "load_library", lambda: None)
 
 
 def show_plans(tasks: int, runs: int) -> None:

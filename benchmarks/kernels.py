@@ -23,10 +23,10 @@ from typing import Any, Final
 import numpy as np
 
 from syclsched import oneapi
-from syclsched.devices.compiler import compile_task
+from syclsched.devices.programs.task_compiler import compile_task
 from syclsched.errors import CapabilityError
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Signature
-from syclsched.profiling.microkernels import fma_flops, fma_operation, triad_operation
+from syclsched.profiling.measure.microkernels import fma_flops, fma_operation, triad_operation
 
 MIB = 1 << 20
 #: What moves more than this is measured from memory: before each sample, as much as `SWEPT` is gone through. Else a
@@ -101,11 +101,11 @@ def tensor_lines() -> Iterator[Line]:
 
 def reduction_lines() -> Iterator[Line]:
     """Reductions, prefix sums, and what is found along an axis."""
-    from syclsched.kernels.tensor.arg import arg
-    from syclsched.kernels.tensor.reduce import reduce
-    from syclsched.kernels.tensor.reduce_whole import reduce_whole
-    from syclsched.kernels.tensor.scan import scan_sum
-    from syclsched.kernels.tensor.scan_parts import scan_in_parts
+    from syclsched.kernels.tensor.reductions.arg import arg
+    from syclsched.kernels.tensor.reductions.reduce import reduce
+    from syclsched.kernels.tensor.reductions.reduce_whole import reduce_whole
+    from syclsched.kernels.tensor.reductions.scan import scan_sum
+    from syclsched.kernels.tensor.reductions.scan_parts import scan_in_parts
 
     n = 16 * MIB
     yield line("sum of rows of 1,024", reduce("sum", (1,)), y=(n // 1024,), x=(n // 1024, 1024))

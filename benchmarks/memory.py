@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from syclsched.api import discover
-from syclsched.devices import memory, open_devices
+from syclsched.devices import open_devices
+from syclsched.devices.memory import usm_memory
 from syclsched.execution import bind, execute
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
@@ -112,7 +113,7 @@ def blocks(live: Any, space: str) -> None:
         def from_runtime(sizes: list[int] = sizes) -> None:
             held = []
             for nbytes in sizes:
-                held.append(memory.allocate(queue, nbytes, "shared"))
+                held.append(usm_memory.allocate(queue, nbytes, "shared"))
                 np.asarray(held[-1])[::4096] = 0
             del held
 

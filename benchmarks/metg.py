@@ -152,12 +152,12 @@ def by_dpctl(case: Case, live: Any) -> Callable[[int], float]:
     import dpctl
     from dpctl.program import create_program_from_source
 
-    from syclsched.devices import memory
+    from syclsched.devices.memory import usm_memory
 
     other = live.queue("cpu")
     queue = dpctl.SyclQueue(other.sycl_context, other.sycl_device)
     kernel = create_program_from_source(queue, SOURCE).get_sycl_kernel("compute")
-    pieces = [[memory.allocate(queue, 8, "shared") for _ in range(2)] for _ in range(case.width)]
+    pieces = [[usm_memory.allocate(queue, 8, "shared") for _ in range(2)] for _ in range(case.width)]
 
     def seconds(turns: int) -> float:
         count, one = ctypes.c_longlong(turns), [1]
@@ -230,9 +230,9 @@ def main() -> None:
 
     case = Case(given.pattern, given.width, given.steps)
     if given.submitted:
-        from syclsched.execution import generations
+        from syclsched.execution.replay import plan_instance
 
-        generations.local_queues = lambda queues: None
+        plan_instance.local_queues = lambda queues: None
     platform = with_lanes(discover("cpu"), 2)
     with ExitStack() as stack:
         live = stack.enter_context(open_devices(platform))

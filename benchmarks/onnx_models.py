@@ -316,7 +316,7 @@ def measure_first(name: str, folder: Path) -> None:
 
 def first(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return how long first calls take in processes that know nothing of a model, and in others after them."""
-    from syclsched.profiling.store import data_folder
+    from syclsched.profiling.storage.profile_store import data_folder
 
     found: dict[str, Any] = {"model": name, "first_s": [], "second_s": []}
     command = [sys.executable, __file__, "--models", name, "--folder", str(options.folder), "--first-of"]

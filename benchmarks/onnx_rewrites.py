@@ -12,8 +12,8 @@ from collections import Counter
 from typing import Any
 
 from syclsched.frontends.onnx.importing import import_model
+from syclsched.frontends.onnx.model_file.model_reader import read_model
 from syclsched.frontends.onnx.network import Network
-from syclsched.frontends.onnx.reading import read_model
 from syclsched.frontends.onnx.rewrites import rewrite
 from syclsched.testing.models import LIGHT_MODELS, encoder_model, light_model
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 import networkx
 import numpy as np
 
-from syclsched.execution.program import Program
+from syclsched.execution.core.program import Program
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Work
@@ -29,7 +29,7 @@ from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.model.task import LogicalArray
 from syclsched.planning import build, build_plan, transitive_reduction, verify
-from syclsched.planning.closure import reduced_edges
+from syclsched.planning.synchronisation.graph_reduction import reduced_edges
 from syclsched.simulation import predict
 
 ARRAY_BYTES = 8192
@@ -162,8 +162,8 @@ def there_and_back(length: int, runs: int) -> None:
     for latency_s in (0.1 * TASK_S, TASK_S, 10 * TASK_S):
         platform = machine(1, 32 * ARRAY_BYTES)
         slow = replace(platform, links=tuple(replace(link, latency_s=latency_s) for link in platform.links))
-        given = build.asked(graph, slow, schedule, durations_s)
-        evicting = build.finished(given, build.drafted(given, limited=True))
+        given = build.plan_inputs(graph, slow, schedule, durations_s)
+        evicting = build.finish_plan(given, build.make_draft(given, limited=True))
         plan = predict(build_plan(graph, slow, schedule, durations_s))
         verify(plan, graph)
         print(

@@ -145,7 +145,7 @@ def submitters(case: dict[str, Any], queue: Any) -> tuple[dict[str, Callable[[],
     """Return how each implementation is submitted, oneDNN's name for its own, and the operations of one."""
     import dpctl.tensor as dpt
 
-    from syclsched.devices.compiler import compile_task
+    from syclsched.devices.programs.task_compiler import compile_task
     from syclsched.kernels.onednn.calls import implementation_of
     from syclsched.model.operation import DeviceLimits, Signature
 
@@ -238,7 +238,7 @@ def main() -> None:
     columns = ("oneDNN us", "GFLOP/s", "OpenCL C us", "ONNX RT us", "submit us")
     print(f"{'operation':28s}" + "".join(f"{each:>12s}" for each in columns) + "  implementation")
     for name, case in cases().items():
-        if arguments.only and not any(part in name for part in arguments.only):
+        if arguments.single_space and not any(part in name for part in arguments.single_space):
             continue
         ours, implementation, flops = submitters(case, queue)
         theirs = onnx_runtime(case)

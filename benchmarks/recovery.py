@@ -18,7 +18,7 @@ import numpy as np
 import syclsched
 from syclsched.devices import open_devices
 from syclsched.execution import Run, execute
-from syclsched.execution.live import run_dynamically
+from syclsched.execution.dynamic import run_dynamically
 from syclsched.kernels import get
 from syclsched.testing import faults
 

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from syclsched.scheduling import Problem, Timetable, candidates, get, problem_from_arrays, validate
-from syclsched.scheduling.portfolio import ask_all
+from syclsched.scheduling.portfolio import run_policies
 from syclsched.scheduling.refine import refine
 from syclsched.scheduling.tables import Floats, Ints
 
@@ -153,7 +153,7 @@ def ask_saga(
 
 def auto(problem: Problem) -> Timetable:
     """Return the best of all policies, searched on by the default number of steps."""
-    entries, _ = ask_all(problem, candidates(problem))
+    entries, _ = run_policies(problem, candidates(problem))
     found = refine(problem, [entry.timetable for entry in entries])
     validate(problem, found)
     return found

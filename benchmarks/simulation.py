@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from instances import FAMILIES, instance
+from support.instances import FAMILIES, instance
 
 from syclsched.model.access import AccessMode
 from syclsched.model.plan import BufferUse, Instruction, Lane, Plan
@@ -30,8 +30,8 @@ from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem, makespan_s
 from syclsched.scheduling.tables import Floats
 from syclsched.simulation import Failure, Noise, SlowDown, predict, simulate
-from syclsched.simulation.engine import run_machine
-from syclsched.simulation.program import flatten
+from syclsched.simulation.event_engine import run_machine
+from syclsched.simulation.machine_builder import flatten
 
 #: How many times each thing is timed.
 _REPEATS = 5

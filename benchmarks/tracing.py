@@ -29,8 +29,10 @@ def main() -> None:
     import numpy as np
 
     from syclsched.api import with_lanes
-    from syclsched.devices import discover, fences, open_devices
-    from syclsched.execution import bind, lanes
+    from syclsched.devices import discover, open_devices
+    from syclsched.devices.native import fences
+    from syclsched.execution import bind
+    from syclsched.execution.lanes import lanes
 
     platform = with_lanes(discover().select(["cpu"]), 2)
     live = open_devices(platform)

@@ -96,7 +96,7 @@ def block_launch(limits: DeviceLimits, row_blocks: int, columns: int) -> Launch:
     return Launch((row_blocks * ceil_div(columns, size) * size,), (size,))
 
 
-def turning() -> list[tuple[int, int, list[int], list[int]]]:
+def transpose_shuffles() -> list[tuple[int, int, list[int], list[int]]]:
     """Return the shuffles that transpose a `VECTOR_ITEMS` x `VECTOR_ITEMS` square held in registers.
 
     Each entry is (row a, row b, lanes of the new a, lanes of the new b); lanes count through both rows.

@@ -18,7 +18,7 @@ from syclsched.kernels.common import (
     ceil_div,
     line_launch,
 )
-from syclsched.kernels.tensor.numba_writer import flat_index, python_kernel
+from syclsched.kernels.tensor.writing.numba_writer import flat_index, python_kernel
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
     DeviceLimits,

@@ -56,12 +56,12 @@ def _load(signature: Signature, *, source: Callable[[Signature, DeviceLimits], O
     return Tailored(partial(source, signature))
 
 
-def power_of_two(value: int) -> int:
+def floor_power_of_two(value: int) -> int:
     """Return the greatest power of two that is at most ``value`` (positive)."""
     return 1 << value.bit_length() - 1
 
 
-def covering(value: int) -> int:
+def ceil_power_of_two(value: int) -> int:
     """Return the least power of two that is at least ``value``; 1 for 0."""
     return 1 << max(value - 1, 0).bit_length()
 
@@ -69,13 +69,13 @@ def covering(value: int) -> int:
 def most_items(limits: DeviceLimits, local_bytes: int) -> int:
     """Return the most work-items a group may have, a power of two."""
     fitting = limits.local_memory_bytes // local_bytes
-    return power_of_two(max(1, min(MOST_ITEMS, limits.max_work_group_size, fitting)))
+    return floor_power_of_two(max(1, min(MOST_ITEMS, limits.max_work_group_size, fitting)))
 
 
 def lanes(limits: DeviceLimits) -> int:
     """Return how many neighbouring work-items should access neighbouring elements, a power of two."""
     wide = max((size for size in limits.sub_group_sizes if size <= _MOST_LANES), default=_LANES)
-    return power_of_two(min(wide, limits.max_work_group_size))
+    return floor_power_of_two(min(wide, limits.max_work_group_size))
 
 
 def head(dtype: str, working: str, elements: int) -> str:
@@ -86,12 +86,12 @@ def head(dtype: str, working: str, elements: int) -> str:
     # The index type must hold the number of elements rounded up to whole groups.
     index = "int" if elements < 1 << 30 else "long"
     return (
-        f"{enabled(dtype)}typedef {C_TYPES[dtype]} T;\ntypedef {C_TYPES[working]} A;\ntypedef {index} I;\n"
+        f"{extension_pragma(dtype)}typedef {C_TYPES[dtype]} T;\ntypedef {C_TYPES[working]} A;\ntypedef {index} I;\n"
         f"#define READ(p, i) {read}\n#define WRITE(p, i, v) {write}\n"
     )
 
 
-def enabled(dtype: str) -> str:
+def extension_pragma(dtype: str) -> str:
     """Return the pragma that a program needs for a dtype; empty for none."""
     extension = {"float64": "cl_khr_fp64", "float16": "cl_khr_fp16"}.get(dtype)
     return f"#pragma OPENCL EXTENSION {extension} : enable\n" if extension else ""

@@ -43,7 +43,7 @@ _LAZY = {
     "compile": "syclsched.onnx",
     "describe": "syclsched.api",
     "discover": "syclsched.api",
-    "memory_info": "syclsched.devices.pools",
+    "memory_info": "syclsched.devices.memory.space_pools",
     "plan": "syclsched.api",
     "plan_front": "syclsched.planner",
     "read_graph": "syclsched.frontends",
@@ -64,7 +64,7 @@ __all__ = ["__version__", *sorted((*_LAZY, *_ROOMS))]
 if TYPE_CHECKING:
     from syclsched import onnx
     from syclsched.api import bind, calibrate, describe, discover, plan, run, simulate, verify
-    from syclsched.devices.pools import memory_info
+    from syclsched.devices.memory.space_pools import memory_info
     from syclsched.errors import SyclschedError
     from syclsched.frontends import read_graph, write_graph
     from syclsched.model.access import AccessMode

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from syclsched.costs import History
-    from syclsched.devices import LiveDevices
+    from syclsched.devices import OpenDevices
     from syclsched.execution import Run, Runner, Safeguards
-    from syclsched.execution.safeguards import SafeguardOptions
+    from syclsched.execution.core.safeguards import SafeguardOptions
     from syclsched.simulation import Event, Noise
 
 
@@ -121,7 +121,7 @@ def calibrate(
     graph: TaskGraph,
     platform: Platform,
     *,
-    live: LiveDevices | None = None,
+    live: OpenDevices | None = None,
     progress: Callable[..., None] | None = None,
     policy: str = "auto",
     rewrite: str = "auto",
@@ -389,7 +389,7 @@ def _run_dynamic(
 ) -> Run:
     """Start a graph under a dynamic policy."""
     from syclsched.devices import open_devices
-    from syclsched.execution.live import check_name, run_dynamically
+    from syclsched.execution.dynamic import check_name, run_dynamically
     from syclsched.profiling import HistoryStore
 
     check_name(dynamic)
@@ -475,7 +475,7 @@ def _planned_and_open(
     calibrate: bool,
     rewrite: str,
     memory_limit: MemoryLimit | None,
-) -> tuple[Plan, LiveDevices]:
+) -> tuple[Plan, OpenDevices]:
     """Return the plan, made now if none is given, and the open devices it runs on."""
     from syclsched.devices import open_devices
 

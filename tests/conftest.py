@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Shared helpers (tests/strategies.py) are imported as plain modules under importlib mode.
-for _folder in ("", "cli", "frontends/onnx", "kernels/tensor"):
-    sys.path.insert(0, str(Path(__file__).parent / _folder))
+# Helpers are imported as `support.<module>` under importlib mode.
+sys.path.insert(0, str(Path(__file__).parent))
 
 settings.register_profile(
     "ci", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -55,7 +54,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.fixture(params=["compiled", "python"])
 def submission(request: pytest.FixtureRequest) -> Iterator[None]:
     """Submission by the compiled loop, and without it."""
-    from syclsched.execution import dispatcher
+    from syclsched.execution.dispatch import dispatcher
 
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "python":

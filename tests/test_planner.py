@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from strategies import graphs, platforms, touching
+from support.strategies import graphs, platforms, touching
 
 from syclsched.errors import CapabilityError, MemoryLimitError, PolicyError
 from syclsched.model.access import AccessMode
@@ -15,7 +15,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, Operation, Parameter, Requirements, Work
 from syclsched.model.platform import HOST, Device, Interference, Link, MemorySpace, Platform
 from syclsched.planner import plan_graph
-from syclsched.planner.auto import moves_again
+from syclsched.planner.auto import repeats_copies_or_tasks
 from syclsched.planning import verify
 
 
@@ -168,8 +168,8 @@ def test_where_one_lane_is_short_of_memory_all_policies_are_asked() -> None:
     graph.kernel(four, p0=middle, p1=more, p2=other, p3=wide, name="wide")
     graph.kernel(without_host(touching((read, read, write))), p0=wide, p1=first, p2=last, name="last")
     plan = plan_graph(graph, two_devices(capacity=4 * 64).select(["d0"]))
-    assert moves_again(plan) and len(plan.candidates) > 1
-    assert not moves_again(plan_graph(graph, two_devices().select(["d0"])))
+    assert repeats_copies_or_tasks(plan) and len(plan.candidates) > 1
+    assert not repeats_copies_or_tasks(plan_graph(graph, two_devices().select(["d0"])))
 
 
 def test_candidates_say_what_was_simulated_and_what_was_only_ranked() -> None:

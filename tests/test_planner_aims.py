@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
-from strategies import graphs, platforms
+from support.strategies import graphs, platforms
 
 from syclsched.api import describe
 from syclsched.errors import InfeasibleError, MemoryLimitError, PlatformError, PolicyError

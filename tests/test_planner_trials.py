@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from strategies import graphs, platforms
+from support.strategies import graphs, platforms
 
 from syclsched.api import describe, simulate
 from syclsched.errors import PolicyError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.planner import plan_graph
-from syclsched.planner.trials import LOOP_POLICIES, decides_in_the_loop, loop_policy, try_in_the_loop
+from syclsched.planner.dynamic_trials import (
+    DYNAMIC_POLICY_NAMES,
+    dynamic_policy_of,
+    is_dynamic_policy,
+    simulate_dynamic_policy,
+)
 from syclsched.planning import verify
 from syclsched.scheduling import matrices
 from syclsched.simulation import Disturbance, Failure, Noise, SlowDown, repeat
@@ -30,27 +35,27 @@ def platform() -> Platform:
 
 
 def test_names() -> None:
-    assert LOOP_POLICIES == ("eager", "priority", "dmdas", "stealing", "hybrid")
-    assert [decides_in_the_loop(n) for n in ("eager", "hybrid:peft", "heft", "dynamic:eager")] == [
+    assert DYNAMIC_POLICY_NAMES == ("eager", "priority", "dmdas", "stealing", "hybrid")
+    assert [is_dynamic_policy(n) for n in ("eager", "hybrid:peft", "heft", "dynamic:eager")] == [
         True,
         True,
         False,
         False,
     ]
     problem = matrices.problem_from_matrices([[1.0]], {})
-    assert loop_policy("hybrid:cpop", problem).name == "hybrid"
+    assert dynamic_policy_of("hybrid:cpop", problem).name == "hybrid"
     for name in ("eagre", "hybrid:eagre"):
         with pytest.raises(PolicyError, match="eagre"):
-            loop_policy(name, problem)
+            dynamic_policy_of(name, problem)
 
 
 @given(graphs(), platforms())
 def test_undisturbed_it_is_a_plan_like_any_other(graph: TaskGraph, platform: Platform) -> None:
-    for policy in LOOP_POLICIES:
-        plan, trials = try_in_the_loop(graph, platform, policy)
+    for policy in DYNAMIC_POLICY_NAMES:
+        plan, trials = simulate_dynamic_policy(graph, platform, policy)
         verify(plan, graph)
         assert trials is None
-        again, calm = try_in_the_loop(graph, platform, policy, disturbance=Disturbance(), seeds=(3, 4))
+        again, calm = simulate_dynamic_policy(graph, platform, policy, disturbance=Disturbance(), seeds=(3, 4))
         assert again == plan
         assert calm is not None
         assert [run.makespan_s for run in calm.runs] == pytest.approx([plan.makespan_s] * 2)
@@ -61,7 +66,7 @@ def test_a_task_takes_the_same_in_the_loop_as_in_a_plan(platform: Platform) -> N
     disturbance = Disturbance(Noise(sigma=0.02, families={"gemm": 1.02}), ())
     plan = plan_graph(cholesky(), platform, policy="heft")
     static = repeat(plan, disturbance, range(3))
-    _, hybrid = try_in_the_loop(cholesky(), platform, "hybrid", disturbance=disturbance, seeds=range(3))
+    _, hybrid = simulate_dynamic_policy(cholesky(), platform, "hybrid", disturbance=disturbance, seeds=range(3))
     assert hybrid is not None
     assert hybrid.makespans_s == pytest.approx(static.makespans_s, rel=0.05)
 
@@ -70,21 +75,21 @@ def test_a_slow_device_is_left_to_others(platform: Platform) -> None:
     # Sharing with a device a thousand times slower than believed ruins a plan; who sees what tasks take avoids it.
     disturbance = Disturbance(events=(SlowDown("xeon-8480", 0.0, 1000.0),))
     static = repeat(plan_graph(cholesky(), platform, policy="round-robin"), disturbance, [0])
-    _, dynamic = try_in_the_loop(cholesky(), platform, "hybrid:round-robin", disturbance=disturbance)
+    _, dynamic = simulate_dynamic_policy(cholesky(), platform, "hybrid:round-robin", disturbance=disturbance)
     assert static.median_s is not None and dynamic is not None and dynamic.median_s is not None
     assert dynamic.median_s < static.median_s
 
 
 def test_after_a_failure_the_loop_goes_on_or_says_what_is_lost(platform: Platform) -> None:
-    plan, whole = try_in_the_loop(
+    plan, whole = simulate_dynamic_policy(
         cholesky(), platform, "dmdas", disturbance=Disturbance(events=(Failure("max1550", 0.0),)), seeds=(0,)
     )
     assert whole is not None and whole.incomplete == 0
     lost = [
-        try_in_the_loop(
+        simulate_dynamic_policy(
             cholesky(), platform, policy, disturbance=Disturbance(events=(Failure("max1550", plan.makespan_s / 2),))
         )[1]
-        for policy in LOOP_POLICIES
+        for policy in DYNAMIC_POLICY_NAMES
     ]
     names = {task.name for task in cholesky().tasks}
     assert any(trials is not None and trials.incomplete for trials in lost)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from synthetic import random_trace
+from support.synthetic import random_trace
 
 from syclsched.cli.output import write_text
 from syclsched.errors import StorageError
@@ -60,7 +60,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["b.bin"]
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("name", "write"),
     [
         ("run.png", lambda path: draw_gantt(random_trace(2), path)),

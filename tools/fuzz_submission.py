@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Try the compiled submission loop with random sequences, under the address and undefined-behaviour sanitizers.
 
-``python tools/fuzz_submission.py`` builds ``syclsched/devices/_submit*.c`` with a made-up runtime
+``python tools/fuzz_submission.py`` builds ``syclsched/devices/native/_submit*.c`` with a made-up runtime
 (``tests/devices/fuzz_submission.c``, ``made_up_runtime.h``) and runs it; no SYCL is needed.
 ``--valgrind`` uses valgrind instead. ``--threads`` tries lanes that are threads of our own
 (``tests/devices/fuzz_threads.c``) under the thread sanitizer. A sequence that fails is named by its seed: run it again

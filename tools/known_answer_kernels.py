@@ -21,8 +21,8 @@ def compiled() -> dict[str, Any]:
     oneapi.load()
     import dpctl
 
-    from syclsched.devices import known_answer_routes as routes
-    from syclsched.devices import known_answers
+    from syclsched.devices.trust import known_answer_routes as routes
+    from syclsched.devices.trust import known_answers
 
     queue = dpctl.SyclQueue("opencl:cpu")
     kernels = {}
@@ -38,7 +38,7 @@ def compiled() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    from syclsched.devices.known_answer_routes import SHIPPED
+    from syclsched.devices.trust.known_answer_routes import SHIPPED
 
     SHIPPED.write_text(json.dumps(compiled(), indent=1) + "\n", encoding="utf-8")
     print(f"{SHIPPED.name} written")

@@ -72,15 +72,15 @@ Unordered nodes are sorted; sparse constants are expanded; functions are inlined
 
 def page() -> str:
     """Return the page as Markdown."""
-    sys.path.insert(0, str(ROOT / "tests" / "frontends" / "onnx"))
-    import node_cases
+    sys.path.insert(0, str(ROOT / "tests"))
     import onnx
+    from support import node_cases
 
-    from syclsched.frontends.onnx.importing.control import LONGEST_LOOP
-    from syclsched.frontends.onnx.importing.driver import load_families
-    from syclsched.frontends.onnx.importing.registry import ML, operators
-    from syclsched.frontends.onnx.limits import ModelLimits
-    from syclsched.frontends.onnx.reading import OPSETS
+    from syclsched.frontends.onnx.importing.control_flow import LONGEST_LOOP
+    from syclsched.frontends.onnx.importing.importer_registry import ML, operators
+    from syclsched.frontends.onnx.importing.model_importer import load_families
+    from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
+    from syclsched.frontends.onnx.model_file.model_reader import OPSETS
 
     tested: Counter[str] = Counter()
     on_host: defaultdict[str, Counter[bool]] = defaultdict(Counter)
@@ -121,19 +121,19 @@ def page() -> str:
 
 
 def _table(tested: Counter[str], on_host: dict[str, Counter[bool]]) -> Iterator[str]:
-    from syclsched.frontends.onnx.importing.control import CONTROL
-    from syclsched.frontends.onnx.importing.driver import load_families
-    from syclsched.frontends.onnx.importing.registry import operators
+    from syclsched.frontends.onnx.importing.control_flow import CONTROL_FLOW_IMPORTERS
+    from syclsched.frontends.onnx.importing.importer_registry import operators
+    from syclsched.frontends.onnx.importing.model_importer import load_families
 
     load_families()
     ours = set(operators())
     yield "| Operator | Done by | Node tests passed |"
     yield "|---|---|---:|"
-    for operator in sorted(ours | set(CONTROL) | set(tested)):
+    for operator in sorted(ours | set(CONTROL_FLOW_IMPORTERS) | set(tested)):
         by = on_host.get(operator, Counter())
         if operator in _BEFOREHAND:
             how = "beforehand"
-        elif operator in CONTROL:
+        elif operator in CONTROL_FLOW_IMPORTERS:
             how = "beforehand" + (", else host" if by[True] or operator in ("If", "Loop") else "")
         elif operator in ours:
             how = "device" + (", some forms host" if by[True] else "")

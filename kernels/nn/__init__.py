@@ -7,18 +7,18 @@ Equal attributes return the same operation. Importing this package imports no SY
 from __future__ import annotations
 
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.batch_norm import batch_norm
-from syclsched.kernels.nn.conv import conv
-from syclsched.kernels.nn.conv_transpose import conv_transpose
-from syclsched.kernels.nn.group_norm import group_norm
-from syclsched.kernels.nn.im2col import im2col
+from syclsched.kernels.nn.convolution.conv import conv
+from syclsched.kernels.nn.convolution.conv_transpose import conv_transpose
+from syclsched.kernels.nn.convolution.im2col import im2col
 from syclsched.kernels.nn.join import join
-from syclsched.kernels.nn.layer_norm import layer_norm
-from syclsched.kernels.nn.lrn import lrn
-from syclsched.kernels.nn.matmul import matmul
-from syclsched.kernels.nn.pool import pool
-from syclsched.kernels.nn.resize import resize
-from syclsched.kernels.nn.softmax_over import softmax_over
+from syclsched.kernels.nn.normalisation.batch_norm import batch_norm
+from syclsched.kernels.nn.normalisation.group_norm import group_norm
+from syclsched.kernels.nn.normalisation.layer_norm import layer_norm
+from syclsched.kernels.nn.normalisation.lrn import lrn
+from syclsched.kernels.nn.normalisation.softmax_over import softmax_over
+from syclsched.kernels.nn.pooling.pool import pool
+from syclsched.kernels.nn.pooling.resize import resize
+from syclsched.kernels.nn.product.matmul import matmul
 
 __all__ = [
     "Activation",

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import Activation
-from syclsched.kernels.nn.source import literal
+from syclsched.kernels.nn.opencl_types import literal
 
 #: ONNX's alpha and gamma of selu.
 SELU: Final = (1.67326319217681884765625, 1.05070102214813232421875)
@@ -24,7 +24,7 @@ _GELU_TANH: Final = math.sqrt(2 / math.pi)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ActivationStep:
     """One kind of activation step."""
 
     numbers: tuple[float, ...]  # default numbers
@@ -57,72 +57,74 @@ def _exponential_unit(x: Any, alpha: float, inner: float = 1.0) -> Any:
     return _np().where(x < 0, alpha * _np().expm1(_np().minimum(x, 0) * inner), x)
 
 
-STEPS: Final[dict[str, Step]] = {
-    "relu": Step((), "({x} < {zero} ? {zero} : {x})", lambda x: _np().maximum(x, 0)),
-    "leaky_relu": Step((0.01,), "({x} < {zero} ? {x} * {0} : {x})", lambda x, a: _np().where(x < 0, a * x, x), 2),
-    "thresholded_relu": Step(
+STEPS: Final[dict[str, ActivationStep]] = {
+    "relu": ActivationStep((), "({x} < {zero} ? {zero} : {x})", lambda x: _np().maximum(x, 0)),
+    "leaky_relu": ActivationStep(
+        (0.01,), "({x} < {zero} ? {x} * {0} : {x})", lambda x, a: _np().where(x < 0, a * x, x), 2
+    ),
+    "thresholded_relu": ActivationStep(
         (1.0,), "({x} <= {0} ? {zero} : {x})", lambda x, a: _np().where(x <= a, x.dtype.type(0), x)
     ),
-    "elu": Step((1.0,), "({x} < {zero} ? {0} * expm1({x}) : {x})", _exponential_unit, 3),
-    "celu": Step(
+    "elu": ActivationStep((1.0,), "({x} < {zero} ? {0} * expm1({x}) : {x})", _exponential_unit, 3),
+    "celu": ActivationStep(
         (1.0,), "({x} < {zero} ? {0} * expm1({x} / {0}) : {x})", lambda x, a: _exponential_unit(x, a, 1 / a), 4
     ),
-    "selu": Step(
+    "selu": ActivationStep(
         SELU,
         "({1} * ({x} < {zero} ? {0} * expm1({x}) : {x}))",
         lambda x, alpha, gamma: gamma * _exponential_unit(x, alpha),
         4,
     ),
-    "clip": Step(
+    "clip": ActivationStep(
         (-math.inf, math.inf),
         "({x} < {0} ? {0} : ({x} > {1} ? {1} : {x}))",
         lambda x, low, high: _np().minimum(_np().maximum(x, low), high),
         2,
     ),
-    "sigmoid": Step((), "({one} / ({one} + exp(-{x})))", _sigmoid, 3),
-    "tanh": Step((), "tanh({x})", lambda x: _np().tanh(x)),
-    "gelu": Step(
+    "sigmoid": ActivationStep((), "({one} / ({one} + exp(-{x})))", _sigmoid, 3),
+    "tanh": ActivationStep((), "tanh({x})", lambda x: _np().tanh(x)),
+    "gelu": ActivationStep(
         (), "({x} * {half} * ({one} + erf({x} * {roothalf})))", lambda x: x * 0.5 * (1 + _erf(x * _ROOT_HALF)), 5
     ),
-    "gelu_tanh": Step(
+    "gelu_tanh": ActivationStep(
         (),
         "({x} * {half} * ({one} + tanh({tanhgelu} * ({x} + {cubicgelu} * {x} * {x} * {x}))))",
         lambda x: x * 0.5 * (1 + _np().tanh(_GELU_TANH * (x + 0.044715 * x * x * x))),
         9,
     ),
-    "silu": Step((), "({x} / ({one} + exp(-{x})))", lambda x: x * _sigmoid(x), 4),
-    "hard_sigmoid": Step(
+    "silu": ActivationStep((), "({x} / ({one} + exp(-{x})))", lambda x: x * _sigmoid(x), 4),
+    "hard_sigmoid": ActivationStep(
         (0.2, 0.5),
         "({x} * {0} + {1} < {zero} ? {zero} : ({x} * {0} + {1} > {one} ? {one} : {x} * {0} + {1}))",
         lambda x, a, b: _np().minimum(_np().maximum(a * x + b, 0), 1),
         4,
     ),
-    "hard_swish": Step(
+    "hard_swish": ActivationStep(
         (),
         "({x} < -{three} ? {zero} : ({x} > {three} ? {x} : {x} * ({x} + {three}) * {sixth}))",
         lambda x: x * _np().minimum(_np().maximum(x / 6 + 0.5, 0), 1),
         5,
     ),
-    "softplus": Step(
+    "softplus": ActivationStep(
         (), "(fmax({x}, {zero}) + log1p(exp(-fabs({x}))) + {zero} * {x})", lambda x: _np().logaddexp(x, 0), 4
     ),
-    "softsign": Step((), "({x} / ({one} + fabs({x})))", lambda x: x / (1 + _np().abs(x)), 3),
-    "mish": Step(
+    "softsign": ActivationStep((), "({x} / ({one} + fabs({x})))", lambda x: x / (1 + _np().abs(x)), 3),
+    "mish": ActivationStep(
         (),
         "({x} * tanh(fmax({x}, {zero}) + log1p(exp(-fabs({x})))))",
         lambda x: x * _np().tanh(_np().logaddexp(x, 0)),
         6,
     ),
-    "erf": Step((), "erf({x})", _erf),
-    "exp": Step((), "exp({x})", lambda x: _np().exp(x)),
-    "log": Step((), "log({x})", lambda x: _np().log(x)),
-    "sqrt": Step((), "sqrt({x})", lambda x: _np().sqrt(x)),
-    "abs": Step((), "fabs({x})", lambda x: _np().abs(x)),
-    "neg": Step((), "(-{x})", lambda x: -x),
-    "square": Step((), "({x} * {x})", lambda x: x * x),
-    "reciprocal": Step((), "({one} / {x})", lambda x: 1 / x),
-    "scale": Step((1.0,), "({x} * {0})", lambda x, a: x * a),
-    "shift": Step((0.0,), "({x} + {0})", lambda x, a: x + a),
+    "erf": ActivationStep((), "erf({x})", _erf),
+    "exp": ActivationStep((), "exp({x})", lambda x: _np().exp(x)),
+    "log": ActivationStep((), "log({x})", lambda x: _np().log(x)),
+    "sqrt": ActivationStep((), "sqrt({x})", lambda x: _np().sqrt(x)),
+    "abs": ActivationStep((), "fabs({x})", lambda x: _np().abs(x)),
+    "neg": ActivationStep((), "(-{x})", lambda x: -x),
+    "square": ActivationStep((), "({x} * {x})", lambda x: x * x),
+    "reciprocal": ActivationStep((), "({one} / {x})", lambda x: 1 / x),
+    "scale": ActivationStep((1.0,), "({x} * {0})", lambda x, a: x * a),
+    "shift": ActivationStep((0.0,), "({x} + {0})", lambda x, a: x + a),
 }
 
 _LITERALS: Final = {

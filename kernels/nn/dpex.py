@@ -14,8 +14,8 @@ from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any
 
-from syclsched.kernels import numba_vectors
 from syclsched.kernels.common import NUMBA_DPEX
+from syclsched.kernels.vectors import numba_vectors
 from syclsched.model.operation import Requirements, Signature
 
 

@@ -14,9 +14,9 @@ from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import size
-from syclsched.kernels.nn.norm import lines_launch, work
-from syclsched.kernels.nn.rows_opencl import Rows
-from syclsched.kernels.nn.source import FLOATS, nothing, sums
+from syclsched.kernels.nn.line_operations import lines_launch, work
+from syclsched.kernels.nn.opencl_types import FLOATS, empty_kernel, sum_dtype
+from syclsched.kernels.nn.rows_opencl import RowCode
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split
 
@@ -44,7 +44,7 @@ def _check(signature: Signature, *, count: int) -> str | None:
 def _host(*, y: Any, scale: Any, shift: Any, activation: Activation, count: int, **parts: Any) -> None:
     import numpy as np
 
-    dtype = np.dtype(sums(str(y.dtype)))
+    dtype = np.dtype(sum_dtype(str(y.dtype)))
     whole = np.concatenate([parts[name] for name in _names(count)], axis=-1).astype(dtype, copy=False)
     y[...] = act.numpy(activation, whole * scale.astype(dtype, copy=False) + shift)
 
@@ -65,11 +65,11 @@ def _load_opencl(signature: Signature, *, count: int, activation: Activation) ->
     parameters = f"__global T* restrict y, {given}"
     rows, channels = _rows(signature), signature.shapes["y"][-1]
     if not rows:
-        return nothing("join", parameters.replace("T*", "uchar*"))
+        return empty_kernel("join", parameters.replace("T*", "uchar*"))
     widths = [signature.shapes[name][-1] for name in names]
     # All parts use the vector width of the narrowest.
-    shared = Rows(min(width for width in widths if width), dtype)
-    finish = act.opencl(activation, "v", sums(dtype), "AV")
+    shared = RowCode(min(width for width in widths if width), dtype)
+    finish = act.opencl(activation, "v", sum_dtype(dtype), "AV")
     code, first = [], 0
     for name, width in zip(names, widths, strict=True):
         if width:

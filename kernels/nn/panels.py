@@ -19,7 +19,7 @@ from typing import Any, Final
 from syclsched.kernels.common import ceil_div
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.source import BYTES, TYPES, sums
+from syclsched.kernels.nn.opencl_types import BYTES, TYPES, sum_dtype
 from syclsched.model.operation import DeviceLimits, Launch
 
 #: Bytes of a vector: one AVX-512 register; compilers split it where registers are shorter.
@@ -31,7 +31,7 @@ GROUPS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class BlockOverlap:
     """Number of a block's first rows and columns that its predecessors store, if it can be nonzero."""
 
     #: OpenCL C expressions; empty for none.
@@ -40,7 +40,7 @@ class Again:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class RegisterBlock:
     """The results of one work-item."""
 
     rows: int
@@ -53,9 +53,9 @@ class Block:
         return self.vectors * self.width
 
     @classmethod
-    def of(cls, rows: int, columns: int, dtype: str, most: int = ROWS) -> Block:
+    def of(cls, rows: int, columns: int, dtype: str, most: int = ROWS) -> RegisterBlock:
         """Return an efficient block of at most ``most`` rows for lines of ``rows`` pixels and ``columns`` columns."""
-        full = VECTOR_BYTES // BYTES[sums(dtype)]
+        full = VECTOR_BYTES // BYTES[sum_dtype(dtype)]
         # The greatest of the heights with the least redundant work.
         tall = min(range(1, min(rows, most) + 1), key=lambda r: (ceil_div(rows, r) * (r + 3), -r))
         wanted = 2 if tall > 6 else 4 if tall > 3 else 8
@@ -68,7 +68,7 @@ class Block:
         return cls(tall, vectors, width)
 
 
-def starts(extent: int, step: int) -> int:
+def block_count(extent: int, step: int) -> int:
     """Return how many blocks of ``step`` cover ``extent``."""
     return ceil_div(extent, step)
 
@@ -86,9 +86,9 @@ def vector(kind: str, width: int) -> str:
     return kind if width == 1 else f"{kind}{width}"
 
 
-def preamble(block: Block, dtype: str) -> str:
+def preamble(block: RegisterBlock, dtype: str) -> str:
     """Return ``AV`` (a vector of sums), ``LOADV``, ``STOREV`` and the hint that keeps vectors whole."""
-    total, width = TYPES[sums(dtype)], block.width
+    total, width = TYPES[sum_dtype(dtype)], block.width
     av = vector(total, width)
     suffix = "" if width == 1 else str(width)
     load = f"vload{width}(0, p)" if width > 1 else "*(p)"
@@ -100,45 +100,49 @@ def preamble(block: Block, dtype: str) -> str:
     return f"typedef {av} AV;\n#define LOADV(p) {load}\n#define STOREV(p, v) {store}\n#define WHOLE_VECTORS {hint}\n"
 
 
-def declare(block: Block) -> str:
+def declare(block: RegisterBlock) -> str:
     """Return the declaration of the sums, all zero."""
     names = (f"s{r}_{j} = (AV)0" for r in range(block.rows) for j in range(block.vectors))
     return f"AV {', '.join(names)};"
 
 
-def gathered(pointer: str, stride: int, width: int) -> str:
+def strided_vector(pointer: str, stride: int, width: int) -> str:
     """Return a vector of elements with a stride of ``stride``."""
     if width == 1:
         return f"(AV)({pointer})[0]"
     return f"(AV)({', '.join(f'(A)({pointer})[{lane * stride}]' for lane in range(width))})"
 
 
-def step(block: Block, values: list[str], weights: str, *, lanes: int = 1) -> str:
+def step(block: RegisterBlock, values: list[str], weights: str, *, lanes: int = 1) -> str:
     """Return code that adds one term to all sums."""
     lines = []
     for j in range(block.vectors):
         if lanes == 1:
             lines.append(f"const AV w{j} = LOADV({weights} + {j * block.width});")
         else:
-            lines.append(f"const AV w{j} = {gathered(f'{weights} + {j * block.width * lanes}', lanes, block.width)};")
+            lines.append(
+                f"const AV w{j} = {strided_vector(f'{weights} + {j * block.width * lanes}', lanes, block.width)};"
+            )
     for r, value in enumerate(values):
         updates = " ".join(f"s{r}_{j} = fma((AV)v, w{j}, s{r}_{j});" for j in range(block.vectors))
         lines.append(f"{{ const A v = {value}; {updates} }}")
     return "\n      ".join(lines)
 
 
-def begun(block: Block, rows: int, columns: int, row: str, column: str) -> tuple[str, Again]:
+def overlap_guard(block: RegisterBlock, rows: int, columns: int, row: str, column: str) -> tuple[str, BlockOverlap]:
     """Return the declarations that prevent storing a sum twice, and the names they declare."""
-    again = Again(
+    again = BlockOverlap(
         f"(({row}) - {rows - block.rows})" if rows % block.rows else "",
         f"(({column}) - {columns - block.columns})" if columns % block.columns else "",
     )
-    named = Again("again_rows" if again.rows else "", "again_columns" if again.columns else "")
+    named = BlockOverlap("again_rows" if again.rows else "", "again_columns" if again.columns else "")
     pairs = (("again_rows", again.rows), ("again_columns", again.columns))
     return " ".join(f"const int {name} = max(0, {value});" for name, value in pairs if value), named
 
 
-def stored_once(block: Block, name: str, row: int, column: int, here: str, along: int, again: Again) -> str:
+def stored_once(
+    block: RegisterBlock, name: str, row: int, column: int, here: str, along: int, again: BlockOverlap
+) -> str:
     """Return code that stores a vector of sums, except elements stored by the block's predecessors."""
     lanes = [f".s{lane:x}" for lane in range(block.width)] if block.width > 1 else [""]
     parts = [f"y[{here} + {lane * along}] = {name}{part};" for lane, part in enumerate(lanes)]
@@ -151,14 +155,14 @@ def stored_once(block: Block, name: str, row: int, column: int, here: str, along
 
 
 def stored(
-    block: Block,
+    block: RegisterBlock,
     activation: Activation,
     kind: str,
     down: int,
     along: int,
     bias: str = "",
     residual: str = "",
-    again: Again = Again(),
+    again: BlockOverlap = BlockOverlap(),
 ) -> list[str]:
     """Return code that finishes all sums and stores them."""
     out = []
@@ -170,18 +174,18 @@ def stored(
                 out.append(f"  {name} += LOADV({bias} + {offset});")
             if residual:
                 at = f"{residual} + {here}"
-                more = f"LOADV({at})" if along == 1 else gathered(at, along, block.width)
+                more = f"LOADV({at})" if along == 1 else strided_vector(at, along, block.width)
                 out.append(f"  {name} += {more};")
             out.append(f"  {act.opencl(activation, name, kind, 'AV')}")
             out.append("  " + stored_once(block, name, row, offset, here, along, again))
     return out
 
 
-def packed(weights: Any, columns: int, block: Block) -> Any:
+def packed(weights: Any, columns: int, block: RegisterBlock) -> Any:
     """Return weights (groups, columns, terms) as panels (groups, panels, terms, columns of a block)."""
     import numpy as np
 
-    count = starts(columns, block.columns)
+    count = block_count(columns, block.columns)
     begins = [min(panel * block.columns, columns - block.columns) for panel in range(count)]
     pieces = [weights[:, begin : begin + block.columns].transpose(0, 2, 1) for begin in begins]
     return np.ascontiguousarray(np.stack(pieces, axis=1))

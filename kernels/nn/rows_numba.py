@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from syclsched.kernels.common import GROUPS_PER_UNIT
-from syclsched.kernels.vector_words import LANES
+from syclsched.kernels.vectors.vector_functions import LANES
 from syclsched.model.operation import DeviceLimits, Launch
 
 #: Prologue: a work-group covers part of a row of ``length`` elements, one per work-item.
@@ -38,18 +38,18 @@ def indented(lines: str, depth: int) -> str:
     return "".join(f"{' ' * 4 * depth}{line}\n" for line in lines.strip("\n").splitlines())
 
 
-def of_vectors(vectors: int, lines: str, depth: int) -> str:
+def per_vector(vectors: int, lines: str, depth: int) -> str:
     """Return source lines for each vector: {0} is its number, {1} the offset of its elements from the first one's."""
     return "".join(indented(lines.format(k, k * LANES), depth) for k in range(vectors))
 
 
-def everywhere(wide: str, narrow: str) -> str:
+def for_row(wide: str, narrow: str) -> str:
     """Return loops over positions ``j`` of a row: in vectors, then the remainder."""
     text = indented(f"for j in range(0, whole, {LANES}):", 2) + indented(wide, 3)
     return text + indented("for j in range(whole, n):", 2) + indented(narrow, 3)
 
 
-def folded(name: str, start: str, wide: str, narrow: str, join: str, end: str) -> str:
+def reduced_row(name: str, start: str, wide: str, narrow: str, join: str, end: str) -> str:
     """Return source lines that reduce a row to one number, ``name``."""
     names = [f"{name}{k}" for k in range(_ACCUMULATORS)]
     text = indented("\n".join(f"{each} = splat(real({start}))" for each in names), 2)
@@ -64,8 +64,8 @@ def folded(name: str, start: str, wide: str, narrow: str, join: str, end: str) -
 
 
 def summed(name: str, wide: str, narrow: str) -> str:
-    """Return source lines that sum over a row into ``name``; see `folded`."""
-    return folded(name, "0", wide, narrow, "{0} + {1}", "total({0})")
+    """Return source lines that sum over a row into ``name``; see `reduced_row`."""
+    return reduced_row(name, "0", wide, narrow, "{0} + {1}", "total({0})")
 
 
 def rows_launch(limits: DeviceLimits, rows: int, length: int) -> Launch:

@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syclsched.kernels import exponential
-from syclsched.kernels.nn.panels import Block, preamble
-from syclsched.kernels.nn.source import BYTES, FLOATS, TYPES, header, literal, sums
+from syclsched.kernels.nn.opencl_types import BYTES, FLOATS, TYPES, header, literal, sum_dtype
+from syclsched.kernels.nn.panels import RegisterBlock, preamble
+from syclsched.kernels.vectors import exponential
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowCode:
     """Code generator for rows of a given length and dtype."""
 
     length: int  # elements of a row, at least 1
     dtype: str  # NumPy dtype name
 
     @property
-    def block(self) -> Block:
+    def block(self) -> RegisterBlock:
         """The vectors, as a block."""
-        width = 64 // max(4, BYTES[sums(self.dtype)])
+        width = 64 // max(4, BYTES[sum_dtype(self.dtype)])
         while width > self.length:
             width //= 2
-        return Block(1, 1, width)
+        return RegisterBlock(1, 1, width)
 
     @property
     def head(self) -> str:
@@ -49,7 +49,7 @@ class Rows:
     @property
     def powers(self) -> str:
         """``power`` (vector) and ``power_of`` (scalar): exponentials of numbers of at most 0."""
-        if sums(self.dtype) == "float64":
+        if sum_dtype(self.dtype) == "float64":
             return "#define power(v) exp(v)\n#define power_of(v) exp(v)\n"
         return exponential.opencl("power", self.block.width) + exponential.opencl("power_of", 1)
 
@@ -66,7 +66,7 @@ class Rows:
         width, rest = self.block.width, self.length % self.block.width
         code = self._accumulated(f"sum_{into}", "(AV)0", statements, f"{{0}} += {value};", "{0} += {1};")
         if rest:
-            fresh = ", ".join(literal(float(lane >= width - rest), sums(self.dtype)) for lane in range(width))
+            fresh = ", ".join(literal(float(lane >= width - rest), sum_dtype(self.dtype)) for lane in range(width))
             code += f" {{ const int j = {self.length - width}; {statements} sum_{into} += (AV)({fresh}) * ({value}); }}"
         return f"{code} const A {into} = total(sum_{into});"
 
@@ -103,4 +103,4 @@ _ACCUMULATORS = 4
 
 
 def _c(dtype: str) -> str:
-    return TYPES[sums(dtype)]
+    return TYPES[sum_dtype(dtype)]

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any, Final
 
 from syclsched.errors import ExecutionError
-from syclsched.kernels.onednn import names
-from syclsched.kernels.onednn.engines import Stream, engine_of, stream_of
+from syclsched.kernels.onednn import c_api
+from syclsched.kernels.onednn.engines import DnnlStream, engine_of, stream_of
 from syclsched.kernels.onednn.handles import Handle
 from syclsched.kernels.onednn.primitives import Primitive, primitive_of
-from syclsched.kernels.onednn.requests import Argument, Request
+from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest
 from syclsched.kernels.onednn.status import check, explain
 
 #: Primitives released while running: an event, and the objects that must live until it completes.
@@ -51,13 +51,13 @@ def _drop_completed() -> None:
 class BoundPrimitive:
     """A primitive with memory objects on its arrays and a stream to run on."""
 
-    def __init__(self, primitive: Primitive, stream: Stream, pointers: Mapping[int, int]) -> None:
+    def __init__(self, primitive: Primitive, stream: DnnlStream, pointers: Mapping[int, int]) -> None:
         self.primitive = primitive
         self.stream = stream
         scratch = stream.arena.piece(primitive.scratchpad_bytes)
         handles = {index: self._memory(index, pointer) for index, pointer in pointers.items()}
         if scratch is not None:
-            handles[names.SCRATCHPAD] = self._memory(names.SCRATCHPAD, scratch._pointer)
+            handles[c_api.SCRATCHPAD] = self._memory(c_api.SCRATCHPAD, scratch._pointer)
         self._keep = (scratch, tuple(handles.values()))
         self.count = len(handles)
         self.arguments = execution_arguments(handles)
@@ -72,7 +72,7 @@ class BoundPrimitive:
             library.dnnl_sycl_interop_memory_create,
             self.primitive.descriptor(index),
             engine.handle.pointer,
-            names.IN_USM,
+            c_api.IN_USM,
             ctypes.c_void_p(pointer),
             what="memory",
         )
@@ -115,9 +115,9 @@ class BoundPrimitive:
             _released_in_flight.append((self.event, self.primitive, self.stream, self._keep, self.arguments))
 
 
-def nothing(queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
+def submit_empty(queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
     """Submit a fence in place of a primitive whose result has no elements; see `LoadedPrimitive.submit`."""
-    from syclsched.devices.fences import submit_fence
+    from syclsched.devices.native.fences import submit_fence
 
     return submit_fence(queue, depends)
 
@@ -125,7 +125,7 @@ def nothing(queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any
 class LoadedPrimitive:
     """A request's loaded primitive: the result of a oneDNN implementation's ``load``."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: PrimitiveRequest) -> None:
         self.request = request
         self._lock = threading.Lock()
         self._bound: OrderedDict[Any, BoundPrimitive] = OrderedDict()
@@ -136,7 +136,7 @@ class LoadedPrimitive:
 
     def submit(self, queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
         """Submit to a queue after the events ``depends``; return the event."""
-        from syclsched.devices.fences import submit_fence
+        from syclsched.devices.native.fences import submit_fence
 
         if depends:
             submit_fence(queue, depends)
@@ -170,11 +170,11 @@ class LoadedPrimitive:
         from syclsched.model.operation import ReadingElsewhere
 
         at = [index for index, pointer in pointers.items() if pointer == address]
-        if at != [names.SRC]:  # an array that is written, or passed twice, cannot move
+        if at != [c_api.SRC]:  # an array that is written, or passed twice, cannot move
             return None
         call = self._native(queue, pointers)
         bound: BoundPrimitive = call.keep[1]
-        moved = next(each.memory for each in bound.arguments if each.index == names.SRC)
+        moved = next(each.memory for each in bound.arguments if each.index == c_api.SRC)
         library = bound.primitive.engine.library
         return ReadingElsewhere(call, library.address("dnnl_memory_set_data_handle"), moved)
 
@@ -197,10 +197,10 @@ class LoadedPrimitive:
         return bound
 
     def _pointers(self, arguments: Mapping[str, Any]) -> dict[int, int]:
-        return {a.index: pointer_of(arguments[a.parameter], a) for a in self.request.everything()}
+        return {a.index: pointer_of(arguments[a.parameter], a) for a in self.request.all_arguments()}
 
 
-def pointer_of(array: Any, argument: Argument) -> int:
+def pointer_of(array: Any, argument: PrimitiveArgument) -> int:
     """Return the USM pointer of an array passed to a primitive."""
     found = getattr(array, "array", array)  # a BoundArray wraps the array
     if argument.tensor.strides is not None and str(found.dtype) != argument.tensor.dtype:
@@ -208,6 +208,6 @@ def pointer_of(array: Any, argument: Argument) -> int:
     return int(found._pointer)
 
 
-def implementation_of(queue: Any, request: Request) -> str:
+def implementation_of(queue: Any, request: PrimitiveRequest) -> str:
     """Return the name of the implementation oneDNN chooses for a request on a queue's device."""
     return primitive_of(engine_of(queue), request).implementation

@@ -7,8 +7,8 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any, Final
 
-from syclsched.kernels.onednn.handles import Cache, Handle
-from syclsched.kernels.onednn.library import Library, load
+from syclsched.kernels.onednn.handles import DnnlCache, Handle
+from syclsched.kernels.onednn.library import DnnlLibrary, load
 from syclsched.kernels.onednn.scratch import Arena
 
 _ENGINES: Final = 16
@@ -16,33 +16,33 @@ _STREAMS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class DnnlEngine:
     """A oneDNN engine on a device in a context."""
 
-    library: Library
+    library: DnnlLibrary
     handle: Handle
     context: Any
     device: Any
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class DnnlStream:
     """A oneDNN stream on a queue; its primitives share the scratchpad ``arena``, one after another."""
 
-    engine: Engine
+    engine: DnnlEngine
     handle: Handle
     queue: Any
     arena: Arena
 
 
-_engines: Cache[Engine] = Cache(_ENGINES)
-_streams: Cache[Stream] = Cache(_STREAMS)
+_engines: DnnlCache[DnnlEngine] = DnnlCache(_ENGINES)
+_streams: DnnlCache[DnnlStream] = DnnlCache(_STREAMS)
 
 
-def engine_of(queue: Any) -> Engine:
+def engine_of(queue: Any) -> DnnlEngine:
     """Return the engine of a queue's device and context."""
 
-    def make() -> Engine:
+    def make() -> DnnlEngine:
         library = load()
         device, context = queue.sycl_device, queue.sycl_context
         handle = Handle(library, "engine").make(
@@ -51,15 +51,15 @@ def engine_of(queue: Any) -> Engine:
             ctypes.c_void_p(context.addressof_ref()),
             what=f"engine on {device.name.strip()!r}",
         )
-        return Engine(library, handle, context, device)
+        return DnnlEngine(library, handle, context, device)
 
     return _engines.get((queue.sycl_context, queue.sycl_device), make)
 
 
-def stream_of(queue: Any) -> Stream:
+def stream_of(queue: Any) -> DnnlStream:
     """Return the stream of a queue."""
 
-    def make() -> Stream:
+    def make() -> DnnlStream:
         engine = engine_of(queue)
         handle = Handle(engine.library, "stream").make(
             engine.library.dnnl_sycl_interop_stream_create,
@@ -67,6 +67,6 @@ def stream_of(queue: Any) -> Stream:
             ctypes.c_void_p(queue.addressof_ref()),
             what="stream",
         )
-        return Stream(engine, handle, queue, Arena(queue, shared=queue.is_in_order))
+        return DnnlStream(engine, handle, queue, Arena(queue, shared=queue.is_in_order))
 
     return _streams.get(queue, make)

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
-from syclsched.kernels.onednn.library import Library
+from syclsched.kernels.onednn.library import DnnlLibrary
 from syclsched.kernels.onednn.status import check
 
 Made = TypeVar("Made")
@@ -21,7 +21,7 @@ class Handle:
 
     __slots__ = ("_destroy", "pointer")
 
-    def __init__(self, library: Library, kind: str) -> None:
+    def __init__(self, library: DnnlLibrary, kind: str) -> None:
         self.pointer = ctypes.c_void_p()
         self._destroy = getattr(library, f"dnnl_{kind}_destroy")
 
@@ -36,7 +36,7 @@ class Handle:
             self._destroy(self.pointer)
 
 
-class Cache(Generic[Made]):
+class DnnlCache(Generic[Made]):
     """A thread-safe LRU cache."""
 
     def __init__(self, capacity: int) -> None:

@@ -20,10 +20,10 @@ _INSTALL: Final = "pip install 'syclsched[onnx]' installs it; without it other i
 
 
 _lock = threading.Lock()
-_loaded: Library | None = None
+_loaded: DnnlLibrary | None = None
 
 
-class Library:
+class DnnlLibrary:
     """The loaded library; its functions release the GIL."""
 
     def __init__(self, path: str) -> None:
@@ -59,7 +59,7 @@ class Library:
         return address
 
 
-def load() -> Library:
+def load() -> DnnlLibrary:
     """Load the SYCL runtime, then oneDNN; later calls return the loaded library."""
     global _loaded
     with _lock:
@@ -92,7 +92,7 @@ def needed_runtime(path: str) -> str | None:
         return found.group(1).decode() if found else None
 
 
-def _open(path: str) -> Library:
+def _open(path: str) -> DnnlLibrary:
     from syclsched.oneapi.libraries import loaded_path
 
     needed = needed_runtime(path)
@@ -107,6 +107,6 @@ def _open(path: str) -> Library:
             f"{path} needs {needed}, and {os.path.basename(runtime)} is loaded", where="oneDNN", hint=_INSTALL
         )
     try:
-        return Library(path)
+        return DnnlLibrary(path)
     except (OSError, AttributeError) as error:
         raise CapabilityError(f"it cannot be loaded: {error}", where="oneDNN") from error

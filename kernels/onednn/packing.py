@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.kernels.onednn import names
+from syclsched.kernels.onednn import c_api
 from syclsched.kernels.onednn.calls import execution_arguments
-from syclsched.kernels.onednn.creation import descriptor
 from syclsched.kernels.onednn.engines import stream_of
 from syclsched.kernels.onednn.handles import Handle
+from syclsched.kernels.onednn.primitive_descriptors import descriptor
 from syclsched.kernels.onednn.primitives import primitive_of
-from syclsched.kernels.onednn.requests import Argument, Request
+from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest
 from syclsched.kernels.onednn.status import check
 from syclsched.kernels.onednn.tensors import Tensor
 
 
 def prepare(
-    request: Request | None,
+    request: PrimitiveRequest | None,
     sources: Mapping[str, Tensor],
     queue: Any,
     constants: Mapping[str, np.ndarray[Any, Any]],
@@ -38,7 +38,9 @@ def prepare(
     return found
 
 
-def form(request: Request | None, sources: Mapping[str, Tensor], queue: Any, parameters: Iterable[str]) -> Hashable:
+def form(
+    request: PrimitiveRequest | None, sources: Mapping[str, Tensor], queue: Any, parameters: Iterable[str]
+) -> Hashable:
     """Return a key of the layouts that `prepare` produces; equal keys mean equal bytes for equal constants."""
     found: list[Hashable] = []
     for name in parameters:
@@ -51,7 +53,7 @@ def form(request: Request | None, sources: Mapping[str, Tensor], queue: Any, par
     return tuple(found)
 
 
-def _packed(request: Request | None, name: str) -> Argument | None:
+def _packed(request: PrimitiveRequest | None, name: str) -> PrimitiveArgument | None:
     """Return the argument that a constant is packed for; None if it is passed unchanged."""
     if request is None:
         return None
@@ -68,7 +70,7 @@ def _upload(values: np.ndarray[Any, Any], queue: Any) -> Any:
     return uploaded
 
 
-def _pack(request: Request, wanted: Argument, source: Tensor, uploaded: Any, queue: Any) -> Any:
+def _pack(request: PrimitiveRequest, wanted: PrimitiveArgument, source: Tensor, uploaded: Any, queue: Any) -> Any:
     """Reorder an array into the layout the primitive chose; block until done."""
     import dpctl.tensor as dpt
 
@@ -89,8 +91,8 @@ def _pack(request: Request, wanted: Argument, source: Tensor, uploaded: Any, que
         memory = Handle(library, "memory")
         pointer = ctypes.c_void_p(int(array._pointer))
         create = library.dnnl_sycl_interop_memory_create
-        ends.append(memory.make(create, md, engine.handle.pointer, names.IN_USM, pointer, what="memory"))
-    arguments = execution_arguments({names.SRC: ends[0], names.DST: ends[1]})
+        ends.append(memory.make(create, md, engine.handle.pointer, c_api.IN_USM, pointer, what="memory"))
+    arguments = execution_arguments({c_api.SRC: ends[0], c_api.DST: ends[1]})
     queue.wait()
     check(
         library.dnnl_primitive_execute(reorder.pointer, stream.handle.pointer, len(arguments), arguments),

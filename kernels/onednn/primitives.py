@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from syclsched.errors import CapabilityError
-from syclsched.kernels.onednn import names
-from syclsched.kernels.onednn.creation import create
-from syclsched.kernels.onednn.engines import Engine
-from syclsched.kernels.onednn.handles import Cache, Handle
-from syclsched.kernels.onednn.requests import Argument, Request, note_refusal
+from syclsched.kernels.onednn import c_api
+from syclsched.kernels.onednn.engines import DnnlEngine
+from syclsched.kernels.onednn.handles import DnnlCache, Handle
+from syclsched.kernels.onednn.primitive_descriptors import create
+from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest, note_refusal
 from syclsched.kernels.onednn.status import check
 
 #: Cached primitives: enough for several large models. One takes some 10 to 100 kB of generated code.
@@ -23,8 +23,8 @@ CAPACITY: Final = 1024
 class Primitive:
     """A compiled oneDNN primitive."""
 
-    engine: Engine
-    request: Request
+    engine: DnnlEngine
+    request: PrimitiveRequest
     description: Handle  # oneDNN's primitive descriptor
     handle: Handle  # the primitive
     implementation: str  # oneDNN's choice, such as ``brg_conv_fwd:avx512_core``
@@ -33,13 +33,13 @@ class Primitive:
         """Return an argument's memory descriptor, in the layout the library chose; owned by the primitive."""
         pointer = self.description.pointer
         query = self.engine.library.dnnl_primitive_desc_query_md
-        return ctypes.c_void_p(query(pointer, names.QUERY_ARGUMENT, index))
+        return ctypes.c_void_p(query(pointer, c_api.QUERY_ARGUMENT, index))
 
-    def size(self, argument: Argument) -> int:
+    def size(self, argument: PrimitiveArgument) -> int:
         """Return an argument's size in bytes, in the layout the library chose."""
         return int(self.engine.library.dnnl_memory_desc_get_size(self.descriptor(argument.index)))
 
-    def layout(self, argument: Argument) -> bytes:
+    def layout(self, argument: PrimitiveArgument) -> bytes:
         """Return the layout the library chose for an argument; equal bytes mean equal layouts."""
         library, described, length = self.engine.library, self.descriptor(argument.index), ctypes.c_size_t()
         what = f"layout of {argument.parameter!r}"
@@ -52,14 +52,14 @@ class Primitive:
     def scratchpad_bytes(self) -> int:
         """Bytes of the scratchpad the caller must provide."""
         query = self.engine.library.dnnl_primitive_desc_query_md
-        md = ctypes.c_void_p(query(self.description.pointer, names.QUERY_SCRATCHPAD, 0))
+        md = ctypes.c_void_p(query(self.description.pointer, c_api.QUERY_SCRATCHPAD, 0))
         return int(self.engine.library.dnnl_memory_desc_get_size(md)) if md.value is not None else 0
 
 
-_primitives: Cache[Primitive] = Cache(CAPACITY)
+_primitives: DnnlCache[Primitive] = DnnlCache(CAPACITY)
 
 
-def primitive_of(engine: Engine, request: Request) -> Primitive:
+def primitive_of(engine: DnnlEngine, request: PrimitiveRequest) -> Primitive:
     """Return the primitive of a request on an engine."""
 
     def make() -> Primitive:
@@ -74,7 +74,7 @@ def primitive_of(engine: Engine, request: Request) -> Primitive:
             raise
         name = ctypes.c_char_p()
         queried = library.dnnl_primitive_desc_query(
-            description.pointer, names.QUERY_IMPLEMENTATION, 0, ctypes.byref(name)
+            description.pointer, c_api.QUERY_IMPLEMENTATION, 0, ctypes.byref(name)
         )
         check(queried, "implementation's name")
         return Primitive(engine, request, description, handle, (name.value or b"").decode())
@@ -82,11 +82,11 @@ def primitive_of(engine: Engine, request: Request) -> Primitive:
     return _primitives.get((engine.context, engine.device, request), make)
 
 
-def kept() -> int:
+def cached_count() -> int:
     """Return the number of cached primitives."""
     return len(_primitives)
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Clear the cache."""
     _primitives.clear()

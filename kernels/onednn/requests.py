@@ -11,14 +11,14 @@ from syclsched.kernels.onednn.tensors import Tensor
 
 #: Requests that the library refused in this process, and why; later plans choose other implementations. An unforeseen
 #: case thus costs only one failure, in calibration or in the first plan.
-REFUSED: Final[dict[Request, str]] = {}
+REFUSED: Final[dict[PrimitiveRequest, str]] = {}
 _MOST_REFUSED: Final = 1000
 
 Setting = str | int | float | tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class PrimitiveArgument:
     """A tensor passed to a primitive when it runs."""
 
     parameter: str  # the operation's parameter
@@ -27,12 +27,12 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PrimitiveRequest:
     """The complete description of a primitive."""
 
     kind: str  # a key of `creation.CREATORS`, or "reorder"
     #: Tensors read and written; those of post-ops come with `post_ops`.
-    arguments: tuple[Argument, ...]
+    arguments: tuple[PrimitiveArgument, ...]
     settings: tuple[Setting, ...] = ()  # further arguments of the creating function, in order
     post_ops: tuple[PostOp, ...] = ()  # applied to the result in order
 
@@ -40,19 +40,19 @@ class Request:
         """Return the tensor of an argument number, or None if there is none."""
         return next((a.tensor for a in self.arguments if a.index == index), None)
 
-    def everything(self) -> tuple[Argument, ...]:
+    def all_arguments(self) -> tuple[PrimitiveArgument, ...]:
         """Return all arguments, those of post-ops included."""
-        from syclsched.kernels.onednn.names import post_op_source
+        from syclsched.kernels.onednn.c_api import post_op_source
 
         fused = (
-            Argument(op.parameter, post_op_source(index), op.other)
+            PrimitiveArgument(op.parameter, post_op_source(index), op.other)
             for index, op in enumerate(self.post_ops)
             if isinstance(op, Binary)
         )
         return (*self.arguments, *fused)
 
 
-def note_refusal(request: Request, why: str) -> None:
+def note_refusal(request: PrimitiveRequest, why: str) -> None:
     """Record that the library does not create a primitive."""
     if len(REFUSED) < _MOST_REFUSED:
         REFUSED[request] = why

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
-from syclsched.devices.memory import allocate
+from syclsched.devices.memory.usm_memory import allocate
 
 #: Sizes are rounded up to a multiple of this, so that buffers are not replaced for every slightly larger primitive.
 _GRAIN: Final = 1 << 16

@@ -24,7 +24,7 @@ class Tensor:
         """Number of elements."""
         return prod(self.dims)
 
-    def of_any_layout(self) -> Tensor:
+    def with_any_layout(self) -> Tensor:
         """Return the tensor with the layout left to the library."""
         return replace(self, strides=None)
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ceil_div
-from syclsched.kernels.onednn import movement
-from syclsched.kernels.tensor.blocks import rows_launch, write_rows
-from syclsched.kernels.tensor.lines import Walk, walk_launch, write_walk
+from syclsched.kernels.onednn.operations import data_movement
 from syclsched.kernels.tensor.making import axis_error, expect, make, moving_work, read, written
-from syclsched.kernels.tensor.source import kernels
-from syclsched.kernels.tensor.writer import LANES, Writer
+from syclsched.kernels.tensor.writing.blocks import rows_launch, write_rows
+from syclsched.kernels.tensor.writing.lines import Walk, walk_launch, write_walk
+from syclsched.kernels.tensor.writing.source import kernels
+from syclsched.kernels.tensor.writing.writer import LANES, Writer
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
 
@@ -34,7 +34,7 @@ def concat(axis: int, count: int) -> Operation:
         work=moving_work,
         split=Split(("y", *names)) if axis else None,
         kernels=(
-            movement.concat(axis=axis, count=count),
+            data_movement.concat(axis=axis, count=count),
             *kernels(
                 parameters,
                 partial(_write, axis=axis, names=names),

@@ -10,13 +10,13 @@ from typing import Any
 
 from syclsched.errors import ArgumentError, SyclschedError
 from syclsched.kernels.common import ITEM_BYTES, VECTOR_ITEMS, ceil_div
-from syclsched.kernels.tensor import expression as language
-from syclsched.kernels.tensor.emit import emit
-from syclsched.kernels.tensor.expression import Expression, typed
-from syclsched.kernels.tensor.lines import Walk, broadcast_strides, walk, walk_launch, write_walk
 from syclsched.kernels.tensor.making import array_bytes, elements, make, read, written
-from syclsched.kernels.tensor.source import kernels
-from syclsched.kernels.tensor.writer import Writer
+from syclsched.kernels.tensor.writing import expression as language
+from syclsched.kernels.tensor.writing.emit import emit
+from syclsched.kernels.tensor.writing.expression import Expression, typed
+from syclsched.kernels.tensor.writing.lines import Walk, broadcast_strides, walk, walk_launch, write_walk
+from syclsched.kernels.tensor.writing.source import kernels
+from syclsched.kernels.tensor.writing.writer import Writer
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
 #: Longer names are cut and get a digest: names appear in reports and are keys of measured costs.
@@ -86,7 +86,7 @@ def _work(signature: Signature, *, operators: int, names: tuple[str, ...]) -> Wo
 
 
 def _host(*, expression: Expression, names: tuple[str, ...], y: Any, **inputs: Any) -> None:
-    from syclsched.kernels.tensor.evaluate import evaluate_typed
+    from syclsched.kernels.tensor.writing.evaluate import evaluate_typed
 
     given = [inputs[name] for name in names]
     root = typed(expression, tuple(each.dtype.name for each in given), y.dtype.name)

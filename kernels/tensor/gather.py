@@ -12,11 +12,11 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.tensor.indices import nearest, write_index, write_status
-from syclsched.kernels.tensor.lines import Walk, contiguous_strides, walk, walk_launch, write_walk
 from syclsched.kernels.tensor.making import STATUS, axis_error, elements, expect, make, moving_work, read, written
-from syclsched.kernels.tensor.source import kernels
-from syclsched.kernels.tensor.writer import Writer
+from syclsched.kernels.tensor.writing.indices import nearest, write_index, write_status
+from syclsched.kernels.tensor.writing.lines import Walk, contiguous_strides, walk, walk_launch, write_walk
+from syclsched.kernels.tensor.writing.source import kernels
+from syclsched.kernels.tensor.writing.writer import Writer
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Signature, Split
 
 #: Dtypes of index arrays.

@@ -14,11 +14,11 @@ from typing import Any
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import GROUPS_PER_UNIT, VECTOR_ITEMS, ceil_div, line_launch
 from syclsched.kernels.tensor.gather import INDEX_DTYPES, element_places, elements_check
-from syclsched.kernels.tensor.indices import write_index, write_status
-from syclsched.kernels.tensor.lines import contiguous_strides
 from syclsched.kernels.tensor.making import STATUS, array_bytes, elements, expect, make, read, written
-from syclsched.kernels.tensor.source import kernels
-from syclsched.kernels.tensor.writer import Writer, working
+from syclsched.kernels.tensor.writing.indices import write_index, write_status
+from syclsched.kernels.tensor.writing.lines import contiguous_strides
+from syclsched.kernels.tensor.writing.source import kernels
+from syclsched.kernels.tensor.writing.writer import Writer, working
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Parameter, Signature, Work
 
 #: Combinations of an element with an update.

@@ -7,10 +7,10 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.tensor.lines import Walk, contiguous_strides, walk, walk_launch, write_walk
 from syclsched.kernels.tensor.making import make, moving_work, read, written
-from syclsched.kernels.tensor.source import kernels
-from syclsched.kernels.tensor.writer import Writer
+from syclsched.kernels.tensor.writing.lines import Walk, contiguous_strides, walk, walk_launch, write_walk
+from syclsched.kernels.tensor.writing.source import kernels
+from syclsched.kernels.tensor.writing.writer import Writer
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ITEM_BYTES, ceil_div
-from syclsched.kernels.onednn import movement
+from syclsched.kernels.onednn.operations import data_movement
 from syclsched.kernels.tensor import transpose_groups
-from syclsched.kernels.tensor.lines import take_apart, walk_launch, write_walk
 from syclsched.kernels.tensor.making import expect, make, moving_work, read, written
-from syclsched.kernels.tensor.source import kernels
-from syclsched.kernels.tensor.tiles import Tiles, transposed_tiles, transposed_walk
-from syclsched.kernels.tensor.writer import LANES, Writer
+from syclsched.kernels.tensor.writing.lines import take_apart, walk_launch, write_walk
+from syclsched.kernels.tensor.writing.source import kernels
+from syclsched.kernels.tensor.writing.tiles import Tiles, transposed_tiles, transposed_walk
+from syclsched.kernels.tensor.writing.writer import LANES, Writer
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
 
@@ -33,7 +33,7 @@ def transpose(permutation: tuple[int, ...]) -> Operation:
         work=moving_work,
         split=Split(("y", "x")) if permutation[:1] == (0,) else None,
         kernels=(
-            movement.transpose(permutation=permutation),
+            data_movement.transpose(permutation=permutation),
             transpose_groups.transpose(permutation),
             *kernels(
                 parameters,

@@ -12,8 +12,8 @@ import math
 from functools import partial
 
 from syclsched.kernels.common import C_TYPES, ITEM_BYTES, ceil_div
-from syclsched.kernels.groups import enabled, implementation, lanes, most_items, power_of_two
-from syclsched.kernels.tensor.tiles import Tiles, transposed_tiles
+from syclsched.kernels.groups import extension_pragma, floor_power_of_two, implementation, lanes, most_items
+from syclsched.kernels.tensor.writing.tiles import Tiles, transposed_tiles
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, OpenCLSource, Signature
 
 
@@ -37,7 +37,7 @@ def _shape(signature: Signature, limits: DeviceLimits) -> tuple[int, int]:
     side = min(lanes(limits), most)
     while side > 1 and side * (side + 1) * size > limits.local_memory_bytes:
         side //= 2
-    return side, power_of_two(min(side, most // side))
+    return side, floor_power_of_two(min(side, most // side))
 
 
 def _squares(tiles: Tiles, side: int) -> tuple[int, int, int]:
@@ -69,7 +69,7 @@ def _source(signature: Signature, limits: DeviceLimits, *, permutation: tuple[in
     index = "int" if math.prod(signature.shapes["x"]) < 1 << 30 else "long"
     # float16 is only copied: integers of its size work on every device.
     kind = "ushort" if dtype == "float16" else C_TYPES[dtype]
-    source = f"""{enabled(dtype) if kind != "ushort" else ""}typedef {kind} T;
+    source = f"""{extension_pragma(dtype) if kind != "ushort" else ""}typedef {kind} T;
 typedef {index} I;
 __kernel __attribute__((reqd_work_group_size({side * high}, 1, 1))) void transpose(
     __global T* restrict y, __global const T* restrict x) {{

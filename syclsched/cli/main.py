@@ -14,16 +14,16 @@ import typer
 from typer.core import TyperGroup
 
 from syclsched import __version__
-from syclsched.cli.compare import compare_command
-from syclsched.cli.devices import devices_command
-from syclsched.cli.doctor import doctor
-from syclsched.cli.history import history_app
+from syclsched.cli.commands.compare import compare_command
+from syclsched.cli.commands.devices import devices_command
+from syclsched.cli.commands.doctor import doctor
+from syclsched.cli.commands.history import history_app
+from syclsched.cli.commands.plan import plan_command
+from syclsched.cli.commands.profile import profile_command
+from syclsched.cli.commands.run import run_command
+from syclsched.cli.commands.simulate import simulate_command
+from syclsched.cli.commands.trace import trace_command
 from syclsched.cli.options import with_option_groups
-from syclsched.cli.plan import plan_command
-from syclsched.cli.profile import profile_command
-from syclsched.cli.run import run_command
-from syclsched.cli.simulate import simulate_command
-from syclsched.cli.trace import trace_command
 from syclsched.errors import SyclschedError
 
 INTERRUPTED = 130

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from syclsched.cli.checking import Checks
-from syclsched.cli.planning import Planned
+from syclsched.cli.requests.planning import Planned
 from syclsched.errors import ArgumentError
-from syclsched.model.units import format_seconds, plural
+from syclsched.model.text.units import format_seconds, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from syclsched.execution import Safeguards
-    from syclsched.execution.stream import StreamStatistics
+    from syclsched.execution.runner.stream import StreamStatistics
     from syclsched.model.trace import Trace
     from syclsched.workloads import CheckResult, Workload
 

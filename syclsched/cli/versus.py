@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from syclsched.cli.models import GivenModel
-from syclsched.cli.planning import Planned
+from syclsched.cli.requests.models import GivenModel
+from syclsched.cli.requests.planning import Planned
 from syclsched.errors import ArgumentError, RuntimeMissingError
-from syclsched.model.units import format_seconds, plural
+from syclsched.model.text.units import format_seconds, plural
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ import importlib.util
 from collections.abc import Iterator
 from functools import cache
 
-from syclsched.costs.stated import lacking
+from syclsched.costs.stated import missing_costs
 from syclsched.model.operation import Implementation, Operation, Signature
 from syclsched.model.platform import Device
 from syclsched.model.sequence import Part, parts_of
@@ -26,7 +26,7 @@ def unsupported(task: Task, implementation: Implementation, device: Device) -> s
     if device.distrust is not None:
         return f"not trusted ({device.distrust})"
     if implementation.kind == "cost-only" and task.signature is not None:
-        return lacking(task.signature, device)
+        return missing_costs(task.signature, device)
     if device.is_host != (implementation.kind == "host"):
         return "runs host implementations only" if device.is_host else "runs no host implementations"
     for missing in _missing(task, implementation, device):

@@ -55,7 +55,7 @@ def history_key(
     return HistoryKey(device_key, operation.name, implementation.name, implementation.revision, text)
 
 
-def in_a_run(key: HistoryKey) -> HistoryKey:
+def in_run_key(key: HistoryKey) -> HistoryKey:
     """Return the key of the same measurement taken between other tasks of a run.
 
     A task timed alone takes less or more: its weights are in caches, or a thread is asleep.

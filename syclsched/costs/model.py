@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from syclsched.costs.capability import unsupported
 from syclsched.costs.estimate import Estimate, sequence_estimate
-from syclsched.costs.history import History, history_key, in_a_run
+from syclsched.costs.history import History, history_key, in_run_key
 from syclsched.costs.rates import Rates, rates_of
 from syclsched.costs.roofline import checked_efficiency, checked_work, roofline_seconds, working_set
 from syclsched.costs.stated import stated_seconds
@@ -59,7 +59,7 @@ class CostModel:
         """Return the fastest implementation of a task on a device."""
         return self._best(self._class_of(task), device)
 
-    def between_s(self, implementation: Implementation, device: Device) -> float:
+    def launch_gap_s(self, implementation: Implementation, device: Device) -> float:
         """Return the seconds between a task and its successor on a lane that measurements of the task leave out."""
         return self._rates_of(device).launch_s if implementation.is_kernel and device.profile is not None else 0.0
 
@@ -86,14 +86,14 @@ class CostModel:
             hint="Give the operation an implementation for one of these devices, or plan for another device",
         )
 
-    def copy_line(self, source_space: str, destination_space: str) -> tuple[float, float]:
+    def copy_latency_and_slope(self, source_space: str, destination_space: str) -> tuple[float, float]:
         """Return latency and seconds per byte of a copy between two spaces."""
         route = self.platform.route(source_space, destination_space)
         return sum(link.latency_s for link in route), sum(1.0 / link.bandwidth_bytes_per_s for link in route)
 
     def copy_seconds(self, nbytes: int, source_space: str, destination_space: str) -> float:
         """Return the seconds of a copy between two spaces."""
-        latency_s, seconds_per_byte = self.copy_line(source_space, destination_space)
+        latency_s, seconds_per_byte = self.copy_latency_and_slope(source_space, destination_space)
         return latency_s + nbytes * seconds_per_byte if nbytes else 0.0
 
     # --- inside -----------------------------------------------------------------------------------
@@ -142,11 +142,11 @@ class CostModel:
             return None
         key = history_key(device.key, operation, implementation, signature)
         # Implementations without an alternative are timed in runs of models only, never alone.
-        quantity = self._history.lookup(key) or self._history.lookup(in_a_run(key))
+        quantity = self._history.lookup(key) or self._history.lookup(in_run_key(key))
         # A history is a file of the user's: ignore numbers that cannot be durations.
         if quantity is None or not 0.0 <= quantity.value < math.inf:
             return None
-        return Estimate(quantity.value + self.between_s(implementation, device), "measured", quantity.mad)
+        return Estimate(quantity.value + self.launch_gap_s(implementation, device), "measured", quantity.mad)
 
     def _rates_of(self, device: Device) -> Rates:
         rates = self._rates.get(device.key)

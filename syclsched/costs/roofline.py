@@ -7,8 +7,8 @@ import math
 
 from syclsched.costs.rates import Rates
 from syclsched.errors import ArgumentError
+from syclsched.model.graph_parts.sizes import signature_bytes
 from syclsched.model.operation import Implementation, Operation, Signature, Work
-from syclsched.model.sizes import signature_bytes
 
 
 def roofline_seconds(work: Work, working_set_bytes: float, efficiency: float, rates: Rates) -> float:

@@ -14,7 +14,7 @@ from syclsched.model.platform import Device
 _DTYPE = "float64"
 
 
-def lacking(signature: Signature, device: Device) -> str | None:
+def missing_costs(signature: Signature, device: Device) -> str | None:
     """Return why a cost-only task cannot be planned on a device, or None if it can."""
     if device.is_host:
         return "runs host implementations only"

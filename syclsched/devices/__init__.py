@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 #: Public name -> module that defines it.
 _LAZY = {
-    "LiveDevices": "syclsched.devices.live",
-    "SubDevices": "syclsched.devices.subdevices",
-    "discover": "syclsched.devices.discovery",
-    "open_devices": "syclsched.devices.live",
-    "parse_sub_devices": "syclsched.devices.subdevices",
+    "OpenDevices": "syclsched.devices.opened_devices",
+    "SubDevices": "syclsched.devices.discovery.subdevices",
+    "discover": "syclsched.devices.discovery.platform_discovery",
+    "open_devices": "syclsched.devices.opened_devices",
+    "parse_sub_devices": "syclsched.devices.discovery.subdevices",
 }
 
-__all__ = ["LiveDevices", "SubDevices", "discover", "open_devices", "parse_sub_devices"]
+__all__ = ["OpenDevices", "SubDevices", "discover", "open_devices", "parse_sub_devices"]
 
 if TYPE_CHECKING:
-    from syclsched.devices.discovery import discover
-    from syclsched.devices.live import LiveDevices, open_devices
-    from syclsched.devices.subdevices import SubDevices, parse_sub_devices
+    from syclsched.devices.discovery.platform_discovery import discover
+    from syclsched.devices.discovery.subdevices import SubDevices, parse_sub_devices
+    from syclsched.devices.opened_devices import OpenDevices, open_devices
 
 
 def __getattr__(name: str) -> Any:

@@ -10,21 +10,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _LAZY = {
-    "Run": "syclsched.execution.run",
-    "Runner": "syclsched.execution.bound",
-    "Safeguards": "syclsched.execution.safeguards",
-    "bind": "syclsched.execution.binding",
-    "execute": "syclsched.execution.start",
+    "Run": "syclsched.execution.handle.run",
+    "Runner": "syclsched.execution.runner.bound_plan",
+    "Safeguards": "syclsched.execution.core.safeguards",
+    "bind": "syclsched.execution.runner.binding",
+    "execute": "syclsched.execution.runner.one_off",
 }
 
 __all__ = sorted(_LAZY)
 
 if TYPE_CHECKING:
-    from syclsched.execution.binding import bind as bind
-    from syclsched.execution.bound import Runner as Runner
-    from syclsched.execution.run import Run as Run
-    from syclsched.execution.safeguards import Safeguards as Safeguards
-    from syclsched.execution.start import execute as execute
+    from syclsched.execution.core.safeguards import Safeguards as Safeguards
+    from syclsched.execution.handle.run import Run as Run
+    from syclsched.execution.runner.binding import bind as bind
+    from syclsched.execution.runner.bound_plan import Runner as Runner
+    from syclsched.execution.runner.one_off import execute as execute
 
 
 def __getattr__(name: str) -> Any:

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from syclsched.frontends.limits import Limits
+from syclsched.frontends.graph_io import parse_graph, read_graph, write_graph
+from syclsched.frontends.graph_limits import Limits
+from syclsched.frontends.graph_units import Units
 from syclsched.frontends.networkx_graph import from_networkx, to_networkx
-from syclsched.frontends.reading import parse_graph, read_graph, write_graph
-from syclsched.frontends.units import Units
 
 __all__ = ["Limits", "Units", "from_networkx", "parse_graph", "read_graph", "to_networkx", "write_graph"]

@@ -11,8 +11,8 @@ from syclsched.errors import ArgumentError, FormatError
 from syclsched.model.access import AccessMode
 from syclsched.model.costonly import MAX_BYTES, StatedCost, add_cost_only
 from syclsched.model.graph import TaskGraph
-from syclsched.model.naming import LONGEST_NAME
-from syclsched.model.ordering import find_cycle, topological_order
+from syclsched.model.graph_parts.naming import LONGEST_NAME
+from syclsched.model.graph_parts.ordering import find_cycle, topological_order
 from syclsched.model.task import LogicalArray
 
 #: Longest name allowed in a plan.
@@ -46,7 +46,7 @@ class ListedEdge:
     nbytes: int = 0  # bytes transferred; 0 for an ordering edge
 
 
-def shown(name: str) -> str:
+def quoted_name(name: str) -> str:
     """Return a name quoted and shortened for an error message."""
     return repr(name if len(name) <= 60 else name[:57] + "...")
 
@@ -57,7 +57,7 @@ def check_name(name: str, where: str) -> str:
         raise FormatError("the name is empty, expected some text", where=where)
     if len(name) > MAX_NAME:
         raise FormatError(
-            f"the name {shown(name)} has {len(name):,} characters, expected {MAX_NAME} at most", where=where
+            f"the name {quoted_name(name)} has {len(name):,} characters, expected {MAX_NAME} at most", where=where
         )
     return name
 
@@ -80,7 +80,7 @@ def graph_of_edges(
     for position, edge in enumerate(edges):
         for end in (edge.before, edge.after):
             if end not in listed:
-                raise FormatError(f"no task {shown(end)}, expected one that is listed", where=places(position))
+                raise FormatError(f"no task {quoted_name(end)}, expected one that is listed", where=places(position))
         if edge.nbytes:
             array = _edge_name(edge, position, sizes)
             sizes[array] = edge.nbytes
@@ -147,7 +147,7 @@ def _by_name(tasks: Iterable[ListedTask]) -> dict[str, ListedTask]:
     for task in tasks:
         if task.name in listed:
             raise FormatError(
-                f"task {shown(task.name)} is listed twice, expected unique names (first at {listed[task.name].where})",
+                f"task {quoted_name(task.name)} is listed twice, expected unique names (first at {listed[task.name].where})",
                 where=task.where,
             )
         listed[check_name(task.name, task.where)] = task

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from syclsched.errors import FormatError
-from syclsched.frontends.assemble import ListedTask, check_bytes, check_name, shown
-from syclsched.frontends.units import Units
+from syclsched.frontends.assemble import ListedTask, check_bytes, check_name, quoted_name
+from syclsched.frontends.graph_units import Units
 from syclsched.model.costonly import MAX_SECONDS
 
 #: Node attributes that hold a cost; a device name may follow, for the cost on that device (``seconds_cpu``).
@@ -30,7 +30,7 @@ _NOT_FINITE = frozenset({"nan", "+nan", "-nan", "inf", "+inf", "-inf", "infinity
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class AttributeNames:
     """The recognised attribute names: the built-in ones, in any letter case, or those the user gives."""
 
     #: See `Units`.
@@ -38,7 +38,7 @@ class Names:
     edge_cost: str | None = None
 
     @classmethod
-    def of(cls, units: Units) -> Names:
+    def of(cls, units: Units) -> AttributeNames:
         """Return the attribute names that the units specify."""
         return cls(units.task_cost, units.edge_cost)
 
@@ -59,13 +59,13 @@ class Names:
         return name.lower() if name.lower() in _OF_EDGE else None
 
 
-def number(text: str, what: str, where: str) -> float:
+def parse_number(text: str, what: str, where: str) -> float:
     """Parse a finite, non-negative number."""
     if not _NUMBER.fullmatch(text.strip()) and text.strip().lower() not in _NOT_FINITE:
-        raise FormatError(f"{what} is {shown(text)}, expected a number", where=where)
+        raise FormatError(f"{what} is {quoted_name(text)}, expected a number", where=where)
     value = float(text)
     if not 0.0 <= value <= max(MAX_SECONDS, 1e18):
-        raise FormatError(f"{what} is {shown(text)}, expected a finite number of zero or more", where=where)
+        raise FormatError(f"{what} is {quoted_name(text)}, expected a finite number of zero or more", where=where)
     return value
 
 
@@ -76,20 +76,20 @@ def listed_task(name: str, attributes: Mapping[str, str], units: Units, where: s
     # Later keys take precedence over earlier ones.
     for key, unit_s in (("weight", units.time_s), ("cost", units.time_s), ("seconds", 1.0)):
         if key in attributes:
-            seconds = number(attributes[key], key, where) * unit_s
+            seconds = parse_number(attributes[key], key, where) * unit_s
         for attribute, text in attributes.items():
             if attribute.startswith(f"{key}_"):
-                seconds_on[check_name(attribute[len(key) + 1 :], where)] = number(text, attribute, where) * unit_s
+                seconds_on[check_name(attribute[len(key) + 1 :], where)] = parse_number(text, attribute, where) * unit_s
     if seconds is None and not seconds_on:
         raise FormatError(
-            f"task {shown(name)} has no cost, expected an attribute "
+            f"task {quoted_name(name)} has no cost, expected an attribute "
             + (units.task_cost or "seconds, cost or weight, or seconds_<device>"),
             where=where,
             hint="If an attribute of another name holds the costs, name it: --task-cost",
         )
     if len(seconds_on) > _MAX_DEVICES:
         raise FormatError(f"costs for {len(seconds_on)} devices, expected {_MAX_DEVICES} at most", where=where)
-    cores = number(attributes.get("cores", "1"), "cores", where)
+    cores = parse_number(attributes.get("cores", "1"), "cores", where)
     return ListedTask(
         name,
         units.cost(seconds, seconds_on, cores),
@@ -102,10 +102,10 @@ def listed_task(name: str, attributes: Mapping[str, str], units: Units, where: s
 def edge_bytes(attributes: Mapping[str, str], units: Units, where: str) -> int:
     """Return the bytes transferred along an edge; 0 if no attribute gives them."""
     if "bytes" in attributes:
-        return check_bytes(number(attributes["bytes"], "bytes", where), where)
+        return check_bytes(parse_number(attributes["bytes"], "bytes", where), where)
     for key in ("cost", "weight"):
         if key in attributes:
-            return check_bytes(number(attributes[key], key, where) * units.bytes, where)
+            return check_bytes(parse_number(attributes[key], key, where) * units.bytes, where)
     return 0
 
 
@@ -113,7 +113,7 @@ def _priority(text: str, where: str) -> int:
     try:
         value = int(text)
     except ValueError:
-        raise FormatError(f"priority is {shown(text)}, expected a whole number", where=where) from None
+        raise FormatError(f"priority is {quoted_name(text)}, expected a whole number", where=where) from None
     if not -(1 << 31) <= value < 1 << 31:
-        raise FormatError(f"priority is {shown(text)}, expected a number of 32 bits", where=where)
+        raise FormatError(f"priority is {quoted_name(text)}, expected a number of 32 bits", where=where)
     return value

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from syclsched.frontends.assemble import ListedEdge, graph_of_edges
-from syclsched.frontends.attributes import Names, edge_bytes, listed_task
+from syclsched.frontends.attributes import AttributeNames, edge_bytes, listed_task
 from syclsched.frontends.dotlexer import Lexer, Token
-from syclsched.frontends.limits import Limits
-from syclsched.frontends.units import Units
+from syclsched.frontends.graph_limits import Limits
+from syclsched.frontends.graph_units import Units
 from syclsched.model.graph import TaskGraph
 
 #: Deepest nesting of subgraphs; real graphs stay far below it.
@@ -53,7 +53,7 @@ class _Scope:
 def parse_dot(text: str, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
     """Parse a DOT file: nodes are tasks, edges with bytes are arrays, other edges only order tasks."""
     lexer = Lexer(text, where)
-    parser = _Parser(lexer, limits, Names.of(units))
+    parser = _Parser(lexer, limits, AttributeNames.of(units))
     title = parser.parse()
     tasks = [
         listed_task(node, {**found.defaults, **found.own}, units, lexer.where(found.position))
@@ -71,7 +71,7 @@ def parse_dot(text: str, *, name: str, where: str, limits: Limits, units: Units)
 class _Parser:
     """Recursive-descent parser of https://graphviz.org/doc/info/lang.html with a depth limit."""
 
-    def __init__(self, lexer: Lexer, limits: Limits, names: Names) -> None:
+    def __init__(self, lexer: Lexer, limits: Limits, names: AttributeNames) -> None:
         self._lexer = lexer
         self._limits = limits
         self._names = names

@@ -15,9 +15,9 @@ from xml.parsers import expat
 
 from syclsched.errors import FormatError
 from syclsched.frontends.assemble import ListedEdge, graph_of_edges
-from syclsched.frontends.attributes import Names, edge_bytes, listed_task
-from syclsched.frontends.limits import Limits
-from syclsched.frontends.units import Units
+from syclsched.frontends.attributes import AttributeNames, edge_bytes, listed_task
+from syclsched.frontends.graph_limits import Limits
+from syclsched.frontends.graph_units import Units
 from syclsched.model.graph import TaskGraph
 
 #: Deepest accepted nesting of elements.
@@ -46,7 +46,7 @@ class _Key:
 
 def parse_graphml(data: bytes, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
     """Parse a GraphML file: nodes are tasks, edges with bytes are arrays, other edges only order tasks."""
-    reader = _GraphMLReader(where, limits, Names.of(units))
+    reader = _GraphMLReader(where, limits, AttributeNames.of(units))
     reader.read(data)
     tasks = [
         listed_task(n.name, {**reader.defaults("node"), **n.data}, units, f"{where}, line {n.line}")
@@ -65,7 +65,7 @@ def parse_graphml(data: bytes, *, name: str, where: str, limits: Limits, units: 
 class _GraphMLReader:
     """Expat handlers that collect nodes and edges."""
 
-    def __init__(self, where: str, limits: Limits, names: Names) -> None:
+    def __init__(self, where: str, limits: Limits, names: AttributeNames) -> None:
         self._where = where
         self._limits = limits
         self._names = names

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from syclsched.errors import FormatError
 from syclsched.frontends.assemble import ListedEdge, ListedTask, check_bytes, graph_of_edges
-from syclsched.frontends.attributes import number
-from syclsched.frontends.limits import Limits
-from syclsched.frontends.units import Units
+from syclsched.frontends.attributes import parse_number
+from syclsched.frontends.graph_limits import Limits
+from syclsched.frontends.graph_units import Units
 from syclsched.model.graph import TaskGraph
 
 
@@ -92,11 +92,13 @@ def _task(reader: _StgReader, tokens: list[str], edges: list[ListedEdge], limits
         )
     where = reader.where
     task = f"T{reader.integer(tokens[0], 'the task number')}"
-    seconds = number(tokens[1], "the processing time", where) * units.time_s
+    seconds = parse_number(tokens[1], "the processing time", where) * units.time_s
     count = reader.integer(tokens[2], "the count of predecessors")
     limits.check_edges(len(edges) + count, where)
     for before, communication in _predecessors(reader, tokens[3:], count):
-        nbytes = check_bytes(number(communication, "the communication cost", reader.where) * units.bytes, reader.where)
+        nbytes = check_bytes(
+            parse_number(communication, "the communication cost", reader.where) * units.bytes, reader.where
+        )
         edges.append(ListedEdge(f"T{reader.integer(before, 'the predecessor')}", task, nbytes))
     return ListedTask(task, units.cost(seconds), where)
 

@@ -16,12 +16,12 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge, Le, MinLen
 
 from syclsched.errors import FormatError
-from syclsched.frontends.assemble import MAX_NAME, ListedTask, check_bytes, check_name, graph_of_files, shown
-from syclsched.frontends.limits import Limits
-from syclsched.frontends.units import Units
+from syclsched.frontends.assemble import MAX_NAME, ListedTask, check_bytes, check_name, graph_of_files, quoted_name
+from syclsched.frontends.graph_limits import Limits
+from syclsched.frontends.graph_units import Units
 from syclsched.model.costonly import MAX_BYTES, MAX_SECONDS
 from syclsched.model.graph import TaskGraph
-from syclsched.model.serial import from_json
+from syclsched.model.text.serial import from_json
 
 VERSIONS = ("1.4", "1.5")
 
@@ -200,20 +200,20 @@ def _read_15(workflow: _Workflow15, where: str, limits: Limits, units: Units) ->
     for index, task in enumerate(listed):
         place = f"{where}, at workflow.specification.tasks.{index}"
         if task.id in known:
-            raise FormatError(f"task {shown(task.id)} is listed twice, expected unique ids", where=place)
+            raise FormatError(f"task {quoted_name(task.id)} is listed twice, expected unique ids", where=place)
         known.add(check_name(task.id, place))
     for index, record in enumerate(records):
         place = f"{where}, at workflow.execution.tasks.{index}"
         if record.id not in known:
-            raise FormatError(f"task {shown(record.id)} is not among workflow.specification.tasks", where=place)
+            raise FormatError(f"task {quoted_name(record.id)} is not among workflow.specification.tasks", where=place)
         if record.id in executed:
-            raise FormatError(f"task {shown(record.id)} is listed twice, expected unique ids", where=place)
+            raise FormatError(f"task {quoted_name(record.id)} is listed twice, expected unique ids", where=place)
         executed[record.id] = record
     for index, task in enumerate(listed):
         place = f"{where}, at workflow.specification.tasks.{index}"
         if task.id not in executed:
             raise FormatError(
-                f"task {shown(task.id)} has no runtime, expected one in workflow.execution.tasks", where=place
+                f"task {quoted_name(task.id)} has no runtime, expected one in workflow.execution.tasks", where=place
             )
         record = executed[task.id]
         found.tasks.append(
@@ -274,7 +274,7 @@ def _sizes(files: Iterator[tuple[str, int]], where: str) -> dict[str, int]:
     for index, (name, nbytes) in enumerate(files):
         place = f"{where}, at workflow.specification.files.{index}"
         if name in sizes:
-            raise FormatError(f"file {shown(name)} is listed twice, expected unique ids", where=place)
+            raise FormatError(f"file {quoted_name(name)} is listed twice, expected unique ids", where=place)
         sizes[name] = check_bytes(nbytes, place)
     return sizes
 
@@ -282,13 +282,13 @@ def _sizes(files: Iterator[tuple[str, int]], where: str) -> dict[str, int]:
 def _declared(files: tuple[str, ...], sizes: Mapping[str, int], place: str) -> tuple[str, ...]:
     for file in files:
         if file not in sizes:
-            raise FormatError(f"file {shown(file)} is not among workflow.specification.files", where=place)
+            raise FormatError(f"file {quoted_name(file)} is not among workflow.specification.files", where=place)
     return files
 
 
 def _known(task: str, known: Container[str], place: str) -> str:
     if task not in known:
-        raise FormatError(f"no task {shown(task)}, expected one that is listed", where=place)
+        raise FormatError(f"no task {quoted_name(task)}, expected one that is listed", where=place)
     return task
 
 

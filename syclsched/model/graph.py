@@ -12,14 +12,14 @@ import numpy as np
 
 from syclsched.errors import ArgumentError, GraphError, UnknownArrayError
 from syclsched.model.access import Access, AccessMode
-from syclsched.model.adhoc import copy_operation, host_operation
-from syclsched.model.binding import Argument, bind, check_data, declare, takes
 from syclsched.model.constant import Constant
-from syclsched.model.contents import Contents
-from syclsched.model.naming import LONGEST_NAME, check_name, like_rows_of
+from syclsched.model.graph_parts.adhoc import copy_operation, host_operation
+from syclsched.model.graph_parts.binding import Argument, bind, check_data, declare, takes
+from syclsched.model.graph_parts.contents import Contents
+from syclsched.model.graph_parts.naming import LONGEST_NAME, check_name, like_rows_of
 from syclsched.model.operation import Implementation, Operation
 from syclsched.model.task import ArrayRows, Joined, LogicalArray, ReshapedArray, Task
-from syclsched.model.units import check_seconds
+from syclsched.model.text.units import check_seconds
 from syclsched.model.usm import UsmKind
 
 

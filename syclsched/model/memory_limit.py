@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from syclsched.errors import ArgumentError, MemoryLimitError
 from syclsched.model.platform import HOST, MemorySpace, Platform
-from syclsched.model.quantities import parse_quantity
-from syclsched.model.units import format_bytes
+from syclsched.model.text.quantities import parse_quantity
+from syclsched.model.text.units import format_bytes
 
 #: One size for every SYCL device's memory, or sizes by memory space or by a device whose arrays are allocated there.
 MemoryLimit: TypeAlias = "int | str | Mapping[str, int | str]"

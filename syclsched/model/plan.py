@@ -396,7 +396,7 @@ class Plan(_WeaklyReferable):
         yield from sorted(pairs, key=lambda pair: pair[1].id)
 
     def __str__(self) -> str:
-        from syclsched.model.printing import plan_text
+        from syclsched.model.text.printing import plan_text
 
         return plan_text(self)
 
@@ -418,13 +418,13 @@ class Plan(_WeaklyReferable):
         GraphError
             If the plan has no such task.
         """
-        from syclsched.model.printing import explain_task
+        from syclsched.model.text.printing import explain_task
 
         return explain_task(self, task)
 
     def to_json(self, *, indent: int | None = 1) -> str:
         """Return the plan as JSON text; `Plan.from_json` reads it back."""
-        from syclsched.model.serial import to_json
+        from syclsched.model.text.serial import to_json
 
         return to_json(self, indent=indent)
 
@@ -449,6 +449,6 @@ class Plan(_WeaklyReferable):
         FormatError
             If it is not a valid plan; names the place and what is expected there.
         """
-        from syclsched.model.serial import from_json
+        from syclsched.model.text.serial import from_json
 
         return from_json(cls, text, where=where)

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Final
 from annotated_types import MaxLen, MinLen
 
 from syclsched.model.profile import Count, Name
-from syclsched.model.units import plural
+from syclsched.model.text.units import plural
 
 #: Limits for files: chunks of one split, and steps or implementations of one merged task. No rewrite reaches them.
 MAX_CHUNKS: Final = 65_536

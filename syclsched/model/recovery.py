@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from syclsched.model.profile import Count, Name, NonNegative, Text
-from syclsched.model.units import format_seconds, plural
+from syclsched.model.text.units import format_seconds, plural
 
 _STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from .libraries import LibraryFound
-from .loading import Runtime, is_loaded, load
+from syclsched.oneapi.libraries import LibraryFound
+from syclsched.oneapi.loading import Runtime, is_loaded, load
 
 __all__ = ["LibraryFound", "Runtime", "is_loaded", "load"]

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .cache import cache_root
+from syclsched.oneapi.cache_folder import cache_root
 
 SWITCH_VARIABLE = "SYCLSCHED_FPGA_EMULATOR"
 EMULATOR_LIBRARY = "libintelocl_emu.so"

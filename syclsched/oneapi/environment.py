@@ -12,8 +12,8 @@ import os
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
-from . import layer as layers
-from .processor import TARGET_ARCH_VARIABLE
+from syclsched.oneapi import opencl_layer as layers
+from syclsched.oneapi.processor import TARGET_ARCH_VARIABLE
 
 ICD_VARIABLE = "OCL_ICD_FILENAMES"
 RECORD_VARIABLE = "SYCLSCHED_BOOT_ENVIRONMENT"
@@ -35,7 +35,7 @@ _BOOT_FILE_NAMES = frozenset((ICD_VARIABLE, layers.LAYERS_VARIABLE))
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RequestedSettings:
     """The settings requested by the stack that was found; None where nothing is to be set."""
 
     icd_files: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Wishes:
     target_arch: str | None = None
 
 
-def users_own(environ: Mapping[str, str]) -> dict[str, str]:
+def user_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment as the user made it, without variables that a parent process set here."""
     own = {name: value for name, value in environ.items() if name != RECORD_VARIABLE}
     for name, (ours, original) in _record(environ).items():
@@ -64,7 +64,7 @@ def _record(environ: Mapping[str, str]) -> dict[str, tuple[str, str | None]]:
         return {}  # not written by this module, so it has set nothing
 
 
-def decide(own: Mapping[str, str], wishes: Wishes) -> tuple[dict[str, str], tuple[str, ...]]:
+def decide(own: Mapping[str, str], wishes: RequestedSettings) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the variables to set, and notes on those left as the user has set them."""
     values: dict[str, str] = {}
     notes: list[str] = []
@@ -83,7 +83,7 @@ def decide(own: Mapping[str, str], wishes: Wishes) -> tuple[dict[str, str], tupl
 
 def apply(environ: MutableMapping[str, str], values: Mapping[str, str]) -> None:
     """Set the variables, and record the values they replace."""
-    own = users_own(environ)
+    own = user_environment(environ)
     for name in _record(environ):
         if name in own:
             environ[name] = own[name]

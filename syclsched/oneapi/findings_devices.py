@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .facts import Facts, Probe, is_intel
-from .finding import Finding
-from .pins import install_command, shipped_by
-from .processor import KNOWN_ARCHITECTURES, TARGET_ARCH_VARIABLE
+from syclsched.oneapi.diagnosis_facts import Facts, Probe, is_intel
+from syclsched.oneapi.finding import Finding
+from syclsched.oneapi.pins import install_command, shipped_by
+from syclsched.oneapi.processor import KNOWN_ARCHITECTURES, TARGET_ARCH_VARIABLE
 
 _BUSY_FRACTION = 0.25
 

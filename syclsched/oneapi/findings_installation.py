@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from .emulator import supported as emulator_supported
-from .facts import Facts
-from .finding import Finding
-from .pins import NUMPY_REQUIREMENT, PINS, install_command
+from syclsched.oneapi.diagnosis_facts import Facts
+from syclsched.oneapi.emulator import supported as emulator_supported
+from syclsched.oneapi.finding import Finding
+from syclsched.oneapi.pins import NUMPY_REQUIREMENT, PINS, install_command
 
 _MACHINES = frozenset(("x86_64", "AMD64"))
 _PYTHONS = ((3, 10), (3, 11))
@@ -164,7 +164,7 @@ def judge_submission(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "submission loop",
             "warning",
-            "the package's submission loop (syclsched/devices/_submit*.so) was not built",
+            "the package's submission loop (syclsched/devices/native/_submit*.so) was not built",
             "Python submits instead, with the same results: several times as long for each task",
             f"sudo apt-get install gcc libc6-dev && {_REBUILD_COMMAND}",
         )

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from .libraries import LibraryFound
-from .pins import install_command, shipped_by
+from syclsched.oneapi.libraries import LibraryFound
+from syclsched.oneapi.pins import install_command, shipped_by
 
 
 def explain_import_failure(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .pins import EXTRA_DISTRIBUTIONS, PINS
+from syclsched.oneapi.pins import EXTRA_DISTRIBUTIONS, PINS
 
 DEFAULT_SYCL_LIBRARY = "libsycl.so.7"
 SYCL_GROUP = "SYCL runtime"

@@ -9,12 +9,12 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import RuntimeMissingError
-from . import emulator as emulators
-from . import environment, forked, layer, libraries, processor
-from .import_errors import explain_import_failure
-from .libraries import LibraryFound
-from .pins import EXTRA_DISTRIBUTIONS, MODEL_DISTRIBUTIONS, PINS
+from syclsched.errors import RuntimeMissingError
+from syclsched.oneapi import emulator as emulators
+from syclsched.oneapi import environment, fork_check, libraries, opencl_layer, processor
+from syclsched.oneapi.import_errors import explain_import_failure
+from syclsched.oneapi.libraries import LibraryFound
+from syclsched.oneapi.pins import EXTRA_DISTRIBUTIONS, MODEL_DISTRIBUTIONS, PINS
 
 OPENCL_DISTRIBUTION = "intel-opencl-rt"
 
@@ -45,11 +45,11 @@ def is_loaded() -> bool:
 def load() -> Runtime:
     """Prepare the process for SYCL and import dpctl; safe to call from any thread, any number of times."""
     global _runtime
-    forked.check_not_forked("load()")
+    fork_check.check_not_forked("load()")
     with _lock:
         if _runtime is None:
             _runtime = _load()
-            forked.watch()
+            fork_check.watch()
         return _runtime
 
 
@@ -69,7 +69,7 @@ def installed_versions() -> dict[str, str]:
 def _load() -> Runtime:
     already_imported = hasattr(sys.modules.get("dpctl"), "SyclDevice")
     versions = installed_versions()
-    own = environment.users_own(os.environ)
+    own = environment.user_environment(os.environ)
     places = libraries.sources(own)
     values: dict[str, str] = {}
     notes: tuple[str, ...]
@@ -98,10 +98,10 @@ def _prepare_environment(
         emulator = emulators.prepare(cpu_driver, versions.get(OPENCL_DISTRIBUTION), own)
         drivers += [emulator.library] if emulator.library is not None else []
         notes += [emulator.note] if emulator.note is not None else []
-    layer_library = layer.find_layer()
+    layer_library = opencl_layer.find_layer()
     if layer_library is None:
         notes.append("no OpenCL layer: numba-dpex kernels cannot run on OpenCL 1.2 devices (the FPGA emulator)")
-    wishes = environment.Wishes(
+    wishes = environment.RequestedSettings(
         icd_files=tuple(drivers),
         layer=layer_library,
         target_arch=processor.target_arch(processor.read_flags()),
@@ -123,8 +123,8 @@ def _import_dpctl(found: tuple[LibraryFound, ...], versions: dict[str, str]) -> 
 
 def _describe(versions: dict[str, str], found: tuple[LibraryFound, ...], notes: tuple[str, ...]) -> Runtime:
     icd_files = tuple(each for each in os.environ.get(environment.ICD_VARIABLE, "").split(":") if each)
-    layer_library = layer.find_layer()
-    in_use = layer_library is not None and layer_library in os.environ.get(layer.LAYERS_VARIABLE, "").split(":")
+    layer_library = opencl_layer.find_layer()
+    in_use = layer_library is not None and layer_library in os.environ.get(opencl_layer.LAYERS_VARIABLE, "").split(":")
     return Runtime(
         versions=versions,
         libraries=found,

@@ -9,7 +9,7 @@
 `syclsched.frontends.onnx` imports a file and lowers it to tasks; this package is the user interface.
 """
 
-from syclsched.onnx.compiled import CompiledModel, compile
+from syclsched.onnx.compiled_model import CompiledModel, compile
 from syclsched.onnx.model import OnnxModel, load
 from syclsched.onnx.report import OperatorTime, Report
 from syclsched.onnx.specialised import Specialised

@@ -16,12 +16,12 @@ import numpy as np
 from syclsched.errors import ArgumentError
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
-from syclsched.onnx.letting_go import LetGo
-from syclsched.onnx.road import read, specialise, values_again
+from syclsched.onnx.import_pipeline import read, recompute_values, specialise
 from syclsched.onnx.specialised import Array, Shapes, Specialised
+from syclsched.onnx.weight_eviction import EvictableConstants
 
 if TYPE_CHECKING:
-    from syclsched.frontends.onnx.model import Declared, Model
+    from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Model
 
 #: Shapes by input name, or extents by the name of an open dimension.
 GivenShapes = Mapping[str, "Iterable[int] | int"]
@@ -93,12 +93,12 @@ class OnnxModel:
         return self._model.name
 
     @property
-    def inputs(self) -> tuple[Declared, ...]:
+    def inputs(self) -> tuple[DeclaredValue, ...]:
         """The inputs as the model declares them: name, dtype, dimensions (known, named, or None for open ones)."""
         return self._model.inputs
 
     @property
-    def outputs(self) -> tuple[Declared, ...]:
+    def outputs(self) -> tuple[DeclaredValue, ...]:
         """The outputs as the model declares them."""
         return self._model.outputs
 
@@ -147,11 +147,13 @@ class OnnxModel:
             if self._made is not None and not values and full == self._made.shapes:
                 return self._made
             made = specialise(self._model, full, values or {}, self._rewrites, self._constants)
-            if not values and self._has_fixed_shapes and not self._model.is_in_its_file:
+            if not values and self._has_fixed_shapes and not self._model.is_file_backed:
                 # No other shapes can be asked for, so the parsed content need not stay in memory.
-                self._model = self._model.without_content()
+                self._model = self._model.without_weights()
             elif not values:
-                made = replace(made, letting_go=LetGo(partial(values_again, self._model, full, self._rewrites)))
+                made = replace(
+                    made, evictable=EvictableConstants(partial(recompute_values, self._model, full, self._rewrites))
+                )
             if not values and (not shapes or self._has_fixed_shapes):
                 self._made = made
             return made
@@ -214,7 +216,7 @@ class OnnxModel:
         return f"<OnnxModel {self.name!r}: {inputs} -> {', '.join(_signature(each) for each in self.outputs)}>"
 
 
-def _shapes_hint(inputs: tuple[Declared, ...], missing: tuple[str, ...]) -> str:
+def _shapes_hint(inputs: tuple[DeclaredValue, ...], missing: tuple[str, ...]) -> str:
     """Return a hint on how to give open dimensions of this model."""
     named = [d for each in inputs for d in each.dimensions or () if isinstance(d, str) and d in missing]
     if named:
@@ -229,12 +231,12 @@ def _shapes_hint(inputs: tuple[Declared, ...], missing: tuple[str, ...]) -> str:
     return f"Give a whole shape, shapes={{{name!r}: {extents}}}, or --shape {name}={'x'.join(map(str, extents))}"
 
 
-def _signature(each: Declared) -> str:
+def _signature(each: DeclaredValue) -> str:
     extents = "?" if each.dimensions is None else " x ".join("?" if d is None else str(d) for d in each.dimensions)
     return f"{each.name}: {each.dtype or '?'} [{extents}]"
 
 
-def _checked(given: GivenShapes, inputs: tuple[Declared, ...]) -> dict[str, tuple[int, ...] | int]:
+def _checked(given: GivenShapes, inputs: tuple[DeclaredValue, ...]) -> dict[str, tuple[int, ...] | int]:
     names = {each.name for each in inputs}
     dimensions = {d for each in inputs for d in each.dimensions or () if isinstance(d, str)}
     found: dict[str, tuple[int, ...] | int] = {}
@@ -262,7 +264,7 @@ def _checked(given: GivenShapes, inputs: tuple[Declared, ...]) -> dict[str, tupl
     return found
 
 
-def _fitting(each: Declared, shape: tuple[int, ...], extents: dict[str, int]) -> tuple[int, ...]:
+def _fitting(each: DeclaredValue, shape: tuple[int, ...], extents: dict[str, int]) -> tuple[int, ...]:
     """Check a shape against an input's declaration and record extents of named dimensions; return the shape."""
     if each.dimensions is None:
         return shape

@@ -9,8 +9,8 @@ from statistics import median
 
 from syclsched.frontends.onnx.reference import REFERENCE
 from syclsched.model.plan import Plan
+from syclsched.model.text.units import format_seconds, plural
 from syclsched.model.trace import Trace
-from syclsched.model.units import format_seconds, plural
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from syclsched.errors import ArgumentError
-from syclsched.frontends.onnx.picking import Picked
+from syclsched.frontends.onnx.index_inputs import IndexInput
 from syclsched.model.graph import TaskGraph
 
 if TYPE_CHECKING:
-    from syclsched.onnx.letting_go import LetGo
+    from syclsched.onnx.weight_eviction import EvictableConstants
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -50,8 +50,8 @@ class Specialised:
     outputs: Mapping[str, str | Array]
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rewrites: tuple[str, ...] = ()
-    picked: Mapping[str, Picked] = field(default_factory=dict)
-    letting_go: LetGo | None = field(default=None, repr=False)
+    picked: Mapping[str, IndexInput] = field(default_factory=dict)
+    evictable: EvictableConstants | None = field(default=None, repr=False)
 
     @property
     def fetched(self) -> tuple[str, ...]:
@@ -75,12 +75,12 @@ class Specialised:
         return {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
 
 
-def _check(name: str, indices: Any, picked: Picked) -> None:
+def _check(name: str, indices: Any, picked: IndexInput) -> None:
     if not isinstance(indices, np.ndarray) or not indices.size:
         return
     low, high = int(indices.min()), int(indices.max())
     if low < -picked.extent or high >= picked.extent:
         raise ArgumentError(
-            f"index {low if low < -picked.extent else high} is out of range: {picked.by} picks from {picked.extent:,}",
+            f"index {low if low < -picked.extent else high} is out of range: {picked.operator} picks from {picked.extent:,}",
             where=f"input {name!r}",
         )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Planner: candidate schedules from scheduling, executable plans from planning, the best by simulation."""
 
-from syclsched.planner.front import FrontPlan, plan_front
-from syclsched.planner.plan import plan_graph
-from syclsched.planner.rewriting import REWRITES, graph_to_time
+from syclsched.planner.graph_planner import plan_graph
+from syclsched.planner.pareto_plans import FrontPlan, plan_front
+from syclsched.planner.rewrite_choice import REWRITES, graph_to_time
 from syclsched.scheduling.registry import AUTO
 
 __all__ = ["AUTO", "REWRITES", "FrontPlan", "graph_to_time", "plan_front", "plan_graph"]

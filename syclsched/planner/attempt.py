@@ -9,21 +9,21 @@ from syclsched.costs import CostModel
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Candidate, Plan
 from syclsched.model.platform import Platform
-from syclsched.planner.aimed import Aimed, rank
-from syclsched.planner.auto import Auto, worth_s
-from syclsched.planner.budget import Budget
-from syclsched.planner.builder import Builder, with_metrics
+from syclsched.planner.auto import AutoPlanner, penalised_makespan_s
+from syclsched.planner.objective_planner import ObjectivePlanner, rank
+from syclsched.planner.plan_builder import PlanBuilder, with_metrics
+from syclsched.planner.search_budget import SearchBudget
 from syclsched.planning import verify
 from syclsched.planning.measures import measure
 from syclsched.scheduling.bounds import plan_bound_s
-from syclsched.scheduling.objectives import Aim, Metrics, excess, nothing_found, resolve
+from syclsched.scheduling.objectives import Aim, Metrics, excess, infeasible_error, resolve
 from syclsched.scheduling.objectives.infeasible import check_working_sets
-from syclsched.scheduling.portfolio import ROUNDING, ask
+from syclsched.scheduling.portfolio import ROUNDING, run_policy
 from syclsched.scheduling.registry import AUTO
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PlanRequest:
     """Platform, policy and objective to plan for, independent of the graph."""
 
     platform: Platform
@@ -36,7 +36,7 @@ class Request:
 class Attempt:
     """Best plan of one graph, with the data to compare it with another graph's plan and to finish it."""
 
-    builder: Builder  # of the graph
+    builder: PlanBuilder  # of the graph
     aim: Aim  # resolved for this platform
     plan: Plan  # simulated; satisfies the constraints
     metrics: Metrics  # of the plan
@@ -44,7 +44,7 @@ class Attempt:
     def better_than(self, other: Attempt) -> bool:
         """Return whether this plan is better by the objective; on a tie, whether it has fewer tasks.
 
-        For the makespan without constraints, it must also be better by `worth_s`, which penalises devices that share
+        For the makespan without constraints, it must also be better by `penalised_makespan_s`, which penalises devices that share
         cores. The tie-break is for costs per task that the model does not know.
         """
         mine, theirs = self._worth(), other._worth()
@@ -56,7 +56,7 @@ class Attempt:
     def _worth(self) -> tuple[float, ...]:
         """Return all values by which a plan must be better than another; each satisfies the constraints."""
         value = rank(self.aim, self.metrics)[1]
-        return (value, worth_s(self.plan)) if self.aim.plain else (value,)
+        return (value, penalised_makespan_s(self.plan)) if self.aim.plain else (value,)
 
     def finished(self) -> Plan:
         """Return the plan with its metadata, verified."""
@@ -72,21 +72,21 @@ class Attempt:
         return plan
 
 
-def attempt(graph: TaskGraph, request: Request, budget: Budget) -> Attempt:
+def attempt(graph: TaskGraph, request: PlanRequest, budget: SearchBudget) -> Attempt:
     """Plan a graph as it is."""
-    builder = Builder(graph, request.platform, request.costs)
+    builder = PlanBuilder(graph, request.platform, request.costs)
     aim = resolve(builder.problem(), request.aim)
     check_working_sets(builder.problem(), aim.constraints)
     builder.limit(aim)
     if request.policy != AUTO:
-        entry = ask(builder.problem(), request.policy)
+        entry = run_policy(builder.problem(), request.policy)
         plan = builder.build(entry)
         plan = replace(plan, candidates=(Candidate(request.policy, plan.makespan_s, None, entry.makespan_s),))
     elif aim.plain:
-        plan = Auto(builder, budget).best()
+        plan = AutoPlanner(builder, budget).best()
     else:
-        plan = Aimed(builder, budget, aim).best()
+        plan = ObjectivePlanner(builder, budget, aim).best()
     metrics = measure(plan, request.platform)
     if excess(metrics, aim.constraints):
-        raise nothing_found([metrics], aim)
+        raise infeasible_error([metrics], aim)
     return Attempt(builder, aim, plan, metrics)

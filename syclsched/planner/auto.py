@@ -11,11 +11,11 @@ import numpy as np
 
 from syclsched.errors import CapabilityError, PlanError, PolicyError, SyclschedError
 from syclsched.model.plan import Candidate, Plan
-from syclsched.planner.budget import Budget
-from syclsched.planner.builder import Builder
+from syclsched.planner.plan_builder import PlanBuilder
+from syclsched.planner.search_budget import SearchBudget
 from syclsched.scheduling import candidates as policy_candidates
 from syclsched.scheduling import makespan_s, validate
-from syclsched.scheduling.portfolio import ROUNDING, Entry, Refusal, ask_all, distinct
+from syclsched.scheduling.portfolio import ROUNDING, PolicyRefusal, PolicyResult, distinct, run_policies
 from syclsched.scheduling.registry import AUTO
 from syclsched.scheduling.tables import NOTHING
 
@@ -49,11 +49,11 @@ _LARGE = 2_000
 
 
 @dataclass(slots=True)
-class Auto:
+class AutoPlanner:
     """Finds the best plan by makespan, and records the outcome of every candidate."""
 
-    builder: Builder
-    budget: Budget
+    builder: PlanBuilder
+    budget: SearchBudget
     plan: Plan | None = None
     considered: dict[str, Candidate] = field(default_factory=dict)
     refusals: list[SyclschedError] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Auto:
         singles = self._ask([name for name in names if name.startswith("single:")], None)
         if self._has_single_lane():
             self._simulate(singles, len(singles))
-            if self.plan is not None and not moves_again(self.plan):
+            if self.plan is not None and not repeats_copies_or_tasks(self.plan):
                 return replace(self.plan, candidates=tuple(self.considered.values()))
         together = self._ask([name for name in names if not name.startswith("single:")], None)
         ranked = distinct(together)
@@ -99,12 +99,12 @@ class Auto:
         device = self.builder.platform.device(problem.devices[int(used[0])])
         return device.kind == "cpu" and int(np.diff(problem.tables.device_start)[used[0]]) == 1
 
-    def _ask(self, policies: Sequence[str], devices: tuple[str, ...] | None) -> list[Entry]:
+    def _ask(self, policies: Sequence[str], devices: tuple[str, ...] | None) -> list[PolicyResult]:
         suffix = "" if devices is None else f"[{','.join(devices)}]"
         try:
-            entries, refusals = ask_all(self.builder.problem(devices), policies, suffix)
+            entries, refusals = run_policies(self.builder.problem(devices), policies, suffix)
         except CapabilityError as error:
-            entries, refusals = [], [Refusal(name, suffix, error) for name in policies]
+            entries, refusals = [], [PolicyRefusal(name, suffix, error) for name in policies]
         for entry in entries:
             self.considered[entry.label] = Candidate(entry.label, None, None, entry.makespan_s)
         for refusal in refusals:
@@ -112,7 +112,7 @@ class Auto:
             self.refusals.append(refusal.error)
         return entries
 
-    def _simulate(self, entries: Sequence[Entry], count: int) -> None:
+    def _simulate(self, entries: Sequence[PolicyResult], count: int) -> None:
         """Build and simulate plans of the first ``count`` entries that have none yet."""
         for entry in entries:
             candidate = self.considered[entry.label]
@@ -129,10 +129,10 @@ class Auto:
             count -= 1
             self.considered[entry.label] = replace(candidate, makespan_s=plan.makespan_s)
             # On a tie up to rounding, the simpler candidate, which comes first, is kept.
-            if self.plan is None or worth_s(plan) < worth_s(self.plan) * (1.0 - ROUNDING):
+            if self.plan is None or penalised_makespan_s(plan) < penalised_makespan_s(self.plan) * (1.0 - ROUNDING):
                 self.plan = replace(plan, policy=f"{AUTO}: {entry.label}")
 
-    def _search(self, entries: Sequence[Entry]) -> None:
+    def _search(self, entries: Sequence[PolicyResult]) -> None:
         """Refine the timetables of the device set that did best in simulation."""
         simulated = [(s, e) for e in entries if (s := self.considered[e.label].makespan_s) is not None]
         if not simulated:
@@ -140,14 +140,14 @@ class Auto:
         problem = min(simulated, key=lambda pair: pair[0])[1].problem
         begin = distinct([e for e in entries if e.problem is problem])
         timetable = self.budget.refine(problem, [e.timetable for e in begin])
-        refined = Entry(REFINED, begin[0].suffix, problem, timetable, makespan_s(problem, timetable))
-        if any(refined.same_as(entry) for entry in begin):
+        refined = PolicyResult(REFINED, begin[0].suffix, problem, timetable, makespan_s(problem, timetable))
+        if any(refined.equals_schedule(entry) for entry in begin):
             return  # nothing better was found
         validate(problem, timetable, policy=refined.label)
         self.considered[refined.label] = Candidate(refined.label, None, None, refined.makespan_s)
         self._simulate([refined], 1)
 
-    def _may_win(self, single: Entry) -> bool:
+    def _may_win(self, single: PolicyResult) -> bool:
         """Return whether a single device's work alone takes less time than the best plan."""
         if self.plan is None:
             return True
@@ -167,14 +167,14 @@ class Auto:
             yield from combinations(devices, size)
 
 
-def moves_again(plan: Plan) -> bool:
+def repeats_copies_or_tasks(plan: Plan) -> bool:
     """Return whether a plan copies an array twice or runs a task twice, as plans do where memory is short."""
     steps = [each for _, each in plan.instructions()]
     copied = [use.array for each in steps if each.kind == "copy" for use in each.uses[:1]]
     return len(set(copied)) < len(copied) or any(each.again for each in steps)
 
 
-def worth_s(plan: Plan) -> float:
+def penalised_makespan_s(plan: Plan) -> float:
     """Return the makespan, with a margin added if devices that slow each other down are used together."""
     together = {frozenset((i.first, i.second)) for i in plan.platform.interferences if i.factor > 0.0}
     if not together:

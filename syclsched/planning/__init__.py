@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from syclsched.planning.build import build_plan
-from syclsched.planning.closure import transitive_reduction
-from syclsched.planning.verification import verify
+from syclsched.planning.synchronisation.graph_reduction import transitive_reduction
+from syclsched.planning.verification.verification import verify
 
 __all__ = ["build_plan", "transitive_reduction", "verify"]

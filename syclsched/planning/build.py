@@ -14,22 +14,22 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Counters, Option, Plan
 from syclsched.model.platform import Platform
 from syclsched.model.schedule import Assignment, Schedule
-from syclsched.planning.arrangement import Arrangement
-from syclsched.planning.constants import constant_bytes, room_beside
-from syclsched.planning.evicting import EvictingPass
-from syclsched.planning.fences import count_fences
-from syclsched.planning.footprint import Footprint
-from syclsched.planning.hazards import hazards
-from syclsched.planning.in_place import NOWHERE, InPlace, asked_for, worthwhile
-from syclsched.planning.liveness import add_allocations, check_capacity
+from syclsched.planning.array_plan import ArrayPlan
+from syclsched.planning.draft import Ints, PlanDraft, paused_collection
+from syclsched.planning.graph_record import GraphRecord, record
+from syclsched.planning.instruction_rows import WORK, Touches, touches
+from syclsched.planning.memory.constant_memory import constant_bytes, reserve_memory
+from syclsched.planning.memory.eviction import EvictingPass
+from syclsched.planning.memory.footprint import Footprint
+from syclsched.planning.memory.liveness import add_allocations, check_capacity
+from syclsched.planning.memory.rematerialisation import recomputing_may_pay
+from syclsched.planning.memory.zero_copy import NO_ZERO_COPY, ZeroCopyArrays, profitable_zero_copy, requested_zero_copy
 from syclsched.planning.order import global_order
-from syclsched.planning.prefetch import issue_early
-from syclsched.planning.record import GraphRecord, record
-from syclsched.planning.reduction import reduce_waits
-from syclsched.planning.remaking import pays
-from syclsched.planning.rows import WORK, Touches, touches
-from syclsched.planning.steps import Draft, Ints, paused_collection
-from syclsched.planning.transfers import transfers
+from syclsched.planning.synchronisation.fences import count_fences
+from syclsched.planning.synchronisation.hazards import hazards
+from syclsched.planning.synchronisation.wait_reduction import reduce_waits
+from syclsched.planning.transfers.prefetch import issue_early
+from syclsched.planning.transfers.transfers import transfers
 
 #: Least relative gain of a plan with recomputed values or zero-copy arrays over one without.
 _ROUNDING: Final = 1e-9
@@ -47,32 +47,34 @@ def build_plan(
     If the plan does not fit into a memory space, it is built again with arrays evicted to the host's memory and copied
     back when needed, or with temporaries dropped and recomputed where that is predicted to be faster.
     """
-    return arrange(graph, platform, schedule, durations_s).plan(tuple(options))
+    return build_array_plan(graph, platform, schedule, durations_s).plan(tuple(options))
 
 
-def arrange(graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s: Mapping[str, float]) -> Arrangement:
+def build_array_plan(
+    graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s: Mapping[str, float]
+) -> ArrayPlan:
     """Make a schedule executable as `build_plan` does, without creating the plan's instruction objects."""
     with paused_collection():
-        given = asked(graph, platform, schedule, durations_s)
-        draft = drafted(given)
-        made = finished(given, draft) if draft.footprint.fits() else _within_memory(given)
+        given = plan_inputs(graph, platform, schedule, durations_s)
+        draft = make_draft(given)
+        made = finish_plan(given, draft) if draft.footprint.fits() else _within_memory(given)
         return _in_place_if_faster(graph, given, made)
 
 
-def _in_place_if_faster(graph: TaskGraph, given: Asked, made: Arrangement) -> Arrangement:
+def _in_place_if_faster(graph: TaskGraph, given: PlanInputs, made: ArrayPlan) -> ArrayPlan:
     """Return a plan that uses arrays in place, if it is predicted to be faster than the one given."""
-    in_place = worthwhile(graph, given.known, given.platform, given.assignments, made.in_place)
+    in_place = profitable_zero_copy(graph, given.known, given.platform, given.assignments, made.in_place)
     if in_place is None:
         return made
     other = given._replace(in_place=in_place)
-    draft = drafted(other)
+    draft = make_draft(other)
     if not draft.footprint.fits():
         return made
-    placed = finished(other, draft)
+    placed = finish_plan(other, draft)
     return placed if placed.makespan_s < made.makespan_s * (1.0 - _ROUNDING) else made
 
 
-class Asked(NamedTuple):
+class PlanInputs(NamedTuple):
     """Inputs of the planning passes, with the tasks in global order."""
 
     known: GraphRecord
@@ -83,29 +85,31 @@ class Asked(NamedTuple):
     assignments: Sequence[Assignment]
     constant_bytes: Mapping[str, int]  # size of the constants, by space
     room: Platform  # the platform without the memory of constants and resident inputs
-    in_place: InPlace  # arrays used without a copy
+    in_place: ZeroCopyArrays  # arrays used without a copy
 
 
-class Drafted(NamedTuple):
+class DraftFootprint(NamedTuple):
     """Steps with each copy right before its first use, the blocks they touch, and their memory footprint."""
 
-    draft: Draft
+    draft: PlanDraft
     touched: Touches
     footprint: Footprint
 
 
-def asked(graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s: Mapping[str, float]) -> Asked:
+def plan_inputs(
+    graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s: Mapping[str, float]
+) -> PlanInputs:
     """Return the inputs of the planning passes."""
     known = record(graph)
     order = global_order(known, schedule)
     taken = constant_bytes(known.constants, ((each.task, each.device) for each in order), platform)
-    in_place = asked_for(graph, known, platform, order)
+    in_place = requested_zero_copy(graph, known, platform, order)
     resident = in_place.resident_bytes(known)
-    room = room_beside(platform, {s: taken.get(s, 0) + resident.get(s, 0) for s in {**taken, **resident}})
-    return Asked(known, graph.name, platform, schedule, durations_s, order, taken, room, in_place)
+    room = reserve_memory(platform, {s: taken.get(s, 0) + resident.get(s, 0) for s in {**taken, **resident}})
+    return PlanInputs(known, graph.name, platform, schedule, durations_s, order, taken, room, in_place)
 
 
-def drafted(given: Asked, *, limited: bool = False, remaking: bool = False) -> Drafted:
+def make_draft(given: PlanInputs, *, limited: bool = False, remaking: bool = False) -> DraftFootprint:
     """Return the steps; with ``limited``, within the capacities of the memory spaces (see `EvictingPass`)."""
     known, platform = given.known, given.room
     if limited:
@@ -113,27 +117,29 @@ def drafted(given: Asked, *, limited: bool = False, remaking: bool = False) -> D
     else:
         draft = transfers(known, platform, given.durations_s, given.assignments, given.in_place)
     touched = touches(draft.steps)
-    return Drafted(draft, touched, Footprint(draft, touched, platform))
+    return DraftFootprint(draft, touched, Footprint(draft, touched, platform))
 
 
-def _within_memory(given: Asked) -> Arrangement:
+def _within_memory(given: PlanInputs) -> ArrayPlan:
     """Return the faster of two plans that fit into memory: with evictions only, or with recomputed values, too.
 
     Simulation decides, as it alone accounts for the load of the links.
     """
     # Where memory is short any array may have to be evicted, so none is used in place.
-    room = room_beside(given.platform, given.constant_bytes)
-    given = given._replace(in_place=NOWHERE, room=room)
+    room = reserve_memory(given.platform, given.constant_bytes)
+    given = given._replace(in_place=NO_ZERO_COPY, room=room)
     refused = evicting = None
     try:
-        evicting = finished(given, drafted(given, limited=True))
+        evicting = finish_plan(given, make_draft(given, limited=True))
     except MemoryLimitError as error:
         refused = error
-    if evicting is not None and not pays(given.known, given.platform, given.assignments, given.durations_s):
+    if evicting is not None and not recomputing_may_pay(
+        given.known, given.platform, given.assignments, given.durations_s
+    ):
         return evicting
     try:
-        draft = drafted(given, limited=True, remaking=True)
-        remaking = finished(given, draft) if draft.draft.steps.again.any() else None
+        draft = make_draft(given, limited=True, remaking=True)
+        remaking = finish_plan(given, draft) if draft.draft.steps.again.any() else None
     except MemoryLimitError:
         remaking = None
     if remaking is None:
@@ -146,7 +152,7 @@ def _within_memory(given: Asked) -> Arrangement:
     return remaking if remaking.makespan_s < evicting.makespan_s * (1.0 - _ROUNDING) else evicting
 
 
-def finished(given: Asked, drafts: Drafted) -> Arrangement:
+def finish_plan(given: PlanInputs, drafts: DraftFootprint) -> ArrayPlan:
     """Return the plan of draft steps: prefetched copies, allocations and frees, and reduced waits."""
     draft, touched, footprint = drafts
     known, platform = given.known, given.platform
@@ -163,7 +169,7 @@ def finished(given: Asked, drafts: Drafted) -> Arrangement:
     peak = footprint.peak_bytes(order)
     check_capacity(peak, given.room)
     copies = draft.steps.copies
-    return Arrangement(
+    return ArrayPlan(
         known,
         given.name,
         platform,
@@ -190,7 +196,7 @@ def finished(given: Asked, drafts: Drafted) -> Arrangement:
     )
 
 
-def _lane_order(platform: Platform, draft: Draft) -> tuple[list[int], Ints]:
+def _lane_order(platform: Platform, draft: PlanDraft) -> tuple[list[int], Ints]:
     """Return the used lanes in plan order (by device, its copy lane last) and each step's place among them."""
     rank = {d.name: i for i, d in enumerate(platform.devices)}
     used = sorted(

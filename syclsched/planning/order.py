@@ -9,7 +9,7 @@ import numpy as np
 
 from syclsched.errors import IncompletePlanError
 from syclsched.model.schedule import Assignment, Schedule
-from syclsched.planning.record import GraphRecord
+from syclsched.planning.graph_record import GraphRecord
 
 
 def global_order(graph: GraphRecord, schedule: Schedule) -> list[Assignment]:

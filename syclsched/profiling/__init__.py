@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Device profiling: measurement, storage and use of profiles; `docs/profiling.md` defines every number."""
 
-from syclsched.profiling.attaching import attach, with_profiles
 from syclsched.profiling.calibration import Calibration, calibrate
-from syclsched.profiling.described import (
+from syclsched.profiling.storage.attaching import attach, with_profiles
+from syclsched.profiling.storage.described_platforms import (
     load_platform,
     load_profile,
     load_profile_set,
     platform_from_profiles,
     shipped_names,
 )
-from syclsched.profiling.history import HistoryStore
-from syclsched.profiling.store import ProfileStore
+from syclsched.profiling.storage.history_store import HistoryStore
+from syclsched.profiling.storage.profile_store import ProfileStore
 
 __all__ = [
     "Calibration",

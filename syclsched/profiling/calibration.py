@@ -16,7 +16,7 @@ import numpy as np
 
 from syclsched.costs.history import HistoryKey, history_key, signature_text
 from syclsched.costs.model import CostModel
-from syclsched.devices.compiler import Piece, build_ahead, compile_task
+from syclsched.devices.programs.task_compiler import CompileRequest, build_ahead, compile_task
 from syclsched.errors import ExecutionError
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
@@ -25,7 +25,7 @@ from syclsched.model.platform import Device, Platform
 from syclsched.model.profile import Quantity
 from syclsched.model.task import Task
 from syclsched.model.usm import UsmKind
-from syclsched.profiling.bench import Array, Bench, Queues, event_seconds
+from syclsched.profiling.measure.bench import Array, Bench, QueueProvider, event_seconds
 from syclsched.profiling.statistics import InterruptedMeasurement, Sampler
 
 #: Time per implementation and device, and the number of samples.
@@ -104,7 +104,7 @@ class _Case:
 def calibrate(
     graph: TaskGraph,
     platform: Platform,
-    live: Queues,
+    live: QueueProvider,
     history: RecordingHistory,
     costs: CostModel | None = None,
     *,
@@ -167,14 +167,16 @@ def calibrate(
     return Calibration(measured, len(cases) - len(unknown), tuple(failures), complete, left_out)
 
 
-def _build_ahead(cases: Sequence[_Case], live: Queues) -> None:
+def _build_ahead(cases: Sequence[_Case], live: QueueProvider) -> None:
     """Build OpenCL C kernels as few programs: separate builds take twice as long, and the runtime keeps each."""
     pieces = []
     for case in cases:
         assert case.task.operation is not None
         assert case.task.signature is not None
         queue = live.queue(case.device.name, "compute", 0)
-        pieces.append(Piece(case.task.operation, case.implementation, case.task.signature, queue, case.device.limits))
+        pieces.append(
+            CompileRequest(case.task.operation, case.implementation, case.task.signature, queue, case.device.limits)
+        )
     build_ahead(pieces)
 
 
@@ -246,7 +248,7 @@ def _task_data(graph: TaskGraph, task: Task, sample_data: SampleData | None, *, 
             if value is not None and rows is not None:
                 value = value[rows[0] : rows[1]]
         if value is None:
-            value = synthetic(parameter, task.signature)
+            value = synthetic_data(parameter, task.signature)
         data[parameter.name] = np.asarray(_to_numpy(value), order="C")  # ascontiguousarray makes 0-d arrays 1-d
     return data
 
@@ -263,7 +265,7 @@ def _to_numpy(value: Any) -> Array:
     return np.asarray(value)
 
 
-def synthetic(parameter: Parameter, signature: Signature) -> Array:
+def synthetic_data(parameter: Parameter, signature: Signature) -> Array:
     """Return plausible data for a parameter: small random values; square matrices are diagonally dominant."""
     shape, dtype = signature.shapes[parameter.name], np.dtype(signature.dtypes[parameter.name])
     if parameter.mode is AccessMode.WRITE:
@@ -277,7 +279,12 @@ def synthetic(parameter: Parameter, signature: Signature) -> Array:
 
 
 def _time_on_host(
-    case: _Case, data: Mapping[str, Array], live: Queues, sampler: Sampler, seconds_each: float, hopeless_s: float
+    case: _Case,
+    data: Mapping[str, Array],
+    live: QueueProvider,
+    sampler: Sampler,
+    seconds_each: float,
+    hopeless_s: float,
 ) -> list[float]:
     operation, signature = case.task.operation, case.task.signature
     assert operation is not None
@@ -299,7 +306,12 @@ def _time_on_host(
 
 
 def _time_on_device(
-    case: _Case, data: Mapping[str, Array], live: Queues, sampler: Sampler, seconds_each: float, hopeless_s: float
+    case: _Case,
+    data: Mapping[str, Array],
+    live: QueueProvider,
+    sampler: Sampler,
+    seconds_each: float,
+    hopeless_s: float,
 ) -> list[float]:
     operation, signature = case.task.operation, case.task.signature
     assert operation is not None

@@ -11,18 +11,19 @@ from dataclasses import dataclass, field, replace
 from syclsched.errors import SyclschedError
 from syclsched.model.platform import Device, Platform
 from syclsched.model.profile import DeviceProfile, LinkFit, PairProfile, Provenance, Quantity
-from syclsched.profiling import busy, launch, overlap, transfers
-from syclsched.profiling.bench import Bench, Queues
-from syclsched.profiling.budget import Budget
+from syclsched.profiling import busy
+from syclsched.profiling.measure import launch, overlap, transfers
+from syclsched.profiling.measure.bench import Bench, QueueProvider
+from syclsched.profiling.measure.measurement_steps import ProfileDraft, device_steps, finish
+from syclsched.profiling.measure.session_budget import SessionBudget
 from syclsched.profiling.statistics import InterruptedMeasurement, Sampler
-from syclsched.profiling.steps import Draft, device_steps, finish
 
 #: Called with (device or pair, steps done, total steps, next step).
 Progress = Callable[[str, int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class MeasurementEnvironment:
     """Host and software of a measurement, for its provenance."""
 
     host: str = ""  # processor and operating system
@@ -41,42 +42,44 @@ class SessionResult:
     notes: tuple[str, ...]  # remarks: a busy machine, failed measurements, omitted devices
 
 
-def surroundings() -> Surroundings:
+def measurement_environment() -> MeasurementEnvironment:
     """Return the surroundings on this machine; loads the runtime."""
     from syclsched import oneapi
-    from syclsched.devices.identity import processor_model
+    from syclsched.devices.discovery.identity import processor_model
 
     runtime = oneapi.load()
     # Major and minor version only: the rest of the release often names a private build.
     version = ".".join(operating_system.release().split(".")[:2])
     system = f"{operating_system.system()} {version}"
-    return Surroundings(f"{processor_model()}, {system}", runtime.versions, runtime.boot_environment)
+    return MeasurementEnvironment(f"{processor_model()}, {system}", runtime.versions, runtime.boot_environment)
 
 
 def profile_platform(
     platform: Platform,
-    live: Queues,
-    budget: Budget,
+    live: QueueProvider,
+    budget: SessionBudget,
     *,
     sampler: Sampler | None = None,
     progress: Progress | None = None,
-    where: Surroundings | None = None,
+    where: MeasurementEnvironment | None = None,
 ) -> SessionResult:
     """Measure every device and every pair of devices of a platform."""
     sampler = sampler or Sampler()
     sampler = replace(sampler, relative=budget.relative, deadline_s=sampler.clock() + budget.total_s)
-    return _Session(budget, sampler, progress, where or Surroundings()).run(platform, live)
+    return _Session(budget, sampler, progress, where or MeasurementEnvironment()).run(platform, live)
 
 
 class _Session:
-    def __init__(self, budget: Budget, sampler: Sampler, progress: Progress | None, where: Surroundings) -> None:
+    def __init__(
+        self, budget: SessionBudget, sampler: Sampler, progress: Progress | None, where: MeasurementEnvironment
+    ) -> None:
         self.budget = budget
         self.sampler = sampler
         self.progress = progress
         self.where = where
         self.notes: list[str] = []
 
-    def run(self, platform: Platform, live: Queues) -> SessionResult:
+    def run(self, platform: Platform, live: QueueProvider) -> SessionResult:
         before = busy.watch(self.budget.watch_s)
         is_busy = before is not None and before > busy.BUSY_SHARE
         if is_busy:
@@ -105,9 +108,9 @@ class _Session:
     # --- one device -------------------------------------------------------------------------------
 
     def _device(
-        self, device: Device, live: Queues, *, busy_before: bool, host_accessible: bool
+        self, device: Device, live: QueueProvider, *, busy_before: bool, host_accessible: bool
     ) -> DeviceProfile | None:
-        draft = Draft()
+        draft = ProfileDraft()
         start, times = self.sampler.clock(), busy.read_times()
         steps = list(device_steps(device, self.budget))
         complete = True
@@ -155,7 +158,7 @@ class _Session:
 
     # --- pairs ------------------------------------------------------------------------------------
 
-    def _pair(self, first: Device, second: Device, live: Queues) -> tuple[PairProfile, ...]:
+    def _pair(self, first: Device, second: Device, live: QueueProvider) -> tuple[PairProfile, ...]:
         subject = f"{first.name} + {second.name}"
         start, times = self.sampler.clock(), busy.read_times()
         interference: Quantity | None = None

@@ -3,9 +3,9 @@
 
 from syclsched.model.recipe import Cut, Merge, Recipe
 from syclsched.rewrites.coarsen import coarsen
-from syclsched.rewrites.planned import planned_graph
-from syclsched.rewrites.record import Rewrite, RewriteCounters
+from syclsched.rewrites.recipe_replay import planned_graph
 from syclsched.rewrites.rewrite import replay, rewrite
+from syclsched.rewrites.rewrite_result import Rewrite, RewriteCounters
 from syclsched.rewrites.split import split
 
 __all__ = [

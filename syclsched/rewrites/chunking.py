@@ -8,16 +8,16 @@ from itertools import accumulate, pairwise, product
 from typing import Any
 
 from syclsched.errors import GraphError
-from syclsched.kernels.rows import TAKE_ROWS, put_rows
+from syclsched.kernels.row_copies import TAKE_ROWS, put_rows
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Scalar
 from syclsched.model.profile import MAX_NAME
 from syclsched.model.recipe import Cut, Recipe, chunk_name
 from syclsched.model.task import LogicalArray, ReshapedArray, Task
-from syclsched.rewrites.held import Held, Names
-from syclsched.rewrites.record import Rewrite, RewriteCounters
+from syclsched.rewrites.array_partitions import PartitionedArray, UniqueNames
 from syclsched.rewrites.regions import chunk_operation, touches
+from syclsched.rewrites.rewrite_result import Rewrite, RewriteCounters
 
 #: Most explicit edges: an edge between two cut tasks becomes one between all pairs of their chunks.
 _MOST_EDGES = 10_000_000
@@ -44,10 +44,10 @@ class _Cutter:
         self._cut_of = _cut_of(graph, cuts)
         self._bounds = [tuple(accumulate(cut.rows, initial=0)) for cut in cuts]
         self._new = TaskGraph(graph.name, longest_name=MAX_NAME)
-        self._names = Names(task.name for task in graph.tasks)
+        self._names = UniqueNames(task.name for task in graph.tasks)
         data, arrays = graph.data, graph.arrays
-        array_names = Names(arrays)
-        self._held = {name: Held(array, data.get(name), array_names) for name, array in arrays.items()}
+        array_names = UniqueNames(arrays)
+        self._held = {name: PartitionedArray(array, data.get(name), array_names) for name, array in arrays.items()}
         self._tasks: dict[str, tuple[str, ...]] = {}
         self._scatters = self._gathers = 0
 
@@ -173,7 +173,7 @@ class _Cutter:
             held.chunks_valid.add(number)
         return chunks
 
-    def _settle(self, held: Held) -> None:
+    def _settle(self, held: PartitionedArray) -> None:
         """Provide the final value of an array under its original name."""
         if held.declared is None and len(held.chunks) == 1:
             held.join(self._new)

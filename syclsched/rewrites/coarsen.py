@@ -17,7 +17,7 @@ from syclsched.model.task import Task
 from syclsched.rewrites.cluster import Cluster, Clusters
 from syclsched.rewrites.granularity import Granularity, granularity
 from syclsched.rewrites.merging import merge, mergeable
-from syclsched.rewrites.record import Rewrite, unchanged
+from syclsched.rewrites.rewrite_result import Rewrite, unchanged
 
 #: Largest share of the smallest memory for a merged task, which holds all its arrays at once.
 _ROOM = 1 / 16
@@ -115,7 +115,7 @@ def _lines_from_host(platform: Platform, costs: CostModel) -> list[tuple[float, 
     for space in platform.spaces:
         if space.name != HOST:
             with contextlib.suppress(PlatformError):
-                lines.append(costs.copy_line(HOST, space.name))
+                lines.append(costs.copy_latency_and_slope(HOST, space.name))
     return lines
 
 

@@ -29,7 +29,7 @@ _HALVINGS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class LoadWorker:
     """Cost of rows on one device."""
 
     setup_s: float  # once, if it takes part
@@ -70,7 +70,7 @@ def _neighbours(ideal: float) -> tuple[int, int]:
     return math.floor(ideal), math.ceil(ideal)
 
 
-def shares(workers: Sequence[Worker], rows: int, grain: int) -> tuple[int, ...]:
+def shares(workers: Sequence[LoadWorker], rows: int, grain: int) -> tuple[int, ...]:
     """Return how many rows each worker should get so that all finish together."""
     ideal = _ideal_shares(workers, rows)
     least = _LEAST_SHARE * max(ideal)
@@ -82,7 +82,7 @@ def shares(workers: Sequence[Worker], rows: int, grain: int) -> tuple[int, ...]:
     return _rounded(workers, ideal, rows, grain)
 
 
-def _ideal_shares(workers: Sequence[Worker], rows: int) -> list[float]:
+def _ideal_shares(workers: Sequence[LoadWorker], rows: int) -> list[float]:
     """Return each worker's fractional share so that all workers finish together."""
     low, high = 0.0, min(w.finish_s(rows, 1) for w in workers)
     for _ in range(_HALVINGS):
@@ -94,7 +94,7 @@ def _ideal_shares(workers: Sequence[Worker], rows: int) -> list[float]:
     return [min(float(rows), w.rows_within(high)) for w in workers]
 
 
-def _rounded(workers: Sequence[Worker], ideal: Sequence[float], rows: int, grain: int) -> tuple[int, ...]:
+def _rounded(workers: Sequence[LoadWorker], ideal: Sequence[float], rows: int, grain: int) -> tuple[int, ...]:
     """Return shares in whole blocks: rounded down, then up for the largest remainders."""
     blocks, total = rows // grain, sum(ideal)
     exact = [blocks * share / total if total > 0 else blocks / len(workers) for share in ideal]
@@ -126,7 +126,7 @@ class Division:
     finish_s: float  # of the last worker
 
 
-def divide(workers: Sequence[Worker], rows: int, grain: int) -> Division:
+def divide(workers: Sequence[LoadWorker], rows: int, grain: int) -> Division:
     """Cut a load for some workers."""
     sizes: list[int] = []
     meant_for: list[int] = []

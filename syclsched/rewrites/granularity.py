@@ -40,11 +40,13 @@ class Granularity:
 def granularity(platform: Platform) -> Granularity:
     """Return a platform's granularity."""
     overhead_s = host_overheads(platform).submission_s
-    lanes = sum(lanes_apart(platform, device) for device in apart(platform, platform.compute_devices))
+    lanes = sum(
+        concurrent_lanes(platform, device) for device in without_shared_cores(platform, platform.compute_devices)
+    )
     return Granularity(overhead_s, max(0.0, overhead_s - platform.submission_s), max(1, lanes))
 
 
-def apart(platform: Platform, devices: Iterable[Device]) -> tuple[Device, ...]:
+def without_shared_cores(platform: Platform, devices: Iterable[Device]) -> tuple[Device, ...]:
     """Return the devices that do not share cores with an earlier one."""
     kept: list[Device] = []
     for device in devices:
@@ -53,6 +55,6 @@ def apart(platform: Platform, devices: Iterable[Device]) -> tuple[Device, ...]:
     return tuple(kept)
 
 
-def lanes_apart(platform: Platform, device: Device) -> int:
+def concurrent_lanes(platform: Platform, device: Device) -> int:
     """Return how many lanes of a device compute at the same time: all, or one if they share cores."""
     return device.lanes if platform.interference(device.name, device.name) <= _SAME_CORES else 1

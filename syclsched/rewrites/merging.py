@@ -9,13 +9,13 @@ from syclsched.errors import GraphError
 from syclsched.model.access import Access
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
+from syclsched.model.graph_parts.ordering import topological_order
 from syclsched.model.operation import Operation, Scalar, Signature, Step
-from syclsched.model.ordering import topological_order
 from syclsched.model.profile import MAX_NAME
 from syclsched.model.recipe import Merge, Recipe
 from syclsched.model.sequence import sequence_operation
 from syclsched.model.task import Task
-from syclsched.rewrites.record import Rewrite, RewriteCounters
+from syclsched.rewrites.rewrite_result import Rewrite, RewriteCounters
 
 
 def merge(graph: TaskGraph, merges: Iterable[Merge]) -> Rewrite:

@@ -10,7 +10,7 @@ from syclsched.model.recipe import Recipe
 from syclsched.rewrites.chunking import cut
 from syclsched.rewrites.coarsen import coarsen
 from syclsched.rewrites.merging import merge
-from syclsched.rewrites.record import Rewrite, unchanged
+from syclsched.rewrites.rewrite_result import Rewrite, unchanged
 from syclsched.rewrites.split import split
 
 

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from syclsched.costs import CostModel
-from syclsched.model.adhoc import copy_operation
 from syclsched.model.graph import TaskGraph
+from syclsched.model.graph_parts.adhoc import copy_operation
 from syclsched.model.operation import Signature
 from syclsched.model.platform import Platform
 from syclsched.model.recipe import Cut
 from syclsched.model.task import LogicalArray, Task
 from syclsched.rewrites.chunking import cut
-from syclsched.rewrites.crew import Seat, crew, harmonic_s, worker
 from syclsched.rewrites.divisible import divide
 from syclsched.rewrites.granularity import granularity
-from syclsched.rewrites.record import Rewrite, unchanged
 from syclsched.rewrites.regions import Region, Traffic, chunk_operation, find_regions, traffic_of
+from syclsched.rewrites.rewrite_result import Rewrite, unchanged
+from syclsched.rewrites.worker_selection import WorkerSlot, harmonic_s, select_workers, worker_costs
 
 #: A region is considered if its longest path takes at least this share of the time that all devices would need for all
 #: tasks without loss. Below it, there is enough other work to overlap with.
@@ -33,7 +33,7 @@ def split(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
     regions = () if graph.joined else find_regions(graph)
     if not regions:
         return unchanged(graph)
-    seats = crew(platform, graph.tasks, costs)
+    seats = select_workers(platform, graph.tasks, costs)
     limit_s = _BOTTLENECK * sum(harmonic_s(task, seats, costs) for task in graph.tasks)
     cuts = []
     for region in regions:
@@ -58,16 +58,16 @@ def _longest_path_s(graph: TaskGraph, region: Region, platform: Platform, costs:
 
 
 def _chunks(
-    graph: TaskGraph, region: Region, seats: Sequence[Seat], platform: Platform, costs: CostModel
+    graph: TaskGraph, region: Region, seats: Sequence[WorkerSlot], platform: Platform, costs: CostModel
 ) -> tuple[int, ...]:
     """Return the rows of each chunk a region should be cut into; none if it should stay whole."""
     arrays, traffic = graph.arrays, traffic_of(graph, region)
     overhead_s = granularity(platform).overhead_s
     # Uncut, the other tasks' arrays are assumed to be in place already; cut, to be copied from the host's memory.
     uncut = Traffic(traffic.given, (), traffic.shared, traffic.results, ())
-    alone = [worker(Seat(s.device, 1), region, uncut, costs, arrays, overhead_s) for s in seats]
+    alone = [worker_costs(WorkerSlot(s.device, 1), region, uncut, costs, arrays, overhead_s) for s in seats]
     cut_up = replace(region, tasks=tuple(_as_chunk(task) for task in region.tasks))
-    workers = [w for s in seats if (w := worker(s, cut_up, traffic, costs, arrays, overhead_s)) is not None]
+    workers = [w for s in seats if (w := worker_costs(s, cut_up, traffic, costs, arrays, overhead_s)) is not None]
     if not workers:
         return ()
     alone_s = min(w.finish_s(region.rows, 1) for w in alone if w is not None)

@@ -28,7 +28,7 @@ _AREA_WORK = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class LowerBounds:
     """Lower bounds on the makespan of a problem, in seconds."""
 
     path_s: float  # longest chain of tasks, each on its fastest device, with free copies
@@ -56,11 +56,11 @@ class Bound:
         return max(0.0, makespan_s / self.best_s - 1.0)
 
 
-def lower_bound(problem: Problem, *, lp: bool = True) -> Bound:
+def lower_bound(problem: Problem, *, lp: bool = True) -> LowerBounds:
     """Return all lower bounds on the makespan of a problem."""
     tables = problem.tables
     if not len(problem):
-        return Bound(0.0, 0.0, 0.0, 0.0, _transfer_s(tables, *_heads_and_tails(tables)))
+        return LowerBounds(0.0, 0.0, 0.0, 0.0, _transfer_s(tables, *_heads_and_tails(tables)))
     fastest = tables.seconds.min(axis=1)
     path, _ = _chains(tables.pred_start, tables.pred_task, fastest, np.zeros(len(fastest)))
     released, _ = _chains(tables.pred_start, tables.pred_task, fastest, tables.release_s)
@@ -70,7 +70,7 @@ def lower_bound(problem: Problem, *, lp: bool = True) -> Bound:
         from syclsched.scheduling.relaxation import relaxation_s  # scipy is slow to import
 
         lp_s = relaxation_s(tables, heads, tails, _hops(tables, *_least_copies(tables)))
-    return Bound(
+    return LowerBounds(
         path_s=float(path.max()),
         area_s=_area_s(tables, heads, tails),
         count_s=_count_s(fastest, int(np.diff(tables.device_start)[np.isfinite(tables.seconds).any(axis=0)].sum())),

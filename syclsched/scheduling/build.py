@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from syclsched.costs.model import CostModel
 from syclsched.errors import ArgumentError, EmptyPlatformError, GraphError, PlatformError, UnknownArrayError
-from syclsched.model.dependencies import implicit_edges
 from syclsched.model.graph import TaskGraph
+from syclsched.model.graph_parts.dependencies import implicit_edges
 from syclsched.model.platform import HOST, Device, Platform
 from syclsched.model.task import Task
 from syclsched.scheduling.items import Items, follow_items
@@ -156,7 +156,7 @@ def _watts(devices: Sequence[Device], which: str) -> Floats:
 def _copy_lines(costs: CostModel, spaces: Sequence[str]) -> tuple[Floats, Floats]:
     def line(source: str, destination: str) -> tuple[float, float]:
         try:
-            return costs.copy_line(source, destination)
+            return costs.copy_latency_and_slope(source, destination)
         except PlatformError:  # no route: the policies keep tasks and their data where they can meet
             return math.inf, 0.0
 

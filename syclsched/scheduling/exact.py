@@ -16,7 +16,7 @@ import numpy as np
 from syclsched.errors import PolicyError
 from syclsched.scheduling.problem import Problem, makespan_s
 from syclsched.scheduling.refine.chains import load
-from syclsched.scheduling.refine.decode import order_of, settle_all
+from syclsched.scheduling.refine.decode import compute_all_times, order_of
 from syclsched.scheduling.refine.prepare import prepare
 from syclsched.scheduling.tables import Floats, Ints
 from syclsched.scheduling.timetable import Timetable
@@ -26,7 +26,7 @@ TICKS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Exact:
+class ExactResult:
     """Result of the exact solver."""
 
     timetable: Timetable  # never worse than the start solution
@@ -35,7 +35,7 @@ class Exact:
     optimal: bool  # whether makespan and bound are equal, up to the rounding of times to `TICKS`
 
 
-def solve(problem: Problem, start: Timetable, *, limit_s: float = 60.0, seed: int = 0, workers: int = 1) -> Exact:
+def solve(problem: Problem, start: Timetable, *, limit_s: float = 60.0, seed: int = 0, workers: int = 1) -> ExactResult:
     """Solve a problem with CP-SAT within a time limit, from a start timetable."""
     cp_model = _cp_model()
     if problem.has_channels:
@@ -46,7 +46,7 @@ def solve(problem: Problem, start: Timetable, *, limit_s: float = 60.0, seed: in
         )
     start_s = makespan_s(problem, start)
     if start_s <= 0.0:
-        return Exact(start, start_s, start_s, True)
+        return ExactResult(start, start_s, start_s, True)
     programme = _Programme(cp_model, problem, start, start_s)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = limit_s
@@ -62,7 +62,7 @@ def solve(problem: Problem, start: Timetable, *, limit_s: float = 60.0, seed: in
             best, best_s = found, makespan_s(problem, found)
     # Each task and copy of the longest chain may lose a tick by rounding.
     rounding_s = (2 * len(problem) + 2) * programme.tick_s
-    return Exact(best, best_s, bound_s, status == cp_model.OPTIMAL and best_s <= bound_s + rounding_s)
+    return ExactResult(best, best_s, bound_s, status == cp_model.OPTIMAL and best_s <= bound_s + rounding_s)
 
 
 def _cp_model() -> Any:
@@ -209,7 +209,7 @@ class _Programme:
         order = order_of(tables.pred_start, tables.pred_task, begin, end)
         processor = self._lanes(solver, order, begin, end)
         load(search.nodes, search.lanes, search.order, order, processor)
-        settle_all(search)
+        compute_all_times(search)
         nodes = search.nodes[:-1]
         return Timetable(nodes["processor"].copy(), nodes["start_s"].copy(), nodes["finish_s"].copy())
 

@@ -17,7 +17,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class PolicyResult:
     """Timetable of one policy for a problem."""
 
     policy: str  # name of the policy
@@ -31,7 +31,7 @@ class Entry:
         """Name to show for it."""
         return self.policy + self.suffix
 
-    def same_as(self, other: Entry) -> bool:
+    def equals_schedule(self, other: PolicyResult) -> bool:
         """Whether both schedule the same tasks at the same times on the same devices."""
         return (
             abs(self.makespan_s - other.makespan_s) <= ROUNDING * self.makespan_s
@@ -50,10 +50,10 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PolicyRefusal:
     """Error of a policy that cannot schedule a problem."""
 
-    #: As in `Entry`.
+    #: As in `PolicyResult`.
     policy: str
     suffix: str
     error: SyclschedError  # the reason
@@ -64,29 +64,31 @@ class Refusal:
         return self.policy + self.suffix
 
 
-def ask(problem: Problem, policy: str, suffix: str = "") -> Entry:
+def run_policy(problem: Problem, policy: str, suffix: str = "") -> PolicyResult:
     """Return the timetable of a policy, checked by the independent validator."""
     timetable = get(policy).schedule(problem)
     validate(problem, timetable, policy=policy)
-    return Entry(policy, suffix, problem, timetable, makespan_s(problem, timetable))
+    return PolicyResult(policy, suffix, problem, timetable, makespan_s(problem, timetable))
 
 
-def ask_all(problem: Problem, policies: Iterable[str], suffix: str = "") -> tuple[list[Entry], list[Refusal]]:
+def run_policies(
+    problem: Problem, policies: Iterable[str], suffix: str = ""
+) -> tuple[list[PolicyResult], list[PolicyRefusal]]:
     """Return the timetables of several policies, and the errors of the policies that have none."""
-    entries: list[Entry] = []
-    refusals: list[Refusal] = []
+    entries: list[PolicyResult] = []
+    refusals: list[PolicyRefusal] = []
     for policy in policies:
         try:
-            entries.append(ask(problem, policy, suffix))
+            entries.append(run_policy(problem, policy, suffix))
         except (CapabilityError, PlanError, PolicyError) as error:
-            refusals.append(Refusal(policy, suffix, error))
+            refusals.append(PolicyRefusal(policy, suffix, error))
     return entries, refusals
 
 
-def distinct(entries: Sequence[Entry]) -> list[Entry]:
+def distinct(entries: Sequence[PolicyResult]) -> list[PolicyResult]:
     """Return entries by rising makespan, each timetable once, under its first label."""
-    found: list[Entry] = []
+    found: list[PolicyResult] = []
     for entry in sorted(entries, key=lambda e: e.makespan_s):
-        if not any(entry.same_as(other) for other in reversed(found)):
+        if not any(entry.equals_schedule(other) for other in reversed(found)):
             found.append(entry)
     return found

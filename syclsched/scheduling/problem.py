@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from syclsched.model.platform import Contention
 from syclsched.model.schedule import Assignment, Schedule
+from syclsched.scheduling.data_locations import DataLocations
 from syclsched.scheduling.tables import NOTHING, Ints, Tables
 from syclsched.scheduling.timetable import Timetable
-from syclsched.scheduling.whereabouts import Whereabouts
-from syclsched.simulation.pending import objects
+from syclsched.simulation.lazy_objects import make_objects
 
 __all__ = ["NOTHING", "Contention", "Problem", "makespan_s", "to_schedule"]
 
@@ -151,7 +151,7 @@ def to_schedule(problem: Problem, timetable: Timetable, policy: str) -> Schedule
         "lane": (problem.lanes, processor),
         "implementation": (known, problem.implementation[order, device]),
     }
-    made = objects(
+    made = make_objects(
         Assignment,
         len(order),
         {
@@ -181,6 +181,6 @@ def makespan_s(problem: Problem, timetable: Timetable) -> float:
     tables = problem.tables
     done_s = timetable.makespan_s
     if len(tables.want_item):
-        ready_s = Whereabouts(tables, timetable).ready_s(tables.want_item, tables.want_space)
+        ready_s = DataLocations(tables, timetable).ready_s(tables.want_item, tables.want_space)
         done_s = max(done_s, float(ready_s.max()))
     return done_s

@@ -17,7 +17,7 @@ from syclsched.scheduling.tables import Floats, Tables
 _LEAST_UNIT_S = 1e-100
 
 
-class _Rows:
+class _ConstraintRows:
     """Sparse rows of a linear programme, built one at a time."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ def relaxation_s(tables: Tables, heads: Floats, tails: Floats, hop: tuple[Floats
     unit_s = float((heads + tables.seconds + tails).min(axis=1).max())
     if not _LEAST_UNIT_S < unit_s < np.inf:
         return None
-    equal, less = _Rows(), _Rows()
+    equal, less = _ConstraintRows(), _ConstraintRows()
     upper = np.where(np.isfinite(tables.seconds) & np.isfinite(heads), 1.0, 0.0).reshape(-1)
     seconds, head, tail, latency = (
         np.where(np.isfinite(a), a, 0.0) / unit_s for a in (tables.seconds, heads, tails, hop[0])
@@ -99,8 +99,8 @@ def _chains(
     tables: Tables,
     seconds: Floats,
     hop: tuple[Floats, Floats],
-    equal: _Rows,
-    less: _Rows,
+    equal: _ConstraintRows,
+    less: _ConstraintRows,
     columns: tuple[int, int, int],
 ) -> tuple[int, float]:
     """Add the constraints along arcs and reads; return the new number of columns and the sum of the largest copies."""

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from syclsched.errors import PlanError
+from syclsched.scheduling.data_locations import DataLocations
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import Floats, Ints
 from syclsched.scheduling.timetable import Copies, Timetable
-from syclsched.scheduling.validate_copies import copy_mistakes, malformed_copies, unmet_wishes
-from syclsched.scheduling.whereabouts import Whereabouts
+from syclsched.scheduling.validate_copies import copy_mistakes, malformed_copies, unmet_wants
 
 #: Relative tolerance of times, which are sums of floats in different orders.
 TOLERANCE = 1e-9
@@ -40,13 +40,13 @@ def violations(problem: Problem, timetable: Timetable) -> tuple[str, ...]:
     found += _durations(problem, timetable, slack_s)
     if found:
         return tuple(found)
-    whereabouts = Whereabouts(problem.tables, timetable)
+    whereabouts = DataLocations(problem.tables, timetable)
     found += _releases(problem, timetable, slack_s)
     found += _precedence(problem, timetable, slack_s)
     found += _arrivals(problem, timetable, whereabouts, slack_s)
     found += _overlaps(problem, timetable, slack_s)
     found += copy_mistakes(problem, timetable, whereabouts, slack_s)
-    found += unmet_wishes(problem, whereabouts)
+    found += unmet_wants(problem, whereabouts)
     return tuple(found)
 
 
@@ -108,7 +108,7 @@ def _precedence(problem: Problem, timetable: Timetable, slack_s: float) -> Itera
         yield f"task {problem.names[after[arc]]!r} starts before {problem.names[before[arc]]!r} has finished"
 
 
-def _arrivals(problem: Problem, timetable: Timetable, whereabouts: Whereabouts, slack_s: float) -> Iterator[str]:
+def _arrivals(problem: Problem, timetable: Timetable, whereabouts: DataLocations, slack_s: float) -> Iterator[str]:
     tables = problem.tables
     reader, item = _owners(tables.read_start), tables.read_item
     device = _device(problem, timetable)[reader]

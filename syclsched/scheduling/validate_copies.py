@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from syclsched.scheduling.data_locations import DataLocations
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Copies, Timetable
-from syclsched.scheduling.whereabouts import Whereabouts
 
 
 def malformed_copies(problem: Problem, timetable: Timetable) -> Iterator[str]:
@@ -37,7 +37,7 @@ def malformed_copies(problem: Problem, timetable: Timetable) -> Iterator[str]:
         yield f"copy {copy} runs from {float(copies.start_s[copy])!r} to {float(copies.finish_s[copy])!r}"
 
 
-def copy_mistakes(problem: Problem, timetable: Timetable, whereabouts: Whereabouts, slack_s: float) -> Iterator[str]:
+def copy_mistakes(problem: Problem, timetable: Timetable, whereabouts: DataLocations, slack_s: float) -> Iterator[str]:
     """Yield the errors in the listed copies."""
     copies = timetable.copies
     if copies is None or not len(copies.item):
@@ -47,7 +47,7 @@ def copy_mistakes(problem: Problem, timetable: Timetable, whereabouts: Whereabou
     yield from _channel_overlaps(problem, copies, slack_s)
 
 
-def unmet_wishes(problem: Problem, whereabouts: Whereabouts) -> Iterator[str]:
+def unmet_wants(problem: Problem, whereabouts: DataLocations) -> Iterator[str]:
     """Yield the wanted results that never reach their spaces."""
     tables = problem.tables
     ready_s = whereabouts.ready_s(tables.want_item, tables.want_space)
@@ -64,7 +64,7 @@ def _describe(problem: Problem, copies: Copies, copy: int) -> str:
     return f"copy of {problem.item_name(int(copies.item[copy]))} from {source!r} to {destination!r}"
 
 
-def _single_copy_errors(problem: Problem, copies: Copies, whereabouts: Whereabouts, slack_s: float) -> Iterator[str]:
+def _single_copy_errors(problem: Problem, copies: Copies, whereabouts: DataLocations, slack_s: float) -> Iterator[str]:
     tables = problem.tables
     nbytes = tables.item_bytes[copies.item]
     per_byte = tables.s_per_byte[copies.source, copies.destination]

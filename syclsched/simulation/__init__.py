@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from syclsched.simulation.disturbances import Event, Failure, SlowDown
+from syclsched.simulation.machine_builder import flatten
 from syclsched.simulation.noise import Noise
-from syclsched.simulation.program import flatten
 from syclsched.simulation.simulate import predict, simulate
 from syclsched.simulation.timing import Timing, makespan_s, time_machine, time_plan
 from syclsched.simulation.trials import Disturbance, Trial, Trials, repeat

@@ -24,7 +24,7 @@ import numpy as np
 
 from syclsched.compiled import lean
 from syclsched.model.platform import Link, Platform
-from syclsched.simulation.columns import Columns
+from syclsched.simulation.instruction_columns import InstructionColumns
 from syclsched.simulation.machine import CHANNEL, COPY, Floats, Ints, Machine, Records, records
 
 #: Codes of `Platform.contention`.
@@ -36,7 +36,7 @@ _CODES = {"none": NONE, "one-port": ONE_PORT, "fair": FAIR}
 _ROUNDING = 1.0 + 1e-12
 
 
-def share_channels(platform: Platform, columns: Columns, steps: Records) -> tuple[int, Records]:
+def share_channels(platform: Platform, columns: InstructionColumns, steps: Records) -> tuple[int, Records]:
     """Assign the copies of a plan to channels; return the contention code and the channels."""
     code = _CODES[platform.contention]
     if code == NONE:
@@ -49,7 +49,7 @@ def share_channels(platform: Platform, columns: Columns, steps: Records) -> tupl
     return code, records(CHANNEL, len(carries), bytes_per_s=list(carries.values()))
 
 
-def _occupy(platform: Platform, columns: Columns, steps: Records, carries: dict[str, float]) -> None:
+def _occupy(platform: Platform, columns: InstructionColumns, steps: Records, carries: dict[str, float]) -> None:
     """Record the channels, latencies and speeds of copies."""
     copies = np.flatnonzero(columns.kind == COPY)
     ways = [_way(platform.route(*pair), carries) for pair in columns.ways]

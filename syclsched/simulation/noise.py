@@ -13,8 +13,8 @@ import numpy as np
 
 from syclsched.errors import PlanError
 from syclsched.model.plan import Plan, PlannedTask
-from syclsched.simulation.kept import Kept
 from syclsched.simulation.machine import COPY, WORK, Floats, Ints, Machine
+from syclsched.simulation.plan_memo import PlanMemo
 
 #: Family name of all copies.
 COPIES = "copy"
@@ -51,7 +51,7 @@ class Noise:
         return self.sigma > 0.0 or self.family_sigma > 0.0 or self.spread > 1.0
 
 
-def check_luck(noise: Noise | None, seed: int) -> None:
+def check_randomness(noise: Noise | None, seed: int) -> None:
     """Refuse an invalid noise or seed."""
     if noise is not None and not isinstance(noise, Noise):
         raise PlanError(f"it is {noise!r}, not a Noise", where="noise", hint="As Noise(sigma=0.1)")
@@ -90,7 +90,7 @@ def copy_factors(tasks: Sequence[PlannedTask], count: int, noise: Noise, seed: i
     return systematic[COPIES] * _lognormal(noise.sigma, count, seed, 2)
 
 
-@Kept
+@PlanMemo
 def _places(plan: Plan) -> Ints:
     """Return the index of each instruction's task; one past the tasks for copies, two past for unlisted tasks."""
     tasks = {task.name: n for n, task in enumerate(plan.tasks)}

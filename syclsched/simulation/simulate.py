@@ -15,10 +15,10 @@ import numpy as np
 from syclsched.model.plan import Plan
 from syclsched.model.trace import Span, Trace
 from syclsched.simulation.disturbances import Event, Failure
+from syclsched.simulation.lazy_objects import lazy_lane, lazy_trace, make_objects, timed
 from syclsched.simulation.machine import DONE, LOST, NEVER, WORK, Ints, Records
+from syclsched.simulation.machine_builder import flatten
 from syclsched.simulation.noise import Noise
-from syclsched.simulation.pending import lane_later, objects, timed, trace_later
-from syclsched.simulation.program import flatten
 from syclsched.simulation.timing import time_machine
 
 _OUTCOMES: Final[dict[int, Literal["done", "failed", "cancelled"]]] = {DONE: "done", LOST: "failed", NEVER: "cancelled"}
@@ -30,9 +30,7 @@ def predict(plan: Plan) -> Plan:
     steps = time_machine(plan, machine)
     ends = machine.lanes["end"].tolist()
     rows = [(steps["start_s"][a:b], steps["finish_s"][a:b]) for a, b in zip([0, *ends], ends, strict=False)]
-    lanes = tuple(
-        [lane_later(lane, partial(timed, lane, *times)) for lane, times in zip(plan.lanes, rows, strict=True)]
-    )
+    lanes = tuple([lazy_lane(lane, partial(timed, lane, *times)) for lane, times in zip(plan.lanes, rows, strict=True)])
     predicted = replace(plan, lanes=lanes, makespan_s=float(steps["finish_s"].max(initial=0.0)))
     flatten.keep(predicted, machine)  # the engine does not use predicted times
     return predicted
@@ -60,7 +58,7 @@ def simulate(plan: Plan, *, noise: Noise | None = None, events: Sequence[Event] 
         constant_bytes=dict(plan.constant_bytes),
         simulated=True,
     )
-    return trace_later(trace, partial(_spans, plan, steps, shown, lane_of, given_up_s))
+    return lazy_trace(trace, partial(_spans, plan, steps, shown, lane_of, given_up_s))
 
 
 def _spans(plan: Plan, steps: Records, shown: Ints, lane_of: Ints, given_up_s: float) -> tuple[Span, ...]:
@@ -90,4 +88,4 @@ def _spans(plan: Plan, steps: Records, shown: Ints, lane_of: Ints, given_up_s: f
         "generation": repeat(0, len(made)),
         "outcome": map(_OUTCOMES.__getitem__, real["outcome"].tolist()),
     }
-    return tuple(objects(Span, len(made), same | times | rest))
+    return tuple(make_objects(Span, len(made), same | times | rest))

@@ -11,10 +11,10 @@ import numpy as np
 from syclsched.errors import IncompletePlanError
 from syclsched.model.plan import Plan
 from syclsched.simulation.disturbances import Event, Failure, with_events
-from syclsched.simulation.engine import run_machine
+from syclsched.simulation.event_engine import run_machine
 from syclsched.simulation.machine import DONE, WORK, Machine, Records
-from syclsched.simulation.noise import Noise, check_luck, with_noise
-from syclsched.simulation.program import flatten
+from syclsched.simulation.machine_builder import flatten
+from syclsched.simulation.noise import Noise, check_randomness, with_noise
 
 
 class Timing(NamedTuple):
@@ -42,7 +42,7 @@ def time_machine(
     plan: Plan, machine: Machine, *, noise: Noise | None = None, events: Sequence[Event] = (), seed: int = 0
 ) -> Records:
     """Simulate a flattened plan, for instance many times with different seeds."""
-    check_luck(noise, seed)
+    check_randomness(noise, seed)
     actual = machine if noise is None else with_noise(plan, machine, noise, seed)
     steps = run_machine(with_events(plan, actual, events) if events else actual)
     if (steps["outcome"] != DONE).any():

@@ -13,8 +13,8 @@ from syclsched.errors import PlanError
 from syclsched.model.plan import Plan
 from syclsched.simulation.disturbances import Event
 from syclsched.simulation.machine import DONE, NEVER, WORK, Ints
+from syclsched.simulation.machine_builder import flatten
 from syclsched.simulation.noise import Noise
-from syclsched.simulation.program import flatten
 from syclsched.simulation.timing import time_machine
 
 

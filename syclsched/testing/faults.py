@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from syclsched.devices import faultpoints
+from syclsched.devices.submission import faultpoints
 from syclsched.errors import ArgumentError, SyclschedError
 from syclsched.testing.injection import InjectedError, Injection
 from syclsched.testing.kinds import AtRandom, FailOnDevice, FailPoint, Fault, Hang, Injected, Lose, Slow

@@ -9,7 +9,7 @@ import time
 from itertools import count
 from typing import Any
 
-from syclsched.devices.gate import Gate
+from syclsched.devices.native.gate import Gate
 from syclsched.errors import ExecutionError
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from syclsched.devices.faultpoints import SubmissionKind, Target, Verdict
+from syclsched.devices.submission.faultpoints import FaultDecision, SubmissionKind, Target
 from syclsched.errors import ExecutionError
 from syclsched.testing.holding import Holding
 from syclsched.testing.kinds import AtRandom, FailOnDevice, FailPoint, Fault, Hang, Injected, Lose, Point, Slow
@@ -77,7 +77,7 @@ class Injection:
 
     # --- fault injection points -------------------------------------------------------------------
 
-    def submits(self, device: str, queue: Any, kind: SubmissionKind, target: Target, number: int) -> Verdict:
+    def submits(self, device: str, queue: Any, kind: SubmissionKind, target: Target, number: int) -> FaultDecision:
         """Return the decision about a submission before it is made."""
         with self._lock:
             self._queues[device] = queue
@@ -154,7 +154,7 @@ class Injection:
     def _record_fault(self, what: str, device: str | None, number: int) -> None:
         self._injected.append(Injected(what, device, number))
 
-    def _decide(self, points: tuple[Point, ...], device: str) -> Verdict:
+    def _decide(self, points: tuple[Point, ...], device: str) -> FaultDecision:
         for point in points:
             number = self._passed[point, None]
             if self._fails(point, device, number):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syclsched.model.units import format_seconds, time_unit
+from syclsched.model.text.units import format_seconds, time_unit
 from syclsched.tracing.pictures import INK, OTHER_COLOUR, PALETTE, save, set_title, shown
 
 if TYPE_CHECKING:

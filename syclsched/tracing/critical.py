@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from syclsched.model.plan import Plan
+from syclsched.model.text.units import format_seconds, plural
 from syclsched.model.trace import Span
-from syclsched.model.units import format_seconds, plural
 from syclsched.tracing.causes import Causes, Via
 
 #: Changes and waits below this share of the makespan are not reported.

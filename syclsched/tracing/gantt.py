@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from syclsched.model.text.units import format_ratio, format_seconds, time_unit
 from syclsched.model.trace import Span, Trace
-from syclsched.model.units import format_ratio, format_seconds, time_unit
 from syclsched.tracing.lanes import lane_order
 from syclsched.tracing.pictures import INK, OTHER_COLOUR, PALETTE, save, set_title, shown
 from syclsched.tracing.report import busy_seconds

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 from syclsched.errors import FormatError
-from syclsched.model.serial import from_json
+from syclsched.model.text.serial import from_json
 from syclsched.model.trace import Trace
 
 _HINT = "Give a run that `syclsched run --record FILE` wrote"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from syclsched.model.units import format_bytes, format_gap, format_ratio, format_seconds, plural
+from syclsched.model.text.units import format_bytes, format_gap, format_ratio, format_seconds, plural
 from syclsched.tracing.report import FamilyRow, Report
 from syclsched.tracing.why import idle_table, path_lines
 

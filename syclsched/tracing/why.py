@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from syclsched.model.units import format_ratio, format_seconds, plural
+from syclsched.model.text.units import format_ratio, format_seconds, plural
 from syclsched.tracing.idle import Idle
 from syclsched.tracing.report import Report
 

@@ -57,7 +57,7 @@ class WorkloadKind:
     build: Callable[[Any], Workload]
 
 
-def judge(residual: float, tolerance: float, text: str) -> CheckResult:
+def check_residual(residual: float, tolerance: float, text: str) -> CheckResult:
     """Return the verdict for a residual; NaN is a failure."""
     ok = bool(residual <= tolerance)
     return CheckResult(ok, float(residual), tolerance, f"{text} = {residual:.3g}, at most {tolerance:g}")
@@ -98,7 +98,7 @@ def allocate(make: Callable[[], Array], workload: str) -> Array:
         ) from error
 
 
-def fetched(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def require_array(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return one fetched array, checked for shape and dtype."""
     if name not in arrays:
         raise ArgumentError("the check needs this array", where=f"array {name!r}", hint="Fetch all of Workload.results")

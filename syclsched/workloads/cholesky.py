@@ -31,13 +31,13 @@ from syclsched.workloads.base import (
     WorkloadKind,
     allocate,
     blocks,
-    fetched,
-    judge,
+    check_residual,
     limit_tasks,
+    require_array,
     require_count,
     require_dtype,
 )
-from syclsched.workloads.files import read_npy
+from syclsched.workloads.numpy_files import read_npy
 
 NAME = "cholesky"
 
@@ -137,7 +137,7 @@ def _check(matrix: Array, cuts: tuple[slice, ...], arrays: Arrays) -> CheckResul
     for j, columns in enumerate(cuts):
         for i, rows in enumerate(cuts[j:], j):
             shape = (rows.stop - rows.start, columns.stop - columns.start)
-            factor[rows, columns] = fetched(arrays, f"A[{i},{j}]", shape, dtype)
+            factor[rows, columns] = require_array(arrays, f"A[{i},{j}]", shape, dtype)
     factor = np.tril(factor)  # the upper triangle of a diagonal tile is undefined
     exact = np.tril(matrix).astype("float64")
     exact += np.tril(exact, -1).T  # only the lower triangle was given to the tasks
@@ -146,7 +146,7 @@ def _check(matrix: Array, cuts: tuple[slice, ...], arrays: Arrays) -> CheckResul
     scale = np.sqrt(exact.diagonal())
     residual = float((error / np.outer(scale, scale)).max() / (np.sqrt(n) * eps))
     norm = float(error.sum(axis=0).max() / (n * np.abs(exact).sum(axis=0).max() * eps))
-    return judge(
+    return check_residual(
         residual,
         TOLERANCE,
         f"||A - L L^T||_1 / (n ||A||_1 eps) = {norm:.3g}; largest |A - L L^T|_ij / (sqrt(a_ii a_jj n) eps)",

@@ -26,13 +26,13 @@ from syclsched.workloads.base import (
     WorkloadKind,
     allocate,
     blocks,
-    fetched,
-    judge,
+    check_residual,
     limit_tasks,
+    require_array,
     require_count,
     require_dtype,
 )
-from syclsched.workloads.files import read_npy, read_npz
+from syclsched.workloads.numpy_files import read_npy, read_npz
 
 NAME = "mlp"
 
@@ -195,12 +195,12 @@ def _check(
     value, expected = reference(layers, batch, softmax)
     worst = 0.0
     for chunk, rows in enumerate(cuts):
-        got = fetched(arrays, f"Y[{chunk}]", value[rows].shape, batch.dtype)
+        got = require_array(arrays, f"Y[{chunk}]", value[rows].shape, batch.dtype)
         error = np.abs(got - value[rows])
         # An error of 0 is correct even where the expected error is 0.
         ratio = np.divide(error, expected[rows], out=np.where(error == 0, 0.0, np.inf), where=expected[rows] > 0)
         worst = float(np.maximum(worst, ratio.max()))
-    return judge(worst, TOLERANCE, "largest |Y - Y_NumPy| / expected rounding error")
+    return check_residual(worst, TOLERANCE, "largest |Y - Y_NumPy| / expected rounding error")
 
 
 KIND = WorkloadKind(NAME, "Batched inference through dense layers.", MlpOptions, build)

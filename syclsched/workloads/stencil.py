@@ -26,13 +26,13 @@ from syclsched.workloads.base import (
     WorkloadKind,
     allocate,
     blocks,
-    fetched,
-    judge,
+    check_residual,
     limit_tasks,
+    require_array,
     require_count,
     require_dtype,
 )
-from syclsched.workloads.files import read_npy
+from syclsched.workloads.numpy_files import read_npy
 
 NAME = "stencil"
 
@@ -150,11 +150,11 @@ def _check(
     for i, down in enumerate(rows):
         for j, across in enumerate(columns):
             name = f"u{steps % 2}[{i},{j}]"
-            got[down, across] = fetched(arrays, name, grid[down, across].shape, grid.dtype)
+            got[down, across] = require_array(arrays, name, grid[down, across].shape, grid.dtype)
     error = float(np.abs(got - reference(grid, coefficient, steps)).max())
     scale = steps * float(np.finfo(grid.dtype).eps) * float(np.abs(grid).max())
     residual = error / scale if scale > 0 else (0.0 if error == 0 else float("inf"))
-    return judge(residual, TOLERANCE, "largest |u - u_NumPy| / (steps eps max|u|)")
+    return check_residual(residual, TOLERANCE, "largest |u - u_NumPy| / (steps eps max|u|)")
 
 
 KIND = WorkloadKind(NAME, "2-D heat equation: many small dependent tasks.", StencilOptions, build)

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 import typer
-from machines import CPU, EMULATOR, HOST_FACTS, INTEGRATED, ZE_GPU0, split_facts
 from rich.console import Console
+from support.machines import CPU, EMULATOR, HOST_FACTS, INTEGRATED, ZE_GPU0, split_facts
 from typer.testing import CliRunner
 
-from syclsched.cli.devices import devices_command, format_bytes, sharers, show
+from syclsched.cli.commands.devices import devices_command, format_bytes, sharers, show
 from syclsched.devices import SubDevices, discover
-from syclsched.devices.topology import Candidate, build_platform
+from syclsched.devices.discovery.topology import SelectedDevice, build_platform
 from syclsched.errors import SelectionError
 from syclsched.model.platform import Device, Platform
-from syclsched.model.serial import from_json
+from syclsched.model.text.serial import from_json
 
 app = typer.Typer()
 app.command("devices")(devices_command)
@@ -34,15 +34,15 @@ def printed(platform: Platform, *hidden: Device, width: int = 100) -> str:
 def machine(distrust: str | None = None) -> Platform:
     parts = split_facts(EMULATOR, SubDevices("count", "2"))
     candidates = (
-        Candidate("cpu", "cpu", CPU, distrust),
-        *(Candidate(f"accelerator.{i}", "accelerator", part) for i, part in enumerate(parts)),
-        Candidate("gpu", "gpu", ZE_GPU0),
-        Candidate("gpu1", "gpu1", replace(INTEGRATED, aspects=("fp16",))),
+        SelectedDevice("cpu", "cpu", CPU, distrust),
+        *(SelectedDevice(f"accelerator.{i}", "accelerator", part) for i, part in enumerate(parts)),
+        SelectedDevice("gpu", "gpu", ZE_GPU0),
+        SelectedDevice("gpu1", "gpu1", replace(INTEGRATED, aspects=("fp16",))),
     )
     return build_platform(candidates, HOST_FACTS, "test")
 
 
-@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.set_outcome.parametrize("width", [80, 100, 160])
 def test_the_table_has_every_device_and_fits(width: int) -> None:
     text = printed(machine(), width=width)
     assert all(len(line) <= width for line in text.splitlines())
@@ -76,14 +76,14 @@ def test_memory_is_in_gib() -> None:
     assert format_bytes(128 << 30) == "128 GiB"
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_the_command_lists_this_machine() -> None:
     result = CliRunner().invoke(app, ["--select", "cpu"], env={"COLUMNS": "120"})
     assert result.exit_code == 0, result.output
     assert "cpu" in result.output and "1 device and the host" in result.output
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_json_is_the_platform() -> None:
     result = CliRunner().invoke(app, ["--json", "--all"])
     assert result.exit_code == 0, result.output

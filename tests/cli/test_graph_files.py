@@ -8,11 +8,11 @@ import os
 from pathlib import Path
 
 import pytest
-from commands import Outcome, call
-from graph_files import SAMPLES
+from support.commands import Outcome, call
+from support.graph_files import SAMPLES
 
-from syclsched.cli.comparing import Row, notes, policy_names, table
-from syclsched.cli.simulate import platforms_of
+from syclsched.cli.commands.simulate import platforms_of
+from syclsched.cli.views.comparing import Row, notes, policy_names, table
 from syclsched.model.plan import Plan
 
 PLATFORM = ("--platform", "xeon-8480,max1550")
@@ -42,7 +42,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return " ".join(outcome.err.split())
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.set_outcome.parametrize("name", SAMPLES)
 def test_plan_takes_every_format(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(SAMPLES[name])
@@ -134,7 +134,7 @@ def test_the_platforms_of_one_list_are_each_alone_and_all() -> None:
     assert platforms_of(["a,b", "c", "a,b"]) == ("a,b", "c")
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("command", "options", "expected"),
     [
         ("plan", (*PLATFORM, "--max-tasks", 3), "--max-tasks"),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import call
+from support.commands import call
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 SMALL = ("cholesky", "--n", 200, "--tile", 64)
 
@@ -44,7 +44,7 @@ def is_right(found: dict[str, object]) -> bool:
     return bool(result["ok"]) and result["residual"] <= result["tolerance"]
 
 
-@pytest.mark.parametrize("policy", ["auto", "heft", "single:cpu", "single:accelerator"])
+@pytest.set_outcome.parametrize("policy", ["auto", "heft", "single:cpu", "single:accelerator"])
 def test_cholesky_on_both_devices(capsys: pytest.CaptureFixture[str], policy: str) -> None:
     found = summary(capsys, *SMALL, "--policy", policy)
     assert is_right(found)
@@ -52,12 +52,12 @@ def test_cholesky_on_both_devices(capsys: pytest.CaptureFixture[str], policy: st
         assert devices_of(found) <= {policy.removeprefix("single:"), "host"}
 
 
-@pytest.mark.parametrize("where", [("--devices", "accelerator"), ("--devices", "cpu", "--sub-devices", "2")])
+@pytest.set_outcome.parametrize("where", [("--devices", "accelerator"), ("--devices", "cpu", "--sub-devices", "2")])
 def test_cholesky_on_chosen_devices(capsys: pytest.CaptureFixture[str], where: tuple[str, ...]) -> None:
     assert is_right(summary(capsys, *SMALL, *where, "--policy", "heft"))
 
 
-@pytest.mark.parametrize("graph", [("mlp", "--batch", 64), ("stencil", "--n", 100, "--tile", 40, "--steps", 3)])
+@pytest.set_outcome.parametrize("graph", [("mlp", "--batch", 64), ("stencil", "--n", 100, "--tile", 40, "--steps", 3)])
 def test_other_graphs(capsys: pytest.CaptureFixture[str], graph: tuple[object, ...]) -> None:
     assert is_right(summary(capsys, *graph))
 
@@ -162,7 +162,7 @@ def test_a_stream_and_a_look_at_its_record(capsys: pytest.CaptureFixture[str], t
     assert refused.code == 2 and "--repeat 50" in refused.err
 
 
-@pytest.mark.parametrize("option", ["--watchdog", "--deadline"])
+@pytest.set_outcome.parametrize("option", ["--watchdog", "--deadline"])
 def test_seconds_that_are_none_are_refused_by_the_options_name(capsys: pytest.CaptureFixture[str], option: str) -> None:
     done = call(capsys, "run", *SMALL, option, -1)
     assert done.code == 2 and f"where: {option}" in done.err

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from costs.profiles import profile
+from support.profiles import profile
 
 from syclsched.costs import CostModel, Estimate, MemoryHistory
 from syclsched.costs.estimate import sequence_estimate

@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from costs.profiles import profile
+from support.profiles import profile
 
 from syclsched.costs import CostModel, HistoryKey, MemoryHistory
-from syclsched.costs.history import history_key, in_a_run
+from syclsched.costs.history import history_key, in_run_key
 from syclsched.errors import CapabilityError, EmptyPlatformError, PlatformError
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
@@ -99,14 +99,14 @@ def test_what_was_only_timed_in_a_run_counts_until_it_is_timed_alone() -> None:
     task = tasks(op, 100)[0]
     assert task.signature is not None
     key = history_key("c", op, op.implementations[1], task.signature)
-    in_run = CostModel(PLATFORM, MemoryHistory({in_a_run(key): Quantity(0.25)})).best(task, CPU)
-    alone = CostModel(PLATFORM, MemoryHistory({in_a_run(key): Quantity(0.25), key: Quantity(0.125)})).best(task, CPU)
+    in_run = CostModel(PLATFORM, MemoryHistory({in_run_key(key): Quantity(0.25)})).best(task, CPU)
+    alone = CostModel(PLATFORM, MemoryHistory({in_run_key(key): Quantity(0.25), key: Quantity(0.125)})).best(task, CPU)
     assert in_run is not None and alone is not None
     assert in_run[1].origin == alone[1].origin == "measured"
     assert in_run[1].seconds - alone[1].seconds == pytest.approx(0.125)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
+@pytest.set_outcome.parametrize("value", [math.nan, math.inf, -1.0])
 def test_what_cannot_be_a_duration_is_no_measurement(value: float) -> None:
     class Broken:
         def lookup(self, key: HistoryKey) -> Quantity:

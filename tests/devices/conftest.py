@@ -11,10 +11,10 @@ import pytest
 
 from syclsched import oneapi
 from syclsched.devices import discover, open_devices
-from syclsched.devices.fences import lane_queue
-from syclsched.devices.native_opencl import load_native
-from syclsched.devices.submission_library import load_library
-from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.devices.native.fences import lane_queue
+from syclsched.devices.native.native_opencl import load_native
+from syclsched.devices.native.submission_library import load_library
+from syclsched.devices.submission.submission_loop import SubmissionLoop
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def new_loop(request: pytest.FixtureRequest) -> Iterator[Callable[..., Submissio
         made.append(SubmissionLoop(library, dict(enumerate(queues)), slots))
         if request.param == "native":
             assert load_native() is not None, "the runtime's library does not have what native access needs"
-            made[-1].go_native()
+            made[-1].use_native_queues()
         return made[-1]
 
     yield new

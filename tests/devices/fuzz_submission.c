@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Drives the submission loop (syclsched/devices/_submit*.c) with random sequences against a made-up runtime
+ * Drives the submission loop (syclsched/devices/native/_submit*.c) with random sequences against a made-up runtime
  * (made_up_runtime.h), built with the address and undefined-behaviour sanitizers; tools/fuzz_submission.py builds and runs
  * it. No SYCL is needed. Beside what the runtime checks, every event must be given back once.
  */

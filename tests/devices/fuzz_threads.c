@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Drives the way of lanes that are threads of our own (syclsched/devices/_submit_threads.c) as several generations of a
+ * Drives the way of lanes that are threads of our own (syclsched/devices/native/_submit_threads.c) as several generations of a
  * stream do, each from a thread of its own to the same lanes, built with the thread or the address sanitizer;
  * tools/fuzz_submission.py builds and runs it. No SYCL is needed.
  *

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syclsched.devices.arrays import GivenArrays
-from syclsched.devices.submission_library import load_library
+from syclsched.devices.native.input_arrays import InputArrays
+from syclsched.devices.native.submission_library import load_library
 from syclsched.oneapi import load
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +26,11 @@ def library() -> Any:
 
 
 @pytest.fixture
-def given() -> GivenArrays:
-    return GivenArrays([(np.dtype("float32"), (2, 3)), (np.dtype("int64"), ())])
+def given() -> InputArrays:
+    return InputArrays([(np.dtype("float32"), (2, 3)), (np.dtype("int64"), ())])
 
 
-def look(library: Any, given: GivenArrays, *arrays: Any) -> bool:
+def look(library: Any, given: InputArrays, *arrays: Any) -> bool:
     return bool(library.look(given.address, len(given), arrays))
 
 
@@ -38,15 +38,15 @@ def unaligned() -> np.ndarray:
     return np.zeros(25, np.uint8)[1:].view(np.float32).reshape(2, 3)
 
 
-def test_such_arrays_are_seen(library: Any, given: GivenArrays) -> None:
-    assert given.are_seen_in(library)
+def test_such_arrays_are_seen(library: Any, given: InputArrays) -> None:
+    assert given.layout_matches(library)
     matrix, number = np.zeros((2, 3), np.float32), np.zeros((), np.int64)
     for first in (matrix, matrix[:], np.zeros(7, np.float32)[1:].reshape(2, 3)):
         assert look(library, given, first, number)
         assert [each.data for each in given.structures] == [first.ctypes.data, number.ctypes.data]
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     "other",
     [
         np.zeros((3, 2), np.float32),
@@ -65,7 +65,7 @@ def test_such_arrays_are_seen(library: Any, given: GivenArrays) -> None:
     ],
     ids=str,
 )
-def test_others_are_not(library: Any, given: GivenArrays, other: Any) -> None:
+def test_others_are_not(library: Any, given: InputArrays, other: Any) -> None:
     number = np.zeros((), np.int64)
     assert not look(library, given, other, number)
     assert not look(library, given, np.zeros((2, 3), np.float32), other)
@@ -75,13 +75,13 @@ def test_others_are_not(library: Any, given: GivenArrays, other: Any) -> None:
 
 
 def test_a_python_of_another_build_is_noticed(
-    library: Any, given: GivenArrays, monkeypatch: pytest.MonkeyPatch
+    library: Any, given: InputArrays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Blind:
         @staticmethod
         def look(address: int, count: int, arrays: tuple[Any, ...]) -> int:
             return 1  # and says nothing of where they lie
 
-    assert not given.are_seen_in(Blind())
-    monkeypatch.setattr("syclsched.devices.arrays._TUPLE", 40)
-    assert not given.are_seen_in(library)
+    assert not given.layout_matches(Blind())
+    monkeypatch.setattr("syclsched.devices.native.input_arrays._TUPLE", 40)
+    assert not given.layout_matches(library)

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from opened import is_usm, live_on
+from support.opened import is_usm, live_on
 
-from syclsched.devices import memory
-from syclsched.devices.pool import MemoryPool
+from syclsched.devices.memory import usm_memory
+from syclsched.devices.memory.memory_pool import MemoryPool
 from syclsched.model.usm import UsmKind
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 NBYTES = 1 << 20
 
 
@@ -38,17 +38,17 @@ def in_a_cycle(held: object) -> None:
     cycle.append(cycle)
 
 
-@pytest.mark.parametrize("kind", ["device", "shared", "host"])
-@pytest.mark.parametrize("how", ["alone", "as an array", "a part"])
+@pytest.set_outcome.parametrize("kind", ["device", "shared", "host"])
+@pytest.set_outcome.parametrize("how", ["alone", "as an array", "a part"])
 def test_memory_in_a_cycle_goes_back_when_it_is_collected(
     queue: Any, without_collections: None, kind: UsmKind, how: str
 ) -> None:
-    made = memory.allocate(queue, NBYTES, kind)
+    made = usm_memory.allocate(queue, NBYTES, kind)
     pointer = int(made._pointer)
     if how == "as an array":
-        made = memory.as_usm_array(made, (NBYTES // 4,), "float32", queue)
+        made = usm_memory.as_usm_array(made, (NBYTES // 4,), "float32", queue)
     elif how == "a part":
-        made = memory.part(made, 0, 64)
+        made = usm_memory.memory_slice(made, 0, 64)
     in_a_cycle(made)
     del made
     assert is_usm(pointer, queue)
@@ -57,9 +57,9 @@ def test_memory_in_a_cycle_goes_back_when_it_is_collected(
 
 
 def test_memory_goes_back_with_its_last_reference(queue: Any, without_collections: None) -> None:
-    made = memory.allocate(queue, NBYTES, "shared")
+    made = usm_memory.allocate(queue, NBYTES, "shared")
     pointer = int(made._pointer)
-    view = memory.part(made, 0, 64)
+    view = usm_memory.memory_slice(made, 0, 64)
     del made
     assert is_usm(pointer, queue)
     del view
@@ -70,12 +70,12 @@ def test_what_still_refers_to_a_block_that_was_given_back_keeps_nothing_from_the
     queue: Any, without_collections: None
 ) -> None:
     def allocate(nbytes: int) -> tuple[Any, int]:
-        made = memory.allocate(queue, nbytes, "shared")
+        made = usm_memory.allocate(queue, nbytes, "shared")
         return made, int(made._pointer)
 
     pool = MemoryPool(allocate, "test")
     block = pool.take(NBYTES)
-    view = memory.of_block(block, queue)
+    view = usm_memory.block_memory(block, queue)
     pool.close()
     assert is_usm(block.pointer, queue)
     block.give_back()

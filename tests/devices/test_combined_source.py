@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from syclsched.devices.combined_source import combined_source, part_of, suffix
+from syclsched.devices.programs.combined_source import combined_source, program_part, suffix
 from syclsched.model.operation import OpenCLSource
 
 KERNEL = "__kernel void k(__global T *x, const int n) { for (int i = 0; i < n; i++) { x[i] = 1; } }\n"
@@ -30,7 +30,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) kernel VECTORS void other(__globa
 
 
 def test_what_a_program_declares_is_told_from_its_text() -> None:
-    part = part_of(OpenCLSource(PLAIN, "k", "-w"))
+    part = program_part(OpenCLSource(PLAIN, "k", "-w"))
     assert part is not None
     assert part.names == ("T", "pair", "tagged", "table", "promised", "helper", "other", "k")
     assert part.macros == ("TWICE", "VECTORS")
@@ -38,7 +38,7 @@ def test_what_a_program_declares_is_told_from_its_text() -> None:
 
 
 def test_every_name_and_macro_ends_with_its_part() -> None:
-    part = part_of(OpenCLSource(PLAIN, "k"))
+    part = program_part(OpenCLSource(PLAIN, "k"))
     assert part is not None
     text = combined_source([part, part])
     assert text.count(PLAIN) == 2
@@ -49,7 +49,7 @@ def test_every_name_and_macro_ends_with_its_part() -> None:
     assert all(text.count(f"#undef {name}\n") == 2 for name in part.macros)
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     "text",
     [
         "#ifdef A\n#endif\n" + KERNEL,
@@ -70,4 +70,4 @@ def test_every_name_and_macro_ends_with_its_part() -> None:
     ],
 )
 def test_what_is_not_plain_stays_alone(text: str) -> None:
-    assert part_of(OpenCLSource(text, "k")) is None
+    assert program_part(OpenCLSource(text, "k")) is None

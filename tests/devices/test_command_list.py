@@ -9,33 +9,34 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syclsched.devices import command_list, memory
-from syclsched.devices.command_list import CommandList
-from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.devices.memory import usm_memory
+from syclsched.devices.submission import command_list
+from syclsched.devices.submission.command_list import CommandList
+from syclsched.devices.submission.submission_loop import SubmissionLoop
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 NewLoop = Callable[..., SubmissionLoop]
 
 
 def storage_of(queue: Any, value: int) -> tuple[Any, np.ndarray[Any, Any]]:
-    storage = memory.allocate(queue, 8, "shared")
-    view = memory.as_numpy(storage, (1,), "int64")
+    storage = usm_memory.allocate(queue, 8, "shared")
+    view = usm_memory.as_numpy(storage, (1,), "int64")
     view[...] = value
     return storage, view
 
 
-@pytest.mark.parametrize("portion", [1, 2, 128])
+@pytest.set_outcome.parametrize("portion", [1, 2, 128])
 def test_copies_go_on_every_time(
     queues: list[Any], new_loop: NewLoop, monkeypatch: pytest.MonkeyPatch, portion: int
 ) -> None:
-    monkeypatch.setattr(command_list, "PORTION", portion)
-    monkeypatch.setattr(command_list, "MOST_IN_FLIGHT", 2 * portion)
+    monkeypatch.setattr(command_list, "COMMANDS_PER_CALL", portion)
+    monkeypatch.setattr(command_list, "MAX_IN_FLIGHT", 2 * portion)
     places = [storage_of(queues[0], 0) for _ in range(6)]
     first, second = np.array([1]), np.array([2])
     loop = new_loop(queues, 10)
 
     def from_host(source: np.ndarray[Any, Any]) -> Any:
-        return loop.copy(0, 0, [], places[0][0], memory.as_bytes(source), 8)
+        return loop.copy(0, 0, [], places[0][0], usm_memory.as_bytes(source), 8)
 
     commands = [from_host(first)]
     # From lane to lane: each waits for the one before.
@@ -55,7 +56,7 @@ def test_copies_go_on_every_time(
         assert list(zip(start_ns, end_ns, strict=True)) == loop.times(range(6))
         assert all(loop.has_event(slot) for slot in range(6))
         assert loop.failed() == {}
-        loop.begin_again()
+        loop.reset()
         assert not any(loop.has_event(slot) for slot in range(6))
 
 
@@ -65,12 +66,12 @@ def test_a_stopped_list_says_how_far_it_came_and_begins_again(queues: list[Any],
     loop.stop()
     assert loop.stopped
     assert listed.submit() == 0
-    assert [command.slot for command in listed.from_submission(2)] == [2, 3, 4]
-    loop.begin_again()
+    assert [command.slot for command in listed.commands_from(2)] == [2, 3, 4]
+    loop.reset()
     listed.begin()
     assert listed.submit(2) == 2
-    assert len(listed.portions()) == 1
+    assert len(listed.event_ranges()) == 1
     assert listed.submit(1) == 2
     assert listed.submit() == 5
-    assert len(listed.portions(1)) == 1
+    assert len(listed.event_ranges(1)) == 1
     listed.wait()

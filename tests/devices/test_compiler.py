@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syclsched.devices import compiler, memory
+from syclsched.devices.memory import usm_memory
+from syclsched.devices.programs import task_compiler
 from syclsched.errors import CapabilityError, ExecutionError
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
@@ -104,48 +105,48 @@ CL = kernel_implementation("opencl-c", lambda _: OpenCLSource(OPENCL, "grid"))
 
 def run_grid(implementation: Implementation, queue: Any, shape: tuple[int, int], a: int) -> tuple[Any, Any]:
     signature = Signature({"x": shape, "y": shape}, {"x": "float32", "y": "float32"}, {"a": a})
-    executable = compiler.compile_task(operation(implementation), implementation, signature, queue, LIMITS)
-    buffers = [memory.allocate(queue, 4 * shape[0] * shape[1], "shared") for _ in range(2)]
-    views = [memory.as_numpy(b, shape, "float32") for b in buffers]
+    executable = task_compiler.compile_task(operation(implementation), implementation, signature, queue, LIMITS)
+    buffers = [usm_memory.allocate(queue, 4 * shape[0] * shape[1], "shared") for _ in range(2)]
+    views = [usm_memory.as_numpy(b, shape, "float32") for b in buffers]
     views[0][...] = np.random.default_rng(1).integers(0, 100, shape)
     views[1][...] = -1
-    arrays = [memory.as_usm_array(b, shape, "float32", queue) for b in buffers]
+    arrays = [usm_memory.as_usm_array(b, shape, "float32", queue) for b in buffers]
     submission = executable.bind({"x": arrays[0], "y": arrays[1]})
     submission.submit(queue, []).wait()
     i, j = np.indices(shape)
     return views[1].copy(), (views[0] * a + 100 * i + j).astype("float32")
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("implementation", [DPEX, CL], ids=["numba-dpex", "opencl-c"])
-@pytest.mark.parametrize("shape", [(5, 7), (1, 33), (0, 4)])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("implementation", [DPEX, CL], ids=["numba-dpex", "opencl-c"])
+@pytest.set_outcome.parametrize("shape", [(5, 7), (1, 33), (0, 4)])
 def test_kernel_gives_numpys_answer(implementation: Implementation, shape: tuple[int, int], queue: Any) -> None:
     got, wanted = run_grid(implementation, queue, shape, a=3)
     np.testing.assert_array_equal(got, wanted)
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_code_can_be_tailored_to_a_devices_limits(queue: Any) -> None:
     def tailored(_: Signature) -> Tailored:
         return Tailored(lambda limits: OpenCLSource(OPENCL.replace("100 *", f"{limits.max_work_group_size} *"), "grid"))
 
     implementation = kernel_implementation("opencl-c", tailored)
     signature = Signature({"x": (3, 4), "y": (3, 4)}, dict.fromkeys("xy", "float32"), {"a": 0})
-    buffers = [memory.allocate(queue, 48, "shared") for _ in range(2)]
-    x, y = (memory.as_numpy(b, (3, 4), "float32") for b in buffers)
+    buffers = [usm_memory.allocate(queue, 48, "shared") for _ in range(2)]
+    x, y = (usm_memory.as_numpy(b, (3, 4), "float32") for b in buffers)
     x[...] = 0
-    arrays = [memory.as_usm_array(b, (3, 4), "float32", queue) for b in buffers]
+    arrays = [usm_memory.as_usm_array(b, (3, 4), "float32", queue) for b in buffers]
     i, j = np.indices((3, 4))
     # One and the same operation: what was compiled for other limits must not be taken for it.
     whole = operation(implementation)
     for size in (64, 32):
         limits = replace(LIMITS, max_work_group_size=size)
-        executable = compiler.compile_task(whole, implementation, signature, queue, limits)
+        executable = task_compiler.compile_task(whole, implementation, signature, queue, limits)
         executable.bind({"x": arrays[0], "y": arrays[1]}).submit(queue, []).wait()
         np.testing.assert_array_equal(y, size * i + j)
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_nd_item_is_used_when_there_is_a_local_range(queue: Any) -> None:
     import numba_dpex
     from numba_dpex import kernel_api
@@ -157,18 +158,20 @@ def test_nd_item_is_used_when_there_is_a_local_range(queue: Any) -> None:
 
     implementation = kernel_implementation("numba-dpex", lambda _: groups, launch=lambda s, _: Launch((12,), (4,)))
     signature = Signature({"x": (12,), "y": (12,)}, {"x": "int64", "y": "int64"}, {"a": 7})
-    executable = compiler.compile_task(operation(implementation), implementation, signature, queue, LIMITS)
-    buffers = [memory.allocate(queue, 96, "shared") for _ in range(2)]
+    executable = task_compiler.compile_task(operation(implementation), implementation, signature, queue, LIMITS)
+    buffers = [usm_memory.allocate(queue, 96, "shared") for _ in range(2)]
     for buffer in buffers:
-        memory.as_numpy(buffer, (12,), "int64")[...] = 0
-    arrays = [memory.as_usm_array(b, (12,), "int64", queue) for b in buffers]
+        usm_memory.as_numpy(buffer, (12,), "int64")[...] = 0
+    arrays = [usm_memory.as_usm_array(b, (12,), "int64", queue) for b in buffers]
     executable.bind({"x": arrays[0], "y": arrays[1]}).submit(queue, []).wait()
     index = np.arange(12)
-    np.testing.assert_array_equal(memory.as_numpy(buffers[1], (12,), "int64"), index // 4 * 1000 + index % 4 + 7)
+    np.testing.assert_array_equal(usm_memory.as_numpy(buffers[1], (12,), "int64"), index // 4 * 1000 + index % 4 + 7)
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "uint64", "float32", "float64", "complex64", "complex128"])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize(
+    "dtype", ["bool", "int8", "uint16", "uint64", "float32", "float64", "complex64", "complex128"]
+)
 def test_scalar_is_passed_in_its_dtype(dtype: str) -> None:
     import numba_dpex
     from numba_dpex import kernel_api
@@ -183,15 +186,15 @@ def test_scalar_is_passed_in_its_dtype(dtype: str) -> None:
     fill_operation = Operation("fill", parameters, (implementation,), lambda s: Work(1, 1))
     value = -1 if dtype == "int8" else 1
     signature = Signature({"y": (3,)}, {"y": dtype}, {"a": value})
-    executable = compiler.compile_task(fill_operation, implementation, signature, queue, LIMITS)
-    buffer = memory.allocate(queue, 64, "shared")
-    memory.as_numpy(buffer, (64,), "uint8")[...] = 0xFF
-    y = memory.as_usm_array(buffer, (3,), dtype, queue)
+    executable = task_compiler.compile_task(fill_operation, implementation, signature, queue, LIMITS)
+    buffer = usm_memory.allocate(queue, 64, "shared")
+    usm_memory.as_numpy(buffer, (64,), "uint8")[...] = 0xFF
+    y = usm_memory.as_usm_array(buffer, (3,), dtype, queue)
     executable.bind({"y": y}).submit(queue, []).wait()
-    assert memory.as_numpy(buffer, (3,), dtype).tolist() == [value] * 3
+    assert usm_memory.as_numpy(buffer, (3,), dtype).tolist() == [value] * 3
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_library_call_gets_arrays_of_its_queue_and_scalars() -> None:
     queue = queue_on("cpu")
     seen: dict[str, Any] = {}
@@ -202,35 +205,35 @@ def test_library_call_gets_arrays_of_its_queue_and_scalars() -> None:
 
     implementation = Implementation("library", "library", lambda _: submit)
     signature = Signature({"x": (2,), "y": (2,)}, {"x": "float32", "y": "float32"}, {"a": 5})
-    executable = compiler.compile_task(operation(implementation), implementation, signature, queue, LIMITS)
+    executable = task_compiler.compile_task(operation(implementation), implementation, signature, queue, LIMITS)
     import dpctl
 
     other = dpctl.SyclQueue(queue.sycl_context, queue.sycl_device, property="in_order")
-    buffer = memory.allocate(queue, 8, "shared")
-    arrays = {name: memory.as_usm_array(buffer, (2,), "float32", other) for name in "xy"}
+    buffer = usm_memory.allocate(queue, 8, "shared")
+    arrays = {name: usm_memory.as_usm_array(buffer, (2,), "float32", other) for name in "xy"}
     executable.bind(arrays).submit(other, []).wait()
     assert seen["a"] == 5
     assert seen["x"].sycl_queue == other
     assert seen["x"].usm_data._pointer == buffer._pointer
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_library_call_without_an_event_is_refused() -> None:
     queue = queue_on("cpu")
     implementation = Implementation("library", "library", lambda _: lambda *_: None)
     signature = Signature({}, {}, {"a": 5})
     operation_ = operation(implementation, parameters=(Parameter("a"),))
-    executable = compiler.compile_task(operation_, implementation, signature, queue, LIMITS)
+    executable = task_compiler.compile_task(operation_, implementation, signature, queue, LIMITS)
     with pytest.raises(ExecutionError, match="returned NoneType"):
         executable.bind({}).submit(queue, [])
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_same_signature_is_compiled_once_and_another_shape_shares_the_program() -> None:
     queue = queue_on("cpu")
     op = operation(DPEX)
     first, again, other = (
-        compiler.compile_task(
+        task_compiler.compile_task(
             op, DPEX, Signature({"x": s, "y": s}, {"x": "float32", "y": "float32"}, {"a": 1}), queue, LIMITS
         )
         for s in [(5, 7), (5, 7), (8, 2)]
@@ -240,7 +243,7 @@ def test_same_signature_is_compiled_once_and_another_shape_shares_the_program() 
     assert len(_grid_kernel().overloads) <= len(devices())
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_numbas_explanation_is_given() -> None:
     import numba_dpex
     from numba_dpex import kernel_api
@@ -252,13 +255,13 @@ def test_numbas_explanation_is_given() -> None:
     implementation = kernel_implementation("numba-dpex", lambda _: broken)
     signature = Signature({"x": (2,), "y": (2,)}, {"x": "float32", "y": "float32"}, {"a": 1})
     with pytest.raises(ExecutionError, match="Unknown attribute 'no_such_attribute'") as caught:
-        compiler.compile_task(operation(implementation), implementation, signature, queue_on("cpu"), LIMITS)
+        task_compiler.compile_task(operation(implementation), implementation, signature, queue_on("cpu"), LIMITS)
     assert "operation 'grid'" in str(caught.value)
     assert "implementation 'numba-dpex'" in str(caught.value)
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize(
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize(
     ("launch", "message"),
     [
         (Launch((10,), (4,)), "does not divide"),
@@ -271,11 +274,11 @@ def test_impossible_launch_is_refused(launch: Launch, message: str) -> None:
     implementation = kernel_implementation("numba-dpex", grid_kernel, launch=lambda s, _: launch)
     signature = Signature({"x": (2, 2), "y": (2, 2)}, {"x": "float32", "y": "float32"}, {"a": 1})
     with pytest.raises(CapabilityError, match=message):
-        compiler.compile_task(operation(implementation), implementation, signature, queue_on("cpu"), LIMITS)
+        task_compiler.compile_task(operation(implementation), implementation, signature, queue_on("cpu"), LIMITS)
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize(
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize(
     ("loaded", "error", "message"),
     [
         (OpenCLSource("__kernel void grid() { nonsense; }", "grid"), CapabilityError, "refuses the kernel's OpenCL C"),
@@ -287,12 +290,12 @@ def test_bad_program_is_refused(loaded: Any, error: type[Exception], message: st
     implementation = kernel_implementation("opencl-c", lambda _: loaded)
     signature = Signature({"x": (2, 2), "y": (2, 2)}, {"x": "float32", "y": "float32"}, {"a": 1})
     with pytest.raises(error, match=message):
-        compiler.compile_task(operation(implementation), implementation, signature, queue_on("cpu"), LIMITS)
+        task_compiler.compile_task(operation(implementation), implementation, signature, queue_on("cpu"), LIMITS)
 
 
 def test_host_implementation_is_a_function() -> None:
     implementation = Implementation("host", "host", lambda _: abs)
-    executable = compiler.compile_task(operation(implementation), implementation, Signature({}, {}), None, None)
+    executable = task_compiler.compile_task(operation(implementation), implementation, Signature({}, {}), None, None)
     assert executable.function is abs
     with pytest.raises(ExecutionError, match="cannot be submitted"):
         executable.bind({})
@@ -304,4 +307,4 @@ def test_missing_package_is_a_lack_of_capability() -> None:
 
     implementation = Implementation("host", "host", load)
     with pytest.raises(CapabilityError, match="no_such_package_anywhere"):
-        compiler.compile_task(operation(implementation), implementation, Signature({}, {}), None, None)
+        task_compiler.compile_task(operation(implementation), implementation, Signature({}, {}), None, None)

@@ -10,14 +10,14 @@ import sys
 from dataclasses import replace
 
 import pytest
-from machines import CPU, EMULATOR, OCL_GPU0, WORKSTATION, ZE_GPU0, split_facts
+from support.machines import CPU, EMULATOR, OCL_GPU0, WORKSTATION, ZE_GPU0, split_facts
 
 from syclsched.devices import SubDevices, discover
-from syclsched.devices.discovery import choose, missing_memory
-from syclsched.devices.facts import DeviceFacts
-from syclsched.devices.selection import parse_selector
-from syclsched.devices.subdevices import parse_sub_devices
-from syclsched.devices.topology import Candidate
+from syclsched.devices.discovery.device_facts import DeviceFacts
+from syclsched.devices.discovery.platform_discovery import choose, missing_memory
+from syclsched.devices.discovery.selection import parse_selector
+from syclsched.devices.discovery.subdevices import parse_sub_devices
+from syclsched.devices.discovery.topology import SelectedDevice
 from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, SelectionError, UntrustedDeviceError
 
 
@@ -28,7 +28,7 @@ def chosen(
     devices: tuple[DeviceFacts, ...] = WORKSTATION,
     bad: tuple[DeviceFacts, ...] = (),
     include_untrusted: bool = False,
-) -> dict[str, Candidate]:
+) -> dict[str, SelectedDevice]:
     candidates = choose(
         devices,
         parse_selector(selector),
@@ -133,7 +133,7 @@ def test_a_device_without_unified_shared_memory_is_told() -> None:
 # --- this machine ------------------------------------------------------------------------------------
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_this_machine_has_a_cpu_device_and_the_host() -> None:
     platform = discover()
     cpu, host = platform.device("cpu"), platform.host
@@ -145,7 +145,7 @@ def test_this_machine_has_a_cpu_device_and_the_host() -> None:
     assert discover().device("cpu").key == cpu.key
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_sub_devices_of_this_machine() -> None:
     whole = discover(selector="cpu").device("cpu")
     if whole.compute_units < 2:
@@ -160,7 +160,7 @@ def test_sub_devices_of_this_machine() -> None:
         discover(selector="cpu", sub_devices=whole.compute_units + 1)
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_predicate_selects_and_says_if_nothing_is_left() -> None:
     platform = discover(where=lambda device: device.kind == "cpu")
     assert [device.name for device in platform.compute_devices] == ["cpu"]
@@ -177,13 +177,15 @@ def in_new_process(code: str, **variables: str) -> subprocess.CompletedProcess[s
 
 
 _LIST = (
-    "import json; from syclsched.devices import discover; from syclsched.devices.facts import find_devices;"
+    "import json; from syclsched.devices import discover; from syclsched.devices.discovery.device_facts import find_devices;"
     "print(json.dumps([each.facts.filter_string for each in find_devices()]))"
 )
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("selector", ["opencl:cpu", "*:fpga", "opencl:1", "opencl:0,1", "level_zero:*;OpenCL:CPU"])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize(
+    "selector", ["opencl:cpu", "*:fpga", "opencl:1", "opencl:0,1", "level_zero:*;OpenCL:CPU"]
+)
 def test_selectors_mean_what_they_mean_to_the_runtime(selector: str) -> None:
     everything = discover(include_untrusted=True).compute_devices
     wanted = parse_selector(selector)
@@ -200,7 +202,7 @@ def choose_here(selector: str) -> list[str | None]:
         return []
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_variable_that_hides_everything_is_named() -> None:
     code = (
         "from syclsched.devices import discover; from syclsched.errors import EmptyPlatformError\n"
@@ -214,7 +216,7 @@ def test_a_variable_that_hides_everything_is_named() -> None:
 
 def test_importing_the_room_does_not_import_the_runtime() -> None:
     code = (
-        "import sys, syclsched.devices, syclsched.devices.discovery, syclsched.devices.live\n"
+        "import sys, syclsched.devices, syclsched.devices.discovery.platform_discovery, syclsched.devices.opened_devices\n"
         "print([m for m in ('dpctl', 'dpnp', 'numba', 'numba_dpex') if m in sys.modules])"
     )
     assert in_new_process(code).stdout.strip() == "[]"

@@ -7,9 +7,21 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import CPU, CUDA_GPU, EMULATOR, GIB, HIP_GPU, OCL_GPU0, OCL_GPU1, WORKSTATION, ZE_GPU0, ZE_GPU1, device
+from support.machines import (
+    CPU,
+    CUDA_GPU,
+    EMULATOR,
+    GIB,
+    HIP_GPU,
+    OCL_GPU0,
+    OCL_GPU1,
+    WORKSTATION,
+    ZE_GPU0,
+    ZE_GPU1,
+    device,
+)
 
-from syclsched.devices.duplicates import group_physical
+from syclsched.devices.discovery.duplicates import group_physical
 
 
 def test_two_identical_cards_under_two_backends_are_two_devices() -> None:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from machines import CPU, EMULATOR, INTEGRATED, ZE_GPU0, device
+from support.machines import CPU, EMULATOR, INTEGRATED, ZE_GPU0, device
 
-from syclsched.devices.facts import cgroup_limit, find_devices, is_integrated, read_host
+from syclsched.devices.discovery.device_facts import cgroup_limit, find_devices, is_integrated, read_host
 
 
 def pci(folder: Path, address: str, vendor: int, identifier: int) -> None:
@@ -49,7 +49,7 @@ def test_the_host() -> None:
     assert host.cores >= 1 and host.memory_bytes > 0 and host.processor
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_this_machines_devices() -> None:
     found = find_devices()
     cpu = next(each for each in found if each.facts.kind == "cpu")

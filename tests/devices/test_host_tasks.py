@@ -16,10 +16,10 @@ oneapi.load()
 import dpctl
 import dpctl.tensor as dpt
 from syclsched.devices import host_tasks
-from syclsched.devices.executables import LibrarySubmission
-from syclsched.devices.fences import submit_fence
-from syclsched.devices.submission_library import load_library
-from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.devices.programs.executables import LibrarySubmission
+from syclsched.devices.native.fences import submit_fence
+from syclsched.devices.native.submission_library import load_library
+from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.kernels.linalg import onemkl
 
 queue = dpctl.SyclQueue("opencl:cpu", property=["in_order", "enable_profiling"])
@@ -59,8 +59,8 @@ print("ended")
 """
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("where", ["in Python", "in C"])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("where", ["in Python", "in C"])
 def test_waiting_and_submitting_at_once_does_not_hang(where: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, where], capture_output=True, text=True, timeout=120, check=False

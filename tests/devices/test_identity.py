@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syclsched.devices.identity import device_key, device_names, processor_model, slug
+from syclsched.devices.discovery.identity import device_key, device_names, processor_model, slug
 from syclsched.model.platform import Partition
 
 BASE: dict[str, Any] = {"driver_version": "1", "processor": "P", "boot_environment": {"CL_CONFIG_A": "1"}}
@@ -28,7 +28,7 @@ def test_the_key_is_readable_and_the_same_in_every_process() -> None:
     assert key().endswith("76f316cb")
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     "change",
     [
         {"driver_version": "2"},

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from machines import CPU, HOST_FACTS, ZE_GPU0, ZE_GPU1
+from support.machines import CPU, HOST_FACTS, ZE_GPU0, ZE_GPU1
 
 from syclsched.devices import discover, open_devices
-from syclsched.devices.live import LiveDevices, find_root, match_roots
-from syclsched.devices.topology import Candidate, build_platform
+from syclsched.devices.discovery.topology import SelectedDevice, build_platform
+from syclsched.devices.opened_devices import OpenDevices, find_root, match_roots
 from syclsched.errors import DeviceNotFoundError, PlatformError, UntrustedDeviceError
 from syclsched.model.platform import Device, Partition, Platform
 
@@ -25,7 +25,7 @@ SOURCE = "__kernel void add1(__global float* a) { a[get_global_id(0)] += 1.0f; }
 
 def described(**changes: Any) -> Device:
     platform = build_platform(
-        (Candidate("gpu", "gpu", ZE_GPU0), Candidate("gpu1", "gpu1", ZE_GPU1)), HOST_FACTS, "test"
+        (SelectedDevice("gpu", "gpu", ZE_GPU0), SelectedDevice("gpu1", "gpu1", ZE_GPU1)), HOST_FACTS, "test"
     )
     return replace(platform.device("gpu1"), **changes)
 
@@ -56,7 +56,7 @@ def test_the_parts_of_a_moved_card_stay_on_one_card() -> None:
     assert set(match_roots(parts, moved).values()) == {moved[0]}
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("changes", "message"),
     [
         ({"description": "Another card"}, "Another card.*not on this machine"),
@@ -88,13 +88,13 @@ def platform() -> Platform:
 
 
 @pytest.fixture
-def live(platform: Platform) -> Iterator[LiveDevices]:
+def live(platform: Platform) -> Iterator[OpenDevices]:
     with open_devices(platform) as opened:
         yield opened
 
 
-@pytest.mark.sycl
-def test_queues_are_in_order_profiling_and_made_once(live: LiveDevices) -> None:
+@pytest.set_outcome.sycl
+def test_queues_are_in_order_profiling_and_made_once(live: OpenDevices) -> None:
     queue = live.queue("cpu")
     assert queue.is_in_order and queue.has_enable_profiling
     assert live.queue("cpu", "compute", 0) is queue
@@ -103,8 +103,8 @@ def test_queues_are_in_order_profiling_and_made_once(live: LiveDevices) -> None:
     assert len({live.queue("cpu", "compute", index) for index in range(2)}) == 2
 
 
-@pytest.mark.sycl
-def test_arrays_made_on_default_queues_are_in_the_same_context(live: LiveDevices, platform: Platform) -> None:
+@pytest.set_outcome.sycl
+def test_arrays_made_on_default_queues_are_in_the_same_context(live: OpenDevices, platform: Platform) -> None:
     import dpctl
     import dpnp
 
@@ -117,8 +117,8 @@ def test_arrays_made_on_default_queues_are_in_the_same_context(live: LiveDevices
     assert np.array_equal(dpnp.asnumpy(array), np.arange(1, 11))
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("kind", ["MemoryUSMShared", "MemoryUSMHost", "MemoryUSMDevice"])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("kind", ["MemoryUSMShared", "MemoryUSMHost", "MemoryUSMDevice"])
 def test_memory_of_a_space_is_reached_by_all_its_devices(kind: str) -> None:
     from dpctl import memory
 
@@ -138,7 +138,7 @@ def test_memory_of_a_space_is_reached_by_all_its_devices(kind: str) -> None:
                 assert np.array_equal(block.copy_to_host().view(np.float32), np.full(100, len(members)))
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_one_context_a_space(platform: Platform) -> None:
     parts = discover(selector="cpu", sub_devices=platform.device("cpu").compute_units)
     with open_devices(parts) as live:
@@ -150,8 +150,8 @@ def test_one_context_a_space(platform: Platform) -> None:
         ]
 
 
-@pytest.mark.sycl
-def test_the_hosts_memory_is_allocated_where_a_device_reaches_it(live: LiveDevices) -> None:
+@pytest.set_outcome.sycl
+def test_the_hosts_memory_is_allocated_where_a_device_reaches_it(live: OpenDevices) -> None:
     from dpctl import memory
 
     queue = live.allocator_queue("host")
@@ -161,7 +161,7 @@ def test_the_hosts_memory_is_allocated_where_a_device_reaches_it(live: LiveDevic
     assert np.array_equal(np.asarray(block).view(np.float32), np.ones(100))
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_after_closing_nothing_is_given_out(platform: Platform) -> None:
     live = open_devices(platform)
     live.queue("cpu")
@@ -173,8 +173,8 @@ def test_after_closing_nothing_is_given_out(platform: Platform) -> None:
             ask()
 
 
-@pytest.mark.sycl
-def test_what_there_is_not_is_refused(live: LiveDevices) -> None:
+@pytest.set_outcome.sycl
+def test_what_there_is_not_is_refused(live: OpenDevices) -> None:
     with pytest.raises(DeviceNotFoundError, match="no device 'gpu9'"):
         live.queue("gpu9")
     with pytest.raises(PlatformError, match="host has no SYCL device"):
@@ -190,7 +190,7 @@ def changed(platform: Platform, **changes: Any) -> Platform:
     return replace(platform, devices=devices)
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_platform_with_a_vanished_device_is_not_opened(platform: Platform) -> None:
     with pytest.raises(DeviceNotFoundError, match=r"device 'cpu'.*not on this machine"):
         open_devices(changed(platform, driver_version="1999.1"))
@@ -201,11 +201,11 @@ def test_a_platform_with_a_vanished_device_is_not_opened(platform: Platform) -> 
         open_devices(changed(platform, partition=Partition("count", "1", 7)))
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_an_untrusted_device_is_not_opened(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UntrustedDeviceError, match="not trusted: wrong sums"):
         open_devices(changed(platform, distrust="wrong sums"))
     # A file may say that a device is trusted: it is asked here and now.
-    monkeypatch.setattr("syclsched.devices.live.distrust", lambda found: "wrong today")
+    monkeypatch.setattr("syclsched.devices.opened_devices.distrust", lambda found: "wrong today")
     with pytest.raises(UntrustedDeviceError, match="wrong today"):
         open_devices(platform)

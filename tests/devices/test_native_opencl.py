@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syclsched.devices import memory, native_opencl
-from syclsched.devices.fences import submit_fence
-from syclsched.devices.native_opencl import NativeOpenCL, load_native
-from syclsched.devices.submission_library import SWITCH, load_library
-from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.devices.memory import usm_memory
+from syclsched.devices.native import native_opencl
+from syclsched.devices.native.fences import submit_fence
+from syclsched.devices.native.native_opencl import NativeOpenCL, load_native
+from syclsched.devices.native.submission_library import NATIVE_VARIABLE, load_library
+from syclsched.devices.submission.submission_loop import SubmissionLoop
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 _QUEUE_CONTEXT = 0x1090
 _OUT_OF_RESOURCES = -5
@@ -60,11 +61,11 @@ def test_a_python_submission_waits_for_a_native_event(
     queues: list[Any], native: NativeOpenCL, user_event: tuple[int, Callable[[int], None]]
 ) -> None:
     handle, set_status = user_event
-    storage = memory.allocate(queues[0], 8, "shared")
-    view = memory.as_numpy(storage, (1,), "int64")
+    storage = usm_memory.allocate(queues[0], 8, "shared")
+    view = usm_memory.as_numpy(storage, (1,), "int64")
     view[...] = 1
     source = np.array([2])
-    copied = queues[0].memcpy_async(storage, memory.as_bytes(source), 8, [native.sycl_event(handle, queues[0])])
+    copied = queues[0].memcpy_async(storage, usm_memory.as_bytes(source), 8, [native.sycl_event(handle, queues[0])])
     assert copied.execution_status.name != "complete"
     assert view[0] == 1
     set_status(0)
@@ -79,7 +80,7 @@ def test_the_loop_says_what_failed(
     library = load_library()
     assert library is not None
     loop = SubmissionLoop(library, dict(enumerate(queues)), 10)
-    loop.go_native()
+    loop.use_native_queues()
     loop.adopt(0, 0, native.sycl_event(handle, queues[0]))
     assert not loop.is_complete(0)
     batch = loop.submit([loop.fence(1, 0, []), loop.fence(2, 1, [0])])
@@ -104,10 +105,10 @@ def test_a_kernel_of_ones_own(queues: list[Any], native: NativeOpenCL) -> None:
         native.release_kernel(made)
 
 
-@pytest.mark.parametrize("value", ["0", "sycl"])
+@pytest.set_outcome.parametrize("value", ["0", "sycl"])
 def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     load_native.cache_clear()
-    monkeypatch.setenv(SWITCH, value)
+    monkeypatch.setenv(NATIVE_VARIABLE, value)
     try:
         assert load_native() is None
     finally:
@@ -122,7 +123,7 @@ def test_a_runtime_without_it_is_left_alone(monkeypatch: pytest.MonkeyPatch, que
     try:
         assert load_native() is None
         loop = SubmissionLoop(library, {0: queues[0]}, 10)
-        loop.go_native()
+        loop.use_native_queues()
         loop.wait(loop.submit([loop.fence(0, 0, [])]))
         assert loop.is_complete(0)
         loop.close()

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from syclsched.devices.extents import Extents
-from syclsched.devices.pool import KEPT_BYTES, SLAB_BYTES, Block, MemoryInfo, MemoryPool
+from syclsched.devices.memory.free_extents import FreeExtents
+from syclsched.devices.memory.memory_pool import KEPT_BYTES, SLAB_BYTES, MemoryBlock, MemoryInfo, MemoryPool
 from syclsched.errors import ExecutionError, MemoryLimitError
 
 
@@ -54,7 +54,7 @@ class PoolMachine(RuleBasedStateMachine):
         super().__init__()
         self.runtime = Runtime()
         self.pool = MemoryPool(self.runtime.allocate, "somewhere", slab_bytes=1 << 16)
-        self.blocks: list[Block] = []
+        self.blocks: list[MemoryBlock] = []
 
     @rule(nbytes=st.one_of(st.integers(0, 3000), st.integers(0, 200_000)), touch=st.booleans())
     def take(self, nbytes: int, touch: bool) -> None:
@@ -105,7 +105,7 @@ TestPool = PoolMachine.TestCase
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=40), st.randoms(use_true_random=False))
 def test_stretches_grow_together_again(sizes: list[int], order: random.Random) -> None:
-    extents = Extents()
+    extents = FreeExtents()
     extents.add_region(0, 4096)
     taken = [(place, n) for n in sizes if (place := extents.take(n)) is not None]
     spans = sorted((place[1], place[1] + n) for place, n in taken)
@@ -121,7 +121,7 @@ def test_stretches_grow_together_again(sizes: list[int], order: random.Random) -
 
 
 def test_the_smallest_stretch_that_fits_is_taken() -> None:
-    extents = Extents()
+    extents = FreeExtents()
     for region, size in enumerate((500, 100, 200)):
         extents.add_region(region, size)
     assert extents.take(150) == (2, 0)
@@ -207,7 +207,7 @@ def test_many_threads_never_get_the_same_memory() -> None:
 
     def work(number: int) -> None:
         choose = random.Random(number)
-        held: list[Block] = []
+        held: list[MemoryBlock] = []
         for _ in range(300):
             held.append(pool.take(choose.randrange(1, 20_000)))
             at = held[-1]

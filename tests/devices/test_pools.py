@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syclsched.devices import memory, open_devices
-from syclsched.devices.pools import memory_info
+from syclsched.devices import open_devices
+from syclsched.devices.memory import usm_memory
+from syclsched.devices.memory.space_pools import memory_info
 from syclsched.errors import ExecutionError
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.usm import usual_kind
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 
 def discrete(platform: Platform) -> Platform:
@@ -25,7 +26,7 @@ def discrete(platform: Platform) -> Platform:
 
 @pytest.fixture
 def platform() -> Platform:
-    from opened import live_on
+    from support.opened import live_on
 
     return live_on(None)[0]
 
@@ -40,7 +41,7 @@ def test_the_kind_of_memory_follows_from_who_reaches_it(platform: Platform) -> N
     }
 
 
-@pytest.mark.parametrize("apart", [False, True])
+@pytest.set_outcome.parametrize("apart", [False, True])
 def test_blocks_can_be_written_and_read_in_every_space(platform: Platform, apart: bool) -> None:
     platform = discrete(platform) if apart else platform
     with open_devices(platform) as live:
@@ -75,7 +76,7 @@ def test_a_view_keeps_its_memory_even_when_the_devices_are_closed(platform: Plat
     live = open_devices(platform)
     space = platform.compute_devices[0].space
     block, storage = live.pools.take(space, 800)
-    array = memory.as_usm_array(storage, (100,), "int64", live.queue(platform.compute_devices[0].name))
+    array = usm_memory.as_usm_array(storage, (100,), "int64", live.queue(platform.compute_devices[0].name))
     del block, storage
     assert live.memory()[space].blocks == 1
     live.close()

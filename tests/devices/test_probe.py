@@ -9,12 +9,12 @@ import json
 import pytest
 
 from syclsched.costs.capability import installed
-from syclsched.devices import probe, probe_child
-from syclsched.devices.diagnosis import diagnose
-from syclsched.devices.library_check import onednn_error
+from syclsched.devices.trust import probe, probe_child
+from syclsched.devices.trust.diagnosis import diagnose
+from syclsched.devices.trust.onednn_check import onednn_error
 from syclsched.errors import CapabilityError, RuntimeMissingError
 from syclsched.kernels.onednn import primitives
-from syclsched.oneapi.facts import DeviceFact
+from syclsched.oneapi.diagnosis_facts import DeviceFact
 
 DEVICE = {"index": 0, "name": "A", "backend": "opencl", "kind": "cpu", "driver": "1"}
 BEGUN = {**DEVICE, "trusted": None, "reason": None, "skipped": []}
@@ -31,18 +31,18 @@ def test_a_whole_story_is_put_together() -> None:
         {**BEGUN, "trusted": True, "skipped": ["numba-dpex: no layer"]},
     ]
     said = "a driver's chatter\n" + "\n".join(json.dumps(line) for line in lines) + "\n[1]\n"
-    found = probe.read(said, died=None, stderr="warnings")
+    found = probe.parse_output(said, died=None, stderr="warnings")
     assert found.devices == (DeviceFact("A", "opencl", "cpu", "1", True, None, ("numba-dpex: no layer",)),)
     assert (found.emulator, found.notes, found.libraries[0].error, found.stderr) == ("/e", ("n",), "x", "")
 
 
 def test_a_device_whose_check_killed_the_process_has_no_verdict() -> None:
-    found = probe.read(json.dumps(BEGUN) + '\n{"index": 0, "na', died="SIGILL", stderr="some\n words")
+    found = probe.parse_output(json.dumps(BEGUN) + '\n{"index": 0, "na', died="SIGILL", stderr="some\n words")
     assert found.devices[0].trusted is None
     assert (found.died, found.stderr) == ("SIGILL", "some words")
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("child", "died"),
     [
         ("import os; os.kill(os.getpid(), 4)", "SIGILL"),
@@ -63,11 +63,11 @@ def test_a_stack_that_does_not_load_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(probe_child.oneapi, "load", broken)
     out = io.StringIO()
     probe_child.main(out)
-    found = probe.read(out.getvalue(), died=None, stderr="")
+    found = probe.parse_output(out.getvalue(), died=None, stderr="")
     assert (found.error, found.hint) == ("dpctl is not installed", "Run: pip")
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_this_machines_devices_are_diagnosed() -> None:
     found = diagnose()
     devices = [each for each in found if each.topic == "device"]
@@ -75,8 +75,8 @@ def test_this_machines_devices_are_diagnosed() -> None:
     assert [each for each in found if each.topic == "loading"] == []
 
 
-@pytest.mark.sycl
-@pytest.mark.skipif(not installed("onednn"), reason="onednn is not installed")
+@pytest.set_outcome.sycl
+@pytest.set_outcome.skipif(not installed("onednn"), reason="onednn is not installed")
 def test_onednn_is_tried_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     found = next(each for each in diagnose() if each.topic == "oneDNN")
     assert found.status == "ok" and found.what.endswith("computes on the CPU device")
@@ -85,5 +85,5 @@ def test_onednn_is_tried_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> Non
         raise CapabilityError("matmul: oneDNN says dnnl_unimplemented", where="oneDNN")
 
     monkeypatch.setattr("syclsched.kernels.onednn.primitives.create", unimplemented)
-    primitives.forget()
+    primitives.clear_cache()
     assert "dnnl_unimplemented" in str(onednn_error())

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syclsched.devices import compiler, memory, programs
+from syclsched.devices.memory import usm_memory
+from syclsched.devices.programs import programs, task_compiler
 from syclsched.errors import CapabilityError, ExecutionError
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
@@ -24,7 +25,7 @@ from syclsched.model.operation import (
     Work,
 )
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 LIMITS = DeviceLimits(max_work_group_size=64, compute_units=1, local_memory_bytes=1 << 15)
 SIGNATURE = Signature({"y": (5,)}, {"y": "float32"})
 ALONE = "#ifdef NONE\n#endif\n"
@@ -58,7 +59,7 @@ def built(monkeypatch: pytest.MonkeyPatch, queue: Any) -> Iterator[list[str]]:
     yield given
 
 
-def piece(queue: Any, factor: str, head: str = "") -> compiler.Piece:
+def piece(queue: Any, factor: str, head: str = "") -> task_compiler.CompileRequest:
     """Return a kernel like no other that multiplies indices, by a helper, a macro and a type that all of them have."""
     source = (
         f"{head}// {next(_numbers)}\n#define FACTOR {factor}\ntypedef float T;\n"
@@ -69,13 +70,13 @@ def piece(queue: Any, factor: str, head: str = "") -> compiler.Piece:
     operation = Operation(
         f"times {factor}", (Parameter("y", AccessMode.WRITE),), (implementation,), lambda _: Work(1, 1)
     )
-    return compiler.Piece(operation, implementation, SIGNATURE, queue, LIMITS)
+    return task_compiler.CompileRequest(operation, implementation, SIGNATURE, queue, LIMITS)
 
 
 def result(executable: Any, queue: Any) -> list[float]:
-    buffer = memory.allocate(queue, 20, "shared")
-    executable.bind({"y": memory.as_usm_array(buffer, (5,), "float32", queue)}).submit(queue, []).wait()
-    return list(memory.as_numpy(buffer, (5,), "float32").tolist())
+    buffer = usm_memory.allocate(queue, 20, "shared")
+    executable.bind({"y": usm_memory.as_usm_array(buffer, (5,), "float32", queue)}).submit(queue, []).wait()
+    return list(usm_memory.as_numpy(buffer, (5,), "float32").tolist())
 
 
 def times(factor: float) -> list[float]:
@@ -84,28 +85,28 @@ def times(factor: float) -> list[float]:
 
 def test_several_are_one_program_and_each_keeps_its_own_names(queue: Any, built: list[str]) -> None:
     pieces = [piece(queue, f"{n}.5f") for n in range(3)]
-    made = compiler.compile_tasks(pieces)
+    made = task_compiler.compile_tasks(pieces)
     assert len(built) == 1
     assert [result(each, queue) for each in made] == [times(n + 0.5) for n in range(3)]
     # Remembered, also for what is compiled by itself, or with others.
     first = pieces[0]
-    alone = compiler.compile_task(first.operation, first.implementation, first.signature, queue, LIMITS)
+    alone = task_compiler.compile_task(first.operation, first.implementation, first.signature, queue, LIMITS)
     assert alone is made[0]
-    again = compiler.compile_tasks([first, piece(queue, "7")])
+    again = task_compiler.compile_tasks([first, piece(queue, "7")])
     assert again[0] is made[0]
     assert len(built) == 2
     assert "FACTOR 0.5f" not in built[1]
 
 
 def test_what_cannot_be_a_part_is_built_alone(queue: Any, built: list[str]) -> None:
-    made = compiler.compile_tasks([piece(queue, "1"), piece(queue, "2", ALONE), piece(queue, "3")])
+    made = task_compiler.compile_tasks([piece(queue, "1"), piece(queue, "2", ALONE), piece(queue, "3")])
     assert len(built) == 2
     assert [result(each, queue) for each in made] == [times(1), times(2), times(3)]
 
 
 def test_programs_have_a_largest_number_of_parts(queue: Any, built: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "_MOST_TOGETHER", 2)
-    made = compiler.compile_tasks([piece(queue, str(n)) for n in range(5)])
+    made = task_compiler.compile_tasks([piece(queue, str(n)) for n in range(5)])
     assert len(built) == 3
     assert [result(each, queue) for each in made] == [times(n) for n in range(5)]
 
@@ -113,9 +114,9 @@ def test_programs_have_a_largest_number_of_parts(queue: Any, built: list[str], m
 def test_one_that_is_refused_is_named_and_the_others_compile(queue: Any, built: list[str]) -> None:
     pieces = [piece(queue, "1"), piece(queue, "nonsense"), piece(queue, "3")]
     with pytest.raises(CapabilityError, match=r"refuses the kernel's OpenCL C") as caught:
-        compiler.compile_tasks(pieces)
+        task_compiler.compile_tasks(pieces)
     assert "operation 'times nonsense'" in str(caught.value)
-    made = compiler.compile_tasks([pieces[0], pieces[2]])
+    made = task_compiler.compile_tasks([pieces[0], pieces[2]])
     assert [result(each, queue) for each in made] == [times(1), times(3)]
 
 
@@ -125,14 +126,14 @@ def test_what_is_built_ahead_is_found_and_what_fails_is_left(queue: Any, built: 
 
     pieces = [piece(queue, "1"), piece(queue, "2"), piece(queue, "3")]
     failing = replace(pieces[1], implementation=replace(pieces[1].implementation, load=no_source))
-    compiler.build_ahead([pieces[0], failing, pieces[2]])
+    task_compiler.build_ahead([pieces[0], failing, pieces[2]])
     assert len(built) == 1
     for each, factor in ((pieces[0], 1), (pieces[2], 3)):
-        made = compiler.compile_task(each.operation, each.implementation, each.signature, queue, LIMITS)
+        made = task_compiler.compile_task(each.operation, each.implementation, each.signature, queue, LIMITS)
         assert result(made, queue) == times(factor)
     assert len(built) == 1
     with pytest.raises(ExecutionError, match="no source"):
-        compiler.compile_task(failing.operation, failing.implementation, failing.signature, queue, LIMITS)
+        task_compiler.compile_task(failing.operation, failing.implementation, failing.signature, queue, LIMITS)
 
 
 def test_steps_of_sequences_are_built_with_the_rest(queue: Any, built: list[str]) -> None:
@@ -142,25 +143,25 @@ def test_steps_of_sequences_are_built_with_the_rest(queue: Any, built: list[str]
     parts = tuple(Part(s.operation, s.implementation, s.signature, (("y", "y"),)) for s in steps)
     implementation = Implementation("both", "sequence", lambda _: parts)
     operation = Operation("both", (Parameter("y", AccessMode.WRITE),), (implementation,), lambda _: Work(1, 1))
-    whole = compiler.Piece(operation, implementation, SIGNATURE, queue, LIMITS)
-    made = compiler.compile_tasks([whole, piece(queue, "4")])
+    whole = task_compiler.CompileRequest(operation, implementation, SIGNATURE, queue, LIMITS)
+    made = task_compiler.compile_tasks([whole, piece(queue, "4")])
     assert len(built) == 1
     assert [result(each, queue) for each in made] == [times(2), times(4)]
 
 
 def test_what_takes_no_source_is_given_spirv(queue: Any, built: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "takes_source", lambda queue: False)
-    made = compiler.compile_tasks([piece(queue, "1"), piece(queue, "2", ALONE), piece(queue, "3")])
+    made = task_compiler.compile_tasks([piece(queue, "1"), piece(queue, "2", ALONE), piece(queue, "3")])
     assert [result(each, queue) for each in made] == [times(1), times(2), times(3)]
     with pytest.raises(CapabilityError, match=r"nonsense.*refuses the OpenCL C.*undeclared identifier"):
-        compiler.compile_tasks([piece(queue, "nonsense")])
+        task_compiler.compile_tasks([piece(queue, "nonsense")])
     assert not built
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float16", "int64"])
+@pytest.set_outcome.parametrize("dtype", ["float64", "float16", "int64"])
 def test_spirv_of_other_numbers(queue: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from syclsched.kernels.nn import softmax_over
-    from syclsched.kernels.tensor.reduce import reduce
+    from syclsched.kernels.tensor.reductions.reduce import reduce
 
     if dtype == "float16" and not queue.sycl_device.has_aspect_fp16:
         pytest.skip("no half precision here")
@@ -169,15 +170,15 @@ def test_spirv_of_other_numbers(queue: Any, dtype: str, monkeypatch: pytest.Monk
     x = np.arange(12).reshape(3, 4).astype(dtype)
     y = np.zeros(3 if dtype == "int64" else (3, 4), dtype)
     signature = Signature({"y": y.shape, "x": x.shape}, {"y": dtype, "x": dtype})
-    buffers = [memory.allocate(queue, each.nbytes, "shared") for each in (y, x)]
-    memory.as_numpy(buffers[1], x.shape, dtype)[...] = x
-    arrays = [memory.as_usm_array(b, each.shape, dtype, queue) for b, each in zip(buffers, (y, x), strict=True)]
-    made = compiler.compile_task(operation, operation.implementation("opencl-c"), signature, queue, LIMITS)
+    buffers = [usm_memory.allocate(queue, each.nbytes, "shared") for each in (y, x)]
+    usm_memory.as_numpy(buffers[1], x.shape, dtype)[...] = x
+    arrays = [usm_memory.as_usm_array(b, each.shape, dtype, queue) for b, each in zip(buffers, (y, x), strict=True)]
+    made = task_compiler.compile_task(operation, operation.implementation("opencl-c"), signature, queue, LIMITS)
     made.bind({"y": arrays[0], "x": arrays[1]}).submit(queue, []).wait()
     host: Any = operation.implementation("numpy").load(signature)
     host(y=y, x=x)
     np.testing.assert_allclose(
-        memory.as_numpy(buffers[0], y.shape, dtype), y, rtol=1e-3 if dtype == "float16" else 1e-12
+        usm_memory.as_numpy(buffers[0], y.shape, dtype), y, rtol=1e-3 if dtype == "float16" else 1e-12
     )
 
 
@@ -193,11 +194,11 @@ def test_backends_that_take_neither_are_refused() -> None:
 
 
 def test_without_a_compiler_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from syclsched.devices import opencl_spirv
+    from syclsched.devices.programs import opencl_compiler
     from syclsched.oneapi import libraries
 
     monkeypatch.setattr(libraries, "sources", lambda environ: ())
-    opencl_spirv._compiler.cache_clear()
+    opencl_compiler._compiler.cache_clear()
     with pytest.raises(CapabilityError, match="intel-opencl-rt"):
-        opencl_spirv.spirv_of(OpenCLSource("", "k"))
-    opencl_spirv._compiler.cache_clear()
+        opencl_compiler.spirv_of(OpenCLSource("", "k"))
+    opencl_compiler._compiler.cache_clear()

@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import WORKSTATION
+from support.machines import WORKSTATION
 
-from syclsched.devices.facts import DeviceFacts
-from syclsched.devices.selection import parse_selector
+from syclsched.devices.discovery.device_facts import DeviceFacts
+from syclsched.devices.discovery.selection import parse_selector
 from syclsched.errors import SelectionError
 
 NAMES = ("cpu", "accelerator", "gpu", "gpu1", "gpu", "gpu1")
@@ -28,7 +28,7 @@ OCL = {"opencl:gpu:0", "opencl:gpu:1"}
 ZE = {"level_zero:gpu:0", "level_zero:gpu:1"}
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("text", "expected"),
     [
         (None, ALL),
@@ -67,10 +67,10 @@ def test_whole_devices(text: str | None, expected: set[str]) -> None:
 def wish(text: str, facts: DeviceFacts = WORKSTATION[0]) -> tuple[bool, set[int]]:
     """Whether the whole device is wanted, and which of its first four parts."""
     found = parse_selector(text).wish("cpu", facts)
-    return found.whole, {index for index in range(4) if found.wants_part(index)}
+    return found.whole, {index for index in range(4) if found.includes_part(index)}
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("text", "expected"),
     [
         ("opencl:0.1", (False, {1})),
@@ -90,7 +90,7 @@ def test_parts(text: str, expected: tuple[bool, set[int]]) -> None:
     assert wish(text) == expected
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     "text",
     [
         "",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from syclsched.devices.executables import EmptySubmission, SequenceExecutable, SequenceSubmission
+from syclsched.devices.programs.executables import EmptySubmission, SequenceExecutable, SequenceSubmission
 
 
 class Recorded:

@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import DTYPE, MIX
+from support.running import DTYPE, MIX
 
-from syclsched.devices import discover, memory
-from syclsched.devices.compiler import compile_task
-from syclsched.devices.executables import KernelSubmission
-from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.devices import discover
+from syclsched.devices.memory import usm_memory
+from syclsched.devices.programs.executables import KernelSubmission
+from syclsched.devices.programs.task_compiler import compile_task
+from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError
 from syclsched.model.operation import Signature
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 SIZE = 100
 
 
@@ -42,10 +43,10 @@ class Mixed:
         compiled = compile_task(MIX, MIX.implementations[0], signature, queue, limits)
         arrays = {}
         for name in ("x", "y"):
-            storage = memory.allocate(queue, 8 * SIZE, "shared")
-            memory.as_numpy(storage, (SIZE,), DTYPE)[...] = np.arange(SIZE)
-            arrays[name] = memory.as_usm_array(storage, (SIZE,), DTYPE, queue)
-            self.y = memory.as_numpy(storage, (SIZE,), DTYPE)
+            storage = usm_memory.allocate(queue, 8 * SIZE, "shared")
+            usm_memory.as_numpy(storage, (SIZE,), DTYPE)[...] = np.arange(SIZE)
+            arrays[name] = usm_memory.as_usm_array(storage, (SIZE,), DTYPE, queue)
+            self.y = usm_memory.as_numpy(storage, (SIZE,), DTYPE)
         submission = compiled.bind(arrays)
         assert isinstance(submission, KernelSubmission)
         self.kernel = submission

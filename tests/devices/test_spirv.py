@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from syclsched.devices.spirv import kernel_spirv
+from syclsched.devices.programs.dpex_compiler import kernel_spirv
 from syclsched.kernels import nn
 from syclsched.model.operation import Signature
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 SHAPES = {"y": (2, 8, 3), "x": (2, 8, 3), "scale": (8,), "bias": (8,)}
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from syclsched.devices.submission_library import find_submission_loop
+from syclsched.devices.native.submission_library import find_submission_loop
 
 
 @pytest.fixture

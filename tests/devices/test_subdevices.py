@@ -6,14 +6,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import CPU, device
+from support.machines import CPU, device
 
-from syclsched.devices.facts import FoundDevice
-from syclsched.devices.subdevices import SubDevices, parse_sub_devices, split, unit_counts, why_not
+from syclsched.devices.discovery.device_facts import FoundDevice
+from syclsched.devices.discovery.subdevices import SubDevices, parse_sub_devices, partition_error, split, unit_counts
 from syclsched.errors import SelectionError
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("text", "expected"),
     [
         ("2", SubDevices("count", "2")),
@@ -30,7 +30,7 @@ def test_reading(text: str | int, expected: SubDevices) -> None:
     assert parse_sub_devices(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", -3, "two", "units:", "units:0", "l5", "1.5", "9999999"])
+@pytest.set_outcome.parametrize("text", ["", "0", "-1", -3, "two", "units:", "units:0", "l5", "1.5", "9999999"])
 def test_what_cannot_be_read_is_refused(text: str | int) -> None:
     with pytest.raises(SelectionError, match="Write 2"):
         parse_sub_devices(text)
@@ -52,10 +52,10 @@ def test_units_are_shared_out_evenly(units: int, parts: int) -> None:
 
 
 def test_more_parts_than_units_are_refused_before_the_driver_is_asked() -> None:
-    assert why_not(CPU, SubDevices("count", "16")) is None
-    assert why_not(CPU, SubDevices("count", "17")) == "it has 16 compute units"
+    assert partition_error(CPU, SubDevices("count", "16")) is None
+    assert partition_error(CPU, SubDevices("count", "17")) == "it has 16 compute units"
     one = device("opencl", "cpu", "Small", compute_units=1)
-    assert why_not(one, SubDevices("equally", "2")) == "it has 1 compute unit"
+    assert partition_error(one, SubDevices("equally", "2")) == "it has 1 compute unit"
 
 
 class _Refusing:
@@ -74,8 +74,8 @@ class _Odd:
         return [self]
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize(("fake", "reason"), [(_Refusing(), "its driver refuses"), (_Odd(), "made 1 parts")])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize(("fake", "reason"), [(_Refusing(), "its driver refuses"), (_Odd(), "made 1 parts")])
 def test_a_driver_that_refuses_is_quoted(fake: object, reason: str) -> None:
     from syclsched import oneapi
 

@@ -50,7 +50,7 @@ def run(
 def changed_sources(folder: Path, right: str, wrong: str) -> Path:
     """Write the C sources to a folder, with one place of them changed."""
     changed = 0
-    for source in (ROOT / "syclsched" / "devices").glob("_submit*.[ch]"):
+    for source in (ROOT / "syclsched" / "devices" / "native").glob("_submit*.[ch]"):
         text = source.read_text()
         changed += right in text
         (folder / source.name).write_text(text.replace(right, wrong))
@@ -64,7 +64,7 @@ def test_random_sequences_are_submitted_in_order_and_leave_nothing_behind(tool: 
     assert f"{SEQUENCES} sequences" in found.stdout
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("right", "wrong", "noticed"),
     [
         ("> lane->longest_list", "> lane->longest_list + 2", "a command runs before one it waits for"),
@@ -107,7 +107,9 @@ def test_it_notices_what_is_wrong(tool: ModuleType, tmp_path: Path, right: str, 
     assert re.search(noticed, found.stderr), found.stderr
 
 
-@pytest.mark.parametrize(("usual", "often"), [("CALLS = 128", "CALLS = 2"), ("REMEMBERED = 4096", "REMEMBERED = 3")])
+@pytest.set_outcome.parametrize(
+    ("usual", "often"), [("CALLS = 128", "CALLS = 2"), ("REMEMBERED = 4096", "REMEMBERED = 3")]
+)
 def test_calls_that_are_waited_for_in_between_keep_to_their_order(
     tool: ModuleType, tmp_path: Path, usual: str, often: str
 ) -> None:
@@ -115,7 +117,7 @@ def test_calls_that_are_waited_for_in_between_keep_to_their_order(
     assert found.returncode == 0, found.stderr
 
 
-@pytest.mark.parametrize("sanitizers", ["SANITIZERS", "THREAD_SANITIZER"])
+@pytest.set_outcome.parametrize("sanitizers", ["SANITIZERS", "THREAD_SANITIZER"])
 def test_generations_on_lanes_that_are_threads_keep_to_their_order(
     tool: ModuleType, tmp_path: Path, sanitizers: str
 ) -> None:
@@ -124,7 +126,7 @@ def test_generations_on_lanes_that_are_threads_keep_to_their_order(
     assert f"{THREADED} sequences" in found.stdout
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("right", "wrong", "noticed"),
     [
         ("state_of(entry->waits[w]) == WAITING;", "0 && look;", "a command before one it waits for"),

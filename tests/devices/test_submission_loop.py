@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import DTYPE, MIX, SPIN
+from support.running import DTYPE, MIX, SPIN
 
-from syclsched.devices import discover, memory
-from syclsched.devices.compiler import compile_task
-from syclsched.devices.executables import KernelSubmission
-from syclsched.devices.submission_library import SWITCH, load_library
-from syclsched.devices.submission_loop import SubmissionLoop
-from syclsched.execution.stream_wake import Alarm
+from syclsched.devices import discover
+from syclsched.devices.memory import usm_memory
+from syclsched.devices.native.submission_library import NATIVE_VARIABLE, load_library
+from syclsched.devices.programs.executables import KernelSubmission
+from syclsched.devices.programs.task_compiler import compile_task
+from syclsched.devices.submission.submission_loop import SubmissionLoop
+from syclsched.execution.lanes.eventfd_wakeup import EventFd
 from syclsched.model.operation import Signature
-from syclsched.oneapi.built import find_submission_loop
+from syclsched.oneapi.built_libraries import find_submission_loop
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 SIZE = 1000
 
 SOURCE = """
@@ -40,13 +41,13 @@ NewLoop = Callable[..., SubmissionLoop]
 
 
 def array(queue: Any, count: int, dtype: str = DTYPE) -> tuple[Any, np.ndarray[Any, Any]]:
-    storage = memory.allocate(queue, 8 * count, "shared")
-    view = memory.as_numpy(storage, (count,), dtype)
+    storage = usm_memory.allocate(queue, 8 * count, "shared")
+    view = usm_memory.as_numpy(storage, (count,), dtype)
     view[...] = -1
     return storage, view
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("global_range", "local_range"),
     [([24], None), ([6, 4], None), ([2, 3, 4], None), ([24], [6]), ([6, 4], [3, 2]), ([2, 4, 6], [1, 2, 3])],
 )
@@ -93,21 +94,21 @@ def test_lanes_wait_for_each_other(queues: list[Any], new_loop: NewLoop) -> None
     start = np.arange(SIZE)
     loop = new_loop(queues)
     commands = [
-        loop.copy(0, 0, [], x, memory.as_bytes(start), start.nbytes),
-        loop.copy(1, 0, [], y, memory.as_bytes(start), start.nbytes),
+        loop.copy(0, 0, [], x, usm_memory.as_bytes(start), start.nbytes),
+        loop.copy(1, 0, [], y, usm_memory.as_bytes(start), start.nbytes),
     ]
     expected = start.copy()
     for turn in range(100):  # back and forth between the queues: each waits for the one before
         lane = turn % 2
         arrays = {
-            name: memory.as_usm_array(m, (SIZE,), DTYPE, queues[lane]) for name, m in (("x", x), ("y", y))
+            name: usm_memory.as_usm_array(m, (SIZE,), DTYPE, queues[lane]) for name, m in (("x", x), ("y", y))
         }  # fmt: skip
         submission = mix[lane].bind(arrays)
         assert isinstance(submission, KernelSubmission)
         commands.append(loop.kernel(2 + turn, lane, [1 + turn], submission))
         expected = 2 * start + 3 * expected + np.arange(SIZE)
     result = np.empty(SIZE, DTYPE)
-    commands.append(loop.copy(102, 0, [101], memory.as_bytes(result), y, result.nbytes))
+    commands.append(loop.copy(102, 0, [101], usm_memory.as_bytes(result), y, result.nbytes))
     for begin in range(0, len(commands), 7):
         part = loop.submit(commands[begin : begin + 7])
         assert part.done == len(commands[begin : begin + 7])
@@ -123,7 +124,7 @@ def test_lanes_wait_for_each_other(queues: list[Any], new_loop: NewLoop) -> None
 
 
 def test_a_kernel_starts_after_a_long_one_of_the_other_lane(queues: list[Any], new_loop: NewLoop) -> None:
-    """Without a fence, through SYCL, it starts at once (`syclsched.devices.fences`)."""
+    """Without a fence, through SYCL, it starts at once (`syclsched.devices.native.fences`)."""
     limits = discover().device("cpu").limits
     long = Signature({"y": (1,)}, {"y": DTYPE}, {"turns": 300_000})
     spin = compile_task(SPIN, SPIN.implementations[0], long, queues[0], limits)
@@ -131,7 +132,7 @@ def test_a_kernel_starts_after_a_long_one_of_the_other_lane(queues: list[Any], n
     mix = compile_task(MIX, MIX.implementations[0], signature, queues[1], limits)
     pieces = [array(queues[0], 1)[0] for _ in range(3)]
     waited, x, y = (
-        memory.as_usm_array(piece, (1,), DTYPE, queue)
+        usm_memory.as_usm_array(piece, (1,), DTYPE, queue)
         for piece, queue in zip(pieces, (queues[0], queues[1], queues[1]), strict=True)
     )
     late, after = spin.bind({"y": waited}), mix.bind({"x": x, "y": y})
@@ -150,7 +151,7 @@ def test_waits_for_what_python_submitted(queues: list[Any], new_loop: NewLoop) -
     signature = Signature({"y": (1,)}, {"y": DTYPE}, {"turns": 2_000_000})
     spin = compile_task(SPIN, SPIN.implementations[0], signature, queues[0], platform.device("cpu").limits)
     storage, _ = array(queues[0], 1)
-    event = spin.bind({"y": memory.as_usm_array(storage, (1,), DTYPE, queues[0])}).submit(queues[0], [])
+    event = spin.bind({"y": usm_memory.as_usm_array(storage, (1,), DTYPE, queues[0])}).submit(queues[0], [])
     loop = new_loop(queues)
     loop.adopt(0, 0, event)
     batch = loop.submit([loop.fence(1, 1, [0])])
@@ -181,11 +182,11 @@ def test_says_how_far_it_came(queues: list[Any], new_loop: NewLoop) -> None:
 
 def test_what_shares_an_event_rings_when_that_completes(queues: list[Any], new_loop: NewLoop) -> None:
     loop = new_loop(queues)
-    loop.go_native()
+    loop.use_native_queues()
     loop.share([0, 1])
     batch = loop.submit([loop.fence(0, 0, [])])
-    alarm = Alarm()
-    assert alarm.fd is not None and loop.wake_at(1, alarm.fd) == loop.native
+    alarm = EventFd()
+    assert alarm.fd is not None and loop.signal_eventfd(1, alarm.fd) == loop.native
     loop.wait(batch)
     alarm.sleep(0.0, rings=loop.native)
     assert not loop.is_pending(1)
@@ -194,7 +195,7 @@ def test_what_shares_an_event_rings_when_that_completes(queues: list[Any], new_l
 
 def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     load_library.cache_clear()
-    monkeypatch.setenv(SWITCH, "0")
+    monkeypatch.setenv(NATIVE_VARIABLE, "0")
     try:
         assert load_library() is None
     finally:

@@ -8,31 +8,42 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import CPU, CUDA_GPU, EMULATOR, GIB, HIP_GPU, HOST_FACTS, INTEGRATED, ZE_GPU0, ZE_GPU1, split_facts
+from support.machines import (
+    CPU,
+    CUDA_GPU,
+    EMULATOR,
+    GIB,
+    HIP_GPU,
+    HOST_FACTS,
+    INTEGRATED,
+    ZE_GPU0,
+    ZE_GPU1,
+    split_facts,
+)
 
-from syclsched.devices.facts import DeviceFacts
-from syclsched.devices.subdevices import SubDevices
-from syclsched.devices.topology import (
+from syclsched.devices.discovery.device_facts import DeviceFacts
+from syclsched.devices.discovery.subdevices import SubDevices
+from syclsched.devices.discovery.topology import (
     ASSUMED_HOST_COPY_BYTES_PER_S,
     ASSUMED_PCIE_BYTES_PER_S,
-    Candidate,
+    SelectedDevice,
     build_platform,
     device_dtypes,
 )
 from syclsched.model.platform import HOST, Interference, Platform
-from syclsched.model.serial import from_json, to_json
+from syclsched.model.text.serial import from_json, to_json
 
 
-def whole(name: str, facts: DeviceFacts) -> Candidate:
-    return Candidate(name, name, facts)
+def whole(name: str, facts: DeviceFacts) -> SelectedDevice:
+    return SelectedDevice(name, name, facts)
 
 
-def parts(name: str, facts: DeviceFacts, number: int = 2) -> list[Candidate]:
+def parts(name: str, facts: DeviceFacts, number: int = 2) -> list[SelectedDevice]:
     cut = split_facts(facts, SubDevices("count", str(number)))
-    return [Candidate(f"{name}.{index}", name, each) for index, each in enumerate(cut)]
+    return [SelectedDevice(f"{name}.{index}", name, each) for index, each in enumerate(cut)]
 
 
-def build(*candidates: Candidate) -> Platform:
+def build(*candidates: SelectedDevice) -> Platform:
     return build_platform(candidates, HOST_FACTS, "test")
 
 
@@ -113,7 +124,7 @@ def test_identical_cards_have_keys_of_their_own() -> None:
     assert build(whole("gpu", ZE_GPU0)).device("gpu").key == platform.device("gpu").key
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("aspects", "there", "missing"),
     [
         ((), {"float32", "int8", "uint64", "bool", "complex64"}, {"float16", "float64", "complex128"}),
@@ -133,7 +144,7 @@ MACHINE = [CPU, EMULATOR, ZE_GPU0, ZE_GPU1, CUDA_GPU, HIP_GPU, replace(INTEGRATE
 
 @given(st.lists(st.sampled_from(MACHINE), unique=True, min_size=1), st.booleans())
 def test_any_machine_makes_a_connected_platform_that_survives_a_file(devices: list[DeviceFacts], cut: bool) -> None:
-    candidates: list[Candidate] = []
+    candidates: list[SelectedDevice] = []
     for index, facts in enumerate(devices):
         candidates += parts(f"d{index}", facts) if cut else [whole(f"d{index}", facts)]
     platform = build(*candidates)

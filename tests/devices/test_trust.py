@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from syclsched import oneapi
-from syclsched.devices import known_answer_routes as routes
-from syclsched.devices import known_answers as ka
-from syclsched.devices import trust
-from syclsched.devices.known_answer_routes import DPEX, DPNP, OPENCL_C, ROUTES, Answer, RouteUnavailable
-from syclsched.devices.trust import CheckResult
-from syclsched.oneapi.cache import cache_root
+from syclsched.devices.trust import known_answer_routes as routes
+from syclsched.devices.trust import known_answers as ka
+from syclsched.devices.trust import trust_check
+from syclsched.devices.trust.known_answer_routes import DPEX, DPNP, OPENCL_C, ROUTES, RouteResult, RouteUnavailable
+from syclsched.devices.trust.trust_check import KnownAnswerResult
+from syclsched.oneapi.cache_folder import cache_root
 
 
 def every_device() -> list[Any]:
@@ -30,37 +30,37 @@ def every_device() -> list[Any]:
 
 # --- judging -----------------------------------------------------------------------------------------
 
-PASSED = CheckResult(OPENCL_C, "float32", ka.RAMP, "passed")
-FAILED = CheckResult(DPNP, "float32", ka.RAMP, "failed", "840 of 1000 values are wrong")
-SKIPPED = CheckResult(DPEX, "all", "all", "skipped", "no OpenCL layer")
+PASSED = KnownAnswerResult(OPENCL_C, "float32", ka.RAMP, "passed")
+FAILED = KnownAnswerResult(DPNP, "float32", ka.RAMP, "failed", "840 of 1000 values are wrong")
+SKIPPED = KnownAnswerResult(DPEX, "all", "all", "skipped", "no OpenCL layer")
 
 
 def test_one_failure_is_enough() -> None:
-    trusted, reason = trust.judge((PASSED, SKIPPED, FAILED))
+    trusted, reason = trust_check.judge((PASSED, SKIPPED, FAILED))
     assert not trusted
     assert reason == "wrong results: arange of float32 through dpnp: 840 of 1000 values are wrong"
 
 
 def test_a_road_that_is_closed_is_no_failure_but_all_closed_is() -> None:
-    assert trust.judge((PASSED, SKIPPED)) == (True, None)
-    trusted, reason = trust.judge((SKIPPED,))
+    assert trust_check.judge((PASSED, SKIPPED)) == (True, None)
+    trusted, reason = trust_check.judge((SKIPPED,))
     assert not trusted and "no OpenCL layer" in str(reason)
-    assert trust.judge(())[0] is False
+    assert trust_check.judge(())[0] is False
 
 
 def test_passed_routes_are_those_without_a_failure() -> None:
     checks = (PASSED, replace(FAILED, status="passed"), FAILED, SKIPPED)
-    assert trust.Verdict(False, "x", checks, False, 0.0).passed_routes == {OPENCL_C}
+    assert trust_check.TrustVerdict(False, "x", checks, False, 0.0).passed_routes == {OPENCL_C}
 
 
 # --- real devices ------------------------------------------------------------------------------------
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_every_device_is_asked_everything_it_can_do() -> None:
     for device in every_device():
         dtypes = {dtype.name for dtype in ka.DTYPES if dtype.name != "float64" or device.has_aspect_fp64}
-        verdict = trust.check(device, refresh=True)
+        verdict = trust_check.check(device, refresh=True)
         assert not verdict.remembered
         for name in (DPEX, OPENCL_C):
             checks = [each for each in verdict.checks if each.route == name]
@@ -73,11 +73,11 @@ def test_every_device_is_asked_everything_it_can_do() -> None:
             assert {each.dtype for each in verdict.checks if each.route == DPNP} == dtypes
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_sub_device_has_its_root_devices_verdict(cpu: Any) -> None:
-    verdict = trust.check(cpu)
+    verdict = trust_check.check(cpu)
     for sub_device in cpu.create_sub_devices(partition=1):
-        inherited = trust.check(sub_device)
+        inherited = trust_check.check(sub_device)
         assert inherited.remembered and inherited.checks == verdict.checks
 
 
@@ -132,8 +132,8 @@ def wrong_reduction(item: Any, out: Any, given: Any) -> None:
                 out[2 * half + i] += given[j]
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize(
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize(
     ("function", "wrong", "kind", "dtype"),
     [
         ("float_kernel", wrong_ramp, ka.RAMP, "float32"),
@@ -145,7 +145,7 @@ def test_a_wrong_numba_dpex_kernel_is_caught(
     cpu: Any, monkeypatch: pytest.MonkeyPatch, function: str, wrong: Any, kind: str, dtype: str
 ) -> None:
     monkeypatch.setattr(ka, function, wrong)
-    verdict = trust.check(cpu, routes=only(DPEX))
+    verdict = trust_check.check(cpu, routes=only(DPEX))
     assert not verdict.trusted
     failed = [each for each in verdict.checks if each.status == "failed"]
     assert {each.kind for each in failed} == {kind}
@@ -153,8 +153,8 @@ def test_a_wrong_numba_dpex_kernel_is_caught(
     assert "values are wrong" in str(verdict.reason)
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize(
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize(
     ("right", "wrong", "kind"),
     [
         ("given[1] * ({type})i", "given[1] * ({type})(i == 16 ? 0 : i)", ka.RAMP),
@@ -167,25 +167,25 @@ def test_a_wrong_opencl_kernel_is_caught(
 ) -> None:
     assert right in ka._OPENCL_TEMPLATE
     monkeypatch.setattr(ka, "_OPENCL_TEMPLATE", ka._OPENCL_TEMPLATE.replace(right, wrong))
-    verdict = trust.check(cpu, routes=only(OPENCL_C))
+    verdict = trust_check.check(cpu, routes=only(OPENCL_C))
     failed = {(each.dtype, each.kind) for each in verdict.checks if each.status == "failed"}
     assert failed == {(dtype.name, kind) for dtype in ka.DTYPES}
     assert not verdict.trusted
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_sum_through_local_memory_that_leaves_something_out_is_caught(
     cpu: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "other = 1;" in ka._OPENCL_GROUPS
     monkeypatch.setattr(ka, "_OPENCL_GROUPS", ka._OPENCL_GROUPS.replace("other = 1;", "other = 2;"))
-    verdict = trust.check(cpu, routes=only(OPENCL_C))
+    verdict = trust_check.check(cpu, routes=only(OPENCL_C))
     failed = {(each.dtype, each.kind) for each in verdict.checks if each.status == "failed"}
     assert failed == {("float32", ka.REDUCTION)}
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize(("name", "kind"), [("arange", ka.RAMP), ("sum", ka.REDUCTION), ("sin", ka.FORMULA)])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize(("name", "kind"), [("arange", ka.RAMP), ("sum", ka.REDUCTION), ("sin", ka.FORMULA)])
 def test_a_wrong_dpnp_is_caught(cpu: Any, monkeypatch: pytest.MonkeyPatch, name: str, kind: str) -> None:
     import dpnp
 
@@ -198,22 +198,22 @@ def test_a_wrong_dpnp_is_caught(cpu: Any, monkeypatch: pytest.MonkeyPatch, name:
         return result
 
     monkeypatch.setattr(dpnp, name, wrong)
-    verdict = trust.check(cpu, routes=only(DPNP))
+    verdict = trust_check.check(cpu, routes=only(DPNP))
     assert not verdict.trusted
     assert kind in {each.kind for each in verdict.checks if each.status == "failed"}
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_route_that_breaks_off_is_a_failure_with_its_reason(cpu: Any) -> None:
-    def breaks(queue: Any, dtypes: Any) -> Iterator[Answer]:
-        yield Answer(ka.DTYPES[0], ka.RAMP, 1, np.zeros(1), np.zeros(1))
+    def breaks(queue: Any, dtypes: Any) -> Iterator[RouteResult]:
+        yield RouteResult(ka.DTYPES[0], ka.RAMP, 1, np.zeros(1), np.zeros(1))
         raise MemoryError("no room\non the device")
 
-    def closed(queue: Any, dtypes: Any) -> Iterator[Answer]:
+    def closed(queue: Any, dtypes: Any) -> Iterator[RouteResult]:
         raise RouteUnavailable("not built")
         yield
 
-    verdict = trust.check(cpu, routes={"a": breaks, "b": closed})
+    verdict = trust_check.check(cpu, routes={"a": breaks, "b": closed})
     assert [(each.route, each.status) for each in verdict.checks] == [
         ("a", "passed"),
         ("a", "failed"),
@@ -221,11 +221,11 @@ def test_a_route_that_breaks_off_is_a_failure_with_its_reason(cpu: Any) -> None:
     ]
     assert verdict.reason == "through a: MemoryError: no room on the device"
     assert "not tried" in str(verdict.checks[-1].detail)
-    (unavailable,) = trust.check(cpu, routes={"b": closed}).checks
+    (unavailable,) = trust_check.check(cpu, routes={"b": closed}).checks
     assert (unavailable.status, unavailable.detail) == ("skipped", "not built")
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_device_that_makes_no_queue_is_refused(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import dpctl
 
@@ -233,7 +233,7 @@ def test_a_device_that_makes_no_queue_is_refused(cpu: Any, monkeypatch: pytest.M
         raise dpctl.SyclQueueCreationError("SYCL Context could not be created")
 
     monkeypatch.setattr(dpctl, "SyclQueue", refuse)
-    verdict = trust.check(cpu)
+    verdict = trust_check.check(cpu)
     assert (verdict.trusted, verdict.remembered) == (False, False)
     assert "SYCL Context could not be created" in str(verdict.reason)
 
@@ -241,76 +241,76 @@ def test_a_device_that_makes_no_queue_is_refused(cpu: Any, monkeypatch: pytest.M
 # --- remembering ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_verdict_is_remembered_until_something_changes(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = trust.check(cpu)
-    second = trust.check(cpu)
+    first = trust_check.check(cpu)
+    second = trust_check.check(cpu)
     assert (first.remembered, second.remembered) == (False, True)
     assert (second.trusted, second.checks) == (first.trusted, first.checks)
-    assert not trust.check(cpu, refresh=True).remembered
+    assert not trust_check.check(cpu, refresh=True).remembered
 
-    key = trust.verdict_key(cpu)
+    key = trust_check.verdict_key(cpu)
     runtime = oneapi.load()
     for changed in (
         replace(runtime, boot_environment={**runtime.boot_environment, "CL_CONFIG_CPU_VECTORIZER_MODE": "1"}),
         replace(runtime, versions={**runtime.versions, "dpnp": "0.15.1"}),
     ):
         monkeypatch.setattr(oneapi, "load", lambda changed=changed: changed)
-        assert trust.verdict_key(cpu) != key
+        assert trust_check.verdict_key(cpu) != key
     monkeypatch.setattr(oneapi, "load", lambda: runtime)
-    assert trust.verdict_key(cpu) == key
-    monkeypatch.setattr(trust.processor, "read_flags", lambda: frozenset({"other"}))
-    assert trust.verdict_key(cpu) != key
+    assert trust_check.verdict_key(cpu) == key
+    monkeypatch.setattr(trust_check.processor, "read_flags", lambda: frozenset({"other"}))
+    assert trust_check.verdict_key(cpu) != key
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_bad_verdict_is_remembered_as_well(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(queue: Any, dtypes: Any) -> Iterator[Answer]:
-        yield Answer(ka.DTYPES[0], ka.RAMP, 2, np.array([0, 5]), np.arange(2))
+    def wrong(queue: Any, dtypes: Any) -> Iterator[RouteResult]:
+        yield RouteResult(ka.DTYPES[0], ka.RAMP, 2, np.array([0, 5]), np.arange(2))
 
-    monkeypatch.setattr(trust, "ROUTES", {"x": wrong})
-    assert not trust.check(cpu).trusted
-    recalled = trust.check(cpu)
+    monkeypatch.setattr(trust_check, "ROUTES", {"x": wrong})
+    assert not trust_check.check(cpu).trusted
+    recalled = trust_check.check(cpu)
     assert recalled.remembered and not recalled.trusted and "1 of 2 values" in str(recalled.reason)
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_what_broke_off_is_tried_again(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(queue: Any, dtypes: Any) -> Iterator[Answer]:
+    def breaks(queue: Any, dtypes: Any) -> Iterator[RouteResult]:
         raise MemoryError("no room")
         yield
 
-    monkeypatch.setattr(trust, "ROUTES", {"x": breaks})
-    assert not trust.check(cpu).trusted
-    assert not trust.check(cpu).remembered
+    monkeypatch.setattr(trust_check, "ROUTES", {"x": breaks})
+    assert not trust_check.check(cpu).trusted
+    assert not trust_check.check(cpu).remembered
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize(
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize(
     "content",
     ["", "{", "[]", '{"checks": []}', '{"checks": [{"route": 3}]}', '{"checks": [{"route": "x", "dtype": "y", "kind": '
      '"z", "status": "trusted", "detail": null}]}', "\0\xff"],
 )  # fmt: skip
 def test_a_damaged_memory_is_not_believed(cpu: Any, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
-    monkeypatch.setattr(trust, "ROUTES", {"x": lambda queue, dtypes: iter(())})
-    path = cache_root() / "trust" / f"{trust.verdict_key(cpu)}.json"
+    monkeypatch.setattr(trust_check, "ROUTES", {"x": lambda queue, dtypes: iter(())})
+    path = cache_root() / "trust" / f"{trust_check.verdict_key(cpu)}.json"
     path.parent.mkdir(parents=True)
     path.write_bytes(content.encode("latin-1"))
-    assert not trust.check(cpu).remembered
+    assert not trust_check.check(cpu).remembered
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_cache_that_cannot_be_written_only_costs_time(
     cpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     for _ in range(2):
-        verdict = trust.check(cpu, routes=None)
+        verdict = trust_check.check(cpu, routes=None)
         assert verdict.trusted and not verdict.remembered
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_compiled_kernels_are_kept_and_damaged_ones_compiled_anew(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import dpctl
 
@@ -327,15 +327,15 @@ def test_compiled_kernels_are_kept_and_damaged_ones_compiled_anew(cpu: Any, monk
     routes._shipped.cache_clear()
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_shipped_kernels_are_of_these_sources_and_versions(cpu: Any) -> None:
     wanted = {routes.dpex_key(cpu, ka.dpex_kernel(dtype), dtype) for dtype in ka.DTYPES}
     assert wanted == set(routes._shipped()), "run tools/known_answer_kernels.py"
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_kernels_compiled_here_give_the_answers_of_the_shipped_ones(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "_shipped", dict)
-    verdict = trust.check(cpu, routes=only(DPEX))
+    verdict = trust_check.check(cpu, routes=only(DPEX))
     assert verdict.trusted
     assert {(each.dtype, each.kind) for each in verdict.checks} == {(d.name, k) for d in ka.DTYPES for k in ka.KINDS}

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from syclsched.devices import check_guard, trust
-from syclsched.oneapi.cache import cache_root
-from syclsched.oneapi.facts import Probe
+from syclsched.devices.trust import crash_marker, trust_check
+from syclsched.oneapi.cache_folder import cache_root
+from syclsched.oneapi.diagnosis_facts import Probe
 
 # --- the cure taken away: the check and an independent look agree --------------------------------------
 
@@ -72,7 +72,7 @@ def run_without_cure(tmp_path: Path, **variables: str) -> list[list[Any]]:
     return found
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_without_the_target_architecture_the_verdict_is_the_truth(tmp_path: Path) -> None:
     # On a processor the runtime does not know the truth is "wrong"; on one it knows it is "right".
     found = run_without_cure(tmp_path)
@@ -81,7 +81,7 @@ def test_without_the_target_architecture_the_verdict_is_the_truth(tmp_path: Path
         assert trusted is right, (kind, reason)
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_runtime_made_to_compute_wrong_is_refused(tmp_path: Path) -> None:
     # A setting of the runtime's own under which it ignores the work-group size asked for, on any processor.
     found = run_without_cure(tmp_path, CL_CONFIG_CPU_FORCE_WORK_GROUP_SIZE="1", ONEAPI_DEVICE_SELECTOR="opencl:cpu")
@@ -122,7 +122,7 @@ def killed(cpu: Any) -> Path:
     return guard
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_after_a_death_another_process_is_asked(cpu: Any, killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
 
@@ -130,33 +130,33 @@ def test_after_a_death_another_process_is_asked(cpu: Any, killed: Path, monkeypa
         asked.append(True)
         return Probe()
 
-    monkeypatch.setattr(trust, "probe", lives)
-    assert trust.check(cpu).trusted
+    monkeypatch.setattr(trust_check, "probe", lives)
+    assert trust_check.check(cpu).trusted
     assert asked == [True] and not killed.exists()
-    assert trust.check(cpu, refresh=True).trusted
+    assert trust_check.check(cpu, refresh=True).trusted
     assert asked == [True], "the check went well: nobody else need be asked"
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_device_that_kills_again_is_refused_and_stays_so(
     cpu: Any, killed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trust, "probe", lambda: Probe(died="SIGSEGV"))
-    verdict = trust.check(cpu)
+    monkeypatch.setattr(trust_check, "probe", lambda: Probe(died="SIGSEGV"))
+    verdict = trust_check.check(cpu)
     assert (verdict.trusted, verdict.reason) == (False, "a process died of it (SIGSEGV)")
-    assert trust.check(cpu).remembered and not killed.exists()
+    assert trust_check.check(cpu).remembered and not killed.exists()
 
 
 def test_a_mark_counts_only_when_its_process_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "x.running"
-    assert not check_guard.left_behind(path)
-    with check_guard.mark(path):
-        assert path.exists() and not check_guard.left_behind(path)
+    assert not crash_marker.is_orphaned(path)
+    with crash_marker.mark(path):
+        assert path.exists() and not crash_marker.is_orphaned(path)
         path.write_text(f"{os.getpid()} 1")  # Another process that had this one's number before.
-        assert check_guard.left_behind(path)
+        assert crash_marker.is_orphaned(path)
         path.write_text("nonsense")
-        assert not check_guard.left_behind(path)
+        assert not crash_marker.is_orphaned(path)
     assert not path.exists()
-    with pytest.raises(KeyboardInterrupt), check_guard.mark(path):
+    with pytest.raises(KeyboardInterrupt), crash_marker.mark(path):
         raise KeyboardInterrupt
     assert not path.exists()

@@ -14,7 +14,7 @@ from syclsched.model.platform import Platform
 @pytest.fixture
 def live() -> tuple[Platform, Any]:
     """The platform with two lanes on every device, and the open devices."""
-    from opened import live_on
+    from support.opened import live_on
 
     return live_on(None)
 
@@ -22,7 +22,7 @@ def live() -> tuple[Platform, Any]:
 @pytest.fixture
 def nothing_is_left_running() -> Iterator[None]:
     """Asserts that every run has ended or was cancelled."""
-    from syclsched.execution.resources import unfinished
+    from syclsched.execution.handle.resources import unfinished
 
     yield
     assert not [r for r in unfinished if not r.engine.cancelled]
@@ -31,15 +31,15 @@ def nothing_is_left_running() -> Iterator[None]:
 @pytest.fixture
 def release_when_late(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     """Has an injection let go of what hangs once the watchdog has found something late."""
-    from syclsched.execution.watchdog import Watch
+    from syclsched.execution.handle.watchdog import RunWatch
 
-    fail = Watch._fail
+    fail = RunWatch._fail
 
     def release(injection: Any) -> None:
         def failing(*arguments: Any) -> None:
             fail(*arguments)
             injection.release()
 
-        monkeypatch.setattr(Watch, "_fail", failing)
+        monkeypatch.setattr(RunWatch, "_fail", failing)
 
     return release

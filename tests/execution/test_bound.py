@@ -12,11 +12,26 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opened import REFUSED, is_usm, live_on
-from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, chain, graphs, inputs_of, plan_by, plan_on, plans, sequential
+from support.opened import REFUSED, is_usm, live_on
+from support.running import (
+    ASSIGN,
+    DTYPE,
+    JUDGE,
+    MIX,
+    SPIN,
+    chain,
+    graphs,
+    inputs_of,
+    plan_by,
+    plan_on,
+    plans,
+    sequential,
+)
 
-from syclsched.devices import command_list, memory, open_devices
-from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.devices import open_devices
+from syclsched.devices.memory import usm_memory
+from syclsched.devices.submission import command_list
+from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import (
     ArgumentError,
     ExecutionError,
@@ -25,20 +40,21 @@ from syclsched.errors import (
     TaskFailedError,
     WaitTimeoutError,
 )
-from syclsched.execution import bind, bound
-from syclsched.execution.replay import Replay
-from syclsched.execution.resources import unfinished
+from syclsched.execution import bind
+from syclsched.execution.handle.resources import unfinished
+from syclsched.execution.replay.replay import Replay
+from syclsched.execution.runner import bound_plan
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
 from syclsched.model.platform import Platform
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 
 @given(data=st.data())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@pytest.mark.parametrize("sub_devices", [None, 2])
+@pytest.set_outcome.parametrize("sub_devices", [None, 2])
 def test_random_graphs_give_numpys_bits_every_time(sub_devices: int | None, data: st.DataObject) -> None:
     platform, devices = live_on(sub_devices)
     graph = data.draw(graphs())
@@ -62,7 +78,7 @@ def test_random_graphs_give_numpys_bits_every_time(sub_devices: int | None, data
 
 @given(data=st.data())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+@pytest.set_outcome.parametrize("device", ["cpu", "accelerator"])
 def test_kernels_on_two_lanes_are_replayed(device: str, data: st.DataObject) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(max_tasks=40))
@@ -213,7 +229,7 @@ def test_a_cancelled_run_says_so_and_the_next_one_runs(live: tuple[Platform, Any
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
         assert runner.replayed, runner.why_not_replayed
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(command_list, "PORTION", 16)
+            patch.setattr(command_list, "COMMANDS_PER_CALL", 16)
             patch.setattr(Replay, "start", remembered)
             patch.setattr(SubmissionLoop, "submit_listed", cancelled_after_some)
             run = runner.run()
@@ -256,7 +272,7 @@ def test_an_interrupted_start_leaves_the_runner_good(live: tuple[Platform, Any])
 
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(command_list, "PORTION", 8)
+            patch.setattr(command_list, "COMMANDS_PER_CALL", 8)
             patch.setattr(SubmissionLoop, "submit_listed", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 runner.run(inputs)
@@ -369,7 +385,7 @@ def test_without_the_compiled_loop_it_is_dispatched(
     live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform, devices = live
-    monkeypatch.setattr(bound, "load_library", lambda: None)
+    monkeypatch.setattr(bound_plan, "load_library", lambda: None)
     graph = chain(2)
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
         assert not runner.replayed
@@ -383,14 +399,14 @@ def test_the_memory_of_a_runner_goes_back_when_it_is_closed_whoever_still_refers
     platform, _ = live_on(None)
     graph = chain(3)
     allocated: list[tuple[int, Any]] = []
-    allocate = memory.allocate
+    allocate = usm_memory.allocate
 
     def noting(queue: Any, nbytes: int, kind: Any) -> Any:
         made = allocate(queue, nbytes, kind)
         allocated.append((int(made._pointer), queue))
         return made
 
-    monkeypatch.setattr(memory, "allocate", noting)
+    monkeypatch.setattr(usm_memory, "allocate", noting)
     with open_devices(platform) as own, bind(plan_on(graph, platform, "cpu"), graph, own) as runner:
         runner(inputs_of(graph, 0))
         assert allocated

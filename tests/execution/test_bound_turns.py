@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import JUDGE, chain, inputs_of, plan_on, sequential
+from support.running import JUDGE, chain, inputs_of, plan_on, sequential
 
 from syclsched.errors import (
     ArgumentError,
     TaskFailedError,
 )
-from syclsched.execution import Runner, bind, bound, execute
+from syclsched.execution import Runner, bind, execute
+from syclsched.execution.runner import bound_plan
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 
 def test_a_cancelled_coroutine_lets_the_others_take_their_turns(live: tuple[Platform, Any]) -> None:
@@ -47,7 +48,7 @@ def test_a_dispatched_runner_does_one_run_at_a_time(
     live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform, devices = live
-    monkeypatch.setattr(bound, "load_library", lambda: None)
+    monkeypatch.setattr(bound_plan, "load_library", lambda: None)
     graph = chain(3)
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
         first = runner.run(inputs_of(graph, 0))

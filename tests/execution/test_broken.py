@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execution.live.starting import live_called, start
-from library_calls import Called, with_library
-from opened import live_on
-from running import DTYPE, MIX, SPIN, plan_on
+from support.library_calls import Called, with_library
+from support.opened import live_on
+from support.running import DTYPE, MIX, SPIN, plan_on
+from support.starting import live_called, start
 
-from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError
 from syclsched.execution import bind
-from syclsched.execution.live.express import Express
-from syclsched.execution.live.submitter import Submitter
+from syclsched.execution.dynamic.compiled.fast_path import CompiledRun
+from syclsched.execution.dynamic.submission.submitter import Submitter
 from syclsched.model.graph import TaskGraph
 
-pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("nothing_is_left_running")]
+pytestmark = [pytest.set_outcome.sycl, pytest.set_outcome.usefixtures("nothing_is_left_running")]
 
 
 def test_a_submission_that_breaks_on_another_thread_ends_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_a_submission_that_breaks_on_another_thread_ends_its_run(monkeypatch: py
         runner(inputs)  # nothing of it is left
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.set_outcome.parametrize("workers", ["1", "2"])
 def test_a_dynamic_run_that_breaks_waits_for_what_compiled_code_has_submitted(
     workers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,11 +58,11 @@ def test_a_dynamic_run_that_breaks_waits_for_what_compiled_code_has_submitted(
         pending.extend(submitter.loop.is_pending(slot) for slot in range(20))
         close(submitter)
 
-    def breaking(express: Express) -> None:
+    def breaking(express: CompiledRun) -> None:
         raise ZeroDivisionError("on purpose")
 
     monkeypatch.setattr(Submitter, "close", noted)
-    monkeypatch.setattr(Express, "_after_batch", breaking)
+    monkeypatch.setattr(CompiledRun, "_after_batch", breaking)
     graph = TaskGraph("broken")
     y = graph.array("y", data=np.ones(1, DTYPE))
     for i in range(20):

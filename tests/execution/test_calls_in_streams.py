@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onednn_calls import linear, needs_onednn
-from opened import live_on
-from running import plan_on
+from support.onednn_calls import linear, needs_onednn
+from support.opened import live_on
+from support.running import plan_on
 
-from syclsched.devices import command_list
-from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.devices.submission import command_list
+from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.execution import bind
 from syclsched.model.graph import TaskGraph
 
-pytestmark = [pytest.mark.sycl, needs_onednn]
+pytestmark = [pytest.set_outcome.sycl, needs_onednn]
 STEPS, SIZE, MOST = 200, 100, 96
 
 
-@pytest.mark.parametrize("in_flight", [1, 2, 3, 4])
+@pytest.set_outcome.parametrize("in_flight", [1, 2, 3, 4])
 def test_generations_share_what_may_be_unfinished(in_flight: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """SYCL's queue takes the longer for a call the more of those before it are unfinished, whoever submitted them."""
-    monkeypatch.setattr(command_list, "CALLS_IN_FLIGHT", MOST)
+    monkeypatch.setattr(command_list, "MAX_CALLS_IN_FLIGHT", MOST)
     # By generation, and by portion: what its own thread has submitted and not waited for.
     unfinished: dict[SubmissionLoop, dict[int, int]] = {}
     most: dict[SubmissionLoop, int] = {}

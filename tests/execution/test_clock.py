@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syclsched.execution import clock
-from syclsched.execution.clock import Anchor, ClockMap
+from syclsched.execution.core import clock
+from syclsched.execution.core.clock import Anchor, ClockMap
 
 
 @given(offset=st.integers(-(2**62), 2**62), drift_ppm=st.integers(-500, 500), at=st.integers(0, 10**10))
@@ -34,11 +34,11 @@ def test_the_reading_in_the_narrowest_bracket_is_taken(monkeypatch: pytest.Monke
     assert anchor == Anchor(device_ns=210, host_ns=65, bracket_ns=10)
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("device", ["cpu", "accelerator"])
 def test_event_times_map_into_the_hosts_bracket(device: str) -> None:
     from syclsched.devices import discover, open_devices
-    from syclsched.devices.fences import lane_queue, submit_fence
+    from syclsched.devices.native.fences import lane_queue, submit_fence
 
     platform = discover()
     if device not in {d.name for d in platform.devices}:
@@ -56,14 +56,14 @@ def test_event_times_map_into_the_hosts_bracket(device: str) -> None:
     assert before - slack <= start <= end <= after + slack
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("device", ["cpu", "accelerator"])
-@pytest.mark.parametrize("native", [False, True])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("device", ["cpu", "accelerator"])
+@pytest.set_outcome.parametrize("native", [False, True])
 def test_stamps_of_the_compiled_loop_are_on_the_clock_of_its_times(device: str, native: bool) -> None:
     from syclsched.devices import discover, open_devices
-    from syclsched.devices.fences import lane_queue
-    from syclsched.devices.submission_library import load_library
-    from syclsched.devices.submission_loop import SubmissionLoop
+    from syclsched.devices.native.fences import lane_queue
+    from syclsched.devices.native.submission_library import load_library
+    from syclsched.devices.submission.submission_loop import SubmissionLoop
 
     platform = discover()
     if device not in {d.name for d in platform.devices}:
@@ -74,7 +74,7 @@ def test_stamps_of_the_compiled_loop_are_on_the_clock_of_its_times(device: str, 
         queue: Any = lane_queue(live.queue(device))
         loop = SubmissionLoop(library, {0: queue}, 2)
         if native:
-            loop.go_native()
+            loop.use_native_queues()
         first = clock.take_anchor(queue, lambda: loop.stamp(0))
         before = clock.now_ns()
         loop.wait(loop.submit([loop.fence(1, 0, [])]))

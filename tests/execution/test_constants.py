@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from opened import live_on
-from running import ASSIGN, ASSIGN_KERNEL, DTYPE, MIX, plan_by, plan_on
+from support.opened import live_on
+from support.running import ASSIGN, ASSIGN_KERNEL, DTYPE, MIX, plan_by, plan_on
 
 import syclsched
-from syclsched.devices import constants as uploads
-from syclsched.devices import memory
+from syclsched.devices.memory import constant_uploads as uploads
+from syclsched.devices.memory import usm_memory
 from syclsched.errors import ExecutionError, MemoryLimitError
 from syclsched.execution import bind, execute
 from syclsched.kernels.elementwise import AXPY
@@ -24,7 +24,7 @@ from syclsched.model.recipe import Cut, Merge
 from syclsched.rewrites.chunking import cut
 from syclsched.rewrites.merging import merge
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 
 def held_bytes() -> int:
@@ -47,8 +47,8 @@ def result_of(weights: Any, given: Any, length: int = 3) -> Any:
     return y
 
 
-@pytest.mark.parametrize("device", ["cpu", "accelerator"])
-@pytest.mark.parametrize("implementation", ["opencl-c", "numba-dpex"])
+@pytest.set_outcome.parametrize("device", ["cpu", "accelerator"])
+@pytest.set_outcome.parametrize("implementation", ["opencl-c", "numba-dpex"])
 def test_runs_of_one_and_of_several_graphs_share_a_constant(device: str, implementation: str) -> None:
     platform, live = live_on(None)
     if device not in {d.name for d in platform.devices}:
@@ -175,7 +175,7 @@ def test_no_memory_for_a_constant_is_said(monkeypatch: pytest.MonkeyPatch) -> No
     def refuse(*_: Any) -> Any:
         raise MemoryLimitError("none left")
 
-    monkeypatch.setattr(memory, "allocate", refuse)
+    monkeypatch.setattr(usm_memory, "allocate", refuse)
     with pytest.raises(MemoryLimitError, match=r"kernel\.weight.*80 bytes"):
         bind(plan, graph, live)
 
@@ -195,7 +195,7 @@ def test_a_limit_counts_constants() -> None:
     assert "constants" in str(plan)
 
 
-@pytest.mark.parametrize("dynamic", ["eager", "hybrid"])
+@pytest.set_outcome.parametrize("dynamic", ["eager", "hybrid"])
 def test_a_run_that_decides_as_it_goes_uses_them(dynamic: str) -> None:
     weights, given = syclsched.constant(np.arange(1000), DTYPE), np.arange(1000)
     graph = chain(weights)

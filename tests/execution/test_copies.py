@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import DTYPE, MIX, plan_by
+from support.running import DTYPE, MIX, plan_by
 
-from syclsched.devices.executables import needs_python, submits_itself
-from syclsched.execution import Safeguards, bind, bound, execute
-from syclsched.kernels.rows import TAKE_ROWS, put_rows
+from syclsched.devices.programs.executables import calls_library, needs_python
+from syclsched.execution import Safeguards, bind, execute
+from syclsched.execution.runner import bound_plan
+from syclsched.kernels.row_copies import TAKE_ROWS, put_rows
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 Live = tuple[Platform, Any]
 
 
@@ -35,17 +36,17 @@ def on_device(graph: TaskGraph, platform: Platform) -> Plan:
     return plan_by(graph, platform, lambda name: ("cpu", int(name == "take1"), "memcpy"))
 
 
-@pytest.mark.parametrize("way", ["replayed", "in one call", "dispatched", "step by step"])
+@pytest.set_outcome.parametrize("way", ["replayed", "in one call", "dispatched", "step by step"])
 def test_rows_are_cut_out_and_put_together(live: Live, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     platform, devices = live
     graph = cut_and_put_together()
     if way == "dispatched":
-        monkeypatch.setattr(bound, "load_library", lambda: None)
+        monkeypatch.setattr(bound_plan, "load_library", lambda: None)
     safeguards = Safeguards(debug=way == "step by step")
     plan, traced = on_device(graph, platform), way != "in one call"
     with bind(plan, graph, devices, trace=traced, safeguards=safeguards) as runner:
         assert runner.replayed == (way in ("replayed", "in one call")), runner.why_not_replayed
-        assert not any(needs_python(made) or submits_itself(made) for made in runner._executables.values())
+        assert not any(needs_python(made) or calls_library(made) for made in runner._executables.values())
         for seed in range(3):
             x = np.random.default_rng(seed).normal(size=(10, 3))
             found = runner({"x": x})

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from syclsched.errors import ArgumentError
-from syclsched.execution.failures import Failures, task_failed
+from syclsched.execution.core.failures import Failures, task_failed_error
 from syclsched.model.access import AccessMode
 from syclsched.model.plan import BufferUse, Instruction, InstructionKind, PlannedTask
 
@@ -77,12 +77,12 @@ def test_the_first_error_in_the_plans_order_is_reported() -> None:
     assert failures.first is None
     for number in (5, 2, 9):
         instruction = touch(number, f"t{number}", ("x", WRITE))
-        failures.record(instruction, task_failed(instruction, ValueError("no"), "raised"), "raised")
+        failures.record(instruction, task_failed_error(instruction, ValueError("no"), "raised"), "raised")
     assert failures.first is not None and failures.first.task == "t2"
 
 
 def test_error_names_task_arrays_and_cause() -> None:
     cause = ArgumentError("odd", where="argument 'x'")
-    error = task_failed(touch(1, "potrf_3", ("A33", UPDATE)), cause, "could not be submitted:")
+    error = task_failed_error(touch(1, "potrf_3", ("A33", UPDATE)), cause, "could not be submitted:")
     assert str(error) == "task 'potrf_3' (arrays 'A33'): could not be submitted: argument 'x': odd"
     assert error.__cause__ is cause

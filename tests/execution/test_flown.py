@@ -8,21 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from library_calls import Called, alternating, expected, with_library
-from onednn_calls import linear, needs_onednn
-from opened import live_on
-from running import DTYPE, plan_by, plan_on
+from support.library_calls import Called, alternating, expected, with_library
+from support.onednn_calls import linear, needs_onednn
+from support.opened import live_on
+from support.running import DTYPE, plan_by, plan_on
 
-from syclsched.devices.command_list import CALLS_IN_FLIGHT
-from syclsched.devices.flight import NOT_YET, WELL, Flight
-from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.devices.submission.command_list import MAX_CALLS_IN_FLIGHT
+from syclsched.devices.submission.native_run import COMPLETED, STILL_RUNNING, NativeRun
+from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import TaskFailedError
-from syclsched.execution import bind, flights
+from syclsched.execution import bind
+from syclsched.execution.replay import native_run_cache
 from syclsched.kernels.elementwise import COPY
 from syclsched.model.graph import TaskGraph
 from syclsched.testing import faults
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 STEPS, SIZE = 40, 5000
 
 
@@ -30,13 +31,13 @@ STEPS, SIZE = 40, 5000
 def flown(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """What flights have returned."""
     found: list[int] = []
-    fly = Flight.fly
+    fly = NativeRun.fly
 
-    def noted(self: Flight, *arguments: Any) -> int:
+    def noted(self: NativeRun, *arguments: Any) -> int:
         found.append(fly(self, *arguments))
         return found[-1]
 
-    monkeypatch.setattr(Flight, "fly", noted)
+    monkeypatch.setattr(NativeRun, "fly", noted)
     return found
 
 
@@ -80,7 +81,7 @@ def test_results_are_right_every_time_and_the_callers_own(runner: Any, flown: li
     found = [bound({"y": inputs(turn)})["y"] for turn in range(8)]
     for turn, y in enumerate(found):
         assert np.array_equal(y, wanted(inputs(turn)))
-    assert flown == [WELL] * 8
+    assert flown == [COMPLETED] * 8
     with bound.run({"y": inputs(9)}) as run:  # by Python, in between
         assert np.array_equal(run.result("y"), wanted(inputs(9)))
     assert np.array_equal(bound({"y": inputs(3)})["y"], wanted(inputs(3)))
@@ -112,24 +113,24 @@ def _device_way(graph: TaskGraph, name: str) -> str:
 @needs_onednn
 def test_what_takes_long_goes_on_as_a_run(runner: Any, flown: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     bound, wanted = runner
-    monkeypatch.setattr(flights, "SLICE_S", 0.0)
+    monkeypatch.setattr(native_run_cache, "SLICE_S", 0.0)
     for turn in range(20):
         assert np.array_equal(bound({"y": inputs(turn)})["y"], wanted(inputs(turn)))
-    assert NOT_YET in flown
+    assert STILL_RUNNING in flown
 
 
 @needs_onednn
 def test_one_that_is_interrupted_ends_before_the_next_begins(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     bound, wanted = runner
-    fly = Flight.fly
+    fly = NativeRun.fly
 
-    def interrupted(self: Flight, targets: Any, seconds: float) -> int:
+    def interrupted(self: NativeRun, targets: Any, seconds: float) -> int:
         fly(self, targets, 0.0)
         raise KeyboardInterrupt
 
     for turn in range(5):
         with monkeypatch.context() as patch:
-            patch.setattr(Flight, "fly", interrupted)
+            patch.setattr(NativeRun, "fly", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 bound({"y": inputs(turn)})
         assert np.array_equal(bound({"y": inputs(turn)})["y"], wanted(inputs(turn)))
@@ -141,12 +142,12 @@ def test_one_that_is_interrupted_when_it_has_just_begun_ends_before_the_next(
 ) -> None:
     bound, wanted = runner
 
-    def interrupted(self: Flight, targets: Any, seconds: float) -> int:
+    def interrupted(self: NativeRun, targets: Any, seconds: float) -> int:
         raise KeyboardInterrupt
 
     for turn in range(5):
         with monkeypatch.context() as patch:
-            patch.setattr(Flight, "fly", interrupted)
+            patch.setattr(NativeRun, "fly", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 bound({"y": inputs(turn)})
         assert np.array_equal(bound({"y": inputs(turn)})["y"], wanted(inputs(turn)))
@@ -189,10 +190,10 @@ def test_what_somebody_wants_to_look_at_is_a_run(flown: list[int]) -> None:
 
 @needs_onednn
 def test_so_many_calls_are_submitted_and_no_more_before_one_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps, ahead, waits = 5 * CALLS_IN_FLIGHT // 2, [], []
-    fly, wait_for = Flight.fly, SubmissionLoop.wait_for
+    steps, ahead, waits = 5 * MAX_CALLS_IN_FLIGHT // 2, [], []
+    fly, wait_for = NativeRun.fly, SubmissionLoop.wait_for
 
-    def noted(self: Flight, *arguments: Any) -> int:
+    def noted(self: NativeRun, *arguments: Any) -> int:
         ahead.append(self._job.done[0])
         return fly(self, *arguments)
 
@@ -200,7 +201,7 @@ def test_so_many_calls_are_submitted_and_no_more_before_one_has_ended(monkeypatc
         waits.append(arguments)
         wait_for(self, *arguments)
 
-    monkeypatch.setattr(Flight, "fly", noted)
+    monkeypatch.setattr(NativeRun, "fly", noted)
     monkeypatch.setattr(SubmissionLoop, "wait_for", waited)
     platform, live = live_on(None)
     graph = TaskGraph("many calls")
@@ -215,7 +216,7 @@ def test_so_many_calls_are_submitted_and_no_more_before_one_has_ended(monkeypatc
         for _ in range(3):
             assert np.array_equal(bound(given)["y"], wanted)
         assert ahead
-        assert max(ahead) <= CALLS_IN_FLIGHT + 1  # behind the copy of the input
+        assert max(ahead) <= MAX_CALLS_IN_FLIGHT + 1  # behind the copy of the input
         waits.clear()
         assert all(np.array_equal(each["y"], wanted) for each in bound.stream([given] * 2))
     assert len(waits) >= 2

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
-from syclsched.execution.frees import PendingFree, PendingFrees
+from syclsched.execution.memory.deferred_frees import DeferredFree, DeferredFrees
 
 
 def test_only_what_is_complete_is_taken_and_only_once() -> None:
-    frees = PendingFrees(2)
-    first, behind, other = PendingFree(("a", "m"), (1,)), PendingFree(("b", "m"), (2,)), PendingFree(("c", "m"), (3, 4))
+    frees = DeferredFrees(2)
+    first, behind, other = (
+        DeferredFree(("a", "m"), (1,)),
+        DeferredFree(("b", "m"), (2,)),
+        DeferredFree(("c", "m"), (3, 4)),
+    )
     frees.add(0, first)
     frees.add(0, behind)
     frees.add(1, other)
@@ -19,9 +23,9 @@ def test_only_what_is_complete_is_taken_and_only_once() -> None:
 
 
 def test_waitable_is_one_whose_instructions_are_on_their_way() -> None:
-    frees = PendingFrees(2)
-    frees.add(0, PendingFree(("a", "m"), (1, 7)))
-    frees.add(1, PendingFree(("b", "m"), (2,)))
+    frees = DeferredFrees(2)
+    frees.add(0, DeferredFree(("a", "m"), (1, 7)))
+    frees.add(1, DeferredFree(("b", "m"), (2,)))
     assert frees.waitable({1}.__contains__) is None
     found = frees.waitable({1, 2}.__contains__)
     assert found is not None and found.buffer == ("b", "m")

@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opened import live_on, until
-from running import DTYPE, MIX, plan_by
+from support.opened import live_on, until
+from support.running import DTYPE, MIX, plan_by
 
-from syclsched.devices.gate import Gate
+from syclsched.devices.native.gate import Gate
 from syclsched.errors import ExecutionError
-from syclsched.execution import bind, patience
-from syclsched.execution.bound import Runner
-from syclsched.execution.patience import HANG_TIMES, Patience
-from syclsched.execution.stream_flight import StagedFlight
-from syclsched.execution.stuck import Position
+from syclsched.execution import bind
+from syclsched.execution.core import stall_timeout
+from syclsched.execution.core.progress import LaneProgress
+from syclsched.execution.core.stall_timeout import HANG_TIMES, StallTimeout
+from syclsched.execution.runner.bound_plan import Runner
+from syclsched.execution.runner.stream_launchers import StagedLauncher
 from syclsched.model.graph import TaskGraph
 from syclsched.testing import faults
 
@@ -30,31 +31,31 @@ SIZE = 64
 DEVICE = "cpu"
 
 
-def at(number: int, *, predicted_s: float = 0.0) -> Position:
-    return Position("cpu:0", "cpu", number, f"task 't{number}'", f"t{number}", 1, 9, None, True, predicted_s)
+def at(number: int, *, predicted_s: float = 0.0) -> LaneProgress:
+    return LaneProgress("cpu:0", "cpu", number, f"task 't{number}'", f"t{number}", 1, 9, None, True, predicted_s)
 
 
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=60))
 @settings(deadline=None)
 def test_only_what_does_not_change_is_lost_patience_with(places: list[int]) -> None:
-    patient, since = Patience(5.0), 0
+    patient, since = StallTimeout(5.0), 0
     for second, place in enumerate(places):
         if second and place != places[second - 1]:
             since = second
-        held_s = patient.held_s([at(place)], float(second))
+        held_s = patient.stalled_s([at(place)], float(second))
         assert held_s == (second - since if second - since >= 5 else None)
 
 
 def test_what_was_to_take_long_is_waited_for_longer() -> None:
-    patient = Patience(1.0)
-    assert patient.held_s([at(1, predicted_s=1.0)], 0.0) is None
-    assert patient.held_s([at(1, predicted_s=1.0)], HANG_TIMES - 1.0) is None
-    assert patient.held_s([at(1, predicted_s=1.0)], HANG_TIMES) == HANG_TIMES
+    patient = StallTimeout(1.0)
+    assert patient.stalled_s([at(1, predicted_s=1.0)], 0.0) is None
+    assert patient.stalled_s([at(1, predicted_s=1.0)], HANG_TIMES - 1.0) is None
+    assert patient.stalled_s([at(1, predicted_s=1.0)], HANG_TIMES) == HANG_TIMES
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "HANG_S", 0.3)
+    monkeypatch.setattr(stall_timeout, "HANG_S", 0.3)
 
 
 def graph_and_plan() -> tuple[TaskGraph, Any, Any]:
@@ -78,8 +79,8 @@ def in_use() -> int:
     return sum(info.in_use_bytes for info in live.memory().values())
 
 
-@pytest.mark.sycl
-@pytest.mark.usefixtures("impatient")
+@pytest.set_outcome.sycl
+@pytest.set_outcome.usefixtures("impatient")
 def test_neither_the_next_run_nor_close_waits_for_ever_and_memory_stays_meanwhile() -> None:
     graph, plan, live = graph_and_plan()
     before = in_use()
@@ -97,8 +98,8 @@ def test_neither_the_next_run_nor_close_waits_for_ever_and_memory_stays_meanwhil
         until(lambda: in_use() == before)
 
 
-@pytest.mark.sycl
-@pytest.mark.usefixtures("impatient")
+@pytest.set_outcome.sycl
+@pytest.set_outcome.usefixtures("impatient")
 def test_a_device_whose_clock_does_not_answer_holds_up_neither_the_first_run_nor_close() -> None:
     graph, plan, live = graph_and_plan()
     before = in_use()
@@ -115,19 +116,19 @@ def test_a_device_whose_clock_does_not_answer_holds_up_neither_the_first_run_nor
     until(lambda: in_use() == before)
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_close_can_be_given_a_limit() -> None:
     graph, plan, live = graph_and_plan()
     runner = bind(plan, graph, live)
     with faults.inject(faults.hang(DEVICE, after=1)) as injection:
         run = runner.run()
         runner.close(timeout=0.05)
-        assert "awaited for 0.05 s" in str(run.left_behind)
+        assert "awaited for 0.05 s" in str(run.hang_error)
         injection.release()
         run._resources.engine.join(60)
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_dropping_a_bound_plan_that_hangs_does_not_hold_up_the_garbage_collector() -> None:
     graph, plan, live = graph_and_plan()
     gc.collect()
@@ -150,8 +151,8 @@ def test_dropping_a_bound_plan_that_hangs_does_not_hold_up_the_garbage_collector
         until(lambda: in_use() == before)
 
 
-@pytest.mark.sycl
-@pytest.mark.usefixtures("impatient")
+@pytest.set_outcome.sycl
+@pytest.set_outcome.usefixtures("impatient")
 def test_a_stream_that_hangs_fails_generation_by_generation_and_can_be_left(runner: Runner) -> None:
     if not runner.replayed:
         return  # without the compiled parts there is nothing to replay
@@ -169,12 +170,12 @@ def test_a_stream_that_hangs_fails_generation_by_generation_and_can_be_left(runn
     assert runner({})["y"].shape == (SIZE,)
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_the_watchdog_may_look_while_generations_begin(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     with runner.stream([{}] * 3, in_flight=3) as stream:
         next(stream)
         flight = stream._flight
-        assert isinstance(flight, StagedFlight)
+        assert isinstance(flight, StagedLauncher)
         began: list[Any] = []
 
         class Growing(weakref.WeakKeyDictionary[Any, Any]):

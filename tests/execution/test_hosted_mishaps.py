@@ -9,25 +9,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hosted import LONG_S, RECOVERY_S, SIZE, Live, arrays_of, bound, chain, outcomes, plus_one
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opened import REFUSED, live_on, until
-from running import MIX, SPIN, Gate, inputs_of, plan_on, sequential
+from support.hosted import LONG_S, RECOVERY_S, SIZE, Live, arrays_of, bound, chain, outcomes, plus_one
+from support.opened import REFUSED, live_on, until
+from support.running import MIX, SPIN, Gate, inputs_of, plan_on, sequential
 
-from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import (
     DeadlineError,
     ExecutionError,
     RunCancelledError,
     TaskFailedError,
 )
-from syclsched.execution import patience
-from syclsched.execution.resources import unfinished
+from syclsched.execution.core import stall_timeout
+from syclsched.execution.handle.resources import unfinished
 from syclsched.model.graph import TaskGraph
 from syclsched.testing import faults
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 
 def sequential_of(graph: TaskGraph, task: str, array: str) -> Any:
@@ -60,7 +60,7 @@ def exploding(now: Callable[[], bool]) -> TaskGraph:
     return graph
 
 
-@pytest.mark.parametrize("recover", [False, True])
+@pytest.set_outcome.parametrize("recover", [False, True])
 def test_a_function_that_raises_takes_its_descendants_along_and_nothing_else(live: Live, recover: bool) -> None:
     platform, devices = live
     turn = [0]
@@ -137,7 +137,7 @@ def test_a_function_is_called_again_as_often_as_it_may_be(live: Live) -> None:
             assert run.counts.retried == ["flaky", "flaky"]
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.set_outcome.parametrize("number", [1, 2, 3])
 def test_a_call_that_is_made_to_fail(live: Live, number: int) -> None:
     platform, devices = live
     graph = chain(8, {2, 4, 6})
@@ -266,7 +266,7 @@ def test_a_function_past_its_deadline_fails_and_the_next_run_is_fine(live: Live)
     with bound(plan_on(graph, platform, "cpu"), graph, devices) as runner:
         run = runner.run()
         assert gate.entered.wait(LONG_S)
-        until(lambda: run._dispatcher._overdue)  # type: ignore[attr-defined]
+        until(lambda: run._engine._overdue)  # type: ignore[attr-defined]
         gate.opened.set()
         with pytest.raises(DeadlineError, match=r"task 'gate'.*its deadline is 0\.05 s"):
             run.wait()
@@ -276,7 +276,7 @@ def test_a_function_past_its_deadline_fails_and_the_next_run_is_fine(live: Live)
 
 def test_a_function_that_hangs_is_given_up(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     platform, devices = live
-    monkeypatch.setattr(patience, "HANG_S", 0.3)
+    monkeypatch.setattr(stall_timeout, "HANG_S", 0.3)
     gate = Gate()
     graph = TaskGraph("hangs")
     x, y = arrays_of(graph, *"xy")
@@ -285,7 +285,7 @@ def test_a_function_that_hangs_is_given_up(live: Live, monkeypatch: pytest.Monke
     runner = bound(plan_on(graph, platform, "cpu"), graph, devices)
     run = runner.run()
     run.join()
-    assert "no progress for" in str(run.left_behind)
+    assert "no progress for" in str(run.hang_error)
     with pytest.raises(ExecutionError, match="given up"):
         runner.run()
     runner.close()

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hosted import LONG_S, SIZE, Live, bound, chain
-from running import ASSIGN_KERNEL, DTYPE, MIX, Gate, inputs_of, plan_on, sequential
+from support.hosted import LONG_S, SIZE, Live, bound, chain
+from support.running import ASSIGN_KERNEL, DTYPE, MIX, Gate, inputs_of, plan_on, sequential
 
 from syclsched.errors import (
     SyclschedError,
@@ -20,7 +20,7 @@ from syclsched.execution import Runner
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 
 def test_functions_of_generations_are_called_in_order_and_overlap_with_devices(live: Live) -> None:

@@ -12,20 +12,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from library_calls import Called, alternating, expected, with_library
-from onednn_calls import linear, needs_onednn
-from opened import live_on
-from running import DTYPE, MIX, plan_by, plan_on, sequential
+from support.library_calls import Called, alternating, expected, with_library
+from support.onednn_calls import linear, needs_onednn
+from support.opened import live_on
+from support.running import DTYPE, MIX, plan_by, plan_on, sequential
 
-from syclsched.devices.flight import Flight
-from syclsched.devices.submission_loop import SubmissionLoop
-from syclsched.execution import Runner, bind, flights, patience
-from syclsched.execution.replay import Replay
-from syclsched.execution.stream_replay import StagedReplay
-from syclsched.execution.worker import Worker
+from syclsched.devices.submission.native_run import NativeRun
+from syclsched.devices.submission.submission_loop import SubmissionLoop
+from syclsched.execution import Runner, bind
+from syclsched.execution.core import stall_timeout
+from syclsched.execution.core.worker import WorkerThread
+from syclsched.execution.replay import native_run_cache
+from syclsched.execution.replay.replay import Replay
+from syclsched.execution.replay.stream_replay import StagedReplay
 from syclsched.model.graph import TaskGraph
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 SIZE = 64
 
 
@@ -88,12 +90,12 @@ KINDS: dict[str, Callable[[], Any]] = {
 
 
 @needs_onednn
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may come where garbage goes
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.set_outcome.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may come where garbage goes
+@pytest.set_outcome.parametrize("kind", KINDS)
 def test_ctrl_c_at_any_function_leaves_the_next_run_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     runner, inputs, wanted = KINDS[kind]()
     if kind == "flown on":
-        monkeypatch.setattr(flights, "SLICE_S", 0.0)
+        monkeypatch.setattr(native_run_cache, "SLICE_S", 0.0)
     with runner:
         for _ in range(2):
             runner(inputs)
@@ -114,7 +116,7 @@ def test_ctrl_c_at_any_function_leaves_the_next_run_alone(kind: str, monkeypatch
         assert at > 20
 
 
-@pytest.mark.parametrize("hosts", [set(), {2, 4}])
+@pytest.set_outcome.parametrize("hosts", [set(), {2, 4}])
 def test_a_run_that_is_cancelled_before_it_starts_touches_nothing_of_the_one_before(hosts: set[int]) -> None:
     runner, inputs, wanted = bound(hosts)
     with runner:
@@ -128,7 +130,7 @@ def test_a_run_that_is_cancelled_before_it_starts_touches_nothing_of_the_one_bef
             np.testing.assert_array_equal(runner(inputs)["y"], wanted["y"])
 
 
-@pytest.mark.parametrize("hosts", [set(), {2, 4}])
+@pytest.set_outcome.parametrize("hosts", [set(), {2, 4}])
 def test_a_run_that_nobody_came_to_start_is_not_waited_for(hosts: set[int]) -> None:
     runner, inputs, wanted = bound(hosts)
     with runner:
@@ -171,7 +173,7 @@ def test_a_flight_that_was_interrupted_twice_is_awaited_and_its_results_kept(mon
     graph = TaskGraph()
     x, y = (graph.array(name, (10,), DTYPE) for name in "xy")
     graph.kernel(with_library(Called(0)), x=x, y=y, name="called")
-    fly, follow = Flight.fly, Flight.follow
+    fly, follow = NativeRun.fly, NativeRun.follow
 
     def interrupted(_: object) -> Any:
         raise KeyboardInterrupt
@@ -182,13 +184,13 @@ def test_a_flight_that_was_interrupted_twice_is_awaited_and_its_results_kept(mon
         generation = runner._ring.generations[0]
         for _ in range(5):
             with monkeypatch.context() as patch:
-                patch.setattr(Flight, "fly", lambda self, targets, _: interrupted(fly(self, targets, 0.0)))
-                patch.setattr(Flight, "follow", lambda self: interrupted(follow(self)))
+                patch.setattr(NativeRun, "fly", lambda self, targets, _: interrupted(fly(self, targets, 0.0)))
+                patch.setattr(NativeRun, "follow", lambda self: interrupted(follow(self)))
                 with pytest.raises(KeyboardInterrupt):
                     runner({"x": np.arange(10)})
-            assert generation.flights._written is not None
+            assert generation.native_runs._written is not None
             runner({"x": np.arange(10)})
-            assert generation.flights._written is None
+            assert generation.native_runs._written is None
 
 
 @needs_onednn
@@ -198,9 +200,9 @@ def test_results_may_be_asked_for_twice_and_in_any_number_of_choices() -> None:
         assert np.array_equal(runner(inputs, ["y", "y"])["y"], wanted["y"])
         before = len(os.listdir("/proc/self/task"))
         for _ in range(3):
-            for choice in range(2 * flights.MOST):
+            for choice in range(2 * native_run_cache.MOST):
                 runner(inputs, ["y"] * (choice % 2))
-        assert len(os.listdir("/proc/self/task")) <= before + flights.MOST
+        assert len(os.listdir("/proc/self/task")) <= before + native_run_cache.MOST
 
 
 def test_ctrl_c_while_a_generation_is_ended_is_no_failure_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,14 +225,14 @@ def test_ctrl_c_while_a_generation_is_ended_is_no_failure_of_it(monkeypatch: pyt
 
 def test_ctrl_c_before_clocks_are_read_leaves_the_next_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     runner, inputs, wanted = bound(set())
-    monkeypatch.setattr(patience, "HANG_S", 2.0)
+    monkeypatch.setattr(stall_timeout, "HANG_S", 2.0)
 
-    def interrupted(worker: Worker, job: Any) -> None:
+    def interrupted(worker: WorkerThread, job: Any) -> None:
         raise KeyboardInterrupt
 
     with runner:
         with monkeypatch.context() as patch:
-            patch.setattr(Worker, "post", interrupted)
+            patch.setattr(WorkerThread, "post", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 runner(inputs)
         np.testing.assert_array_equal(runner(inputs)["y"], wanted["y"])

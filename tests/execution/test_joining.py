@@ -10,27 +10,28 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opened import live_on
-from running import DTYPE, MIX, graphs, plan_by, sequential
+from support.opened import live_on
+from support.running import DTYPE, MIX, graphs, plan_by, sequential
 
-from syclsched.devices import joined
+from syclsched.devices.programs import joined_launches
 from syclsched.errors import TaskFailedError
-from syclsched.execution import bind, joining
-from syclsched.execution.joining import joint_launches
-from syclsched.execution.levels import find_levels
-from syclsched.execution.program import MEMORY_KINDS, Program
+from syclsched.execution import bind
+from syclsched.execution.core.program import MEMORY_KINDS, Program
+from syclsched.execution.replay import launch_fusion
+from syclsched.execution.replay.host_sync import plan_host_sync
+from syclsched.execution.replay.launch_fusion import fuse_launches
 from syclsched.model.graph import TaskGraph
 from syclsched.testing import faults
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 IMPLEMENTATION = "opencl-c"
 
 
 @pytest.fixture(autouse=True)
 def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "LEAST_SAVED", 1)
-    monkeypatch.setattr(joining, "LONGEST_S", 10.0)  # what plans made by hand say of tasks
+    monkeypatch.setattr(launch_fusion, "MIN_SAVED_LAUNCHES", 1)
+    monkeypatch.setattr(launch_fusion, "MAX_DURATION_S", 10.0)  # what plans made by hand say of tasks
 
 
 def wide(width: int = 4, steps: int = 3) -> TaskGraph:
@@ -50,8 +51,8 @@ def on_lanes(graph: TaskGraph, platform: Any, lanes: int, device: str = "cpu") -
 def units_of(plan: Any, graph: TaskGraph, most: int = 8, possible: Any = lambda _, __: True) -> list[tuple[str, ...]]:
     program = Program(plan)
     nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
-    levels = find_levels(program).of
-    units = joint_launches(program, nodes, lambda node: ("same", most), frozenset(graph.edges), {}, levels, possible)
+    levels = plan_host_sync(program).of
+    units = fuse_launches(program, nodes, lambda node: ("same", most), frozenset(graph.edges), {}, levels, possible)
     assert sorted(node.id for unit in units for node in unit) == sorted(node.id for node in nodes)
     return [
         tuple(node.instruction.task or "" for node in unit) for unit in units if unit[0].instruction.kind == "launch"
@@ -110,7 +111,7 @@ def test_what_takes_long_goes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = on_lanes(graph, platform, 1)
     longest_s = max(i.duration_s for _, i in plan.instructions() if i.kind == "launch")
     assert longest_s > 0
-    monkeypatch.setattr(joining, "LONGEST_S", longest_s / 2)
+    monkeypatch.setattr(launch_fusion, "MAX_DURATION_S", longest_s / 2)
     assert all(len(unit) == 1 for unit in units_of(plan, graph))
 
 
@@ -132,8 +133,8 @@ def test_nothing_is_compiled_for_several_launches_where_too_few_would_be_saved(
 ) -> None:
     platform, devices = live_on(None)
     graph = wide()
-    monkeypatch.setattr(joining, "LEAST_SAVED", 1000)
-    monkeypatch.setattr(joined, "joined_source", None)  # what calls it fails
+    monkeypatch.setattr(launch_fusion, "MIN_SAVED_LAUNCHES", 1000)
+    monkeypatch.setattr(joined_launches, "joined_source", None)  # what calls it fails
     with bind(on_lanes(graph, platform, 1), graph, devices) as runner:
         inputs = inputs_of(graph, 1)
         expected = sequential(graph, inputs)
@@ -146,7 +147,7 @@ def test_nothing_is_compiled_for_several_launches_where_too_few_would_be_saved(
     max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+@pytest.set_outcome.parametrize("device", ["cpu", "accelerator"])
 def test_random_graphs_give_numpys_bits(device: str, data: st.DataObject) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(max_tasks=30))
@@ -167,7 +168,7 @@ def test_random_graphs_give_numpys_bits(device: str, data: st.DataObject) -> Non
                 np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
-@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.set_outcome.parametrize("lanes", [1, 2])
 def test_one_submission_for_several_and_a_time_for_each(lanes: int) -> None:
     platform, devices = live_on(None)
     graph = wide(width=6, steps=4)

@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opened import REFUSED, live_on
-from running import ASSIGN, DTYPE, MIX, SPIN, graphs, plan_by, plan_on, sequential
+from support.opened import REFUSED, live_on
+from support.running import ASSIGN, DTYPE, MIX, SPIN, graphs, plan_by, plan_on, sequential
 
-from syclsched.devices import faultpoints
-from syclsched.devices.commands import CommandStructure
-from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.devices.submission import faultpoints
+from syclsched.devices.submission.commands import CommandStructure
+from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import DeadlineError, TaskFailedError
 from syclsched.execution import bind
-from syclsched.execution.stream_replay import StagedReplay
+from syclsched.execution.replay.stream_replay import StagedReplay
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.testing import faults
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     submit = SubmissionLoop.submit_listed
 
     def noted(loop: SubmissionLoop, *arguments: Any) -> Any:
-        seen.append(loop.is_on_threads)
+        seen.append(loop.uses_lane_threads)
         return submit(loop, *arguments)
 
     monkeypatch.setattr(SubmissionLoop, "submit_listed", noted)
@@ -264,7 +264,7 @@ def test_what_is_not_done_on_purpose_lives_until_its_turn_comes(monkeypatch: pyt
         assert runner._ring is not None
         generation = runner._ring.generations[0]
         left = generation.replay(runner._prepared.values({"y": np.ones(1, DTYPE)}), record=False, kind=StagedReplay)
-        assert generation.loop.is_on_threads
+        assert generation.loop.uses_lane_threads
         monkeypatch.setattr(faultpoints, "CommandStructure", Noted)
         monkeypatch.setattr(SubmissionLoop, "wait_for_all", looked_at)
         left.start()

@@ -8,18 +8,18 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from chunked import plan_of_chunks
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from running import ASSIGN, DTYPE, TWO_DEVICES, plan_by
-from strategies import Case, tight_cases
+from support.chunked import plan_of_chunks
+from support.running import ASSIGN, DTYPE, TWO_DEVICES, plan_by
+from support.strategies import Case, tight_cases
 
 from syclsched.errors import MemoryLimitError
-from syclsched.execution import joining
-from syclsched.execution.layout import Layout, lay_out
-from syclsched.execution.levels import find_levels
-from syclsched.execution.program import MEMORY_KINDS, Program
-from syclsched.execution.straight import why_not_straight
+from syclsched.execution.core.program import MEMORY_KINDS, Program
+from syclsched.execution.memory.memory_layout import MemoryLayout, make_layout
+from syclsched.execution.replay import launch_fusion
+from syclsched.execution.replay.host_sync import plan_host_sync
+from syclsched.execution.replay.replay_eligibility import why_dispatcher_needed
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.schedule import Schedule
@@ -39,7 +39,7 @@ def straight_plans(draw: st.DrawFn) -> Plan:
     except MemoryLimitError:
         assume(False)
         raise
-    assume(why_not_straight(Program(plan), {}) is None)
+    assume(why_dispatcher_needed(Program(plan), {}) is None)
     return plan
 
 
@@ -71,7 +71,7 @@ def users_of(plan: Plan) -> dict[int, list[int]]:
     return found
 
 
-def overlapping(plan: Plan, layout: Layout) -> list[tuple[int, int]]:
+def overlapping(plan: Plan, layout: MemoryLayout) -> list[tuple[int, int]]:
     nbytes = {i.id: i.nbytes for _, i in plan.instructions() if i.kind == "alloc"}
     spans = {n: (p.block, p.offset, p.offset + nbytes[n]) for n, p in layout.places.items()}
     return [
@@ -85,8 +85,8 @@ def overlapping(plan: Plan, layout: Layout) -> list[tuple[int, int]]:
 @given(straight_plans(), st.sampled_from([8, 64]))
 def test_memory_is_used_again_only_behind_those_who_used_it(plan: Plan, alignment: int) -> None:
     program = Program(plan)
-    layout = lay_out(program, (), alignment)
-    before = done_before(program.waiting_also(layout.waits))
+    layout = make_layout(program, (), alignment)
+    before = done_before(program.with_extra_waits(layout.waits))
     users = users_of(plan)
     for first, second in overlapping(plan, layout):
         for later in users[second]:
@@ -96,14 +96,14 @@ def test_memory_is_used_again_only_behind_those_who_used_it(plan: Plan, alignmen
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(straight_plans())
 def test_launches_that_use_the_same_memory_are_not_made_as_one(plan: Plan) -> None:
-    layout = lay_out(Program(plan), (), 64)
-    program = Program(plan).waiting_also(layout.waits)
+    layout = make_layout(Program(plan), (), 64)
+    program = Program(plan).with_extra_waits(layout.waits)
     nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joining, "LEAST_SAVED", 1)
-        patch.setattr(joining, "LONGEST_S", 10.0)
-        units = joining.joint_launches(
-            program, nodes, lambda node: ("same", 8), (), layout.behind, find_levels(program).of
+        patch.setattr(launch_fusion, "MIN_SAVED_LAUNCHES", 1)
+        patch.setattr(launch_fusion, "MAX_DURATION_S", 10.0)
+        units = launch_fusion.fuse_launches(
+            program, nodes, lambda node: ("same", 8), (), layout.behind, plan_host_sync(program).of
         )
     together = {node.id: {other.id for other in unit} for unit in units for node in unit}
     users = users_of(plan)
@@ -114,7 +114,7 @@ def test_launches_that_use_the_same_memory_are_not_made_as_one(plan: Plan) -> No
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(straight_plans())
 def test_buffers_lie_in_blocks_at_aligned_offsets(plan: Plan) -> None:
-    layout = lay_out(Program(plan), (), 64)
+    layout = make_layout(Program(plan), (), 64)
     nbytes = {i.id: i.nbytes for _, i in plan.instructions() if i.kind == "alloc"}
     assert set(layout.places) == set(nbytes)
     for number, place in layout.places.items():
@@ -128,7 +128,7 @@ def test_buffers_lie_in_blocks_at_aligned_offsets(plan: Plan) -> None:
 def test_what_is_read_after_the_run_is_never_written_over(plan: Plan) -> None:
     freed = [(i.uses[0].array, i.uses[0].space) for _, i in plan.instructions() if i.kind == "free"]
     assume(freed)
-    layout = lay_out(Program(plan), freed[:1], 8)
+    layout = make_layout(Program(plan), freed[:1], 8)
     mine = [
         i.id for _, i in plan.instructions() if i.kind == "alloc" and (i.uses[0].array, i.uses[0].space) == freed[0]
     ]
@@ -147,21 +147,21 @@ def chain_of_temporaries(length: int, sizes: list[int]) -> TaskGraph:
 
 def test_a_chain_of_temporaries_takes_what_the_plan_says() -> None:
     plan = plan_by(chain_of_temporaries(50, [128]), TWO_DEVICES, lambda name: ("a", 0, "library"))
-    layout = lay_out(Program(plan), (), 64)
+    layout = make_layout(Program(plan), (), 64)
     assert layout.nbytes == {"a": plan.peak_bytes["a"]}
     assert not layout.waits
 
 
 def test_a_lane_waits_for_another_only_where_the_peak_leaves_no_other_way() -> None:
     plan = plan_by(chain_of_temporaries(50, [128]), TWO_DEVICES, lambda name: ("a", int(name[1:]) % 2, "library"))
-    assert lay_out(Program(plan), (), 64).nbytes == {"a": plan.peak_bytes["a"]}
+    assert make_layout(Program(plan), (), 64).nbytes == {"a": plan.peak_bytes["a"]}
 
 
-@pytest.mark.parametrize("buffers", [3, 4])
+@pytest.set_outcome.parametrize("buffers", [3, 4])
 def test_nothing_that_is_brought_or_fetched_waits_for_memory_where_there_is_enough(buffers: int) -> None:
     plan = plan_of_chunks(8, left_bytes=buffers * 8000)
     program = Program(plan)
-    layout = lay_out(program, (), 8)
+    layout = make_layout(program, (), 8)
     waited = {number for numbers in layout.waits.values() for number in numbers}
     # Each lane of the device takes what the others would have to wait for; the host has one buffer, and is fast.
     assert all(program.nodes[number].on_host for number in waited)
@@ -170,7 +170,7 @@ def test_nothing_that_is_brought_or_fetched_waits_for_memory_where_there_is_enou
 
 def test_a_layout_that_is_larger_than_memory_is_not_for_it() -> None:
     plan = plan_by(chain_of_temporaries(5, [100]), TWO_DEVICES, lambda name: ("a", 0, "library"))
-    layout = lay_out(Program(plan), (), 64)
+    layout = make_layout(Program(plan), (), 64)
     assert layout.why_not(TWO_DEVICES) is None
     small = replace(TWO_DEVICES, spaces=tuple(replace(s, capacity_bytes=1000) for s in TWO_DEVICES.spaces))
     assert "allocated and freed during a run" in str(layout.why_not(small))

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from running import DTYPE, MIX, TWO_DEVICES, graphs, plan_by
+from support.running import DTYPE, MIX, TWO_DEVICES, graphs, plan_by
 
-from syclsched.execution.levels import Levels, find_levels
-from syclsched.execution.program import MEMORY_KINDS, Program
-from syclsched.execution.straight import why_not_straight
+from syclsched.execution.core.program import MEMORY_KINDS, Program
+from syclsched.execution.replay.host_sync import HostSyncSchedule, plan_host_sync
+from syclsched.execution.replay.replay_eligibility import why_dispatcher_needed
 from syclsched.model.graph import TaskGraph
 
 ROOMY = replace(TWO_DEVICES, spaces=tuple(replace(space, capacity_bytes=10**9) for space in TWO_DEVICES.spaces))
 
 
-def by_task(graph: TaskGraph, lane_of: dict[str, int]) -> tuple[Program, Levels]:
+def by_task(graph: TaskGraph, lane_of: dict[str, int]) -> tuple[Program, HostSyncSchedule]:
     """Kernels on lanes of one device, what has no lane on the host."""
 
     def place(name: str) -> tuple[str, int, str | None]:
@@ -27,15 +27,15 @@ def by_task(graph: TaskGraph, lane_of: dict[str, int]) -> tuple[Program, Levels]
         return ("a", lane_of[name], first) if name in lane_of else ("host", 0, first)
 
     program = Program(plan_by(graph, ROOMY, place))
-    assert why_not_straight(program, {}) is None
-    return program, find_levels(program)
+    assert why_dispatcher_needed(program, {}) is None
+    return program, plan_host_sync(program)
 
 
 def arrays_of(graph: TaskGraph, *names: str) -> list[Any]:
     return [graph.array(name, data=np.zeros(8, DTYPE)) for name in names]
 
 
-def levels_of(program: Program, levels: Levels) -> dict[str, int]:
+def levels_of(program: Program, levels: HostSyncSchedule) -> dict[str, int]:
     return {i.task: levels.of[i.id] for _, i in program.plan.instructions() if i.kind == "launch" and i.task}
 
 
@@ -49,7 +49,7 @@ def test_only_what_needs_the_host_is_held_back() -> None:
     program, levels = by_task(graph, {"first": 0, "behind": 0, "beside": 1})
     assert levels_of(program, levels) == {"first": 0, "behind": 1, "beside": 0}
     at = [step.node.instruction.task if step.node else None for step in levels.steps].index("look")
-    assert not levels.alone[at]
+    assert not levels.is_exclusive[at]
 
 
 def test_a_chain_has_nothing_else_on_its_way() -> None:
@@ -61,7 +61,7 @@ def test_a_chain_has_nothing_else_on_its_way() -> None:
     program, levels = by_task(graph, {f"k{n}": 0 for n in range(3)})
     assert list(levels_of(program, levels)) == ["k0", "k1", "k2"]
     assert sorted(levels_of(program, levels).values()) == list(levels_of(program, levels).values())
-    assert all(levels.alone)
+    assert all(levels.is_exclusive)
 
 
 @given(graph=graphs(max_tasks=20), data=st.data())
@@ -77,7 +77,7 @@ def test_levels_follow_from_what_is_waited_for(graph: TaskGraph, data: st.DataOb
         return device, data.draw(st.integers(0, 1)) if device == "a" else 0, kinds[0].name if kinds else None
 
     program = Program(plan_by(graph, ROOMY, place))
-    levels = find_levels(program)
+    levels = plan_host_sync(program)
     nodes = [program.nodes[i.id] for _, i in program.plan.instructions() if i.kind not in MEMORY_KINDS]
     behind: dict[int, set[int]] = {}
     last: dict[int, int] = {}
@@ -107,7 +107,7 @@ def test_levels_follow_from_what_is_waited_for(graph: TaskGraph, data: st.DataOb
     for n, step in enumerate(levels.steps):
         there = {number for number, level in levels.of.items() if level <= n}
         assert set(step.events) <= there
-        assert levels.alone[n] == (there <= seen[n])
+        assert levels.is_exclusive[n] == (there <= seen[n])
         if step.node is None:
             assert step.events and not seen[n - 1].intersection(step.events) if n else step.events
 
@@ -120,7 +120,7 @@ def test_one_wait_does_for_all_that_came_before() -> None:
     graph.kernel(MIX, name="there", x=z, y=y, a=1)
     graph.kernel(MIX, name="again", x=y, y=z, a=1)
     where = {"one": "a", "two": "a", "there": "b", "again": "b"}
-    levels = find_levels(Program(plan_by(graph, ROOMY, lambda name: (where[name], 0, "opencl-c"))))
+    levels = plan_host_sync(Program(plan_by(graph, ROOMY, lambda name: (where[name], 0, "opencl-c"))))
     assert levels.nodes == () and len(levels.steps) <= 2
 
 
@@ -134,7 +134,7 @@ def test_a_task_waits_for_all_that_it_needs_of_another_context() -> None:
     graph.edge("two", "there")
     where = {"one": ("a", 0), "two": ("a", 1), "there": ("b", 0)}
     program = Program(plan_by(graph, ROOMY, lambda name: (*where[name], "opencl-c")))
-    levels = find_levels(program)
+    levels = plan_host_sync(program)
     number = {i.task: i.id for _, i in program.plan.instructions() if i.kind == "launch"}
     before = levels.steps[: levels.of[number["there"]]]
     assert {number["one"], number["two"]} <= {event for step in before for event in step.events}

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execution.live.starting import start
-from library_calls import Called, alternating, expected, with_library
-from onednn_calls import linear, needs_onednn
-from opened import live_on
-from running import DTYPE, plan_by, plan_on
+from support.library_calls import Called, alternating, expected, with_library
+from support.onednn_calls import linear, needs_onednn
+from support.opened import live_on
+from support.running import DTYPE, plan_by, plan_on
+from support.starting import start
 
 from syclsched.api import with_lanes
 from syclsched.devices import discover, open_devices
@@ -23,12 +23,12 @@ from syclsched.execution import Runner, bind, execute
 from syclsched.kernels.elementwise import COPY
 from syclsched.model.graph import TaskGraph
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 
 @needs_onednn
-@pytest.mark.parametrize("gives_event", [True, False])
-@pytest.mark.parametrize("size", [7, 20_000])
+@pytest.set_outcome.parametrize("gives_event", [True, False])
+@pytest.set_outcome.parametrize("size", [7, 20_000])
 def test_a_librarys_and_our_work_keep_their_order(gives_event: bool, size: int) -> None:
     platform, live = live_on(None)
     steps = 1000
@@ -46,7 +46,7 @@ def test_a_librarys_and_our_work_keep_their_order(gives_event: bool, size: int) 
 
 
 @needs_onednn
-@pytest.mark.parametrize("gives_event", [True, False])
+@pytest.set_outcome.parametrize("gives_event", [True, False])
 def test_other_lanes_wait_for_a_librarys_work(gives_event: bool) -> None:
     platform, live = live_on(None)
     steps, size = 200, 30_000
@@ -113,7 +113,7 @@ def test_a_native_call_that_cannot_be_made_is_said() -> None:
 
 
 @needs_onednn
-@pytest.mark.parametrize("trace", [True, False, "exact"])
+@pytest.set_outcome.parametrize("trace", [True, False, "exact"])
 def test_copies_on_the_same_lane_keep_their_order_and_have_times(trace: Any) -> None:
     platform, live = live_on(None)
     graph = TaskGraph("copied")
@@ -195,7 +195,7 @@ def test_several_runners_at_once() -> None:
 
 
 @needs_onednn
-@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.set_outcome.parametrize("lanes", [1, 2])
 def test_dynamic_runs_know_what_calls_took(lanes: int) -> None:
     """Where several lanes compute, by when calls were seen to have ended: they have no times of their own there."""
     platform = with_lanes(discover(), lanes).select(lambda device: device.kind == "cpu")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from syclsched.devices import discover, open_devices
-from syclsched.execution.overheads import _gaps, with_engine_costs
+from syclsched.execution.runner.overheads import _gaps, with_engine_costs
 from syclsched.model.trace import Span
 from syclsched.profiling import load_profile
 
@@ -31,7 +31,7 @@ def test_a_gap_counts_from_when_lane_and_input_were_there() -> None:
     assert _gaps(spans) == [0.5, 0.25]
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_every_device_gets_its_numbers() -> None:
     platform = discover()
     profile = load_profile("cpu")

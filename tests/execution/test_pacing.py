@@ -6,12 +6,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syclsched.execution.pacing import AHEAD_S, FEWEST_AHEAD, MOST_AHEAD, Pacing
+from syclsched.execution.lanes.pacing import AHEAD_S, FEWEST_AHEAD, MOST_AHEAD, Pacing
 
 
 def submit_until_full(pacing: Pacing, duration_s: float, first: int = 0) -> int:
     for count in range(2 * MOST_AHEAD):
-        if not pacing.has_room():
+        if not pacing.may_submit():
             return count
         pacing.add(first + count, duration_s)
     raise AssertionError("it runs ahead without end")
@@ -28,9 +28,9 @@ def test_what_has_completed_makes_room() -> None:
     done: set[int] = set()
     pacing = Pacing(done.__contains__)
     count = submit_until_full(pacing, 1.0)
-    assert pacing.half_way() == count // 2
+    assert pacing.midpoint() == count // 2
     done.update(range(count // 2 + 1))
-    assert pacing.has_room()
+    assert pacing.may_submit()
 
 
 def test_so_much_is_submitted_again_as_has_completed() -> None:

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opened import REFUSED, live_on
-from running import ASSIGN_KERNEL, DTYPE, MIX, SPIN, graphs, plan_by, plan_on, sequential
+from support.opened import REFUSED, live_on
+from support.running import ASSIGN_KERNEL, DTYPE, MIX, SPIN, graphs, plan_by, plan_on, sequential
 
 from syclsched.errors import DeadlineError, RunCancelledError, TaskFailedError, WaitTimeoutError
 from syclsched.execution import bind
-from syclsched.execution.performed import PerformedReplay
+from syclsched.execution.replay.lane_thread_replay import LaneThreadReplay
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Step, Work
 from syclsched.model.sequence import sequence_operation
 from syclsched.testing import faults
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 
 @pytest.fixture(autouse=True)
@@ -33,16 +33,16 @@ def _one_core_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def performed(monkeypatch: pytest.MonkeyPatch) -> list[PerformedReplay]:
+def performed(monkeypatch: pytest.MonkeyPatch) -> list[LaneThreadReplay]:
     """Runs that were done by our own threads."""
-    seen: list[PerformedReplay] = []
-    start = PerformedReplay.start
+    seen: list[LaneThreadReplay] = []
+    start = LaneThreadReplay.start
 
-    def noted(replay: PerformedReplay) -> None:
+    def noted(replay: LaneThreadReplay) -> None:
         seen.append(replay)
         start(replay)
 
-    monkeypatch.setattr(PerformedReplay, "start", noted)
+    monkeypatch.setattr(LaneThreadReplay, "start", noted)
     return seen
 
 
@@ -84,7 +84,7 @@ def ladder(steps: int = 60, turns: int = 300) -> tuple[TaskGraph, Any]:
     return graph, plan_by(graph, platform, lambda name: ("cpu", int(name[-1]), "opencl-c"))
 
 
-def test_lanes_wait_for_each_other_and_the_trace_shows_it(performed: list[PerformedReplay]) -> None:
+def test_lanes_wait_for_each_other_and_the_trace_shows_it(performed: list[LaneThreadReplay]) -> None:
     _, devices = live_on(None)
     graph, plan = ladder()
     with bind(plan, graph, devices) as runner:
@@ -102,7 +102,7 @@ def test_lanes_wait_for_each_other_and_the_trace_shows_it(performed: list[Perfor
     assert len(performed) == 5
 
 
-def test_what_waits_for_a_sequence_waits_for_its_last_step(performed: list[PerformedReplay]) -> None:
+def test_what_waits_for_a_sequence_waits_for_its_last_step(performed: list[LaneThreadReplay]) -> None:
     platform, devices = live_on(None)
     step = Step(SPIN, (("y", "y"), ("turns", "turns")))
     graph = TaskGraph("sequence")
@@ -122,7 +122,7 @@ def test_what_waits_for_a_sequence_waits_for_its_last_step(performed: list[Perfo
     assert len(performed) == 3
 
 
-def test_deadlines_are_kept_by_our_threads_too(performed: list[PerformedReplay]) -> None:
+def test_deadlines_are_kept_by_our_threads_too(performed: list[LaneThreadReplay]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("late")
     y = graph.array("y", data=np.ones(1, DTYPE))
@@ -135,7 +135,7 @@ def test_deadlines_are_kept_by_our_threads_too(performed: list[PerformedReplay])
     assert performed
 
 
-def test_a_cancelled_run_says_so_and_the_next_one_runs(performed: list[PerformedReplay]) -> None:
+def test_a_cancelled_run_says_so_and_the_next_one_runs(performed: list[LaneThreadReplay]) -> None:
     _, devices = live_on(None)
     graph, plan = ladder(steps=400, turns=20_000)
     with bind(plan, graph, devices) as runner:
@@ -154,7 +154,7 @@ def test_a_cancelled_run_says_so_and_the_next_one_runs(performed: list[Performed
     assert len(performed) == 2
 
 
-def test_what_is_refused_is_named_and_the_rest_is_done(performed: list[PerformedReplay]) -> None:
+def test_what_is_refused_is_named_and_the_rest_is_done(performed: list[LaneThreadReplay]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("refused")
     x = graph.array("x", data=np.arange(100))
@@ -182,7 +182,7 @@ def spun(turns: int) -> int:
     return value
 
 
-def test_a_sequence_goes_on_when_another_lane_is_refused_something(performed: list[PerformedReplay]) -> None:
+def test_a_sequence_goes_on_when_another_lane_is_refused_something(performed: list[LaneThreadReplay]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("refused elsewhere")
     step = Step(SPIN, (("y", "y"), ("turns", "turns")))
@@ -209,7 +209,7 @@ def test_a_sequence_goes_on_when_another_lane_is_refused_something(performed: li
     assert len(performed) == 2
 
 
-def test_a_result_is_there_before_the_end(performed: list[PerformedReplay]) -> None:
+def test_a_result_is_there_before_the_end(performed: list[LaneThreadReplay]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("early")
     early, late = graph.array("early", data=np.ones(1, DTYPE)), graph.array("late", data=np.ones(1, DTYPE))
@@ -225,7 +225,7 @@ def test_a_result_is_there_before_the_end(performed: list[PerformedReplay]) -> N
     assert performed
 
 
-def test_injected_faults_go_the_way_of_submissions(performed: list[PerformedReplay]) -> None:
+def test_injected_faults_go_the_way_of_submissions(performed: list[LaneThreadReplay]) -> None:
     _, devices = live_on(None)
     graph, plan = ladder(steps=4)
     with bind(plan, graph, devices) as runner:
@@ -235,7 +235,7 @@ def test_injected_faults_go_the_way_of_submissions(performed: list[PerformedRepl
     assert len(performed) == 1
 
 
-def test_several_runners_at_once(performed: list[PerformedReplay]) -> None:
+def test_several_runners_at_once(performed: list[LaneThreadReplay]) -> None:
     _, devices = live_on(None)
     graph, plan = ladder(steps=30)
     expected: dict[str, Any] = {}
@@ -294,7 +294,9 @@ def test_numbers_too_small_to_be_normal_are_what_they_are_when_submitted(monkeyp
     np.testing.assert_array_equal(ours.view("uint32"), theirs.view("uint32"))
 
 
-def test_more_lanes_than_cores_are_submitted(performed: list[PerformedReplay], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_lanes_than_cores_are_submitted(
+    performed: list[LaneThreadReplay], monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, devices = live_on(None)
     graph, plan = ladder(steps=3)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set())

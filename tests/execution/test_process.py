@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 START = """
 import os, signal, sys, threading
 sys.path.insert(0, sys.argv[1])
 import numpy as np
-from running import SPIN, plan_on
+from support.running import SPIN, plan_on
 from syclsched.devices import discover, open_devices
 from syclsched.execution import execute
 from syclsched.model.graph import TaskGraph
@@ -113,7 +113,7 @@ with get_context("spawn").Pool(1) as pool:
 #: Interrupts at random times, in one process: every run ends, and the next one is right.
 INTERRUPTS = """
 import random
-from running import DTYPE, MIX
+from support.running import DTYPE, MIX
 from syclsched.execution import bind
 run.close()
 live = open_devices(platform)
@@ -155,8 +155,8 @@ live.close()
 CACHES = """
 import numpy as np
 sys.path.insert(0, sys.argv[1])
-from opened import live_on
-from running import MIX, plan_by
+from support.opened import live_on
+from support.running import MIX, plan_by
 from syclsched.execution import bind
 from syclsched.model.graph import TaskGraph
 

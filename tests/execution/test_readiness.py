@@ -8,12 +8,12 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import Case, cases
+from support.strategies import Case, cases
 
-from syclsched.execution.memory_limit import MemoryLimit
-from syclsched.execution.program import MEMORY_KINDS, Node, Program
-from syclsched.execution.readiness import HOST_AHEAD, Readiness
-from syclsched.execution.reserve import buffers_to_prepare
+from syclsched.execution.core.program import MEMORY_KINDS, Program, ProgramNode
+from syclsched.execution.dispatch.readiness import HOST_AHEAD, Readiness
+from syclsched.execution.memory.peak_limit import PeakMemoryLimit
+from syclsched.execution.memory.preallocation import buffers_to_preallocate
 from syclsched.model.plan import Instruction, Lane, Plan
 from syclsched.model.platform import Device, MemorySpace, Platform
 from syclsched.model.schedule import Schedule
@@ -33,9 +33,9 @@ class Machine:
         self.readiness = Readiness(program.lanes)
         self.submitted: list[int] = []
         self.complete: set[int] = set()
-        self.on_host: list[Node] = []
-        self.on_device: list[list[Node]] = [[] for _ in program.lanes]
-        self.signals: list[Node] = []
+        self.on_host: list[ProgramNode] = []
+        self.on_device: list[list[ProgramNode]] = [[] for _ in program.lanes]
+        self.signals: list[ProgramNode] = []
 
     def run(self) -> None:
         while not self.readiness.finished:
@@ -51,7 +51,7 @@ class Machine:
         while any(self.on_device):
             self.finish_device()
 
-    def hand_on(self, node: Node) -> None:
+    def hand_on(self, node: ProgramNode) -> None:
         assert all(w in self.submitted or w in self.complete for w in node.submitted_first)
         assert all(w in self.complete for w in node.completed_first)
         self.submitted.append(node.id)
@@ -122,14 +122,14 @@ def test_no_event_is_handed_to_another_context(case: Case, seed: int) -> None:
 
 
 def prepared_in(program: Program) -> dict[int, tuple[str, str]]:
-    return buffers_to_prepare((i for _, i in program.plan.instructions()), program.plan.peak_bytes)
+    return buffers_to_preallocate((i for _, i in program.plan.instructions()), program.plan.peak_bytes)
 
 
 @given(case=st.one_of(cases(), cases(ranges=True)), seed=st.integers(0, 2**20), ahead=st.booleans())
 def test_memory_stays_within_the_plans_peak_and_nothing_gets_stuck(case: Case, seed: int, ahead: bool) -> None:
     program, rng = program_of(case), random.Random(seed)
     readiness = Readiness(program.lanes)
-    limit = MemoryLimit([n.instruction for n in program.nodes.values() if n.instruction.kind == "alloc"],
+    limit = PeakMemoryLimit([n.instruction for n in program.nodes.values() if n.instruction.kind == "alloc"],
                         program.plan.peak_bytes, prepared := prepared_in(program) if ahead else {})  # fmt: skip
     held: dict[str, int] = {}
     for number, (_, space) in prepared.items():
@@ -181,7 +181,7 @@ def plan_of(*lanes: Lane) -> Plan:
     return Plan("p", "f", "by hand", platform, (), (), Schedule("by hand", ()), lanes)
 
 
-@pytest.mark.parametrize("kind", ["alloc", "free"])
+@pytest.set_outcome.parametrize("kind", ["alloc", "free"])
 def test_a_wait_for_a_memory_instruction_is_a_wait_for_what_precedes_it(kind: str) -> None:
     first = Lane("d0:0", "d0", "compute", (instruction(0), instruction(1, kind)))
     second = Lane("d0:1", "d0", "compute", (instruction(2, waits=(1,)),))

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from synthetic import two_devices
+from support.synthetic import two_devices
 
-from syclsched.execution import recorder
-from syclsched.execution.records import Counts, Record
+from syclsched.execution.core.execution_records import Counts, Record
+from syclsched.execution.runner import recorder
 
 
 def engine(instructions: int, begun_ns: int = 0) -> Any:
@@ -59,7 +59,7 @@ def test_generations_are_put_on_one_clock_and_numbered_on() -> None:
     ring = recorder.Recorder()
     for number, begun_ns in ((4, 1_000), (5, 3_000)):
         ring.add(engine(2, begun_ns), number)
-    trace = recorder.together(ring.recordings, lambda number, later: (later * 1.0, later + 0.5))
+    trace = recorder.merge_recordings(ring.recordings, lambda number, later: (later * 1.0, later + 0.5))
     first, second = ([s for s in trace.spans if s.generation == g] for g in (4, 5))
     assert [s.start_s for s in first] == pytest.approx([0.0, 10e-9])
     assert [s.start_s for s in second] == pytest.approx([2_000e-9, 2_010e-9])

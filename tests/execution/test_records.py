@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from synthetic import two_devices
+from support.synthetic import two_devices
 
-from syclsched.execution.clock import Anchor, ClockMap
-from syclsched.execution.records import Counts, Record, make_trace
+from syclsched.execution.core.clock import Anchor, ClockMap
+from syclsched.execution.core.execution_records import Counts, Record, make_trace
 
 
 @dataclass

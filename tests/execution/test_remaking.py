@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from running import ASSIGN, DTYPE, MIX, plan_by
+from support.running import ASSIGN, DTYPE, MIX, plan_by
 
 from syclsched.api import with_lanes
 from syclsched.devices import discover, open_devices
@@ -24,7 +24,7 @@ from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.task import LogicalArray
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 SOURCE = """
 __kernel void affine(__global const long *x, __global long *y, long a) {
@@ -108,7 +108,7 @@ def there_and_back(length: int, device: str) -> tuple[TaskGraph, Plan, Any]:
     return graph, plan, result
 
 
-@pytest.mark.parametrize("which", [0, -1])
+@pytest.set_outcome.parametrize("which", [0, -1])
 def test_values_that_are_made_again_are_the_same(which: int) -> None:
     platform, devices = live()
     device = platform.compute_devices[which]
@@ -163,7 +163,7 @@ def test_results_do_not_depend_on_what_is_made_again(data: st.DataObject) -> Non
                 np.testing.assert_array_equal(run.result(name), values[name])
 
 
-@pytest.mark.parametrize("sign", [1, -1])
+@pytest.set_outcome.parametrize("sign", [1, -1])
 def test_a_task_with_a_status_can_be_done_again_and_reports_it_once(sign: int) -> None:
     platform, devices = live()
     device = platform.compute_devices[0]

@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onednn_calls import linear, needs_onednn
-from opened import live_on
-from running import plan_on
+from support.onednn_calls import linear, needs_onednn
+from support.opened import live_on
+from support.running import plan_on
 
-from syclsched.devices import flight
-from syclsched.devices.flight import Flight
+from syclsched.devices.submission import native_run
+from syclsched.devices.submission.native_run import NativeRun
 from syclsched.errors import TaskFailedError
-from syclsched.execution import Runner, bind, flights
-from syclsched.execution.generations import Generation
-from syclsched.kernels.onednn import names
+from syclsched.execution import Runner, bind
+from syclsched.execution.replay import native_run_cache
+from syclsched.execution.replay.plan_instance import PlanInstance
+from syclsched.kernels.onednn import c_api
 from syclsched.kernels.onednn.calls import LoadedPrimitive
-from syclsched.kernels.onednn.requests import Argument, Request
+from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest
 from syclsched.kernels.onednn.tensors import plain
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
@@ -28,7 +29,7 @@ from syclsched.model.operation import Implementation, NativeCall, Operation, Par
 from syclsched.model.sequence import sequence_operation
 from syclsched.testing import faults
 
-pytestmark = [pytest.mark.sycl, needs_onednn]
+pytestmark = [pytest.set_outcome.sycl, needs_onednn]
 SIZE = 1000
 FLOAT = np.dtype("float32")
 BUSY = [("x", FLOAT, (SIZE,))]
@@ -46,8 +47,8 @@ def operation(loaded: Any) -> Operation:
 def doubled() -> Operation:
     """y = 2 x + 1."""
     line = plain((SIZE,), "float32")
-    ends = Argument("x", names.SRC, line), Argument("y", names.DST, line)
-    return operation(LoadedPrimitive(Request("eltwise", ends, (names.ELTWISE["linear"], 2.0, 1.0))))
+    ends = PrimitiveArgument("x", c_api.SRC, line), PrimitiveArgument("y", c_api.DST, line)
+    return operation(LoadedPrimitive(PrimitiveRequest("eltwise", ends, (c_api.ELTWISE["linear"], 2.0, 1.0))))
 
 
 class Copied:
@@ -103,13 +104,13 @@ def _address(function: Any) -> int:
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether runs were begun with what C was given."""
     found: list[bool] = []
-    begin = Flight.begin_with
+    begin = NativeRun.begin_in_place
 
-    def noted(self: Flight, arrays: tuple[Any, ...]) -> bool:
+    def noted(self: NativeRun, arrays: tuple[Any, ...]) -> bool:
         found.append(begin(self, arrays))
         return found[-1]
 
-    monkeypatch.setattr(Flight, "begin_with", noted)
+    monkeypatch.setattr(NativeRun, "begin_in_place", noted)
     return found
 
 
@@ -137,10 +138,10 @@ def repeat_of(runner: Runner, results: tuple[str, ...], inputs: Any = BUSY) -> A
     return runner.repeat(inputs, results)
 
 
-@pytest.fixture(params=[0, flight.SHORT_NS, 10**12], ids=["by a thread", "as it comes", "by the caller"])
+@pytest.fixture(params=[0, native_run.SHORT_NS, 10**12], ids=["by a thread", "as it comes", "by the caller"])
 def runner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
     """A bound plan, whose runs' ends are waited for in one way or the other."""
-    monkeypatch.setattr(flight, "SHORT_NS", request.param)
+    monkeypatch.setattr(native_run, "SHORT_NS", request.param)
     with bound(chain(doubled(), doubled())) as made:
         yield made
 
@@ -224,11 +225,11 @@ def test_a_library_is_told_once_where_an_array_lies(begun: list[bool]) -> None:
     assert begun == [True] * 4 + [False, True]
 
 
-@pytest.mark.parametrize("short_ns", [0, 10**12])
+@pytest.set_outcome.parametrize("short_ns", [0, 10**12])
 def test_what_is_refused_is_tried_again_with_what_was_given(
     begun: list[bool], monkeypatch: pytest.MonkeyPatch, short_ns: int
 ) -> None:
-    monkeypatch.setattr(flight, "SHORT_NS", short_ns)
+    monkeypatch.setattr(native_run, "SHORT_NS", short_ns)
     library = Copied()
     with bound(chain(operation(library), doubled())) as made:
         again = repeat_of(made, ("y1",))
@@ -264,7 +265,7 @@ def test_what_is_refused_before_an_input_is_copied_is_tried_again_with_its_own()
 
 def test_what_takes_long_goes_on_as_a_run(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     again = repeat_of(runner, ("y1",))
-    monkeypatch.setattr(flights, "SLICE_S", 0.0)
+    monkeypatch.setattr(native_run_cache, "SLICE_S", 0.0)
     done = 0
     for turn in range(40):
         found = again((values(turn),))
@@ -277,12 +278,12 @@ def test_what_takes_long_goes_on_as_a_run(runner: Runner, monkeypatch: pytest.Mo
 def test_one_that_is_interrupted_ends_before_the_next_begins(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     again = repeat_of(runner, ("y1",))
 
-    def interrupted(self: Flight, targets: Any, seconds: float) -> int:
+    def interrupted(self: NativeRun, targets: Any, seconds: float) -> int:
         raise KeyboardInterrupt
 
     for turn in range(5):
         with monkeypatch.context() as patch:
-            patch.setattr(Flight, "fly", interrupted)
+            patch.setattr(NativeRun, "fly", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 again((values(turn),))
         assert again((values(turn),)) is None
@@ -299,8 +300,8 @@ def test_what_two_interrupts_have_left_is_no_result_of_the_next_call(
 
     for turn in range(3):
         with monkeypatch.context() as patch:
-            patch.setattr(Flight, "fly", interrupted)
-            patch.setattr(Generation, "_made", interrupted)
+            patch.setattr(NativeRun, "fly", interrupted)
+            patch.setattr(PlanInstance, "_made", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 again((values(turn),))
         assert again((values(9),)) is None

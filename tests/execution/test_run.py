@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opened import REFUSED, live_on
-from running import (
+from support.opened import REFUSED, live_on
+from support.running import (
     ASSIGN,
     DTYPE,
     MIX,
@@ -39,7 +39,7 @@ from syclsched.execution import execute
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 
-pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("nothing_is_left_running")]
+pytestmark = [pytest.set_outcome.sycl, pytest.set_outcome.usefixtures("nothing_is_left_running")]
 
 
 # --- same answer ----------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("nothing_is_left_running
 
 @given(data=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@pytest.mark.parametrize("sub_devices", [None, 2])
+@pytest.set_outcome.parametrize("sub_devices", [None, 2])
 def test_random_graph_anywhere_gives_numpys_bits(
     sub_devices: int | None, submission: None, data: st.DataObject
 ) -> None:
@@ -88,8 +88,8 @@ def test_refused_kernel_among_others_names_its_task(live: tuple[Platform, Any], 
     run.close()
 
 
-@pytest.mark.parametrize("device", ["cpu", "accelerator", "host"])
-@pytest.mark.parametrize("like", ["numpy", "dpnp", "usm_ndarray"])
+@pytest.set_outcome.parametrize("device", ["cpu", "accelerator", "host"])
+@pytest.set_outcome.parametrize("like", ["numpy", "dpnp", "usm_ndarray"])
 def test_result_comes_as_asked(device: str, like: Any, live: tuple[Platform, Any]) -> None:
     platform, devices = live
     if device not in {d.name for d in platform.devices}:
@@ -214,7 +214,7 @@ def test_temporaries_come_and_go_within_the_plans_peak(live: tuple[Platform, Any
     with execute(plan, graph, devices) as run:
         np.testing.assert_array_equal(run.result("y"), sequential(graph, graph.data)["y"])
         assert run.trace().peak_bytes["cpu"] <= plan.peak_bytes["cpu"]
-        assert len(run._dispatcher.buffers) <= 4  # x and y, on the host and on the device
+        assert len(run._engine.buffers) <= 4  # x and y, on the host and on the device
         with pytest.raises(UnknownArrayError, match="temporary"):
             run.result("t3")
 
@@ -226,7 +226,7 @@ def test_memory_is_given_back(live: tuple[Platform, Any]) -> None:
     graph = given_chain()
     with execute(plan_on(graph, platform, "cpu"), graph, devices) as run:
         run.wait()
-        held = run._dispatcher.buffers["y", "cpu"]
+        held = run._engine.buffers["y", "cpu"]
         alive = weakref.ref(held)
         assert held.storage.nbytes == 800
     del held
@@ -257,7 +257,7 @@ def test_dropped_run_ends_and_gives_its_memory_back(live: tuple[Platform, Any]) 
     graph.host(gate, y=y.update(), name="gate")
     graph.kernel(MIX, name="later", x=graph.array("x", data=np.zeros(4, DTYPE)), y=y, a=1)
     run = execute(plan_on(graph, platform, "cpu"), graph, devices)
-    dispatcher = run._dispatcher
+    dispatcher = run._engine
     assert gate.entered.wait(60)
     del run
     gc.collect()
@@ -318,7 +318,7 @@ def test_plan_with_an_unknown_implementation_is_refused(live: tuple[Platform, An
 
 
 def test_a_long_chain_is_paced_and_right(live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    from syclsched.execution import pacing
+    from syclsched.execution.lanes import pacing
 
     monkeypatch.setattr(pacing, "FEWEST_AHEAD", 1)
     monkeypatch.setattr(pacing, "MOST_AHEAD", 4)

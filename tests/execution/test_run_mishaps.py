@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import (
+from support.running import (
     ASSIGN,
     ASSIGN_KERNEL,
     DTYPE,
@@ -22,7 +22,7 @@ from running import (
     sequential,
 )
 
-from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import (
     ExecutionError,
     RunCancelledError,
@@ -32,7 +32,7 @@ from syclsched.execution import execute
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 
-pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("nothing_is_left_running")]
+pytestmark = [pytest.set_outcome.sycl, pytest.set_outcome.usefixtures("nothing_is_left_running")]
 
 
 def failing_graph() -> TaskGraph:
@@ -186,7 +186,7 @@ def test_interrupted_wait_ends_the_run_and_gives_memory_back(
     for i in range(50):
         graph.kernel(SPIN, name=f"spin{i}", y=y, turns=100_000)
     run = execute(plan_on(graph, platform, "cpu"), graph, devices)
-    finished = run._dispatcher.finished
+    finished = run._engine.finished
 
     def interrupted(timeout: float | None) -> None:
         raise KeyboardInterrupt
@@ -195,7 +195,7 @@ def test_interrupted_wait_ends_the_run_and_gives_memory_back(
     with pytest.raises(KeyboardInterrupt):
         run.wait()
     assert finished.is_set()
-    assert len(run._dispatcher.buffers) == 0
+    assert len(run._engine.buffers) == 0
 
 
 def test_exception_in_the_block_cancels_the_run(live: tuple[Platform, Any]) -> None:
@@ -233,7 +233,7 @@ def test_crash_of_the_dispatcher_reaches_the_caller(
     live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform, devices = live
-    from syclsched.execution.dispatcher import Dispatcher
+    from syclsched.execution.dispatch.dispatcher import Dispatcher
 
     def crash(self: Any, node: Any) -> None:
         raise RuntimeError("a bug")

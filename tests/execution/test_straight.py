@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from running import DTYPE, MIX, TWO_DEVICES, plan_by, plan_on
+from support.running import DTYPE, MIX, TWO_DEVICES, plan_by, plan_on
 
-from syclsched.execution.program import Program
-from syclsched.execution.straight import why_not_straight
+from syclsched.execution.core.program import Program
+from syclsched.execution.replay.replay_eligibility import why_dispatcher_needed
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 
@@ -23,7 +23,7 @@ def chain(length: int = 3, size: int = 100) -> TaskGraph:
 
 
 def why(plan: Plan) -> str | None:
-    return why_not_straight(Program(plan), {})
+    return why_dispatcher_needed(Program(plan), {})
 
 
 def test_kernels_on_lanes_of_one_device() -> None:

@@ -14,19 +14,19 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opened import REFUSED, live_on
-from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
+from support.opened import REFUSED, live_on
+from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
 
-from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import ArgumentError, ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
 from syclsched.execution import bind
-from syclsched.execution.stream import median_interval_s
-from syclsched.execution.stream_replay import StagedReplay
+from syclsched.execution.replay.stream_replay import StagedReplay
+from syclsched.execution.runner.stream import median_interval_s
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 Live = tuple[Platform, Any]
 
 
@@ -59,7 +59,7 @@ def signed(*signs: int) -> list[dict[str, Any]]:
 
 @given(data=st.data(), length=st.integers(0, 7), in_flight=st.sampled_from([None, 1, 2, 3, 5]))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@pytest.mark.parametrize("sub_devices", [None, 2])
+@pytest.set_outcome.parametrize("sub_devices", [None, 2])
 def test_random_graphs_give_the_bits_of_single_runs_in_order(
     sub_devices: int | None, data: st.DataObject, length: int, in_flight: int | None
 ) -> None:
@@ -84,7 +84,7 @@ def test_random_graphs_give_the_bits_of_single_runs_in_order(
 
 @given(data=st.data(), length=st.integers(3, 9), in_flight=st.integers(1, 4))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+@pytest.set_outcome.parametrize("device", ["cpu", "accelerator"])
 def test_kernels_on_two_lanes(device: str, data: st.DataObject, length: int, in_flight: int) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(max_tasks=24))
@@ -176,14 +176,14 @@ def test_one_at_a_time_is_a_loop_that_may_look_at_its_results(live: Live) -> Non
             state |= results
 
 
-@pytest.mark.parametrize("replayed", [True, False])
+@pytest.set_outcome.parametrize("replayed", [True, False])
 def test_a_failure_is_reported_at_its_place_and_the_others_finish(
     live: Live, monkeypatch: pytest.MonkeyPatch, replayed: bool
 ) -> None:
-    from syclsched.execution import bound
+    from syclsched.execution.runner import bound_plan
 
     if not replayed:
-        monkeypatch.setattr(bound, "load_library", lambda: None)
+        monkeypatch.setattr(bound_plan, "load_library", lambda: None)
     platform, devices = live
     graph = judged()
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
@@ -281,7 +281,7 @@ def test_one_stream_at_a_time_and_none_beside_a_run(live: Live) -> None:
     assert left_open.closed
 
 
-@pytest.mark.parametrize("where", ["waiting", "submitting"])
+@pytest.set_outcome.parametrize("where", ["waiting", "submitting"])
 def test_ctrl_c_ends_what_is_on_its_way_and_leaves_the_runner_good(
     live: Live, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,8 +345,8 @@ async def slowly(graph: TaskGraph, count: int, gate: asyncio.Event | None = None
         yield inputs_of(graph, number)
 
 
-@pytest.mark.parametrize("producer", ["list", "coroutine"])
-@pytest.mark.parametrize("in_flight", [1, 3])
+@pytest.set_outcome.parametrize("producer", ["list", "coroutine"])
+@pytest.set_outcome.parametrize("in_flight", [1, 3])
 def test_async_for(live: Live, producer: str, in_flight: int) -> None:
     platform, devices = live
     graph, plan = there_and_back(platform)
@@ -441,7 +441,7 @@ def test_a_stream_is_recorded_in_a_ring_on_one_clock(live: Live) -> None:
         assert runner.traces() == ()
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("ends_s", "in_flight", "interval_s"),
     [
         ([1.0, 1.0, 1.0, 4.0, 4.0, 4.0, 7.0, 7.0, 7.0], 3, 1.0),

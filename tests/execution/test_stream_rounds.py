@@ -9,13 +9,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from running import DTYPE, MIX, graphs, plan_by
+from support.running import DTYPE, MIX, graphs, plan_by
 
-from syclsched.execution import stream_rounds
-from syclsched.execution.levels import find_levels
-from syclsched.execution.program import Program
-from syclsched.execution.stream_prediction import forecast, submissions, unrolled
-from syclsched.execution.stream_rounds import Rounds, interleaved, of_first_level, one_by_one
+from syclsched.execution.core.program import Program
+from syclsched.execution.replay.host_sync import plan_host_sync
+from syclsched.execution.runner import stream_rounds
+from syclsched.execution.runner.stream_prediction import forecast, submissions, unrolled
+from syclsched.execution.runner.stream_rounds import (
+    Rounds,
+    interleaved_rounds,
+    rounds_before_host_steps,
+    sequential_rounds,
+)
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
@@ -89,8 +94,8 @@ def test_any_plan_is_submitted_wholly_and_in_order(data: st.DataObject, generati
         return "a", lanes[name], None if operation is None else operation.implementations[0].name
 
     program = Program(plan_by(graph, PLATFORM, place))
-    rounds = interleaved(program)
-    check(program, one_by_one(program), generations, in_flight)
+    rounds = interleaved_rounds(program)
+    check(program, sequential_rounds(program), generations, in_flight)
     if rounds is not None:
         assert rounds.stages > 1
         check(program, rounds, generations, in_flight)
@@ -114,10 +119,10 @@ def test_of_plans_with_functions_what_waits_for_none_is_submitted_in_order(
         return "a", lanes[name], None if first is None else first.name
 
     program = Program(plan_by(graph, PLATFORM, place))
-    level_of = find_levels(program).of
-    for rounds in (one_by_one(program), interleaved(program)):
+    level_of = plan_host_sync(program).of
+    for rounds in (sequential_rounds(program), interleaved_rounds(program)):
         if rounds is not None:
-            found = of_first_level(rounds, level_of)
+            found = rounds_before_host_steps(rounds, level_of)
             assert sorted(found.order) == sorted(level_of)
             assert [level_of[n] for n in found.order] == sorted(level_of.values())
             first = sum(level == 0 for level in level_of.values())
@@ -130,7 +135,7 @@ def test_of_plans_with_functions_what_waits_for_none_is_submitted_in_order(
 def test_generations_are_interleaved_where_one_lane_comes_twice() -> None:
     plan = there_and_back()
     program = Program(plan)
-    rounds = interleaved(program)
+    rounds = interleaved_rounds(program)
     assert rounds is not None
     tasks = [program.nodes[n].instruction.task for _, n in submissions(rounds, 4, 3)]
     launched = [t for t, n in zip(tasks, submissions(rounds, 4, 3), strict=True) if program.nodes[n[1]].lane != 2]
@@ -138,7 +143,7 @@ def test_generations_are_interleaved_where_one_lane_comes_twice() -> None:
     assert first_lane[:4] == ["0 first", "0 first", "0 last", "0 first"]  # not first, last, first, last
 
 
-@pytest.mark.parametrize(("in_flight", "interval_us"), [(1, 30.0), (2, 20.0), (3, 20.0)])
+@pytest.set_outcome.parametrize(("in_flight", "interval_us"), [(1, 30.0), (2, 20.0), (3, 20.0)])
 def test_the_interval_is_the_load_of_the_busiest_lane(in_flight: int, interval_us: float) -> None:
     found = forecast(Program(there_and_back()), in_flight)
     assert found.interval_s * 1e6 == pytest.approx(interval_us, rel=0.02)
@@ -156,7 +161,7 @@ def test_one_lane_is_not_interleaved() -> None:
     graph = TaskGraph("made here")
     y = graph.array("y", (100,), DTYPE)
     graph.kernel(SET, name="set", y=y)
-    assert interleaved(Program(plan_by(graph, PLATFORM, lambda name: ("a", 0, "opencl-c")))) is None
+    assert interleaved_rounds(Program(plan_by(graph, PLATFORM, lambda name: ("a", 0, "opencl-c")))) is None
 
 
 def test_within_a_round_a_lane_goes_by_the_times_in_the_interval() -> None:

@@ -12,8 +12,8 @@ import weakref
 
 import pytest
 
-from syclsched.execution.thread_pool import IDLE, ThreadPool
-from syclsched.execution.worker import Worker
+from syclsched.execution.core.thread_pool import IDLE, ThreadPool
+from syclsched.execution.core.worker import WorkerThread
 
 
 def idents(pool: ThreadPool, count: int) -> set[int]:
@@ -97,7 +97,7 @@ def test_a_pool_that_is_stopped_has_no_threads_left_and_starts_others_that_end()
 
 
 def test_more_idle_threads_than_are_kept_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syclsched.execution.thread_pool._MOST_IDLE", 2)
+    monkeypatch.setattr("syclsched.execution.core.thread_pool._MOST_IDLE", 2)
     pool, go, threads = ThreadPool(), threading.Event(), []
 
     def wait() -> None:
@@ -117,7 +117,7 @@ def test_more_idle_threads_than_are_kept_end(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_worker_stopped_by_a_job_of_its_own_does_not_wait_for_itself() -> None:
-    worker, done = Worker("test"), threading.Event()
+    worker, done = WorkerThread("test"), threading.Event()
     worker.post(lambda: (worker.stop(), done.set()))
     assert done.wait(60)
 
@@ -138,11 +138,11 @@ def test_garbage_may_start_threads_while_others_start() -> None:
     pool.stop()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.set_outcome.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_starts_threads_of_its_own() -> None:
     program = """
 import os, threading
-from syclsched.execution.thread_pool import THREADS
+from syclsched.execution.core.thread_pool import THREADS
 THREADS.start(lambda: None, "before").join()
 child = os.fork()
 if child == 0:

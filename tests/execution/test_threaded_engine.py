@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from syclsched.errors import ExecutionError, SyclschedError
-from syclsched.execution.threaded_engine import ThreadedEngine
+from syclsched.execution.dispatch.threaded_engine import ThreadedEngine
 
 LONG_S = 60.0
 
@@ -30,7 +30,7 @@ class Engine(ThreadedEngine):
 
     def pass_by(self, number: int) -> None:
         self.there.add(number)
-        self._tell_waiting(number)
+        self._notify_waiters(number)
 
     def _go(self) -> None:
         self._does(self)
@@ -49,7 +49,7 @@ def raising(error: BaseException) -> Callable[[], None]:
     return call
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("go", "finish", "says"),
     [
         (ValueError("odd"), None, "the engine failed: ValueError: odd"),

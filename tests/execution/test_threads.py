@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from opened import live_on
-from running import DTYPE, MIX, plan_by, sequential
+from support.opened import live_on
+from support.running import DTYPE, MIX, plan_by, sequential
 
 from syclsched.errors import WaitTimeoutError
 from syclsched.execution import bind, execute
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 SIZE, TASKS, AT_ONCE = 64, 60, 10
 
 
@@ -46,7 +46,7 @@ def check(results: dict[str, Any], expected: dict[str, Any]) -> None:
         np.testing.assert_array_equal(value, expected[name])
 
 
-@pytest.mark.parametrize("bound", [False, True])
+@pytest.set_outcome.parametrize("bound", [False, True])
 def test_ten_threads_run_ten_graphs_at_once(bound: bool) -> None:
     _, live = live_on(None)
     all_there, failed = threading.Barrier(AT_ONCE), []

@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic import span
+from support.synthetic import span
 
-from syclsched.execution.turns import in_turn
+from syclsched.execution.runner.span_ordering import order_spans
 from syclsched.model.trace import Span
 
 
@@ -23,13 +23,13 @@ def test_a_generation_begins_when_the_one_before_has_ended() -> None:
     first = (call(0, 0, 0.0, 0.0, 2.0), call(1, 0, 0.1, 2.0, 4.0))
     second = (call(2, 1, 1.0, 1.0, 3.0), call(3, 1, 1.1, 3.0, 7.0))
     beside = call(4, 1, 1.0, 1.0, 2.0, "cpu:copy")
-    found = {s.instruction: (s.start_s, s.finish_s) for s in in_turn((*second, beside, *first))}
+    found = {s.instruction: (s.start_s, s.finish_s) for s in order_spans((*second, beside, *first))}
     assert found[0] == (0.0, 2.0) and found[1] == (2.0, 4.0) and found[4] == (1.0, 2.0)
     assert found[2] == pytest.approx((4.0, 5.0)) and found[3] == pytest.approx((5.0, 7.0))
 
 
 def test_what_ended_before_its_turn_takes_no_time() -> None:
-    found = in_turn((call(0, 0, 0.0, 0.0, 4.0), call(1, 1, 1.0, 1.0, 3.0)))
+    found = order_spans((call(0, 0, 0.0, 0.0, 4.0), call(1, 1, 1.0, 1.0, 3.0)))
     assert [(s.start_s, s.finish_s) for s in found] == [(0.0, 4.0), (4.0, 4.0)]
 
 
@@ -38,13 +38,13 @@ TIMES = st.tuples(st.integers(0, 3), st.floats(0, 5), st.floats(0, 5), st.floats
 
 def test_what_does_not_overlap_is_as_it_was_whatever_was_submitted_first() -> None:
     spans = [call(0, 0, 1.0, 1.0, 2.0), call(1, 1, 0.0, 3.0, 4.0)]
-    assert in_turn(spans) == spans
+    assert order_spans(spans) == spans
 
 
 @given(st.lists(TIMES, max_size=12))
 def test_turns_never_overlap_and_nothing_is_lost(drawn: list[tuple[int, float, float, float]]) -> None:
     spans = [call(n, g, submit, submit + wait, submit + wait + run) for n, (g, submit, wait, run) in enumerate(drawn)]
-    found = in_turn(spans)
+    found = order_spans(spans)
     assert sorted(s.instruction for s in found) == list(range(len(spans)))
     assert all(s.start_s <= s.finish_s for s in found)
     ordered = sorted(spans, key=lambda s: (s.start_s, s.finish_s))

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from opened import live_on
-from running import ASSIGN, DTYPE, MIX, SPIN, plan_by
+from support.opened import live_on
+from support.running import ASSIGN, DTYPE, MIX, SPIN, plan_by
 
 from syclsched.errors import ArgumentError, DeadlineError, ExecutionError, RunCancelledError, TaskFailedError
 from syclsched.execution import Safeguards, bind, execute
-from syclsched.execution import resources as resources_module
-from syclsched.execution.live import run_dynamically
-from syclsched.execution.resources import Resources, unfinished
-from syclsched.execution.safeguards import USUAL
-from syclsched.execution.stuck import Position
-from syclsched.execution.thread_pool import IDLE
-from syclsched.execution.watchdog import LEAST_GRACE_S, LEAST_PATIENCE_S, Watch
+from syclsched.execution.core.progress import LaneProgress
+from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS
+from syclsched.execution.core.thread_pool import IDLE
+from syclsched.execution.dynamic import run_dynamically
+from syclsched.execution.handle import resources as resources_module
+from syclsched.execution.handle.resources import Resources, unfinished
+from syclsched.execution.handle.watchdog import LEAST_GRACE_S, MIN_WARN_S, RunWatch
 from syclsched.model.graph import TaskGraph
 from syclsched.testing import faults
 
@@ -37,14 +37,14 @@ class Engine:
     def __init__(self) -> None:
         self.finished = threading.Event()
         self.when_finished: Callable[[], None] | None = None
-        self.at: list[Position] = []
+        self.at: list[LaneProgress] = []
         self.failed: dict[int, DeadlineError] = {}
         self.cancelled = False
         self.program = self.plan = self
         self.name = "made up"
         self.buffers: dict[str, object] = {}
 
-    def positions(self) -> list[Position]:
+    def positions(self) -> list[LaneProgress]:
         return self.at
 
     def overdue(self, number: int, error: DeadlineError) -> None:
@@ -68,13 +68,15 @@ def engine() -> Iterator[Engine]:
     unfinished.difference_update([each for each in unfinished if each.engine is found])
 
 
-def watch(engine: Engine, safeguards: Safeguards = USUAL, **deadlines_s: float) -> tuple[Watch, Resources]:
+def watch(
+    engine: Engine, safeguards: Safeguards = DEFAULT_SAFEGUARDS, **deadlines_s: float
+) -> tuple[RunWatch, Resources]:
     resources = Resources(engine, None, owns_devices=False)  # type: ignore[arg-type]
-    return Watch(resources, safeguards, {int(n[1:]): s for n, s in deadlines_s.items()}), resources
+    return RunWatch(resources, safeguards, {int(n[1:]): s for n, s in deadlines_s.items()}), resources
 
 
-def at(number: int, lane: str = "cpu:0", waits_for: str | None = None, *, begun: bool = True) -> Position:
-    return Position(lane, "cpu", number, f"task 't{number}'", f"t{number}", 1, 9, waits_for, begun, 0.001)
+def at(number: int, lane: str = "cpu:0", waits_for: str | None = None, *, begun: bool = True) -> LaneProgress:
+    return LaneProgress(lane, "cpu", number, f"task 't{number}'", f"t{number}", 1, 9, waits_for, begun, 0.001)
 
 
 def test_a_task_that_runs_long_is_warned_of_at_growing_intervals(
@@ -82,7 +84,7 @@ def test_a_task_that_runs_long_is_warned_of_at_growing_intervals(
 ) -> None:
     watching, _ = watch(engine)
     engine.at = [at(1), at(2, "cpu:1", "task 't1' on cpu:0")]
-    for now_s in np.arange(0.0, 6 * LEAST_PATIENCE_S, 0.25):
+    for now_s in np.arange(0.0, 6 * MIN_WARN_S, 0.25):
         watching.look(float(now_s))
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 3  # at about 10, 20 and 40 seconds
@@ -173,7 +175,7 @@ def test_the_deadline_of_a_run_is_told_with_the_task_it_is_at(engine: Engine) ->
     assert resources.hung is not None
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, "1", True])
+@pytest.set_outcome.parametrize("seconds", [0.0, -1.0, math.nan, "1", True])
 def test_impossible_seconds_are_refused(seconds: Any) -> None:
     for name in ("watchdog_s", "deadline_s"):
         with pytest.raises(ArgumentError, match="not a number of seconds"):
@@ -204,7 +206,7 @@ def graph_with_deadline(deadline_s: float | None) -> TaskGraph:
     return graph
 
 
-def started(graph: TaskGraph, safeguards: Safeguards = USUAL) -> Any:
+def started(graph: TaskGraph, safeguards: Safeguards = DEFAULT_SAFEGUARDS) -> Any:
     platform, live = live_on(None)
     other = next(d.name for d in platform.compute_devices if d.name != DEVICE)
     devices = {"a": DEVICE, "b": other, "c": other, "d": DEVICE}
@@ -222,7 +224,7 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources_module, "GRACE_S", 0.3)
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_late_task_fails_its_descendants_are_cancelled_and_the_rest_is_done(release_when_late: Any) -> None:
     with faults.inject(faults.hang(DEVICE, after=COPIES)) as injection, started(graph_with_deadline(0.1)) as run:
         release_when_late(injection)
@@ -237,7 +239,7 @@ def test_a_late_task_fails_its_descendants_are_cancelled_and_the_rest_is_done(re
         assert outcomes == {"a": "failed", "b": "cancelled", "c": "done", "d": "cancelled"}
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_run_that_hangs_is_given_up_and_its_memory_comes_back_when_it_ends() -> None:
     before = busy_threads()
     with faults.inject(faults.hang(DEVICE, after=COPIES)) as injection:
@@ -260,9 +262,9 @@ def test_a_run_that_hangs_is_given_up_and_its_memory_comes_back_when_it_ends() -
     assert busy_threads() <= before + 1  # the watchdog's own
 
 
-@pytest.mark.sycl
-@pytest.mark.usefixtures("short_grace")
-@pytest.mark.parametrize("how", ["close", "interrupt"])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.usefixtures("short_grace")
+@pytest.set_outcome.parametrize("how", ["close", "interrupt"])
 def test_a_hung_device_holds_up_neither_close_nor_an_interrupt(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with faults.inject(faults.hang(DEVICE, after=COPIES)) as injection:
         run = started(graph_with_deadline(None))
@@ -281,7 +283,7 @@ def test_a_hung_device_holds_up_neither_close_nor_an_interrupt(how: str, monkeyp
         run._resources.engine.join(60)
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_the_deadline_of_a_run_ends_it() -> None:
     with faults.inject(faults.hang(DEVICE, after=COPIES)) as injection:
         run = started(graph_with_deadline(None), Safeguards(deadline_s=0.3))
@@ -292,7 +294,7 @@ def test_the_deadline_of_a_run_ends_it() -> None:
         run._resources.engine.join(60)
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_bound_plan_has_deadlines_too(release_when_late: Any) -> None:
     platform, live = live_on(None)
     graph = TaskGraph("bound")
@@ -311,7 +313,7 @@ def test_a_bound_plan_has_deadlines_too(release_when_late: Any) -> None:
                     run.wait(60)
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_bound_plan_that_hangs_holds_up_neither_the_next_run_nor_close() -> None:
     platform, live = live_on(None)
     graph = TaskGraph("bound")
@@ -330,10 +332,10 @@ def test_a_bound_plan_that_hangs_holds_up_neither_the_next_run_nor_close() -> No
         assert not run._resources.engine.finished.is_set()
         injection.release()
         run._resources.engine.join(60)
-    assert run.left_behind is None
+    assert run.hang_error is None
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_host_function_has_a_deadline() -> None:
     platform, live = live_on(None)
     go_on = threading.Event()
@@ -352,7 +354,7 @@ def test_a_host_function_has_a_deadline() -> None:
         run.result("y")
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_run_that_decides_as_it_goes_has_deadlines_too(release_when_late: Any) -> None:
     platform, live = live_on(None)
     graph = TaskGraph("live")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from syclsched.execution import worker as module
-from syclsched.execution.thread_pool import Lease, ThreadPool
-from syclsched.execution.worker import Worker
+from syclsched.execution.core import worker as module
+from syclsched.execution.core.thread_pool import Lease, ThreadPool
+from syclsched.execution.core.worker import WorkerThread
 
 
 class Interrupted:
@@ -30,7 +30,7 @@ class Interrupted:
 def test_an_interrupted_beginning_leaves_no_second_thread_at_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = Interrupted(ThreadPool())
     monkeypatch.setattr(module, "THREADS", threads)
-    worker, entered, go = Worker("test"), threading.Event(), threading.Event()
+    worker, entered, go = WorkerThread("test"), threading.Event(), threading.Event()
     order: list[str] = []
 
     def first() -> None:
@@ -55,7 +55,7 @@ def test_an_interrupted_beginning_leaves_no_second_thread_at_the_jobs(monkeypatc
 def test_a_job_that_raises_is_told_of_and_those_behind_it_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", told.append)
-    worker, done = Worker("test"), threading.Event()
+    worker, done = WorkerThread("test"), threading.Event()
 
     def fail() -> None:
         raise ZeroDivisionError

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from graph_files import DOT, cost_of, refused
+from support.graph_files import DOT, cost_of, refused
 
 from syclsched.errors import FormatError
 from syclsched.frontends import Limits, Units, parse_graph
@@ -32,7 +32,7 @@ def test_the_sample() -> None:
     assert set(graph.edges) == {("d", "c"), ("e", "c")}
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("body", "edges"),
     [
         ("a -> b -> c", {"a->b", "b->c"}),
@@ -113,7 +113,7 @@ def test_attributes_that_the_user_names() -> None:
         parse(text, Units(task_cost="effort"))
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("text", "expected"),
     [
         ("", "x.dot, line 1: the file ends here, expected digraph"),

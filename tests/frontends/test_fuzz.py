@@ -8,9 +8,9 @@ import json
 from typing import Any
 
 import pytest
-from graph_files import GRAPH_FILE, SAMPLES, WFFORMAT_14, WFFORMAT_15
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.graph_files import GRAPH_FILE, SAMPLES, WFFORMAT_14, WFFORMAT_15
 
 from syclsched.errors import SyclschedError
 from syclsched.frontends import Limits, parse_graph
@@ -61,7 +61,7 @@ def reads_or_refuses(data: bytes, name: str) -> None:
         assert task.name
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.set_outcome.parametrize("name", SAMPLES)
 def test_bytes(name: str) -> None:
     @settings(max_examples=150)
     @given(damaged(SAMPLES[name]), st.booleans())
@@ -89,7 +89,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return [pair for key in keys for pair in [(value, key), *places(value[key])]]
 
 
-@pytest.mark.parametrize("document", [WFFORMAT_15, WFFORMAT_14, GRAPH_FILE], ids=["1.5", "1.4", "own"])
+@pytest.set_outcome.parametrize("document", [WFFORMAT_15, WFFORMAT_14, GRAPH_FILE], ids=["1.5", "1.4", "own"])
 def test_values_in_json(document: dict[str, Any]) -> None:
     @settings(max_examples=200)
     @given(st.data())

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graph_files import GRAPH_FILE, cost_of, modes_of, refused
 from hypothesis import given
 from hypothesis import strategies as st
+from support.graph_files import GRAPH_FILE, cost_of, modes_of, refused
 
 from syclsched.errors import GraphError, StorageError
 from syclsched.frontends import parse_graph, read_graph, write_graph
@@ -37,7 +37,7 @@ def test_the_sample() -> None:
     assert graph.edges == (("a", "c"),)
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("change", "expected"),
     [
         ({"tasks": [{"name": "a"}]}, "at tasks.0: no cost is given"),

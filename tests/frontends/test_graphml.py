@@ -7,7 +7,7 @@ import io
 
 import networkx as nx
 import pytest
-from graph_files import GRAPHML, cost_of, refused
+from support.graph_files import GRAPHML, cost_of, refused
 
 from syclsched.frontends import Limits, Units, parse_graph
 from syclsched.model.costonly import StatedCost
@@ -67,7 +67,7 @@ READER = """<?xml version="1.0"?>
 <graphml><graph edgedefault="directed"><node id="a"><data>&a;</data></node></graph></graphml>"""
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("text", "expected"),
     [
         (BOMB, "x.graphml, line 2: a document type declaration, expected none"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import graphs, touching
+from support.strategies import graphs, touching
 
 from syclsched.errors import ArgumentError, CycleError, GraphError, UnknownArrayError
 from syclsched.frontends import from_networkx, to_networkx
@@ -155,7 +155,7 @@ def test_a_graph_with_a_cycle_can_be_looked_at_as_a_digraph() -> None:
     assert not nx.is_directed_acyclic_graph(to_networkx(graph))
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("digraph", "said"),
     [
         (nx.Graph([("a", "b")]), "undirected"),
@@ -175,7 +175,7 @@ def one(**attributes: Any) -> nx.DiGraph:
     return digraph
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("attributes", "kind", "said"),
     [
         ({}, GraphError, "'operation' is missing"),

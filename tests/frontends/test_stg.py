@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import pytest
-from graph_files import STG, STG_PAIRS, cost_of, modes_of, refused
 from hypothesis import given
 from hypothesis import strategies as st
+from support.graph_files import STG, STG_PAIRS, cost_of, modes_of, refused
 
 from syclsched.frontends import Units, parse_graph
 from syclsched.model.costonly import REFERENCE_LINK_BYTES_PER_S, StatedCost
@@ -48,7 +48,7 @@ def test_dummies_may_be_missing() -> None:
     assert graph.edges == (("T1", "T2"),)
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("text", "expected"),
     [
         ("", "x.stg, line 0: the file ends here, expected the count of tasks"),

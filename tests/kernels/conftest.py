@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syclsched.devices.spirv import prepare_compiler
+from syclsched.devices.programs.dpex_compiler import prepare_compiler
 from syclsched.model.operation import DeviceLimits, Implementation, Operation, Signature, Tailored
 
 Arrays = dict[str, np.ndarray]

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vectors import WIDTH, on_vectors
+from support.vectors import WIDTH, on_vectors
 
-from syclsched.kernels import base_two, straight_line
+from syclsched.kernels.vectors import scaled_exponential, straight_line
 
 LANGUAGES = ["opencl-c", "numba-dpex"]
 POWERS = on_vectors(
     ["y", "z", "s", "top"],
     ["x", "before"],
     (
-        "".join(straight_line.opencl(each, name, WIDTH) for name, each in base_two.FUNCTIONS.items()),
+        "".join(straight_line.opencl(each, name, WIDTH) for name, each in scaled_exponential.FUNCTIONS.items()),
         f"float16 t = vload{WIDTH}(i, top), b = vload{WIDTH}(i, before);\n"
         f"float16 v = vload{WIDTH}(i, x), k = exponent(t);\n"
         f"vstore{WIDTH}(power_over(v, k), i, y); vstore{WIDTH}(add_power(b, v, k), i, z);\n"
@@ -40,9 +40,9 @@ def tried(run: Any, language: str, x: Any, top: Any, before: Any = 0.0) -> dict[
     return dict(run(POWERS, language, given))
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("top", [0.0, 88.6, -700.25, 65535.0, -65535.0])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("language", LANGUAGES)
+@pytest.set_outcome.parametrize("top", [0.0, 88.6, -700.25, 65535.0, -65535.0])
 def test_right_within_three_units_in_the_last_place(run: Any, language: str, top: float) -> None:
     x = np.linspace(top - 87.0, top, WIDTH << 8, dtype="float32")
     got = tried(run, language, x, top)
@@ -55,8 +55,8 @@ def test_right_within_three_units_in_the_last_place(run: Any, language: str, top
     np.testing.assert_array_equal(got["z"], got["y"])
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("language", LANGUAGES)
 def test_sums_are_scaled_exactly(run: Any, language: str) -> None:
     got = tried(run, language, np.full(WIDTH, -np.inf), top=[10.0, 50.0, 97.0, 200.0] * (WIDTH // 4), before=10.0)
     apart = np.rint(np.array([0.0, 40.0, 87.0]) / np.log(2))
@@ -66,8 +66,8 @@ def test_sums_are_scaled_exactly(run: Any, language: str) -> None:
     assert (got["z"] == 10).all()
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("language", LANGUAGES)
 def test_nothing_of_what_is_far_below_and_nan_of_nan(run: Any, language: str) -> None:
     x = np.full(WIDTH, 5.0, "float32")
     x[:4] = -np.inf, -84.0, -3e38, -1e9

@@ -9,14 +9,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from grouped import GPUS
 from hypothesis import given
 from hypothesis import strategies as st
+from support.grouped import GPUS
 
 from syclsched.costs.capability import unsupported
 from syclsched.kernels import groups, nn
-from syclsched.kernels.group_lines import Lines
-from syclsched.kernels.tensor.reduce import reduce
+from syclsched.kernels.group_reduction import LineReduction
+from syclsched.kernels.tensor.reductions.reduce import reduce
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import DeviceLimits, Operation, Signature, Tailored
@@ -35,12 +35,12 @@ LIMITS = st.one_of(
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], Lines, DeviceLimits]:
+def cases(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], LineReduction, DeviceLimits]:
     """A shape, the axes of a line, and the lines."""
     shape = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 5, 17, 40]), min_size=1, max_size=4)))
     axes = tuple(sorted(draw(st.sets(st.integers(0, len(shape) - 1)))))
     limits = draw(LIMITS)
-    return shape, axes, Lines.of(shape, axes, limits, 8), limits
+    return shape, axes, LineReduction.of(shape, axes, limits, 8), limits
 
 
 def evaluated(expression: str, **names: int) -> int:
@@ -48,7 +48,7 @@ def evaluated(expression: str, **names: int) -> int:
     return int(eval(expression.replace("/", "//").replace("(I)", ""), {}, names))
 
 
-def places(lines: Lines, group: int, item: int) -> tuple[int, int]:
+def places(lines: LineReduction, group: int, item: int) -> tuple[int, int]:
     """Return the line of a work-item of a group, and its place in the team, as the kernel reckons them."""
     t, line = (re.search(rf"\b{name} = ([^;,]*)", lines.begin) for name in ("t", "line"))
     assert t is not None
@@ -58,7 +58,7 @@ def places(lines: Lines, group: int, item: int) -> tuple[int, int]:
 
 
 @given(cases())
-def test_every_element_is_met_once(case: tuple[tuple[int, ...], tuple[int, ...], Lines, DeviceLimits]) -> None:
+def test_every_element_is_met_once(case: tuple[tuple[int, ...], tuple[int, ...], LineReduction, DeviceLimits]) -> None:
     shape, axes, lines, limits = case
     numbers = np.arange(math.prod(shape)).reshape(shape)
     wanted = np.moveaxis(numbers, axes, range(-len(axes), 0)) if axes else numbers
@@ -75,7 +75,7 @@ def test_every_element_is_met_once(case: tuple[tuple[int, ...], tuple[int, ...],
 
 
 @given(cases())
-def test_neighbours_read_neighbours(case: tuple[tuple[int, ...], tuple[int, ...], Lines, DeviceLimits]) -> None:
+def test_neighbours_read_neighbours(case: tuple[tuple[int, ...], tuple[int, ...], LineReduction, DeviceLimits]) -> None:
     _, _, lines, _ = case
     read = []
     for item in range(min(lines.items, 32)):
@@ -98,7 +98,7 @@ def test_teams_do_not_depend_on_how_many_lines_there_are(
     shape, axes = ((count, length), (1,)) if along else ((length, count), (0,))
     one = ((1, length), (1,)) if along else ((length, 2), (0,))
     if count > 1:
-        assert Lines.of(shape, axes, limits, 4).team == Lines.of(*one, limits, 4).team
+        assert LineReduction.of(shape, axes, limits, 4).team == LineReduction.of(*one, limits, 4).team
 
 
 def source(operation: Operation, limits: DeviceLimits, **shapes: tuple[int, ...]) -> str:
@@ -108,8 +108,8 @@ def source(operation: Operation, limits: DeviceLimits, **shapes: tuple[int, ...]
     return str(made.of(limits).source)
 
 
-@pytest.mark.parametrize("limits", GPUS[1:])
-@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.set_outcome.parametrize("limits", GPUS[1:])
+@pytest.set_outcome.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 def test_operands_are_laid_neighbours_by_neighbours(limits: DeviceLimits, transposed: tuple[bool, bool]) -> None:
     shapes = {"a": (300, 120) if transposed[0] else (120, 300), "b": (250, 300) if transposed[1] else (300, 250)}
     code = source(nn.matmul(*transposed), limits, y=(120, 250), **shapes)

@@ -7,11 +7,11 @@ from itertools import combinations
 
 import networkx as nx
 from hypothesis import given
-from strategies import graphs, touching
+from support.strategies import graphs, touching
 
 from syclsched.model.access import AccessMode
-from syclsched.model.dependencies import Dependency, implicit_dependencies
 from syclsched.model.graph import TaskGraph
+from syclsched.model.graph_parts.dependencies import Dependency, implicit_dependencies
 from syclsched.model.task import Task
 
 R, W, U, A = AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE, AccessMode.REDUCE

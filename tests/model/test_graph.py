@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from strategies import graphs, touching
+from support.strategies import graphs, touching
 
 from syclsched.errors import ArgumentError, CycleError, GraphError, UnknownArrayError
 from syclsched.model.access import Access, AccessMode
-from syclsched.model.binding import check_data
 from syclsched.model.graph import TaskGraph
-from syclsched.model.naming import LONGEST_NAME
+from syclsched.model.graph_parts.binding import check_data
+from syclsched.model.graph_parts.naming import LONGEST_NAME
 from syclsched.model.operation import Implementation, Operation, Parameter, Work
 from syclsched.model.task import LogicalArray
 
@@ -62,7 +62,7 @@ def test_a_task_knows_its_accesses_and_signature(graph: TaskGraph) -> None:
     assert "1 tasks" in repr(graph)
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("arguments", "said"),
     [
         ({"y": "y", "x": "x"}, "argument 'factor' is missing"),
@@ -123,7 +123,7 @@ def test_a_freed_array_is_gone_and_temporary(graph: TaskGraph) -> None:
         graph.free("x")
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("arguments", "said"),
     [
         ({}, "neither shape nor data"),
@@ -153,7 +153,7 @@ def test_arrays_take_shape_and_dtype_from_data() -> None:
     assert graph.data.keys() == {"a"}
 
 
-@pytest.mark.parametrize("name", ["", None, 3])
+@pytest.set_outcome.parametrize("name", ["", None, 3])
 def test_names_are_words(name: Any) -> None:
     with pytest.raises(GraphError, match="non-empty string"):
         TaskGraph().array(name, (1,))

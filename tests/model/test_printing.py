@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from strategies import Case, cases
-from synthetic import two_devices
+from support.strategies import Case, cases
+from support.synthetic import two_devices
 
 from syclsched.errors import GraphError
 from syclsched.model.plan import (
@@ -18,8 +18,8 @@ from syclsched.model.plan import (
     Option,
     PlannedTask,
 )
-from syclsched.model.printing import explain_task, plan_text
 from syclsched.model.schedule import Assignment, Schedule
+from syclsched.model.text.printing import explain_task, plan_text
 from syclsched.planning import build_plan
 from syclsched.simulation import predict
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import graphs, touching
+from support.strategies import graphs, touching
 
 from syclsched.errors import ArgumentError, GraphError, UnknownArrayError
 from syclsched.model.access import Access, AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.model.segments import Segment, joined_rows
+from syclsched.model.graph_parts.segments import Segment, joined_rows
 from syclsched.model.task import ArrayRows, LogicalArray, Task
 
 W, R, U, A = AccessMode.WRITE, AccessMode.READ, AccessMode.UPDATE, AccessMode.REDUCE
@@ -113,7 +113,9 @@ def test_rows_of_rows_lie_within_them(start: int | None, stop: int | None) -> No
     np.testing.assert_array_equal(np.arange(*part[start:stop].rows), np.arange(10, 20)[start:stop])
 
 
-@pytest.mark.parametrize("rows", [(0.0, 4), (0, 4.5), (True, 4), (0, np.True_), (0,), (0, 1, 2), 4, "ab", ("0", "4")])
+@pytest.set_outcome.parametrize(
+    "rows", [(0.0, 4), (0, 4.5), (True, 4), (0, np.True_), (0,), (0, 1, 2), 4, "ab", ("0", "4")]
+)
 def test_an_access_to_what_is_no_range_of_rows_is_refused(rows: Any) -> None:
     graph = TaskGraph()
     graph.array("x", (10,))
@@ -123,7 +125,7 @@ def test_an_access_to_what_is_no_range_of_rows_is_refused(rows: Any) -> None:
     assert len(graph) == 0
 
 
-@pytest.mark.parametrize("rows", [(np.int64(2), np.int32(5)), [2, 5]])
+@pytest.set_outcome.parametrize("rows", [(np.int64(2), np.int32(5)), [2, 5]])
 def test_rows_of_an_access_become_python_numbers(rows: Any) -> None:
     graph = TaskGraph()
     graph.array("x", (10,))
@@ -132,7 +134,7 @@ def test_rows_of_an_access_become_python_numbers(rows: Any) -> None:
     assert [type(end) for end in task.accesses[0].rows or ()] == [int, int]
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     "index", [3, slice(0, 10, 2), (slice(0, 2), slice(0, 2)), slice(0.5, 2), slice("a", None), None, Ellipsis]
 )
 def test_what_is_no_range_of_rows_is_refused(index: Any) -> None:
@@ -151,7 +153,7 @@ def test_a_scalar_has_no_rows_and_arrays_cannot_be_iterated() -> None:
             iter(array)  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("rows", "message"),
     [
         (slice(90, 150), r"x\[90:150\] is beyond the array, which has 100 rows. Ranges are not cut short"),

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import Case, cases, platforms
-from synthetic import random_trace, two_devices
+from support.strategies import Case, cases, platforms
+from support.synthetic import random_trace, two_devices
 
 from syclsched.errors import FormatError
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Link, Platform
 from syclsched.model.profile import DeviceProfile
-from syclsched.model.serial import from_json, json_schema, to_json
+from syclsched.model.text.serial import from_json, json_schema, to_json
 from syclsched.model.trace import Trace
 from syclsched.planning import build_plan, verify
 from syclsched.simulation import predict
@@ -50,7 +50,7 @@ def test_a_trace_there_and_back() -> None:
     assert from_json(Trace, to_json(trace), where="here") == trace
 
 
-@pytest.mark.parametrize("path", PROFILES, ids=lambda p: p.stem)
+@pytest.set_outcome.parametrize("path", PROFILES, ids=lambda p: p.stem)
 def test_shipped_profiles_there_and_back(path: Path) -> None:
     profile = from_json(DeviceProfile, path.read_bytes(), where=path.name)
     assert from_json(DeviceProfile, to_json(profile), where=path.name) == profile
@@ -70,7 +70,7 @@ def refused(document: Any) -> str:
     return caught.value.what
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("place", "value", "said"),
     [
         (("makespan_s",), "NaN", "at makespan_s"),
@@ -109,14 +109,14 @@ def test_a_wrong_value_is_named_by_its_place(place: tuple[Any, ...], value: Any,
     assert len(what) < 300
 
 
-@pytest.mark.parametrize("field", ["name", "lanes", "schedule", "platform", "fingerprint"])
+@pytest.set_outcome.parametrize("field", ["name", "lanes", "schedule", "platform", "fingerprint"])
 def test_a_missing_field_is_named(field: str) -> None:
     document = some_plan()
     del document[field]
     assert f"at {field}: Field required" in refused(document)
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     "text",
     [
         "",
@@ -166,7 +166,7 @@ def test_any_json_at_all(document: Any) -> None:
     refused(document)
 
 
-@pytest.mark.parametrize("kind", [Plan, Platform, Trace, DeviceProfile])
+@pytest.set_outcome.parametrize("kind", [Plan, Platform, Trace, DeviceProfile])
 def test_a_schema_for_other_tools(kind: type[Any]) -> None:
     schema = json.loads(json_schema(kind))
     assert schema["type"] == "object"
@@ -174,7 +174,7 @@ def test_a_schema_for_other_tools(kind: type[Any]) -> None:
 
 
 def test_a_larger_file_than_any_of_ours_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syclsched.model.serial.MAX_TEXT_BYTES", 10)
+    monkeypatch.setattr("syclsched.model.text.serial.MAX_TEXT_BYTES", 10)
     with pytest.raises(FormatError, match="larger than 10 bytes"):
         Plan.from_json("x" * 11)
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syclsched.oneapi import environment
-from syclsched.oneapi.environment import ICD_VARIABLE, RECORD_VARIABLE, Wishes
+from syclsched.oneapi.environment import ICD_VARIABLE, RECORD_VARIABLE, RequestedSettings
 
-WISHES = Wishes(icd_files=("/lib/cpu.so", "/cache/emu.so"), layer="/pkg/layer.so", target_arch="skx")
+WISHES = RequestedSettings(icd_files=("/lib/cpu.so", "/cache/emu.so"), layer="/pkg/layer.so", target_arch="skx")
 NAMES = (ICD_VARIABLE, "OPENCL_LAYERS", "CL_CONFIG_CPU_TARGET_ARCH")
 
 
@@ -32,16 +32,16 @@ def test_the_users_values_are_kept_and_said() -> None:
 
 
 def test_nothing_found_sets_nothing() -> None:
-    assert environment.decide({}, Wishes()) == ({}, ())
+    assert environment.decide({}, RequestedSettings()) == ({}, ())
 
 
 @given(st.dictionaries(st.sampled_from((*NAMES, "HOME")), st.text("abc/:", max_size=6)))
 def test_a_child_decides_as_its_parent_did(own: dict[str, str]) -> None:
     environ = dict(own)
-    values, notes = environment.decide(environment.users_own(environ), WISHES)
+    values, notes = environment.decide(environment.user_environment(environ), WISHES)
     environment.apply(environ, values)
-    assert environment.users_own(environ) == own
-    assert environment.decide(environment.users_own(environ), WISHES) == (values, notes)
+    assert environment.user_environment(environ) == own
+    assert environment.decide(environment.user_environment(environ), WISHES) == (values, notes)
     environment.apply(environ, {})
     assert {name: value for name, value in environ.items() if name != RECORD_VARIABLE} == own
 
@@ -50,13 +50,13 @@ def test_what_the_user_changes_in_a_child_is_the_users() -> None:
     environ: dict[str, str] = {}
     environment.apply(environ, {ICD_VARIABLE: "/ours.so"})
     environ[ICD_VARIABLE] = "/theirs.so"
-    assert environment.users_own(environ) == {ICD_VARIABLE: "/theirs.so"}
+    assert environment.user_environment(environ) == {ICD_VARIABLE: "/theirs.so"}
 
 
 def test_a_record_that_is_not_ours_changes_nothing() -> None:
     for nonsense in ("", "[1]", "{", '{"A": 3}', '{"A": ["x"]}'):
         own = {"A": "x", ICD_VARIABLE: "/d.so"}
-        assert environment.users_own({**own, RECORD_VARIABLE: nonsense}) == own
+        assert environment.user_environment({**own, RECORD_VARIABLE: nonsense}) == own
 
 
 def test_boot_environment_has_what_changes_code_and_files_without_folders() -> None:

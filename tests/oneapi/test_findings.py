@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from syclsched.oneapi import findings, findings_installation
-from syclsched.oneapi.facts import DeviceFact, Facts, Folder, Probe, RenderNode
+from syclsched.oneapi import diagnosis_rules, findings_installation
+from syclsched.oneapi.diagnosis_facts import DeviceFact, Facts, Folder, Probe, RenderNode
 from syclsched.oneapi.finding import Finding
 from syclsched.oneapi.import_errors import explain_import_failure
 from syclsched.oneapi.libraries import LibraryFound
@@ -42,7 +42,7 @@ HEALTHY = Facts(
 
 def troubles(**changes: Any) -> list[Finding]:
     """Return what is amiss with a healthy machine after some changes."""
-    judged = findings.judge(replace(HEALTHY, **changes))
+    judged = diagnosis_rules.judge(replace(HEALTHY, **changes))
     return [each for each in judged if each.status in {"warning", "missing"}]
 
 
@@ -55,7 +55,7 @@ def only(**changes: Any) -> Finding:
 
 def test_a_healthy_machine_has_no_trouble() -> None:
     assert troubles() == []
-    assert findings.usable(HEALTHY)
+    assert diagnosis_rules.usable(HEALTHY)
 
 
 def test_wrong_pair_of_dpctl_and_numba_dpex() -> None:
@@ -132,7 +132,7 @@ def test_an_intel_gpu_without_its_driver() -> None:
 def test_a_device_that_computes_wrong_results() -> None:
     wrong = replace(CPU, trusted=False, reason="wrong results: arange of float32")
     facts = replace(HEALTHY, probe=replace(HEALTHY.probe, devices=(wrong,)))
-    assert not findings.usable(facts)
+    assert not diagnosis_rules.usable(facts)
     found = only(probe=facts.probe)
     assert "arange of float32" in found.what and "VECTORIZER_MODE" in str(found.mend)
     mine = only(probe=facts.probe, users_variables={"CL_CONFIG_USE_FAST_RELAXED_MATH": "True"})
@@ -166,7 +166,7 @@ def test_a_library_that_did_not_load_names_its_package() -> None:
     assert "onemkl-sycl-blas==2024.2.2" in str(only(probe=replace(HEALTHY.probe, libraries=(broken,))).mend)
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("changes", "said"),
     [
         ({"emulator_off": True}, "switched off"),
@@ -176,7 +176,7 @@ def test_a_library_that_did_not_load_names_its_package() -> None:
 )
 def test_why_there_is_no_emulator(changes: dict[str, Any], said: str) -> None:
     facts = replace(HEALTHY, probe=replace(HEALTHY.probe, emulator=None), **changes)
-    found = next(each for each in findings.judge(facts) if each.topic == "FPGA emulator")
+    found = next(each for each in diagnosis_rules.judge(facts) if each.topic == "FPGA emulator")
     assert found.status == "info" and said in found.what
 
 
@@ -204,7 +204,7 @@ def test_folders_that_cannot_take_anything() -> None:
     assert "5 MB of free space" in only(folders=(replace(folder, free_bytes=5_000_000),)).what
 
 
-@pytest.mark.parametrize(("python", "machine"), [((3, 12), "x86_64"), ((3, 11), "aarch64")])
+@pytest.set_outcome.parametrize(("python", "machine"), [((3, 12), "x86_64"), ((3, 11), "aarch64")])
 def test_a_python_or_machine_the_packages_are_not_made_for(python: tuple[int, int], machine: str) -> None:
     assert only(python=python, machine=machine).status == "missing"
 
@@ -221,7 +221,7 @@ def test_import_failures_are_explained() -> None:
 
 
 def about(topic: str, **changes: Any) -> Finding:
-    return next(each for each in findings.judge(replace(HEALTHY, **changes)) if each.topic == topic)
+    return next(each for each in diagnosis_rules.judge(replace(HEALTHY, **changes)) if each.topic == topic)
 
 
 def test_models_can_be_read_and_onednn_computes() -> None:

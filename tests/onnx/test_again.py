@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onednn_calls import needs_onednn
+from support.onednn_calls import needs_onednn
 
 import syclsched
 from syclsched.errors import ArgumentError, ExecutionError
-from syclsched.onnx.again import Again
+from syclsched.onnx.cached_call import CachedCall
 from syclsched.testing import faults
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
 
@@ -47,14 +47,14 @@ def taken(compiled, monkeypatch) -> list[bool]:
     compiled(images(0))
     compiled(images(0))
     found: list[bool] = []
-    call = Again.__call__
+    call = CachedCall.__call__
 
-    def noted(self: Again, given: tuple[Any, ...]) -> Any:
+    def noted(self: CachedCall, given: tuple[Any, ...]) -> Any:
         made = call(self, given)
         found.append(made is not None)
         return made
 
-    monkeypatch.setattr(Again, "__call__", noted)
+    monkeypatch.setattr(CachedCall, "__call__", noted)
     return found
 
 
@@ -69,7 +69,7 @@ def test_calls_with_the_same_shapes_take_it_and_are_right(compiled, taken) -> No
     assert begun_ns is None or compiled.handed_over_ns > begun_ns
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     "image",
     [images(4)[::-1], images(4).tolist(), images(4, 3), np.asfortranarray(images(4)), images(4).view(np.recarray)],
     ids=["backwards", "list", "more", "columns first", "subclass"],

@@ -7,31 +7,31 @@ import signal
 
 import numpy as np
 import pytest
-from onednn_calls import needs_onednn
+from support.onednn_calls import needs_onednn
 
 import syclsched
 from syclsched.costs.history import MemoryHistory
 from syclsched.kernels.nn import matmul
 from syclsched.model.graph import TaskGraph
 from syclsched.model.profile import Quantity
-from syclsched.onnx import contests
-from syclsched.onnx.contests import (
+from syclsched.onnx import plan_comparison
+from syclsched.onnx.implementations import on_devices, without_implementations
+from syclsched.onnx.plan_comparison import (
     LEAST_RUNS,
     MOST_RUNS,
-    contest,
-    in_turns,
-    is_found_faster,
+    comparison_key,
     is_known_faster,
-    known,
-    verdict,
+    measure_is_faster,
+    plan_ratio,
+    stored_ratio,
+    time_alternating,
 )
-from syclsched.onnx.offering import on_devices, without_implementations
 from syclsched.profiling import HistoryStore
 
 
 @pytest.fixture
 def quiet(monkeypatch) -> None:
-    monkeypatch.setattr(contests, "read_times", lambda: None)
+    monkeypatch.setattr(plan_comparison, "read_times", lambda: None)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ class Runs:
         self.order.append(index)
 
     def race(self):
-        return in_turns(self.runs, clock=lambda: self.now)
+        return time_alternating(self.runs, clock=lambda: self.now)
 
 
 def noisy(seconds: float, share: float, seed: int):
@@ -82,24 +82,24 @@ def test_each_goes_first_in_turn_and_times_are_told_by_who_ran() -> None:
 
 
 def test_a_verdict_says_by_how_much_and_how_sure_that_is() -> None:
-    clear = verdict(Quantity(1.0, 0.01, 13), Quantity(0.8, 0.01, 13))
+    clear = plan_ratio(Quantity(1.0, 0.01, 13), Quantity(0.8, 0.01, 13))
     assert clear is not None and clear.is_faster and clear.is_certain and clear.ratio == pytest.approx(0.8)
-    narrow = verdict(Quantity(1.0, 0.001, 13), Quantity(0.975, 0.001, 13))
+    narrow = plan_ratio(Quantity(1.0, 0.001, 13), Quantity(0.975, 0.001, 13))
     assert narrow is not None and narrow.is_faster and not narrow.is_certain
-    noisy_one = verdict(Quantity(1.0, 0.2, 13), Quantity(0.8, 0.2, 13))
+    noisy_one = plan_ratio(Quantity(1.0, 0.2, 13), Quantity(0.8, 0.2, 13))
     assert noisy_one is not None and noisy_one.is_faster and not noisy_one.is_certain
     assert narrow.margin < clear.margin and noisy_one.margin < clear.margin
-    often = verdict(Quantity(1.0, 0.001, 39), Quantity(0.975, 0.001, 39))
+    often = plan_ratio(Quantity(1.0, 0.001, 39), Quantity(0.975, 0.001, 39))
     assert often is not None and often.is_certain  # as good as equal: a fourth race would tell no more
-    assert verdict(Quantity(0.0), Quantity(1.0)) is None
+    assert plan_ratio(Quantity(0.0), Quantity(1.0)) is None
 
 
 def test_what_is_clearly_faster_is_measured_once(quiet, device) -> None:
     with HistoryStore(":memory:") as history:
         assert is_known_faster(device, history, "graph") is None
-        assert is_found_faster(device, history, "graph", lambda: [[1.0, 1.1, 1.0], [0.9, 0.9, 0.95]])
+        assert measure_is_faster(device, history, "graph", lambda: [[1.0, 1.1, 1.0], [0.9, 0.9, 0.95]])
         assert is_known_faster(device, history, "graph") is True
-        assert not is_found_faster(device, history, "other", lambda: [[1.0] * 3, [1.1] * 3])
+        assert not measure_is_faster(device, history, "other", lambda: [[1.0] * 3, [1.1] * 3])
         assert is_known_faster(device, history, "other") is False
 
 
@@ -107,7 +107,7 @@ def test_a_narrow_race_is_run_again_until_there_were_enough(quiet, device) -> No
     with HistoryStore(":memory:") as history:
         races = 0
         while is_known_faster(device, history, "graph") is None:
-            assert not is_found_faster(device, history, "graph", lambda: [[1.0] * MOST_RUNS, [0.985] * MOST_RUNS])
+            assert not measure_is_faster(device, history, "graph", lambda: [[1.0] * MOST_RUNS, [0.985] * MOST_RUNS])
             races += 1
         assert races == 3
         assert is_known_faster(device, history, "graph") is False
@@ -117,18 +117,18 @@ def test_a_noisy_race_is_corrected_by_the_next(quiet, device) -> None:
     random = np.random.default_rng(0)
     with HistoryStore(":memory:") as history:
         wild = [list(1.0 + random.random(9)), list(1.5 + random.random(9))]
-        is_found_faster(device, history, "graph", lambda: wild)
+        measure_is_faster(device, history, "graph", lambda: wild)
         assert is_known_faster(device, history, "graph") is None
         calm = [[1.0] * MOST_RUNS, [0.9] * MOST_RUNS]
-        assert is_found_faster(device, history, "graph", lambda: calm)
+        assert measure_is_faster(device, history, "graph", lambda: calm)
         assert is_known_faster(device, history, "graph") is True
 
 
 def test_on_a_busy_machine_nothing_is_decided(monkeypatch, device) -> None:
-    monkeypatch.setattr(contests, "others_share", lambda before, after: 0.5)
+    monkeypatch.setattr(plan_comparison, "others_share", lambda before, after: 0.5)
     history = MemoryHistory()
-    assert not is_found_faster(device, history, "graph", lambda: [[1.0], [0.5]])
-    assert known(device, history, "graph") is None and not history
+    assert not measure_is_faster(device, history, "graph", lambda: [[1.0], [0.5]])
+    assert stored_ratio(device, history, "graph") is None and not history
 
 
 def test_ctrl_c_comes_when_both_sides_of_a_race_are_written_down(quiet, device) -> None:
@@ -142,7 +142,7 @@ def test_ctrl_c_comes_when_both_sides_of_a_race_are_written_down(quiet, device) 
     try:
         with Interrupted(":memory:") as history:
             with pytest.raises(KeyboardInterrupt):
-                is_found_faster(device, history, "graph", lambda: [[1.0] * 5, [0.5] * 5])
+                measure_is_faster(device, history, "graph", lambda: [[1.0] * 5, [0.5] * 5])
             assert is_known_faster(device, history, "graph") is True
     finally:
         signal.signal(signal.SIGINT, before)
@@ -162,10 +162,10 @@ def test_contests_of_other_kernels_are_others() -> None:
     platform = syclsched.describe(["cpu"])
     graph = product_graph()
     found = [
-        contest(on_devices(graph, platform, {"first"})),
-        contest(on_devices(graph, platform, {"second"})),
-        contest(on_devices(without_implementations(graph, {"numba-dpex"}), platform, {"first"})),
-        contest(graph.with_implementations(lambda task, each: each.name == "opencl-c" or task.name == "second")),
+        comparison_key(on_devices(graph, platform, {"first"})),
+        comparison_key(on_devices(graph, platform, {"second"})),
+        comparison_key(on_devices(without_implementations(graph, {"numba-dpex"}), platform, {"first"})),
+        comparison_key(graph.with_implementations(lambda task, each: each.name == "opencl-c" or task.name == "second")),
     ]
     assert len(set(found)) == 4
-    assert found[0] == contest(on_devices(product_graph(), platform, {"first"}))
+    assert found[0] == comparison_key(on_devices(product_graph(), platform, {"first"}))

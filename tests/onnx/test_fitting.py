@@ -13,7 +13,7 @@ import syclsched
 from syclsched.kernels.nn import matmul
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Platform
-from syclsched.onnx.fitting import without_room
+from syclsched.onnx.host_fallback import oversized_tasks
 
 MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
 
@@ -36,7 +36,7 @@ def platform_of(kib: int) -> Platform:
     return replace(platform, spaces=tuple(spaces))
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("kib", "left_out"),
     [
         (0, set()),  # not known
@@ -47,11 +47,11 @@ def platform_of(kib: int) -> Platform:
     ],
 )
 def test_weights_count_once_and_arrays_of_a_task_together(kib: int, left_out: set[str]) -> None:
-    assert without_room(products(), platform_of(kib)) == left_out
+    assert oversized_tasks(products(), platform_of(kib)) == left_out
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("share", [2, 8, 10_000])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("share", [2, 8, 10_000])
 def test_a_model_runs_under_any_limit(share: int) -> None:
     image = np.random.default_rng(0).random((4, 1, 8, 8), dtype=np.float32)
     with syclsched.compile(MODEL, devices="cpu", autotune=False) as free:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from syclsched.errors import ExecutionError
-from syclsched.onnx.kept import Bound, Kept
+from syclsched.onnx.lru_cache import BoundModel, BoundModelCache
 
 
 class _Runner:
@@ -22,12 +22,12 @@ class _Runner:
 
 
 def maker(log: list[str], name: str) -> Any:
-    return lambda: Bound(None, None, _Runner(log, name))  # type: ignore[arg-type]
+    return lambda: BoundModel(None, None, _Runner(log, name))  # type: ignore[arg-type]
 
 
 def test_the_last_used_stay_and_others_are_closed() -> None:
     log: list[str] = []
-    kept = Kept(2)
+    kept = BoundModelCache(2)
     for name in ("a", "b", "a", "c", "a", "b"):
         with kept.using(name, maker(log, name)):
             pass
@@ -38,7 +38,7 @@ def test_the_last_used_stay_and_others_are_closed() -> None:
 
 def test_what_is_in_use_is_not_closed() -> None:
     log: list[str] = []
-    kept = Kept(1)
+    kept = BoundModelCache(1)
     with kept.using("a", maker(log, "a")):
         with kept.using("b", maker(log, "b")):
             assert "close a" not in log
@@ -50,9 +50,9 @@ def test_what_is_in_use_is_not_closed() -> None:
 
 def test_what_cannot_be_made_is_tried_again() -> None:
     log: list[str] = []
-    kept = Kept(1)
+    kept = BoundModelCache(1)
 
-    def fails() -> Bound:
+    def fails() -> BoundModel:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"), kept.using("a", fails):
@@ -64,7 +64,7 @@ def test_what_cannot_be_made_is_tried_again() -> None:
 
 def test_threads_that_need_the_same_make_it_once_and_closing_waits_for_them() -> None:
     log: list[str] = []
-    kept = Kept(2)
+    kept = BoundModelCache(2)
     start, inside, go = threading.Barrier(5), threading.Semaphore(0), threading.Event()
 
     def use() -> None:
@@ -89,11 +89,11 @@ def test_threads_that_need_the_same_make_it_once_and_closing_waits_for_them() ->
 
 def test_what_is_ready_can_be_taken_and_is_not_closed_meanwhile() -> None:
     log: list[str] = []
-    kept = Kept(1)
-    assert kept.take_ready("a") is None
+    kept = BoundModelCache(1)
+    assert kept.acquire_ready("a") is None
     with kept.using("a", maker(log, "a")):
         pass
-    slot = kept.take_ready("a")
+    slot = kept.acquire_ready("a")
     assert slot is not None
     assert slot.bound is kept.all()[0]
     with kept.using("b", maker(log, "b")):
@@ -103,7 +103,7 @@ def test_what_is_ready_can_be_taken_and_is_not_closed_meanwhile() -> None:
         pass
     assert sorted(log[-3:]) == ["close a", "close b", "make c"]
     closing = threading.Thread(target=kept.close)
-    slot = kept.take_ready("c")
+    slot = kept.acquire_ready("c")
     assert slot is not None
     closing.start()
     closing.join(0.05)
@@ -116,7 +116,7 @@ def test_what_is_ready_can_be_taken_and_is_not_closed_meanwhile() -> None:
 
 def test_nothing_is_made_after_the_end_and_what_is_left_lying_is_not_waited_for() -> None:
     log: list[str] = []
-    kept = Kept(2)
+    kept = BoundModelCache(2)
     with kept.using("a", maker(log, "a"), awaited=False):
         kept.close()
     assert log == ["make a", "close a"]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import syclsched
-from syclsched.devices import constants as uploads
+from syclsched.devices.memory import constant_uploads as uploads
 from syclsched.errors import StorageError
 from syclsched.model.constant import Constant
 from syclsched.testing import faults
@@ -24,9 +24,9 @@ onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 from onnx import helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
-from syclsched.onnx.letting_go import LEAST_BYTES, LetGo  # noqa: E402
+from syclsched.onnx.weight_eviction import LEAST_BYTES, EvictableConstants  # noqa: E402
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 CHANNELS, EDGE = 64, 6
 
@@ -107,7 +107,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[Any]]
     yield found
 
 
-@pytest.mark.parametrize("devices", ["cpu", "accelerator"])
+@pytest.set_outcome.parametrize("devices", ["cpu", "accelerator"])
 def test_no_weights_are_held_once_it_is_ready(path: Path, devices: str, computed: list[weakref.ref[Any]]) -> None:
     if devices not in {each.name for each in syclsched.discover(devices).devices}:
         pytest.skip(f"no device {devices!r} here")
@@ -170,7 +170,7 @@ def test_parts_of_what_was_let_go_are_right() -> None:
         return {whole.digest: value.copy()}
 
     assert whole.digest
-    letting_go = LetGo(again)
+    letting_go = EvictableConstants(again)
     letting_go.let_go([whole])
     late = whole.part((7, 9))
     assert whole.host_bytes == early.host_bytes == late.host_bytes == 0
@@ -185,7 +185,7 @@ def test_parts_of_what_was_let_go_are_right() -> None:
 def test_what_comes_out_otherwise_is_refused() -> None:
     whole = Constant(np.ones(LEAST_BYTES, np.uint8), "w")
     assert whole.digest
-    LetGo(lambda digests: {}).let_go([whole])
+    EvictableConstants(lambda digests: {}).let_go([whole])
     with pytest.raises(StorageError, match="'w' recomputed from the model differ"):
         _ = whole.data
 
@@ -193,7 +193,7 @@ def test_what_comes_out_otherwise_is_refused() -> None:
 def test_small_ones_and_those_that_were_read_are_let_alone() -> None:
     small, read = Constant(np.ones(4)), Constant(np.ones(LEAST_BYTES))
     assert small.digest
-    LetGo(lambda digests: {}).let_go([small, read])
+    EvictableConstants(lambda digests: {}).let_go([small, read])
     assert small.is_held and read.is_held
 
 
@@ -216,8 +216,8 @@ def test_a_file_that_is_gone_is_no_matter(open_path: Path) -> None:
         check(compiled, open_path, 2)
 
 
-@pytest.mark.parametrize("given_as", ["bytes", "ModelProto"])
-@pytest.mark.parametrize("batch", [1, "batch"])
+@pytest.set_outcome.parametrize("given_as", ["bytes", "ModelProto"])
+@pytest.set_outcome.parametrize("batch", [1, "batch"])
 def test_models_in_memory_are_right_and_stay_as_they_are(given_as: str, batch: int | str) -> None:
     proto = model(batch)
     source = proto if given_as == "ModelProto" else proto.SerializeToString()
@@ -230,7 +230,7 @@ def test_models_in_memory_are_right_and_stay_as_they_are(given_as: str, batch: i
 
 
 def test_forms_of_weights_that_were_only_tried_are_given_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syclsched.onnx.making._MUCH_BYTES", 0)
+    monkeypatch.setattr("syclsched.onnx.model_build._MUCH_BYTES", 0)
     with syclsched.compile(path, devices="cpu") as compiled:
         check(compiled, path)
         gc.collect()

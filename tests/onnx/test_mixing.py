@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from onednn_calls import needs_onednn
+from support.onednn_calls import needs_onednn
 
 import syclsched
 from syclsched.costs import CostModel
@@ -20,9 +20,9 @@ from syclsched.errors import MemoryLimitError
 from syclsched.kernels.nn import matmul
 from syclsched.model.graph import TaskGraph
 from syclsched.model.profile import Quantity
-from syclsched.onnx import contests, mixing, racing
-from syclsched.onnx.mixing import is_known, kernels_worth, learn, saved_share, seconds_of
-from syclsched.onnx.offering import on_devices
+from syclsched.onnx import autotune, kernel_selection, plan_comparison
+from syclsched.onnx.implementations import on_devices
+from syclsched.onnx.kernel_selection import is_known, record_times, saved_share, select_kernels, task_times
 from syclsched.onnx.report import OperatorTime
 from syclsched.profiling import HistoryStore
 
@@ -45,25 +45,25 @@ def product_graph() -> TaskGraph:
 
 @pytest.fixture
 def quiet(monkeypatch) -> None:
-    monkeypatch.setattr(mixing, "read_times", lambda: None)
-    monkeypatch.setattr(contests, "read_times", lambda: None)
+    monkeypatch.setattr(kernel_selection, "read_times", lambda: None)
+    monkeypatch.setattr(plan_comparison, "read_times", lambda: None)
 
 
 def test_a_kernel_is_taken_if_it_gains_more_than_two_changes() -> None:
     library = {"a": 5.0, "b": 5.0, "c": 5.0}
-    assert kernels_worth("abc", library, {"b": 2.9}, 1.0) == {"b"}
-    assert kernels_worth("abc", library, {"b": 3.0}, 1.0) == frozenset()
+    assert select_kernels("abc", library, {"b": 2.9}, 1.0) == {"b"}
+    assert select_kernels("abc", library, {"b": 3.0}, 1.0) == frozenset()
 
 
 def test_at_the_ends_and_beside_what_only_kernels_do_there_are_fewer_changes() -> None:
     library = {"a": 5.0, "b": 5.0, "c": 5.0}
-    assert kernels_worth("abc", library, {"c": 3.9}, 1.0) == {"c"}
-    assert kernels_worth("abcd", library, {"c": 5.5, "d": 9.0}, 1.0) == {"d"}
-    assert kernels_worth("abcde", library | {"e": 1.0}, {"c": 4.5, "d": 9.0}, 1.0) == {"c", "d"}
+    assert select_kernels("abc", library, {"c": 3.9}, 1.0) == {"c"}
+    assert select_kernels("abcd", library, {"c": 5.5, "d": 9.0}, 1.0) == {"d"}
+    assert select_kernels("abcde", library | {"e": 1.0}, {"c": 4.5, "d": 9.0}, 1.0) == {"c", "d"}
 
 
 def test_a_slower_kernel_between_two_fast_ones_saves_changes() -> None:
-    assert kernels_worth("abc", dict.fromkeys("abc", 5.0), {"a": 1.0, "b": 6.0, "c": 1.0}, 1.0) == set("abc")
+    assert select_kernels("abc", dict.fromkeys("abc", 5.0), {"a": 1.0, "b": 6.0, "c": 1.0}, 1.0) == set("abc")
 
 
 def test_no_other_choice_takes_less() -> None:
@@ -78,7 +78,7 @@ def test_no_other_choice_takes_less() -> None:
             return sum((kernel if t in chosen else library).get(t, 1e9) for t in tasks) + 0.3 * changes
 
         possible = ({t for t, yes in zip(tasks, bits, strict=True) if yes} for bits in product((0, 1), repeat=6))
-        found = cost(set(kernels_worth(tasks, library, kernel, 0.3)))
+        found = cost(set(select_kernels(tasks, library, kernel, 0.3)))
         assert found == pytest.approx(min(cost(each) for each in possible))
 
 
@@ -93,7 +93,7 @@ def test_what_kernels_save_is_told_with_all_changes() -> None:
 
 
 def test_what_neither_does_is_passed_over() -> None:
-    assert kernels_worth(["a", "host", "b"], {"a": 5.0}, {"a": 1.0, "b": 1.0}, 1.0) == {"a", "b"}
+    assert select_kernels(["a", "host", "b"], {"a": 5.0}, {"a": 1.0, "b": 1.0}, 1.0) == {"a", "b"}
 
 
 @needs_onednn
@@ -101,7 +101,7 @@ def test_on_cpus_all_but_some_tasks_are_left_to_the_library() -> None:
     platform = syclsched.describe(["cpu"])
     graph = on_devices(product_graph(), platform, {"second"})
     by = {task.name: {each.name for each in task.operation.implementations} for task in graph.tasks}
-    assert by["first"] == {mixing.LIBRARY} and by["second"] and mixing.LIBRARY not in by["second"]
+    assert by["first"] == {kernel_selection.LIBRARY} and by["second"] and kernel_selection.LIBRARY not in by["second"]
 
 
 @needs_onednn
@@ -109,10 +109,10 @@ def test_the_least_time_in_a_run_is_remembered_for_equal_tasks(quiet) -> None:
     platform = syclsched.describe(["cpu"])
     (device,) = platform.compute_devices
     graph, history, names = on_devices(product_graph(), platform), History(), ("first", "second")
-    told = [OperatorTime("", "first", device.name, mixing.LIBRARY, seconds) for seconds in (4e-3, 3e-3, 5e-3)]
+    told = [OperatorTime("", "first", device.name, kernel_selection.LIBRARY, seconds) for seconds in (4e-3, 3e-3, 5e-3)]
     assert not is_known(graph, names, device, history)
-    assert learn(graph, names, device, history, lambda: told) and is_known(graph, names, device, history)
-    library = seconds_of(product_graph(), device, CostModel(platform), history, by_library=True)
+    assert record_times(graph, names, device, history, lambda: told) and is_known(graph, names, device, history)
+    library = task_times(product_graph(), device, CostModel(platform), history, by_library=True)
     assert library == {"first": 3e-3, "second": 3e-3}  # one signature
 
 
@@ -122,29 +122,29 @@ def test_what_kernels_take_in_a_run_has_the_launch_added(quiet) -> None:
     graph = product_graph().with_implementations(lambda task, each: each.name == "opencl-c")
     costs, history = CostModel(platform), History()
     told = [OperatorTime("", "first", device.name, "opencl-c", 3e-3)]
-    assert learn(graph, ("first",), device, history, lambda: told)
+    assert record_times(graph, ("first",), device, history, lambda: told)
     (by,) = graph.task("first").operation.implementations
-    assert costs.between_s(by, device) > 0.0
-    found = seconds_of(graph, device, costs, history, by_library=False)
-    assert found["first"] == pytest.approx(3e-3 + costs.between_s(by, device))
+    assert costs.launch_gap_s(by, device) > 0.0
+    found = task_times(graph, device, costs, history, by_library=False)
+    assert found["first"] == pytest.approx(3e-3 + costs.launch_gap_s(by, device))
 
 
 def test_of_kernels_that_never_ran_it_is_guessed() -> None:
     platform = syclsched.describe(["cpu"])
     (device,) = platform.compute_devices
     costs, history = CostModel(platform), History()
-    assert not seconds_of(product_graph(), device, costs, history, by_library=True)
-    guessed = seconds_of(product_graph(), device, costs, history, by_library=False)
+    assert not task_times(product_graph(), device, costs, history, by_library=True)
+    guessed = task_times(product_graph(), device, costs, history, by_library=False)
     best = [
         costs.task_seconds(task, each, device).seconds
         for task in product_graph().tasks
         for each in task.operation.implementations
-        if each.name != mixing.LIBRARY and each.kind != "host" and costs.supports(task, each, device) is None
+        if each.name != kernel_selection.LIBRARY and each.kind != "host" and costs.supports(task, each, device) is None
     ]
     assert set(guessed) == {"first", "second"} and min(guessed.values()) == min(best)
 
 
-@pytest.mark.parametrize("wins", ["library", "kernels", None])
+@pytest.set_outcome.parametrize("wins", ["library", "kernels", None])
 def test_all_that_was_bound_is_closed_but_what_wins(monkeypatch, wins: str | None) -> None:
     closed = []
 
@@ -157,36 +157,36 @@ def test_all_that_was_bound_is_closed_but_what_wins(monkeypatch, wins: str | Non
             raise KeyboardInterrupt
         return by_library if wins == "library" else by_kernels
 
-    monkeypatch.setattr(racing, "_raced", raced)
-    track = racing.Track(syclsched.describe(["cpu"]), History(), lambda graph: bound("kernels"), bound)
+    monkeypatch.setattr(autotune, "_compare_plans", raced)
+    track = autotune.AutotuneContext(syclsched.describe(["cpu"]), History(), lambda graph: bound("kernels"), bound)
     with nullcontext() if wins else pytest.raises(KeyboardInterrupt):
-        assert racing.faster_of_both(bound("library"), product_graph(), {}, track).name == wins
+        assert autotune.faster_variant(bound("library"), product_graph(), {}, track).name == wins
     assert set(closed) == {"library", "kernels"} - {wins}
 
 
 @needs_onednn
-@pytest.mark.sycl
-@pytest.mark.parametrize("faster", [True, False])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("faster", [True, False])
 def test_a_model_runs_with_kernels_if_these_are_faster(monkeypatch, quiet, faster: bool) -> None:
     pytest.importorskip("onnx", reason="the model is an ONNX model")
     image = np.random.default_rng(0).random((1, 1, 8, 8), dtype=np.float32)
     with syclsched.compile(MODEL, devices="cpu", autotune=False) as plain:
         wanted = plain(image)["probabilities"]
-        by_library = [each for each in plain.report.operators if each.implementation == mixing.LIBRARY]
-    monkeypatch.setattr(racing, "kernels_worth", lambda order, *_: frozenset(order))
-    monkeypatch.setattr(racing, "is_known_faster", lambda *_: None)
-    monkeypatch.setattr(racing, "is_found_faster", lambda device, history, mixed, measure: bool(measure()) and faster)
+        by_library = [each for each in plain.report.operators if each.implementation == kernel_selection.LIBRARY]
+    monkeypatch.setattr(autotune, "kernels_worth", lambda order, *_: frozenset(order))
+    monkeypatch.setattr(autotune, "is_known_faster", lambda *_: None)
+    monkeypatch.setattr(autotune, "is_found_faster", lambda device, history, mixed, measure: bool(measure()) and faster)
     with syclsched.compile(MODEL, devices="cpu") as tuned:
         np.testing.assert_allclose(tuned(image)["probabilities"], wanted, atol=1e-5)
-        left = [each for each in tuned.report.operators if each.implementation == mixing.LIBRARY]
+        left = [each for each in tuned.report.operators if each.implementation == kernel_selection.LIBRARY]
     assert by_library and bool(left) != faster
 
 
 def test_on_a_busy_machine_no_time_is_remembered(monkeypatch) -> None:
-    monkeypatch.setattr(contests, "others_share", lambda before, after: 0.5)
+    monkeypatch.setattr(plan_comparison, "others_share", lambda before, after: 0.5)
     (device,) = syclsched.describe(["cpu"]).compute_devices
     history = History()
-    assert not learn(product_graph(), ("first", "second"), device, history, list)
+    assert not record_times(product_graph(), ("first", "second"), device, history, list)
     assert not history
 
 
@@ -195,14 +195,16 @@ class Stage:
 
     def __init__(self, monkeypatch, kernel_s: float = 1e-3, refused: BaseException | None = None) -> None:
         self.platform = syclsched.describe(["cpu"])
-        self.graph = product_graph().with_implementations(lambda task, each: each.name in (mixing.LIBRARY, "opencl-c"))
+        self.graph = product_graph().with_implementations(
+            lambda task, each: each.name in (kernel_selection.LIBRARY, "opencl-c")
+        )
         self.history = HistoryStore(":memory:")
         self.told: list[str] = []
         self.made: list[SimpleNamespace] = []
         self.closed: list[SimpleNamespace] = []
         self.refused, self.refuses_again = refused, False
-        self.seconds = {mixing.LIBRARY: 2e-3, "opencl-c": kernel_s}
-        monkeypatch.setattr(racing, "measured_times", lambda traces, plan, origins: traces[0])
+        self.seconds = {kernel_selection.LIBRARY: 2e-3, "opencl-c": kernel_s}
+        monkeypatch.setattr(autotune, "measured_times", lambda traces, plan, origins: traces[0])
 
     def bound(self, graph: TaskGraph):
         """Return a stand-in for what is bound of a graph."""
@@ -211,7 +213,7 @@ class Stage:
         doing = {}
         for task in graph.tasks:
             names = [each.name for each in task.operation.implementations if each.kind != "host"]
-            doing[task.name] = mixing.LIBRARY if mixing.LIBRARY in names else "opencl-c"
+            doing[task.name] = kernel_selection.LIBRARY if kernel_selection.LIBRARY in names else "opencl-c"
         launched = [(None, SimpleNamespace(kind="launch", task=name)) for name in doing]
         runner = SimpleNamespace()
         made = SimpleNamespace(
@@ -254,8 +256,8 @@ class Stage:
     def race(self):
         """Return who wins."""
         offered = on_devices(self.graph, self.platform)
-        track = racing.Track(self.platform, self.history, self.bound, self.again, self.told.append)
-        return racing.faster_of_both(self.bound(offered), self.graph, {}, track)
+        track = autotune.AutotuneContext(self.platform, self.history, self.bound, self.again, self.told.append)
+        return autotune.faster_variant(self.bound(offered), self.graph, {}, track)
 
 
 @needs_onednn
@@ -263,7 +265,7 @@ def test_what_is_refused_in_a_race_is_out(monkeypatch, quiet) -> None:
     stage = Stage(monkeypatch, kernel_s=1e-4, refused=MemoryLimitError("too little for two", where="here"))
     winner = stage.race()
     assert winner is stage.made[0] and not stage.closed
-    assert contests.known(stage.platform.compute_devices[0], stage.history, "any") is None
+    assert plan_comparison.stored_ratio(stage.platform.compute_devices[0], stage.history, "any") is None
     unable = Stage(monkeypatch, kernel_s=1e-4)
     unable.refuses_again = True
     assert unable.race() is unable.made[0] and not unable.closed and not len(unable.history)
@@ -276,11 +278,11 @@ def test_a_race_that_was_interrupted_leaves_nothing_open_and_can_be_run_again(mo
     def interrupted(runs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(racing, "in_turns", interrupted)
+    monkeypatch.setattr(autotune, "in_turns", interrupted)
     with pytest.raises(KeyboardInterrupt):
         stage.race()
     assert stage.closed == stage.made and len(stage.made) >= 2
-    monkeypatch.setattr(racing, "in_turns", lambda runs: [[2.0] * 9, [1.0] * 9])
+    monkeypatch.setattr(autotune, "in_turns", lambda runs: [[2.0] * 9, [1.0] * 9])
     winner = stage.race()
     assert winner.doing != stage.made[0].doing and winner not in stage.closed
 
@@ -293,7 +295,7 @@ def test_what_was_undecided_is_raced_again_and_what_was_certain_is_not(monkeypat
         raced.append(1)
         return times
 
-    monkeypatch.setattr(racing, "in_turns", in_turns)
+    monkeypatch.setattr(autotune, "in_turns", in_turns)
     times = [[1.0] * 9, [0.979] * 9]  # by no more than noise
     assert stage.race().doing != stage.made[0].doing
     stage.race()
@@ -307,7 +309,7 @@ def test_what_was_undecided_is_raced_again_and_what_was_certain_is_not(monkeypat
 @needs_onednn
 def test_kernels_that_cannot_win_are_not_raced(monkeypatch, quiet) -> None:
     stage = Stage(monkeypatch, kernel_s=3e-3)
-    monkeypatch.setattr(racing, "in_turns", lambda runs: pytest.fail("raced"))
+    monkeypatch.setattr(autotune, "in_turns", lambda runs: pytest.fail("raced"))
     winner = stage.race()
     assert winner.doing == stage.made[0].doing
     # Planned anew, once the times of its tasks were known, and not once more.

@@ -14,7 +14,7 @@ import pytest
 
 import syclsched
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
 SNIPPETS = [
@@ -71,7 +71,7 @@ def _kernel(*names: str) -> Callable[[AtHand], Any]:
 
 def _network(_: AtHand) -> Any:
     from syclsched.frontends.onnx.importing import import_model
-    from syclsched.frontends.onnx.reading import read_model
+    from syclsched.frontends.onnx.model_file.model_reader import read_model
 
     return import_model(read_model("resnet50.onnx"))
 
@@ -174,7 +174,7 @@ def _write_files(folder: Path) -> None:
     (folder / "workflow.json").write_text(json.dumps(document), encoding="utf-8")
 
 
-@pytest.mark.parametrize(("page", "source"), SNIPPETS)
+@pytest.set_outcome.parametrize(("page", "source"), SNIPPETS)
 def test_it_runs_as_it_stands(page: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnx", reason="the package onnx is not installed")
     if re.search(r"^\.\.\.$", source, re.MULTILINE):

@@ -6,12 +6,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from rewrites.samples import device, platform
+from support.samples import device, platform
 
 from syclsched.kernels import get
 from syclsched.model.graph import TaskGraph
 from syclsched.planner import plan_graph
-from syclsched.planning.cycles import stream_interval_s
+from syclsched.planning.initiation_interval import stream_interval_s
 
 
 def test_a_chain_of_unequal_tasks_is_cut_once_though_others_are_as_well_balanced() -> None:

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from hypothesis import given, settings
-from strategies import graphs, platforms
+from support.strategies import graphs, platforms
 
 from syclsched.errors import SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.planner import plan_graph
-from syclsched.planner.auto import worth_s
+from syclsched.planner.auto import penalised_makespan_s
 from syclsched.scheduling import registry
 
 
@@ -29,4 +29,4 @@ def test_auto_is_never_worse_than_any_policy_or_device(graph: TaskGraph, where: 
         except SyclschedError:
             continue
         # A plan in which devices share cores must be better by a margin, and so counts as longer.
-        assert worth_s(auto) <= worth_s(plan) * (1 + 1e-9), name
+        assert penalised_makespan_s(auto) <= penalised_makespan_s(plan) * (1 + 1e-9), name

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import symbolic
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import graphs, platforms
+from support import symbolic
+from support.strategies import graphs, platforms
 
 from syclsched.costs import CostModel
 from syclsched.model.graph import TaskGraph
@@ -22,7 +22,7 @@ from syclsched.planning import verify
 from syclsched.scheduling.build import build_problem
 
 
-@pytest.mark.parametrize("policy", ["heft", "cpop", "round-robin", "random", "single:d0", "auto"])
+@pytest.set_outcome.parametrize("policy", ["heft", "cpop", "round-robin", "random", "single:d0", "auto"])
 @settings(max_examples=25)
 @given(graph=graphs(ranges=True), platform=platforms(), rng=st.randoms(use_true_random=False))
 def test_every_policy_computes_what_the_sequential_program_computes(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rewrites.samples import assert_same_results, device, graphs, platform
+from support.samples import assert_same_results, device, graphs, platform
 
 from syclsched.costs import CostModel
 from syclsched.errors import FormatError, GraphError, IncompletePlanError, InfeasibleError, PolicyError, SyclschedError
@@ -23,9 +23,9 @@ from syclsched.model.operation import Implementation, Launch, Operation, Paramet
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.recipe import Cut, Merge, Recipe
-from syclsched.planner import graph_to_time, plan_front, plan_graph, rewriting
-from syclsched.planner.attempt import Request, attempt
-from syclsched.planner.budget import Budget
+from syclsched.planner import graph_to_time, plan_front, plan_graph, rewrite_choice
+from syclsched.planner.attempt import PlanRequest, attempt
+from syclsched.planner.search_budget import SearchBudget
 from syclsched.planning import verify
 from syclsched.rewrites import planned_graph
 from syclsched.scheduling.objectives import Aim
@@ -104,8 +104,8 @@ def test_auto_is_never_worse_than_without(graph: TaskGraph, where: Platform) -> 
         assert other.makespan_s == without.makespan_s
 
 
-@pytest.mark.parametrize("minimize", ["makespan", "throughput", "memory"])
-@pytest.mark.parametrize("build", [chain, layers, mixed])
+@pytest.set_outcome.parametrize("minimize", ["makespan", "throughput", "memory"])
+@pytest.set_outcome.parametrize("build", [chain, layers, mixed])
 def test_auto_is_never_worse_by_any_aim(build: Callable[[], TaskGraph], minimize: str) -> None:
     def value(plan: Plan) -> float:
         worst = float(max(plan.peak_bytes.values(), default=0))
@@ -129,8 +129,8 @@ def test_tiny_tasks_are_merged_and_large_ones_cut() -> None:
 
 
 def test_of_plans_that_are_predicted_equal_the_one_of_fewer_tasks_is_better() -> None:
-    request = Request(ONE, CostModel(ONE), "heft", Aim())
-    first = attempt(chain(), request, Budget(0, None, None, 0))
+    request = PlanRequest(ONE, CostModel(ONE), "heft", Aim())
+    first = attempt(chain(), request, SearchBudget(0, None, None, 0))
     fewer = replace(first, plan=replace(first.plan, tasks=first.plan.tasks[:1]))
     slower = replace(fewer, metrics=replace(fewer.metrics, makespan_s=first.metrics.makespan_s * 1.001))
     assert fewer.better_than(first)
@@ -165,7 +165,7 @@ def test_where_there_is_nothing_to_do_nothing_is_planned_twice(monkeypatch: pyte
         planned.append(graph)
         return attempt(graph, *rest)
 
-    monkeypatch.setattr(rewriting, "attempt", counted)
+    monkeypatch.setattr(rewrite_choice, "attempt", counted)
     graph = chain(4)
     plan_graph(graph, replace(ONE, submission_s=0.0), steps=0)
     assert planned == [graph]
@@ -284,7 +284,7 @@ def tampered(plan: Plan, change: Callable[[dict[str, Any]], object]) -> Plan:
 MERGED = Recipe(merges=(Merge(("t0", "t1"), (("opencl-c",) * 2,), "t0+t1"),))
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     "change",
     [
         lambda d: d.update(recipe={}),
@@ -311,7 +311,7 @@ def test_a_recipe_that_was_tampered_with_is_refused(change: Callable[[dict[str, 
         verify(plan, graph)
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("change", "complaint"),
     [
         (lambda d: d["recipe"].update(program="rm"), "recipe.program"),

@@ -7,10 +7,10 @@ import random
 from dataclasses import replace
 
 import pytest
-import symbolic
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import Case, cases
+from support import symbolic
+from support.strategies import Case, cases
 
 from syclsched.errors import IncompletePlanError, MemoryLimitError, RaceError
 from syclsched.model.plan import Plan

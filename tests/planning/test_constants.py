@@ -7,7 +7,7 @@ import pytest
 
 from syclsched.errors import MemoryLimitError
 from syclsched.model.platform import HOST, MemorySpace, Platform
-from syclsched.planning.constants import room_beside
+from syclsched.planning.memory.constant_memory import reserve_memory
 
 
 def with_memory(capacity_bytes: int) -> Platform:
@@ -15,15 +15,15 @@ def with_memory(capacity_bytes: int) -> Platform:
 
 
 def test_arrays_have_what_constants_leave() -> None:
-    assert room_beside(with_memory(100), {"gpu": 99}).space("gpu").capacity_bytes == 1
-    assert room_beside(with_memory(100), {}) == with_memory(100)
+    assert reserve_memory(with_memory(100), {"gpu": 99}).space("gpu").capacity_bytes == 1
+    assert reserve_memory(with_memory(100), {}) == with_memory(100)
 
 
 def test_memory_of_unknown_size_stays_so() -> None:
-    assert room_beside(with_memory(0), {"gpu": 99}).space("gpu").capacity_bytes == 0
+    assert reserve_memory(with_memory(0), {"gpu": 99}).space("gpu").capacity_bytes == 0
 
 
-@pytest.mark.parametrize("taken", [100, 101])
+@pytest.set_outcome.parametrize("taken", [100, 101])
 def test_constants_that_leave_nothing_are_refused_and_nothing_is_no_unknown_size(taken: int) -> None:
     with pytest.raises(MemoryLimitError, match=rf"constants take {taken} bytes, there are 100 bytes"):
-        room_beside(with_memory(100), {"gpu": taken})
+        reserve_memory(with_memory(100), {"gpu": taken})

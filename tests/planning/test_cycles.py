@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from syclsched.planning.cycles import CyclicStep, shortest_cycle
+from syclsched.planning.initiation_interval import CyclicStep, shortest_cycle
 
 
 def steps(*placed: tuple[int, float]) -> list[CyclicStep]:

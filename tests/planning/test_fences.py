@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import DTYPE, MIX, plan_by
-from strategies import touching
+from support.running import DTYPE, MIX, plan_by
+from support.strategies import touching
 
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
@@ -42,7 +42,7 @@ def fan_in(width: int, backend: Any, *, size: int = 8, host: bool = False) -> Pl
     return build_plan(graph, platform, Schedule("by hand", tuple(assigned)), durations)
 
 
-@pytest.mark.parametrize(("backend", "width", "fences"), [
+@pytest.set_outcome.parametrize(("backend", "width", "fences"), [
     ("opencl", 1, 1), ("opencl", 9, 1), ("level_zero", 8, 0), ("level_zero", 9, 1), ("cuda", 3, 0),
 ])  # fmt: skip
 def test_a_kernel_that_waits_goes_behind_a_fence_where_the_backend_needs_one(
@@ -62,13 +62,14 @@ def test_what_writes_nothing_is_a_fence() -> None:
     assert fan_in(2, "opencl", size=0).counters.barriers == 2
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("native", [False, True])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("native", [False, True])
 def test_a_run_makes_no_more_fences_than_planned_and_none_below_sycl(
     native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from syclsched.api import with_lanes
-    from syclsched.devices import command_maker, discover, open_devices
+    from syclsched.devices import discover, open_devices
+    from syclsched.devices.submission import command_maker
     from syclsched.execution import execute
 
     platform = with_lanes(discover(selector="cpu"), 2)

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from syclsched.planning import steps
+from syclsched.planning import draft
 
 
 class Cycle:
@@ -18,16 +18,16 @@ class Cycle:
         self.me = self
 
 
-@pytest.mark.parametrize(("objects", "rounds"), [(10, 300), (steps._MANY_OBJECTS + 1000, 8)])
+@pytest.set_outcome.parametrize(("objects", "rounds"), [(10, 300), (draft._MANY_OBJECTS + 1000, 8)])
 def test_cycles_between_plans_are_collected_some_time(
     objects: int, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "_MOST_OLD_OBJECTS", 3 * objects)
+    monkeypatch.setattr(draft, "_MOST_OLD_OBJECTS", 3 * objects)
     gc.collect()
     first = weakref.ref(Cycle())
     kept: list[object] = []
     for _ in range(rounds):
-        with steps.paused_collection():
+        with draft.paused_collection():
             kept.append([[] for _ in range(objects)])
         made = [Cycle() for _ in range(200)]
         if first() is None:

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from chunked import plan_of_chunks, two_gpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import Case, tight_cases, touching
+from support.chunked import plan_of_chunks, two_gpus
+from support.strategies import Case, tight_cases, touching
 
 from syclsched.errors import MemoryLimitError
 from syclsched.model.access import AccessMode
@@ -20,8 +20,8 @@ from syclsched.model.plan import Plan
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.planning import build as building
 from syclsched.planning import build_plan, verify
-from syclsched.planning.prefetch import sequence, start_times
-from syclsched.planning.steps import ragged
+from syclsched.planning.draft import ragged
+from syclsched.planning.transfers.prefetch import sequence, start_times
 
 READ, WRITE = AccessMode.READ, AccessMode.WRITE
 
@@ -70,7 +70,9 @@ def test_nothing_runs_ahead_of_memory() -> None:
 
 
 # With three, a kernel's result waits for that of the kernel before to be gone: room is kept for what is brought next.
-@pytest.mark.parametrize(("buffers", "makespan_s"), [(2, 6 * 10.0 + 0.1), (3, 1.0 + 6 * 8.0 + 4.0 + 1.1), (0, 50.1)])
+@pytest.set_outcome.parametrize(
+    ("buffers", "makespan_s"), [(2, 6 * 10.0 + 0.1), (3, 1.0 + 6 * 8.0 + 4.0 + 1.1), (0, 50.1)]
+)
 def test_the_peak_counts_what_is_brought_while_a_kernel_runs(buffers: int, makespan_s: float) -> None:
     plan = plan_of_chunks(6, left_bytes=buffers * 8000)  # a kernel's two, and what the next one reads; 0 is no limit
     assert plan.makespan_s == pytest.approx(makespan_s)
@@ -140,15 +142,15 @@ def test_nothing_starts_before_what_it_depends_on_has_finished(
 @settings(max_examples=60, deadline=None)
 @given(tight_cases())
 def test_running_ahead_evicts_nothing_that_would_have_stayed(case: Case) -> None:
-    given_ = building.asked(case.graph, case.platform, case.schedule, case.durations_s)
+    given_ = building.plan_inputs(case.graph, case.platform, case.schedule, case.durations_s)
     try:
-        draft = building.drafted(given_, limited=True)
+        draft = building.make_draft(given_, limited=True)
     except MemoryLimitError:
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(building, "issue_early", lambda *_: None)
-        in_order = building.finished(given_, draft).plan()
-    plan = building.finished(given_, draft).plan()
+        in_order = building.finish_plan(given_, draft).plan()
+    plan = building.finish_plan(given_, draft).plan()
     verify(plan, case.graph)
     done, expected = (Counter((i.kind, i.task, i.uses) for _, i in p.instructions()) for p in (plan, in_order))
     copies, expected_copies = (Counter({k: n for k, n in c.items() if k[0] == "copy"}) for c in (done, expected))

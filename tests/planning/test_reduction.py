@@ -7,13 +7,13 @@ import networkx
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import graphs
+from support.strategies import graphs
 
 from syclsched.model.graph import TaskGraph
 from syclsched.planning import transitive_reduction
-from syclsched.planning.closure import reduced_edges
-from syclsched.planning.reduction import reduce_waits
-from syclsched.planning.steps import ragged
+from syclsched.planning.draft import ragged
+from syclsched.planning.synchronisation.graph_reduction import reduced_edges
+from syclsched.planning.synchronisation.wait_reduction import reduce_waits
 
 Edges = list[tuple[int, int]]
 

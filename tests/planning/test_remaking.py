@@ -8,10 +8,10 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-import symbolic
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import Case, tight_cases, touching
+from support import symbolic
+from support.strategies import Case, tight_cases, touching
 
 from syclsched.errors import IncompletePlanError, MemoryLimitError
 from syclsched.model.access import AccessMode
@@ -226,11 +226,11 @@ def test_plans_within_little_memory_compute_what_the_sequential_program_computes
 @settings(max_examples=100, deadline=None)
 @given(tight_cases())
 def test_a_plan_that_may_make_values_again_is_never_predicted_slower_nor_refused_more_often(case: Case) -> None:
-    given_ = building.asked(case.graph, case.platform, case.schedule, case.durations_s)
+    given_ = building.plan_inputs(case.graph, case.platform, case.schedule, case.durations_s)
     try:
-        evicting = building.finished(given_, building.drafted(given_, limited=True))
+        evicting = building.finish_plan(given_, building.make_draft(given_, limited=True))
     except MemoryLimitError:
         return
     plan = predict(build_plan(case.graph, case.platform, case.schedule, case.durations_s))
-    if not building.drafted(given_).footprint.fits():
+    if not building.make_draft(given_).footprint.fits():
         assert plan.makespan_s <= evicting.makespan_s * (1.0 + 1e-12)

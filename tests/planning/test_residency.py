@@ -7,10 +7,10 @@ import random
 from dataclasses import replace
 
 import pytest
-import symbolic
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import Case, cases, touching
+from support import symbolic
+from support.strategies import Case, cases, touching
 
 from syclsched.errors import MemoryLimitError, RaceError
 from syclsched.model.access import AccessMode

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import symbolic
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import Case, cases, touching
+from support import symbolic
+from support.strategies import Case, cases, touching
 
 from syclsched.errors import IncompletePlanError, RaceError
 from syclsched.model.access import AccessMode
@@ -21,10 +21,10 @@ from syclsched.model.plan import Instruction, Plan, PlannedRows
 from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.planning import build_plan, verify
-from syclsched.planning.hazards import hazards
-from syclsched.planning.rows import touches, without_memory
-from syclsched.planning.segments import segment_table
-from syclsched.planning.steps import MODE_CODE, Buffers, Draft, LaneKey, Steps
+from syclsched.planning.draft import MODE_CODE, BufferColumns, LaneKey, PlanDraft, Steps
+from syclsched.planning.instruction_rows import touches, without_memory
+from syclsched.planning.synchronisation.hazards import hazards
+from syclsched.planning.verification.plan_segments import segment_table
 from syclsched.simulation import predict
 
 WRITE = touching((AccessMode.WRITE,))
@@ -171,14 +171,14 @@ def test_a_device_that_writes_rows_leaves_the_others_where_they_are() -> None:
     assert "read a[0:100] in m1" in plan.explain("both")
 
 
-@pytest.mark.parametrize(("memory", "before"), [((0, 0), []), ((0, 1), [0])])
+@pytest.set_outcome.parametrize(("memory", "before"), [((0, 0), []), ((0, 1), [0])])
 def test_rows_do_not_come_back_before_the_others_have_gone(memory: tuple[int, int], before: list[int]) -> None:
     modes = np.array([MODE_CODE[id(mode)] for mode in (AccessMode.READ, AccessMode.WRITE)], np.uint8)
     none, two = np.zeros(2, np.int64), np.arange(2)
     steps = Steps(none, none, two, np.zeros(2), none, none, none - 1, np.arange(3), two, modes)
     stays = np.zeros(len(set(memory)), np.int64)  # the array is number 0, its segments are 1 and 2
-    draft = Draft(
-        steps, (LaneKey("d0", "compute"),), (None, None), Buffers(two + 1, none), Buffers(stays, stays),
+    draft = PlanDraft(
+        steps, (LaneKey("d0", "compute"),), (None, None), BufferColumns(two + 1, none), BufferColumns(stays, stays),
         np.array(memory), stays + 400, none[:0], none[:0],
     )  # fmt: skip
     rows = without_memory(touches(steps))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from strategies import touching
+from support.strategies import touching
 
 from syclsched.errors import IncompletePlanError, MemoryLimitError, PlanError, RaceError
 from syclsched.model.access import AccessMode
@@ -215,14 +215,14 @@ FAULTS: dict[str, tuple[Callable[[Plan], Plan], type[PlanError], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.set_outcome.parametrize("fault", FAULTS)
 def test_a_fault_is_refused_and_named(fault: str) -> None:
     spoil, error, message = FAULTS[fault]
     with pytest.raises(error, match=message):
         verify(spoil(small()))
 
 
-@pytest.mark.parametrize(("kind", "name", "message"), [
+@pytest.set_outcome.parametrize(("kind", "name", "message"), [
     ("launch", "no-such", "operation 'touch_rw' of task 'make' has no implementation 'no-such'.*It has kernel, host"),
     ("launch", None, "has no implementation None"),
     ("launch", "host", r"implementation 'host' \(host\) of task 'make' cannot be run by a launch"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from syclsched.model.profile import Power
 from syclsched.profiling.busy import CpuTimes, others_share, parse_stat, read_times, watch
-from syclsched.profiling.power import EnergyCounter, average_power, find_counters, measure_power
+from syclsched.profiling.measure.power import EnergyCounter, average_power, find_counters, measure_power
 
 STAT = "cpu  400 100 300 5000 200 10 20 70 50 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
 

@@ -9,20 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.sample_profiles import device_profile, pair_profile
 
 from syclsched.errors import EmptyPlatformError, FormatError, StorageError
 from syclsched.model.platform import HOST
-from syclsched.profiling.described import (
+from syclsched.profiling.storage.described_platforms import (
     load_platform,
     load_profile,
     load_profile_set,
     platform_from_profiles,
     shipped_names,
 )
-from syclsched.profiling.files import ProfileSet, write_file
-
-sys.path.insert(0, str(Path(__file__).parent))
-from sample_profiles import device_profile, pair_profile
+from syclsched.profiling.storage.files import ProfileSet, write_file
 
 SPEC_SHEETS = {"max1100", "max1550", "a770", "b580", "flex170", "iris-xe", "xeon-8480", "a100", "h100", "mi250x"}
 MEASURED = {"cpu", "cpu-subdevice", "emulator"}
@@ -32,7 +30,7 @@ def test_the_promised_profiles_are_shipped() -> None:
     assert set(shipped_names()) >= SPEC_SHEETS | MEASURED
 
 
-@pytest.mark.parametrize("name", sorted(SPEC_SHEETS))
+@pytest.set_outcome.parametrize("name", sorted(SPEC_SHEETS))
 def test_every_number_of_a_spec_sheet_has_a_source(name: str) -> None:
     profile = load_profile(name)
     assert profile.key == name
@@ -53,7 +51,7 @@ def test_every_number_of_a_spec_sheet_has_a_source(name: str) -> None:
     assert ("float64" in profile.peak_flops) == ("float64" in profile.identity.dtypes)
 
 
-@pytest.mark.parametrize("name", sorted(MEASURED))
+@pytest.set_outcome.parametrize("name", sorted(MEASURED))
 def test_measured_profiles_are_whole(name: str) -> None:
     profile = load_profile(name)
     assert profile.key == name
@@ -128,7 +126,7 @@ def test_profiles_need_no_sycl_package() -> None:
     assert done.stdout.strip() == ""
 
 
-@pytest.mark.parametrize("names", [("cpu", "max1550"), ("cpu", "a770", "emulator")])
+@pytest.set_outcome.parametrize("names", [("cpu", "max1550"), ("cpu", "a770", "emulator")])
 def test_more_devices_never_make_the_host_slower(names: tuple[str, ...]) -> None:
     together = load_platform(names)
     for name in names:

@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.sample_profiles import device_profile, pair_profile
 
 from syclsched.errors import FormatError, StorageError
-from syclsched.model.serial import to_json
-from syclsched.profiling.files import (
+from syclsched.model.text.serial import to_json
+from syclsched.profiling.storage.files import (
     MAX_FILE_BYTES,
     ProfileSet,
     parse_device_profile,
@@ -23,9 +23,6 @@ from syclsched.profiling.files import (
     read_file,
     write_file,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
-from sample_profiles import device_profile, pair_profile
 
 PROFILE = device_profile()
 DOCUMENT = json.loads(to_json(PROFILE))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syclsched.errors import MeasurementError
-from syclsched.profiling.fitting import UNLIMITED_BYTES_PER_S, fit_link
+from syclsched.profiling.measure.link_fit import UNLIMITED_BYTES_PER_S, fit_link
 
 SIZES = [1 << s for s in range(10, 27, 2)]
 
@@ -56,7 +56,7 @@ def test_times_that_do_not_grow_have_no_bandwidth_limit() -> None:
     assert fit.bandwidth_bytes_per_s == UNLIMITED_BYTES_PER_S
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     "points", [[], [(10, 1.0)], [(10, 1.0), (10, 2.0)], [(1, 0.0), (2, 1.0)], [(1, math.nan), (2, 1)]]
 )
 def test_what_cannot_be_fitted_is_refused(points: list[tuple[int, float]]) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from syclsched.costs.history import HistoryKey
 from syclsched.errors import FormatError, MeasurementError
-from syclsched.profiling.history import KEPT_SAMPLES, HistoryStore
+from syclsched.profiling.storage.history_store import KEPT_SAMPLES, HistoryStore
 
 KEY = HistoryKey("device", "gemm", "numba-dpex", "1", "a:float64[64,64]")
 
@@ -57,7 +57,7 @@ def test_only_the_newest_samples_are_kept() -> None:
     assert (quantity.value, quantity.samples) == (2.0, KEPT_SAMPLES)
 
 
-@pytest.mark.parametrize("sample", [float("nan"), float("inf"), -1.0])
+@pytest.set_outcome.parametrize("sample", [float("nan"), float("inf"), -1.0])
 def test_impossible_durations_are_refused_whole(sample: float) -> None:
     with HistoryStore(":memory:") as history:
         with pytest.raises(MeasurementError):
@@ -81,7 +81,7 @@ def test_another_store_sees_what_was_recorded(tmp_path: Path) -> None:
 _WRITER = """
 import sys
 from syclsched.costs.history import HistoryKey
-from syclsched.profiling.history import HistoryStore
+from syclsched.profiling.storage.history_store import HistoryStore
 with HistoryStore(sys.argv[1]) as history:
     assert history.note is None, history.note
     for i in range(10):
@@ -112,7 +112,7 @@ def test_threads_may_share_a_store() -> None:
         assert len(history) == 80
 
 
-@pytest.mark.parametrize("content", [b"not a database at all" * 100, b"SQLite format 3\0" + b"\xff" * 4096])
+@pytest.set_outcome.parametrize("content", [b"not a database at all" * 100, b"SQLite format 3\0" + b"\xff" * 4096])
 def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "h.sqlite3"
     path.write_bytes(content)

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from syclsched.costs.history import HistoryKey
 from syclsched.errors import FormatError, StorageError
-from syclsched.model.serial import from_json, to_json
+from syclsched.model.text.serial import from_json, to_json
 from syclsched.profiling import HistoryStore
-from syclsched.profiling.history_file import HistoryFile, history_file
+from syclsched.profiling.storage.history_file import HistoryFile, history_file
 
 KEYS = [HistoryKey("cpu", "mix", "opencl-c", "1", f"x:int64[{n}]") for n in (10, 20)]
 
@@ -36,15 +36,15 @@ def test_a_bad_file_is_refused_by_name() -> None:
 
 def test_the_command_line_writes_and_takes_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from syclsched.cli.main import app
-    from syclsched.profiling import history
+    from syclsched.profiling.storage import history_store
 
     runner, file = CliRunner(), tmp_path / "here.json"
-    monkeypatch.setattr(history, "data_folder", lambda: tmp_path / "here")
+    monkeypatch.setattr(history_store, "data_folder", lambda: tmp_path / "here")
     with HistoryStore() as here:
         here.record(KEYS[0], [1.5])
     assert "1 pieces" in runner.invoke(app, ["history", "export", str(file)]).output
     assert "mix" in runner.invoke(app, ["history", "show"], env={"COLUMNS": "200"}).output
-    monkeypatch.setattr(history, "data_folder", lambda: tmp_path / "there")
+    monkeypatch.setattr(history_store, "data_folder", lambda: tmp_path / "there")
     assert "1 samples" in runner.invoke(app, ["history", "merge", str(file)]).output
     with HistoryStore() as there:
         assert dict(there.samples()) == {KEYS[0]: (1.5,)}
@@ -52,15 +52,15 @@ def test_the_command_line_writes_and_takes_over(tmp_path: Path, monkeypatch: pyt
 
 def test_what_cannot_be_kept_is_not_said_to_be_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from syclsched.cli.main import app
-    from syclsched.profiling import history
+    from syclsched.profiling.storage import history_store
 
     runner, file = CliRunner(), tmp_path / "here.json"
-    monkeypatch.setattr(history, "data_folder", lambda: tmp_path / "here")
+    monkeypatch.setattr(history_store, "data_folder", lambda: tmp_path / "here")
     with HistoryStore() as here:
         here.record(KEYS[0], [1.5])
     runner.invoke(app, ["history", "export", str(file)])
     (tmp_path / "no folder").write_text("")
-    monkeypatch.setattr(history, "data_folder", lambda: tmp_path / "no folder")
+    monkeypatch.setattr(history_store, "data_folder", lambda: tmp_path / "no folder")
     refused = runner.invoke(app, ["history", "merge", str(file)]).exception
     assert isinstance(refused, StorageError)
     assert "cannot be written" in refused.what

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,29 +12,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.sample_profiles import device_profile
 
 import syclsched
 from syclsched.costs.history import history_key
 from syclsched.costs.model import CostModel
 from syclsched.errors import MeasurementError
-from syclsched.kernels.tensor.reduce import reduce
+from syclsched.kernels.tensor.reductions.reduce import reduce
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
 from syclsched.model.platform import HOST, Device, Platform
-from syclsched.profiling import microkernels, overlap, throughput
-from syclsched.profiling.attaching import with_profiles
-from syclsched.profiling.bandwidth import last_level_cache_bytes, triad, triad_bytes
-from syclsched.profiling.bench import Bench
-from syclsched.profiling.budget import QUICK
-from syclsched.profiling.calibration import calibrate, synthetic
-from syclsched.profiling.files import ProfileSet, parse_profile_set
-from syclsched.profiling.history import HistoryStore
-from syclsched.profiling.session import Surroundings, profile_platform
+from syclsched.profiling.calibration import calibrate, synthetic_data
+from syclsched.profiling.measure import microkernels, overlap, throughput
+from syclsched.profiling.measure.bandwidth import last_level_cache_bytes, triad, triad_bytes
+from syclsched.profiling.measure.bench import Bench
+from syclsched.profiling.measure.session_budget import QUICK
+from syclsched.profiling.session import MeasurementEnvironment, profile_platform
 from syclsched.profiling.statistics import InterruptedMeasurement, Sampler
-
-sys.path.insert(0, str(Path(__file__).parent))
-from sample_profiles import device_profile
+from syclsched.profiling.storage.attaching import with_profiles
+from syclsched.profiling.storage.files import ProfileSet, parse_profile_set
+from syclsched.profiling.storage.history_store import HistoryStore
 
 TINY = replace(
     QUICK,
@@ -64,7 +61,7 @@ def test_the_reference_of_the_fma_chain_is_the_closed_form() -> None:
     assert result.tolist() == [12 * 7.0, 78 * 8 + 12 * 7.0]
 
 
-@pytest.mark.parametrize("dtype", throughput.DTYPES)
+@pytest.set_outcome.parametrize("dtype", throughput.DTYPES)
 def test_known_answers_are_exact_in_every_dtype(dtype: str) -> None:
     for multiplier, addend, n in throughput._KNOWN_ANSWERS:
         wide = microkernels.fma_reference(np.arange(2).astype("float64"), np.array([multiplier, addend], "float64"), n)
@@ -113,7 +110,7 @@ class VirtualDevice:
         self.now += 5.0 if self.waits % 3 == 0 else 0.0
 
 
-@pytest.mark.parametrize(("shared", "factor"), [(True, 1.0), (False, 0.0)])
+@pytest.set_outcome.parametrize(("shared", "factor"), [(True, 1.0), (False, 0.0)])
 def test_disturbances_do_not_change_what_overlaps(shared: bool, factor: float) -> None:
     device = VirtualDevice(shared)
     load = overlap.Load(device.submit, device.wait)
@@ -125,11 +122,11 @@ def test_disturbances_do_not_change_what_overlaps(shared: bool, factor: float) -
 
 def test_synthetic_matrices_are_well_conditioned() -> None:
     signature = Signature({"a": (32, 32), "out": (4,), "k": (8,)}, {"a": "float64", "out": "float64", "k": "int32"})
-    matrix = synthetic(Parameter("a", AccessMode.UPDATE), signature)
+    matrix = synthetic_data(Parameter("a", AccessMode.UPDATE), signature)
     lower = np.tril(matrix)
     assert np.linalg.eigvalsh(lower + np.tril(matrix, -1).T).min() > 0
-    assert not synthetic(Parameter("out", AccessMode.WRITE), signature).any()
-    assert set(synthetic(Parameter("k", AccessMode.READ), signature)) <= set(range(7))
+    assert not synthetic_data(Parameter("out", AccessMode.WRITE), signature).any()
+    assert set(synthetic_data(Parameter("k", AccessMode.READ), signature)) <= set(range(7))
 
 
 # --- on the CPU device ------------------------------------------------------------------------------
@@ -144,13 +141,13 @@ def machine() -> Iterator[tuple[Platform, Any]]:
         yield platform, live
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_session_measures_everything_and_its_profile_survives_a_file(machine: tuple[Platform, Any]) -> None:
-    from syclsched.model.serial import to_json
+    from syclsched.model.text.serial import to_json
 
     platform, live = machine
     told: list[tuple[str, int, int, str]] = []
-    where = Surroundings("a processor", {"dpctl": "x"}, {"CL_CONFIG_CPU_TARGET_ARCH": "y"})
+    where = MeasurementEnvironment("a processor", {"dpctl": "x"}, {"CL_CONFIG_CPU_TARGET_ARCH": "y"})
     result = profile_platform(platform, live, TINY, progress=lambda *t: told.append(t), where=where)
     assert result.complete
     (profile,) = result.devices
@@ -178,8 +175,8 @@ def test_a_session_measures_everything_and_its_profile_survives_a_file(machine: 
     assert with_profiles(platform, {profile.key: profile}, ()).submission_s == profile.launch.submission_s.value
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize(("steps", "kept"), [(1, 0), (6, 1)])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize(("steps", "kept"), [(1, 0), (6, 1)])
 def test_an_interrupted_session_keeps_what_is_done(machine: tuple[Platform, Any], steps: int, kept: int) -> None:
     platform, live = machine
     begun: list[str] = []
@@ -198,7 +195,7 @@ def test_an_interrupted_session_keeps_what_is_done(machine: tuple[Platform, Any]
         assert profile.transfers == {} or "d2d" not in profile.transfers
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_a_wrong_result_is_found_out(machine: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     platform, live = machine
     monkeypatch.setattr(throughput, "fma_reference", lambda x, c, n: x + 1)
@@ -210,7 +207,7 @@ def test_a_wrong_result_is_found_out(machine: tuple[Platform, Any], monkeypatch:
     assert any("wrong" in note for note in result.notes)
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_the_triad_counts_three_arrays(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     with Bench(live, platform.compute_devices[0], Sampler()) as bench:
@@ -256,7 +253,7 @@ def scale_graph(operation: Operation) -> TaskGraph:
     return graph
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_each_kind_of_task_is_timed_once_on_every_device(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     graph = scale_graph(scale_operation())
@@ -280,7 +277,7 @@ def test_each_kind_of_task_is_timed_once_on_every_device(machine: tuple[Platform
     assert np.array_equal(graph.data["x0"], np.ones(64, np.float32))
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_what_there_is_no_choice_of_is_not_timed_if_only_choices_are(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     both = scale_operation()
@@ -316,7 +313,7 @@ def several_ways(slow_s: float) -> tuple[Operation, list[str]]:
     return operation, called
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_the_fastest_of_several_is_planned_in_every_process_after(
     machine: tuple[Platform, Any], tmp_path: Path
 ) -> None:
@@ -337,7 +334,7 @@ def test_the_fastest_of_several_is_planned_in_every_process_after(
         assert (choice[0].name, choice[1].origin) == ("quick", "measured")
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_what_cannot_be_much_faster_is_not_even_compiled(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     slow = device_profile(platform.device("cpu").key)
@@ -353,7 +350,7 @@ def test_what_cannot_be_much_faster_is_not_even_compiled(machine: tuple[Platform
     assert done.failures == ()
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_sample_data_comes_first(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     asked: list[str] = []
@@ -370,8 +367,8 @@ def test_sample_data_comes_first(machine: tuple[Platform, Any]) -> None:
     assert set(asked) == {"scale_0.x", "scale_3.x"}
 
 
-@pytest.mark.sycl
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
+@pytest.set_outcome.sycl
 def test_kernels_on_arrays_without_dimensions_are_timed_too(machine: tuple[Platform, Any], tmp_path: Path) -> None:
     """They were given arrays of one dimension, which numba-dpex passes in more arguments than its kernel took."""
     platform, live = machine
@@ -391,7 +388,7 @@ def test_what_does_not_compile_is_listed_and_the_rest_measured(machine: tuple[Pl
     assert [label for label, _ in done.failures] == ["scale (opencl-c) on cpu"] * 2
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_calibration_can_be_interrupted(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     with HistoryStore(":memory:") as history:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -16,21 +15,19 @@ import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
+from support.sample_profiles import device_profile, pair_profile
 from typer.testing import CliRunner
 
-from syclsched.cli.numbers import pair_row, profile_rows, scaled, with_unit
-from syclsched.cli.profile import export_profile, interruption, profile_command, save, write_set
+from syclsched.cli.commands.profile import export_profile, interruption, profile_command, save, write_set
+from syclsched.cli.views.numbers import pair_row, profile_rows, scaled, with_unit
 from syclsched.errors import MeasurementError, SelectionError
-from syclsched.profiling import budget
-from syclsched.profiling.files import parse_profile_set
+from syclsched.profiling.measure import session_budget
 from syclsched.profiling.session import SessionResult
-from syclsched.profiling.store import ProfileStore
-
-sys.path.insert(0, str(Path(__file__).parent))
-from sample_profiles import device_profile, pair_profile
+from syclsched.profiling.storage.files import parse_profile_set
+from syclsched.profiling.storage.profile_store import ProfileStore
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("value", "unit", "text"),
     [
         (1.234e-5, "s", "12.3 µs"),
@@ -135,10 +132,10 @@ def test_interruption_does_nothing_in_other_threads() -> None:
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     small = replace(
-        budget.QUICK, total_s=5.0, number_s=0.0, point_s=0.0, kernel_s=1e-4, watch_s=0.0,
+        session_budget.QUICK, total_s=5.0, number_s=0.0, point_s=0.0, kernel_s=1e-4, watch_s=0.0,
         curve_bytes=(3 << 10, 3 << 14), transfer_bytes=(1 << 10, 1 << 14),
     )  # fmt: skip
-    monkeypatch.setattr(budget, "QUICK", small)
+    monkeypatch.setattr(session_budget, "QUICK", small)
 
 
 def run(*arguments: str) -> Any:
@@ -147,8 +144,8 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(app, list(arguments))
 
 
-@pytest.mark.sycl
-@pytest.mark.usefixtures("tiny")
+@pytest.set_outcome.sycl
+@pytest.set_outcome.usefixtures("tiny")
 def test_the_command_prints_saves_writes_and_exports(tmp_path: Path) -> None:
     done = run(
         "--quick", "--device", "cpu", "--store", str(tmp_path / "store"),
@@ -162,18 +159,18 @@ def test_the_command_prints_saves_writes_and_exports(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "cpu.json").read_text())["identity"]["key"] == "cpu"
 
 
-@pytest.mark.sycl
-@pytest.mark.usefixtures("tiny")
+@pytest.set_outcome.sycl
+@pytest.set_outcome.usefixtures("tiny")
 def test_json_is_nothing_but_json(tmp_path: Path) -> None:
     done = run("--quick", "--device", "cpu", "--json", "--store", str(tmp_path))
     assert done.exit_code == 0
     assert len(parse_profile_set(done.stdout, where="stdout").devices) == 1
 
 
-@pytest.mark.sycl
-@pytest.mark.usefixtures("tiny")
+@pytest.set_outcome.sycl
+@pytest.set_outcome.usefixtures("tiny")
 def test_ctrl_c_keeps_what_is_done_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from syclsched.profiling import bandwidth
+    from syclsched.profiling.measure import bandwidth
 
     measure = bandwidth.measure_triad
 
@@ -193,18 +190,18 @@ def test_ctrl_c_keeps_what_is_done_and_says_so(tmp_path: Path, monkeypatch: pyte
     assert ProfileStore(tmp_path).load(profile.key) == profile
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_only_one_device_can_be_exported(tmp_path: Path) -> None:
     done = run("--device", "cpu.0,cpu.1", "--export", str(tmp_path / "x"), "--store", str(tmp_path))
     assert isinstance(done.exception, SelectionError)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("forget", [True, False])
+@pytest.set_outcome.parametrize("forget", [True, False])
 def test_task_times_are_forgotten_with_a_new_profile_but_not_if_it_is_kept_elsewhere(
     forget: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from syclsched.cli.profile import save
+    from syclsched.cli.commands.profile import save
     from syclsched.costs.history import HistoryKey
     from syclsched.profiling import HistoryStore, ProfileStore, load_profile
     from syclsched.profiling.session import SessionResult

@@ -3,20 +3,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.sample_profiles import device_profile, pair_profile
 
 from syclsched.errors import FormatError, StorageError
 from syclsched.model.platform import HOST, Device, Interference, Link, MemorySpace, Platform
-from syclsched.profiling.attaching import attach, with_profiles
-from syclsched.profiling.store import ProfileStore, file_stem
-
-sys.path.insert(0, str(Path(__file__).parent))
-from sample_profiles import device_profile, pair_profile
+from syclsched.profiling.storage.attaching import attach, with_profiles
+from syclsched.profiling.storage.profile_store import ProfileStore, file_stem
 
 
 def platform() -> Platform:
@@ -59,7 +56,7 @@ def test_different_keys_have_different_files(keys: list[str]) -> None:
     assert file_stem(keys[0]) != file_stem(keys[1])
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", "null", "{}"])
+@pytest.set_outcome.parametrize("damage", ["", "{", "[]", "null", "{}"])
 def test_a_damaged_stored_profile_is_an_error_with_the_way_out(tmp_path: Path, damage: str) -> None:
     store = ProfileStore(tmp_path)
     path = store.save(device_profile("key-cpu"))

@@ -12,7 +12,7 @@ import pytest
 from syclsched.api import describe
 from syclsched.errors import FormatError
 from syclsched.profiling import HistoryStore, ProfileStore
-from syclsched.profiling.stored import judge_stored
+from syclsched.profiling.storage.store_check import check_stored
 
 
 @pytest.fixture
@@ -26,21 +26,21 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_nothing_is_said_of_nothing_and_nothing_made(tmp_path: Path) -> None:
-    assert judge_stored(tmp_path / "none") == ()
+    assert check_stored(tmp_path / "none") == ()
     assert not list(tmp_path.iterdir())
 
 
 def test_what_can_be_read_is_counted(folder: Path) -> None:
-    profiles, history = judge_stored(folder)
+    profiles, history = check_stored(folder)
     assert (profiles.status, history.status) == ("ok", "ok")
     assert "1 profile(s)" in profiles.what and "0 measured time(s)" in history.what
 
 
-@pytest.mark.parametrize("content", [b"", b'{"format": 1}', b"\xff\xfe"])
+@pytest.set_outcome.parametrize("content", [b"", b'{"format": 1}', b"\xff\xfe"])
 def test_a_damaged_profile_is_named(folder: Path, content: bytes) -> None:
     (path,) = (folder / "profiles").iterdir()
     path.write_bytes(content)
-    damaged, history = judge_stored(folder)
+    damaged, history = check_stored(folder)
     assert (damaged.status, history.status) == ("missing", "ok")
     assert str(path) in damaged.what and damaged.mend == f"rm {path}"
 
@@ -50,12 +50,12 @@ def test_a_damaged_history_is_named(folder: Path) -> None:
     path.write_bytes(b"no database" * 1000)
     with pytest.raises(FormatError):
         HistoryStore(path)
-    assert [f.status for f in judge_stored(folder)] == ["ok", "missing"]
+    assert [f.status for f in check_stored(folder)] == ["ok", "missing"]
 
 
 def test_durations_that_are_none_are_found(folder: Path) -> None:
     path = folder / "history.sqlite3"
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("INSERT INTO samples VALUES (1, 'd', 'o', 'i', 'r', 's', 'long')")
-    _, history = judge_stored(folder)
+    _, history = check_stored(folder)
     assert history.status == "missing" and "1 of its durations" in history.what

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rewrites.samples import assert_same_results, graphs, values
+from support.samples import assert_same_results, graphs, values
 
 from syclsched.errors import GraphError
 from syclsched.kernels import get
@@ -136,7 +136,7 @@ def test_scalars_of_chunks_are_those_the_operation_says() -> None:
     np.testing.assert_array_equal(values(found.graph)["x"], np.arange(100, 110))
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("tasks", "rows", "complaint"),
     [
         (("d1", "d1"), (16, 24), "cut twice"),

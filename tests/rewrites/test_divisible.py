@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syclsched.rewrites.divisible import MAX_CHUNKS, Worker, chunk_rows, divide, shares
+from syclsched.rewrites.divisible import MAX_CHUNKS, LoadWorker, chunk_rows, divide, shares
 
 SECONDS = st.sampled_from([0.0, 1e-7, 1e-6, 5e-6, 1e-5, 1e-4])
-WORKERS = st.lists(st.builds(Worker, SECONDS, SECONDS, SECONDS, SECONDS), min_size=1, max_size=5)
+WORKERS = st.lists(st.builds(LoadWorker, SECONDS, SECONDS, SECONDS, SECONDS), min_size=1, max_size=5)
 
 
 @given(workers=WORKERS, grain=st.integers(1, 48), blocks=st.integers(1, 500), rest=st.integers(0, 47))
-def test_chunks_sum_up_and_none_is_below_the_grain(workers: list[Worker], grain: int, blocks: int, rest: int) -> None:
+def test_chunks_sum_up_and_none_is_below_the_grain(
+    workers: list[LoadWorker], grain: int, blocks: int, rest: int
+) -> None:
     rows = grain * blocks + rest % grain
     found = divide(workers, rows, grain)
     assert sum(found.rows) == rows
@@ -30,7 +32,7 @@ def test_chunks_sum_up_and_none_is_below_the_grain(workers: list[Worker], grain:
 
 
 @given(workers=WORKERS, rows=st.integers(1, 10**7))
-def test_shares_finish_together(workers: list[Worker], rows: int) -> None:
+def test_shares_finish_together(workers: list[LoadWorker], rows: int) -> None:
     taken = shares(workers, rows, 1)
     working = [(w, n) for w, n in zip(workers, taken, strict=True) if n]
     if any(w.copy_s + w.compute_s == 0 for w in workers):
@@ -42,7 +44,7 @@ def test_shares_finish_together(workers: list[Worker], rows: int) -> None:
     assert all(t >= latest - slack - 1e-9 * latest or t <= _least(w, 1) + slack for t, w in times)
 
 
-def _least(worker: Worker, rows: float) -> float:
+def _least(worker: LoadWorker, rows: float) -> float:
     """The finish with the best real number of chunks from one."""
     fast = min(worker.copy_s, worker.compute_s)
     ideal = math.sqrt(rows * fast / worker.chunk_s) if worker.chunk_s else (1e12 if fast else 1.0)
@@ -51,19 +53,19 @@ def _least(worker: Worker, rows: float) -> float:
 
 
 def test_unequal_devices_get_shares_in_the_ratio_of_their_speeds() -> None:
-    fast, slow = Worker(0, 0, 0, 1e-6), Worker(0, 0, 0, 3e-6)
+    fast, slow = LoadWorker(0, 0, 0, 1e-6), LoadWorker(0, 0, 0, 3e-6)
     assert shares([fast, slow], 4000, 1) == (3000, 1000)
     assert shares([fast, slow, fast], 7000, 1) == (3000, 1000, 3000)
 
 
 def test_who_comes_too_late_or_does_next_to_nothing_gets_nothing() -> None:
-    assert shares([Worker(0, 0, 0, 1e-6), Worker(1.0, 0, 0, 1e-9)], 1000, 1) == (1000, 0)
-    assert shares([Worker(0, 0, 0, 1e-6), Worker(0, 0, 0, 1e-4)], 1000, 1) == (1000, 0)
-    assert shares([Worker(0, 0, 0, 1e-6)] * 100, 1000, 1) == (10,) * 100
+    assert shares([LoadWorker(0, 0, 0, 1e-6), LoadWorker(1.0, 0, 0, 1e-9)], 1000, 1) == (1000, 0)
+    assert shares([LoadWorker(0, 0, 0, 1e-6), LoadWorker(0, 0, 0, 1e-4)], 1000, 1) == (1000, 0)
+    assert shares([LoadWorker(0, 0, 0, 1e-6)] * 100, 1000, 1) == (10,) * 100
 
 
 def test_the_number_of_chunks_is_the_best_there_is() -> None:
-    worker = Worker(1e-3, 1e-5, 2e-8, 3e-8)
+    worker = LoadWorker(1e-3, 1e-5, 2e-8, 3e-8)
     rows = 10**5
     found = worker.best_chunks(rows, 1)
     assert 1 < found < MAX_CHUNKS
@@ -71,12 +73,12 @@ def test_the_number_of_chunks_is_the_best_there_is() -> None:
 
 
 def test_one_worker_cuts_only_what_pipelines() -> None:
-    assert divide([Worker(0, 1e-5, 0, 1e-6)], 10**6, 1).rows == (10**6,)  # nothing to copy
-    assert divide([Worker(0, 1.0, 1e-7, 1e-7)], 10**6, 1).rows == (10**6,)  # latency is worse
-    assert len(divide([Worker(0, 1e-5, 1e-7, 1e-7)], 10**6, 1).rows) > 5
+    assert divide([LoadWorker(0, 1e-5, 0, 1e-6)], 10**6, 1).rows == (10**6,)  # nothing to copy
+    assert divide([LoadWorker(0, 1.0, 1e-7, 1e-7)], 10**6, 1).rows == (10**6,)  # latency is worse
+    assert len(divide([LoadWorker(0, 1e-5, 1e-7, 1e-7)], 10**6, 1).rows) > 5
 
 
-@pytest.mark.parametrize(("rows", "chunks", "grain"), [(100, 3, 8), (17, 2, 8), (5, 5, 1), (1000, 7, 16)])
+@pytest.set_outcome.parametrize(("rows", "chunks", "grain"), [(100, 3, 8), (17, 2, 8), (5, 5, 1), (1000, 7, 16)])
 def test_chunks_of_one_worker_are_as_equal_as_can_be(rows: int, chunks: int, grain: int) -> None:
     sizes = chunk_rows(rows, chunks, grain)
     assert (len(sizes), sum(sizes)) == (chunks, rows)

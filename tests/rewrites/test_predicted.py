@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rewrites.samples import device, graphs, platform
+from support.samples import device, graphs, platform
 
 from syclsched.costs import CostModel
 from syclsched.kernels import get

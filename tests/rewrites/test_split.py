@@ -8,16 +8,16 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
-from rewrites.samples import assert_same_results, device, platform
+from support.samples import assert_same_results, device, platform
 
 from syclsched.costs import CostModel
 from syclsched.kernels import get
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Interference, Platform
 from syclsched.rewrites import Rewrite, coarsen, split
-from syclsched.rewrites.crew import Seat, worker
-from syclsched.rewrites.divisible import Worker, divide, shares
+from syclsched.rewrites.divisible import LoadWorker, divide, shares
 from syclsched.rewrites.regions import Region, find_regions, traffic_of
+from syclsched.rewrites.worker_selection import WorkerSlot, worker_costs
 
 FAST, SLOW = device("fast", flops=3e11), device("slow", flops=1e11)
 
@@ -53,11 +53,11 @@ def test_unequal_devices_get_shares_in_the_ratio_of_their_speeds() -> None:
     assert (found.counters.scatters, found.counters.gathers) == (0, 0)
 
 
-def workers(graph: TaskGraph, where: Platform) -> tuple[Region, list[Worker]]:
+def workers(graph: TaskGraph, where: Platform) -> tuple[Region, list[LoadWorker]]:
     """A graph's only region, and what its rows cost each SYCL device."""
     costs, (region,) = CostModel(where), find_regions(graph)
     traffic = traffic_of(graph, region)
-    made = [worker(Seat(d, 1), region, traffic, costs, graph.arrays, 1e-5) for d in where.compute_devices]
+    made = [worker_costs(WorkerSlot(d, 1), region, traffic, costs, graph.arrays, 1e-5) for d in where.compute_devices]
     return region, [w for w in made if w is not None]
 
 
@@ -73,7 +73,7 @@ def test_one_device_is_not_worth_it() -> None:
     assert not on(platform(FAST, bandwidth=1e12), layers()).changed
 
 
-@pytest.mark.parametrize(("latency_s", "cut_up"), [(1e-5, True), (10.0, False)])
+@pytest.set_outcome.parametrize(("latency_s", "cut_up"), [(1e-5, True), (10.0, False)])
 def test_one_device_cuts_if_copies_overlap_with_kernels(latency_s: float, cut_up: bool) -> None:
     where = platform(replace(SLOW, dtypes=("float64",)))
     where = replace(where, links=tuple(replace(n, latency_s=latency_s) for n in where.links))

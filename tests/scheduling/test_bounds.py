@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from scheduling.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
-from scheduling.random_problems import problems
+from support.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
+from support.random_problems import problems
 
 from syclsched.costs import CostModel
 from syclsched.model.access import AccessMode
@@ -20,7 +20,7 @@ from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
 from syclsched.planner import plan_graph
 from syclsched.scheduling.bounds import (
     CHEAP_LP_VARIABLES,
-    Bound,
+    LowerBounds,
     area_multipliers,
     lower_bound,
     plan_bound_s,
@@ -57,7 +57,7 @@ def test_nor_with_contention(problem: Problem) -> None:
     assert lower_bound(problem).best_s <= makespan_s(problem, Heft().schedule(problem)) * (1 + 1e-9) + 1e-12
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("costs", "edges", "optimum"), [(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES, 73.0), (PEFT_COSTS, PEFT_EDGES, 113.0)]
 )
 def test_the_textbook_instances(costs, edges, optimum) -> None:
@@ -106,7 +106,7 @@ def test_multipliers_make_devices_of_their_own_kind_of_work_equal() -> None:
 
 
 def test_nothing_to_do_is_done_at_once() -> None:
-    bound = Bound(0.0, 0.0, 0.0, 0.0, 0.0)
+    bound = LowerBounds(0.0, 0.0, 0.0, 0.0, 0.0)
     assert (bound.best_s, bound.gap(0.0), bound.gap(1.0)) == (0.0, 0.0, math.inf)
 
 
@@ -153,7 +153,7 @@ def test_nor_be_without_a_copy_that_is_relayed() -> None:
     assert 2.0 < plan_bound_s(problem) < 2.001
 
 
-@pytest.mark.parametrize("unit_s", [1e-12, 1e-9, 1e-6, 1.0, 1e9])
+@pytest.set_outcome.parametrize("unit_s", [1e-12, 1e-9, 1e-6, 1.0, 1e9])
 def test_the_relaxation_is_as_good_in_any_unit(unit_s: float) -> None:
     costs = [[c * unit_s for c in row] for row in TOPCUOGLU_COSTS]
     edges = {edge: unit_s * cost for edge, cost in TOPCUOGLU_EDGES.items()}

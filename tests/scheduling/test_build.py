@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from strategies import graphs, platforms, touching
+from support.strategies import graphs, platforms, touching
 
 from syclsched.costs import CostModel
 from syclsched.errors import (
@@ -150,7 +150,7 @@ def nowhere() -> Operation:
     )
 
 
-@pytest.mark.parametrize("devices", [["gpu"], ["gpu", "cpu"]])
+@pytest.set_outcome.parametrize("devices", [["gpu"], ["gpu", "cpu"]])
 def test_a_task_that_can_run_nowhere_is_refused(devices: Sequence[str]) -> None:
     graph = TaskGraph()
     graph.kernel(nowhere(), name="t", x=graph.array("x", (4,), "float16"))
@@ -190,7 +190,7 @@ def test_releases_hold_tasks_back() -> None:
     assert build_problem(graph, PLATFORM, CostModel(PLATFORM), release_s={"b": 2.0}).tables.release_s.tolist() == [0, 2]
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("arguments", "error", "text"),
     [
         ({"placed": {"z": HOST}}, UnknownArrayError, "placed: no array 'z'"),

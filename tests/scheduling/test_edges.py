@@ -11,7 +11,7 @@ import pytest
 from syclsched.errors import CapabilityError
 from syclsched.scheduling import Problem, candidates, makespan_s, problem_from_arrays, validate
 from syclsched.scheduling.bounds import lower_bound
-from syclsched.scheduling.portfolio import ask_all
+from syclsched.scheduling.portfolio import run_policies
 from syclsched.scheduling.refine import refine
 
 Pairs = Iterable[tuple[int, int]]
@@ -61,11 +61,11 @@ CASES: dict[str, Callable[[], Problem]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.set_outcome.parametrize("case", CASES)
 def test_every_policy_is_valid_and_the_search_is_never_worse(case: str) -> None:
     given = CASES[case]()
     names = [name for name in candidates(given) if name in SINGLES or not name.startswith("single:")]
-    entries, refusals = ask_all(given, names)  # which validates each
+    entries, refusals = run_policies(given, names)  # which validates each
     assert not [refusal for refusal in refusals if not refusal.policy.startswith("single:")]
     best_s = min(entry.makespan_s for entry in entries)
     found = refine(given, [entry.timetable for entry in entries], steps=200)
@@ -77,7 +77,7 @@ def test_every_policy_is_valid_and_the_search_is_never_worse(case: str) -> None:
 def test_a_chain_is_solved_to_the_optimum() -> None:
     seconds = costs(400)
     given = CASES["a chain"]()
-    entries, _ = ask_all(given, candidates(given))
+    entries, _ = run_policies(given, candidates(given))
     found = refine(given, [entry.timetable for entry in entries], steps=20_000)
     finish = seconds[0]
     for row in seconds[1:]:  # by dynamic programming: a copy between devices takes a second

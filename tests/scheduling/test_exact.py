@@ -7,8 +7,8 @@ import sys
 
 import pytest
 from hypothesis import given, settings
-from scheduling.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
-from scheduling.random_problems import problems
+from support.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
+from support.random_problems import problems
 
 from syclsched.errors import PolicyError
 from syclsched.scheduling.bounds import lower_bound
@@ -24,7 +24,7 @@ def need_ortools() -> None:
     pytest.importorskip("ortools.sat.python.cp_model", reason="the extra 'exact' is not installed")
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("costs", "edges", "optimum"), [(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES, 73.0), (PEFT_COSTS, PEFT_EDGES, 113.0)]
 )
 def test_the_textbook_instances_are_proved_optimal(costs, edges, optimum) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from scheduling.instances import Edges, Table, tables
+from support.instances import Edges, Table, tables
 
 from syclsched.errors import ArgumentError, CapabilityError, CycleError, EmptyPlatformError, GraphError
 from syclsched.scheduling.matrices import problem_from_arrays, problem_from_matrices
@@ -141,7 +141,7 @@ def test_any_table_keeps_its_numbers_under_its_new_order(table: tuple[Table, Edg
         assert all(t.item_producer[i] == task for i in row(t.make_start, t.make_item, task))
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("costs", "edges", "error", "text"),
     [
         ([[1.0], [1.0]], {(0, 1): 1.0, (1, 0): 1.0}, CycleError, "t0 -> t1 -> t0|t1 -> t0 -> t1"),
@@ -163,7 +163,7 @@ def test_nonsense_is_refused(costs: Any, edges: Any, error: type[Exception], tex
         problem_from_matrices(costs, edges)
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("changes", "text"),
     [
         ({"costs": [1.0, 2.0]}, "1 dimensions, where tasks times processors are needed"),

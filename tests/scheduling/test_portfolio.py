@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scheduling.instances import TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
-from strategies import graphs, platforms
+from support.instances import TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
+from support.strategies import graphs, platforms
 
 from syclsched.costs import CostModel
 from syclsched.errors import PlanError, PolicyError
@@ -26,7 +26,7 @@ from syclsched.scheduling import (
     register,
     registry,
 )
-from syclsched.scheduling.portfolio import ask, ask_all, distinct
+from syclsched.scheduling.portfolio import distinct, run_policies, run_policy
 
 PROBLEM = problem_from_matrices(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES)
 MODELS: list[Contention] = ["none", "one-port", "fair"]
@@ -51,37 +51,37 @@ def hasty() -> Iterator[None]:
 
 
 def test_answers_and_refusals_keep_their_order_and_their_labels() -> None:
-    entries, refusals = ask_all(PROBLEM, ["heft", "single:p9", "cpop"], "[p0,p1,p2]")
+    entries, refusals = run_policies(PROBLEM, ["heft", "single:p9", "cpop"], "[p0,p1,p2]")
     assert [(e.label, e.makespan_s) for e in entries] == [("heft[p0,p1,p2]", 80.0), ("cpop[p0,p1,p2]", 86.0)]
     assert [r.label for r in refusals] == ["single:p9[p0,p1,p2]"]
     assert "no device 'p9'" in str(refusals[0].error)
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.set_outcome.usefixtures("hasty")
 def test_a_wrong_answer_is_no_answer() -> None:
     with pytest.raises(PlanError, match="timetable by 'hasty'"):
-        ask(PROBLEM, "hasty")
-    entries, refusals = ask_all(PROBLEM, ["hasty", "heft"])
+        run_policy(PROBLEM, "hasty")
+    entries, refusals = run_policies(PROBLEM, ["hasty", "heft"])
     assert [e.label for e in entries] == ["heft"]
     assert "overlap" in str(refusals[0].error) or "before" in str(refusals[0].error)
 
 
 def test_an_unknown_policy_is_refused() -> None:
     with pytest.raises(PolicyError, match="no policy 'hefty'"):
-        ask(PROBLEM, "hefty")
+        run_policy(PROBLEM, "hefty")
 
 
 def test_equal_timetables_are_seen_once_and_the_best_comes_first() -> None:
-    heft, cpop = ask(PROBLEM, "heft"), ask(PROBLEM, "cpop")
+    heft, cpop = run_policy(PROBLEM, "heft"), run_policy(PROBLEM, "cpop")
     again = replace(heft, policy="heft again")
     assert distinct([cpop, again, heft]) == [again, cpop]
-    assert heft.same_as(again)
-    assert not heft.same_as(cpop)
+    assert heft.equals_schedule(again)
+    assert not heft.equals_schedule(cpop)
 
 
 def test_the_same_times_on_other_processors_are_another_timetable() -> None:
     problem = problem_from_matrices([[1.0, 1.0]], {})
-    one, other = ask(problem, "single:p0"), ask(problem, "single:p1")
+    one, other = run_policy(problem, "single:p0"), run_policy(problem, "single:p1")
     assert one.makespan_s == other.makespan_s
     assert len(distinct([one, other])) == 2
 
@@ -101,6 +101,6 @@ def test_every_policy_is_right_by_every_model(
         wanted=data.draw(where),
         release_s=data.draw(releases),
     )
-    entries, refusals = ask_all(problem, candidates(problem))
+    entries, refusals = run_policies(problem, candidates(problem))
     assert refusals == []
     assert all(e.makespan_s >= e.timetable.makespan_s for e in entries)

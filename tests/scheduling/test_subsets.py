@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
-from strategies import graphs, platforms
+from support.strategies import graphs, platforms
 
 from syclsched.costs import CostModel
 from syclsched.errors import CapabilityError, DeviceNotFoundError

@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulation.plans import random_plans
-from simulation.reference import reference_times
-from strategies import Case, cases
+from support.plans import random_plans
+from support.simulation_reference import reference_times
+from support.strategies import Case, cases
 
 from syclsched.errors import IncompletePlanError
 from syclsched.model.plan import Plan

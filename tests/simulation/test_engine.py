@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from strategies import Case, cases
+from support.strategies import Case, cases
 
 from syclsched.errors import IncompletePlanError
 from syclsched.model.plan import Instruction, Lane, Plan

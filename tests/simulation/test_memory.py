@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from simulation.plans import launch, memory, plan_on, platform_of
-from strategies import Case, tight_cases
+from support.plans import launch, memory, plan_on, platform_of
+from support.strategies import Case, tight_cases
 
 from syclsched.errors import IncompletePlanError, MemoryLimitError
 from syclsched.model.plan import Plan

@@ -9,15 +9,15 @@ import pickle
 from dataclasses import replace
 
 import pytest
-from simulation.plans import launch, plan_on, platform_of
+from support.plans import launch, plan_on, platform_of
 
 from syclsched.model.plan import Instruction, Lane, Plan
-from syclsched.model.serial import from_json, to_json
+from syclsched.model.text.serial import from_json, to_json
 from syclsched.model.trace import Span, Trace
 from syclsched.simulation import predict, simulate
-from syclsched.simulation.kept import Kept
-from syclsched.simulation.pending import lane_later, objects, trace_later
-from syclsched.simulation.program import flatten
+from syclsched.simulation.lazy_objects import lazy_lane, lazy_trace, make_objects
+from syclsched.simulation.machine_builder import flatten
+from syclsched.simulation.plan_memo import PlanMemo
 
 LANE = Lane("a:0", "a", "compute", (launch(0, 1.0), launch(1, 2.0)))
 SPAN = Span(0, "launch", "t", None, "f", "a:0", "a", "compute", 0.0, 0.0, 1.0, 0.0, 1.0)
@@ -30,7 +30,7 @@ def later(calls: list[int] | None = None) -> Lane:
             calls.append(1)
         return LANE.instructions
 
-    return lane_later(LANE, make)
+    return lazy_lane(LANE, make)
 
 
 def test_a_lane_is_made_once_when_it_is_looked_at() -> None:
@@ -56,7 +56,7 @@ def test_a_pending_lane_is_in_all_else_a_lane() -> None:
 
 def test_a_pending_trace_is_in_all_else_a_trace() -> None:
     def made() -> Trace:
-        return trace_later(replace(TRACE, spans=()), lambda: (SPAN,))
+        return lazy_trace(replace(TRACE, spans=()), lambda: (SPAN,))
 
     assert made() == TRACE
     plain, pending = replace(TRACE), made()
@@ -82,16 +82,16 @@ def test_objects_are_those_that_init_makes() -> None:
         "kind": ["copy", "host"],
         "instructions": [(), (launch(0, 1.0),)],
     }
-    assert objects(Lane, 2, columns) == [Lane("a", "d", "copy"), Lane("b", "d", "host", (launch(0, 1.0),))]
+    assert make_objects(Lane, 2, columns) == [Lane("a", "d", "copy"), Lane("b", "d", "host", (launch(0, 1.0),))]
     with pytest.raises(TypeError, match="each field of Lane"):
-        objects(Lane, 2, {"name": ["a", "b"]})
+        make_objects(Lane, 2, {"name": ["a", "b"]})
 
 
 def test_what_is_kept_of_a_plan_goes_with_it() -> None:
     plan = plan_on(platform_of("a"), a__0=[launch(0, 1.0)])
     asked: list[str] = []
 
-    @Kept
+    @PlanMemo
     def ask(of: Plan) -> str:
         asked.append(of.name)
         return of.name.upper()

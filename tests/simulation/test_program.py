@@ -6,14 +6,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from simulation.plans import launch, plan_on, platform_of
+from support.plans import launch, plan_on, platform_of
 
 from syclsched.errors import IncompletePlanError
 from syclsched.model.platform import Platform
 from syclsched.simulation import makespan_s, time_machine, time_plan
-from syclsched.simulation.engine import run_machine
+from syclsched.simulation.event_engine import run_machine
+from syclsched.simulation.machine_builder import flatten
 from syclsched.simulation.overheads import DISPATCH_S, HANDOFF_S, Overheads, host_overheads
-from syclsched.simulation.program import flatten
 
 
 def test_a_number_used_twice_is_named() -> None:
@@ -44,7 +44,7 @@ def host(**numbers: float) -> Platform:
     return replace(platform_of("a"), **numbers)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("platform", "expected"),
     [
         (host(), Overheads(0.0, 0.0)),

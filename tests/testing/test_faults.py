@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from opened import live_on
-from running import DTYPE, MIX, plan_by, plan_on, sequential
+from support.opened import live_on
+from support.running import DTYPE, MIX, plan_by, plan_on, sequential
 
-from syclsched.devices import faultpoints
+from syclsched.devices.submission import faultpoints
 from syclsched.errors import ArgumentError, SyclschedError, TaskFailedError, WaitTimeoutError
 from syclsched.execution import bind, execute
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.testing import faults
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 
 def two_chains(length: int = 4) -> TaskGraph:
@@ -62,7 +62,7 @@ def test_what_passes_is_counted(platform: Platform, devices: Any, submission: No
     assert faultpoints.active is None
 
 
-@pytest.mark.parametrize("bound", [False, True])
+@pytest.set_outcome.parametrize("bound", [False, True])
 def test_a_refused_submission_fails_its_task_and_no_other_chain(
     platform: Platform, devices: Any, submission: None, bound: bool
 ) -> None:
@@ -84,8 +84,8 @@ def test_a_refused_submission_fails_its_task_and_no_other_chain(
             runner.close()
 
 
-@pytest.mark.parametrize("bound", [False, True])
-@pytest.mark.parametrize("done", [False, True])
+@pytest.set_outcome.parametrize("bound", [False, True])
+@pytest.set_outcome.parametrize("done", [False, True])
 def test_a_failure_on_the_device_is_found_and_its_value_not_given_out(
     platform: Platform, devices: Any, submission: None, bound: bool, done: bool
 ) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic import READ, WRITE, random_trace, span
+from support.synthetic import READ, WRITE, random_trace, span
 
 from syclsched.model.plan import BufferUse, Instruction, Lane, Plan, PlannedAccess, PlannedTask
 from syclsched.model.platform import HOST, Device, MemorySpace, Platform

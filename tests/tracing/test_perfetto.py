@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic import random_trace, span, two_devices
+from support.synthetic import random_trace, span, two_devices
 
 from syclsched.errors import StorageError
 from syclsched.model.trace import Trace

@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from synthetic import random_trace, span
+from support.synthetic import random_trace, span
 
 from syclsched.errors import FormatError
-from syclsched.model.serial import to_json
+from syclsched.model.text.serial import to_json
 from syclsched.tracing.reading import read_trace
 
 TRACE = random_trace(3)
@@ -19,7 +19,7 @@ def test_what_was_written_is_read() -> None:
     assert read_trace(to_json(TRACE), where="here") == TRACE
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("change", "message"),
     [
         (
@@ -40,7 +40,7 @@ def test_an_instruction_that_is_there_twice_is_refused() -> None:
         read_trace(to_json(replace(TRACE, spans=(span(0, "gpu:0", 0.0, 1.0),) * 2)), where="here")
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("text", "message"),
     [
         ('{"traceEvents": [], "displayTimeUnit": "ms"}', "here: this is a trace for Perfetto"),

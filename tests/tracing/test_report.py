@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import Case, cases
-from synthetic import span
+from support.strategies import Case, cases
+from support.synthetic import span
 
 from syclsched.model.trace import Trace
 from syclsched.planning import build_plan
@@ -107,7 +107,7 @@ def test_an_idle_device_of_the_plan_is_listed() -> None:
 
 
 def _one_task():  # type: ignore[no-untyped-def]
-    from strategies import touching
+    from support.strategies import touching
 
     from syclsched.model.access import AccessMode
     from syclsched.model.graph import TaskGraph

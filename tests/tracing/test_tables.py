@@ -7,7 +7,7 @@ import io
 from dataclasses import replace
 
 from rich.console import Console
-from synthetic import random_trace, span
+from support.synthetic import random_trace, span
 
 from syclsched.model.trace import Trace
 from syclsched.tracing import make_report, render_report

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syclsched.errors import FormatError, StorageError
-from syclsched.workloads.files import read_npy, read_npz
+from syclsched.workloads.numpy_files import read_npy, read_npz
 
 
 class Trap:
@@ -85,7 +85,9 @@ def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
             read(tmp_path)
 
 
-@pytest.mark.filterwarnings("ignore:Reading `.npy` or `.npz` file required additional header parsing:UserWarning")
+@pytest.set_outcome.filterwarnings(
+    "ignore:Reading `.npy` or `.npz` file required additional header parsing:UserWarning"
+)
 @given(st.integers(0, 400), st.binary(max_size=6), st.booleans())
 def test_damaged_files_end_in_one_kind_of_error(
     tmp_path_factory: pytest.TempPathFactory, place: int, junk: bytes, cut: bool

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from sequential import run_on_host
+from support.sequential import run_on_host
 
 from syclsched import workloads
 from syclsched.errors import ArgumentError
@@ -16,7 +16,7 @@ def test_the_three_are_there() -> None:
     assert workloads.names() == ("cholesky", "mlp", "stencil")
 
 
-@pytest.mark.parametrize("name", workloads.names())
+@pytest.set_outcome.parametrize("name", workloads.names())
 def test_every_option_has_a_default_and_a_help_text(name: str) -> None:
     kind = workloads.get(name)
     assert kind.name == name
@@ -29,7 +29,7 @@ def test_every_option_has_a_default_and_a_help_text(name: str) -> None:
         options.seed = 3
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("name", "small"),
     [
         ("cholesky", {"n": 32, "tile": 8}),

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from syclsched.devices import faultpoints
-from syclsched.devices.fences import lane_queue, submit_fence
+from syclsched.devices.native.fences import lane_queue, submit_fence
+from syclsched.devices.submission import faultpoints
 
 #: A device that failed in this many recoveries is excluded, even if it responds.
 MOST_STRIKES: Final = 3
@@ -18,7 +18,7 @@ MOST_STRIKES: Final = 3
 PATIENCE_S: Final = 5.0
 
 
-class Health:
+class DeviceHealth:
     """Failures of the devices of one run, or of all runs of a runner."""
 
     def __init__(self, live: Any) -> None:
@@ -42,7 +42,7 @@ class Health:
             often = {device for device, strikes in self._strikes.items() if strikes >= MOST_STRIKES}
             return tuple(sorted(self._lost | often))
 
-    def blame(self, devices: Iterable[str]) -> None:
+    def record_failures(self, devices: Iterable[str]) -> None:
         """Record failures of devices, and test whether they still respond."""
         for device in devices:
             responds = device in self._lost or _responds(self._live, device)

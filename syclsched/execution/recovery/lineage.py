@@ -20,7 +20,7 @@ _RESULT = None
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class RemainingWork:
     """The remaining work of a run."""
 
     tasks: tuple[str, ...]  # in order of submission
@@ -31,7 +31,7 @@ class Left:
     dead: frozenset[str] = frozenset()  # tasks that cannot run, or whose values are invalid
 
 
-def what_is_left(
+def find_remaining_work(
     tasks: Mapping[str, PlannedTask],
     versions: Versions,
     whole: Mapping[str, Collection[int]],
@@ -39,7 +39,7 @@ def what_is_left(
     failed: Collection[str],
     wanted: Collection[str],
     repeatable: Collection[str],
-) -> Left:
+) -> RemainingWork:
     """Return the tasks needed to produce every result that can still be computed."""
     lineage = _Lineage(tasks, versions, whole, frozenset(done), frozenset(repeatable))
     dead = _with_dependents(tasks, versions, set(failed))
@@ -60,7 +60,7 @@ def what_is_left(
             dead = _with_dependents(tasks, versions, dead | {task})
     order = tuple(name for name in tasks if name in attempt.tasks)
     redone = tuple(name for name in order if name in lineage.done)
-    return Left(order, redone, attempt.start, frozenset(lost), frozenset(dead))
+    return RemainingWork(order, redone, attempt.start, frozenset(lost), frozenset(dead))
 
 
 def _with_dependents(tasks: Mapping[str, PlannedTask], versions: Versions, dead: set[str]) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from syclsched.execution.program import MEMORY_KINDS, Buffer
+from syclsched.execution.core.program import MEMORY_KINDS, Buffer
 from syclsched.model.plan import Plan, PlannedTask
 from syclsched.model.platform import HOST
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from syclsched.errors import HostOperatorWarning, ModelError, SyclschedError
-from syclsched.frontends.onnx.network import Network, Node, Value
-from syclsched.frontends.onnx.operations import call_of
+from syclsched.frontends.onnx.model_file.shared_constants import shared_constant
+from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
+from syclsched.frontends.onnx.operations import operation_call
 from syclsched.frontends.onnx.reference import host_operators
-from syclsched.frontends.onnx.weights import shared_constant
-from syclsched.model.adhoc import copy_operation
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
-from syclsched.model.naming import LONGEST_NAME
+from syclsched.model.graph_parts.adhoc import copy_operation
+from syclsched.model.graph_parts.naming import LONGEST_NAME
 from syclsched.model.task import LogicalArray, ReshapedArray
 
 #: Characters not allowed in names of arrays and tasks: control characters, and brackets, which denote rows.
@@ -27,7 +27,7 @@ _LONGEST: Final = LONGEST_NAME // 2
 
 
 @dataclass(frozen=True, slots=True)
-class Lowered:
+class LoweredNetwork:
     """A task graph lowered from a network."""
 
     graph: TaskGraph  # tasks are named after the model's nodes, arrays after its values
@@ -39,7 +39,9 @@ class Lowered:
     on_host: tuple[str, ...] = ()
 
 
-def lower(network: Network, *, name: str | None = None, shared: MutableMapping[str, Constant] | None = None) -> Lowered:
+def lower(
+    network: Network, *, name: str | None = None, shared: MutableMapping[str, Constant] | None = None
+) -> LoweredNetwork:
     """Lower a network to a task graph."""
     return _Lowering(network, name or network.name, shared).lowered()
 
@@ -57,7 +59,7 @@ class _Lowering:
         self._homes = _homes(network)
         self._origins: dict[str, tuple[str, ...]] = {}
 
-    def lowered(self) -> Lowered:
+    def lowered(self) -> LoweredNetwork:
         network = self._network
         on_host = host_operators(network)
         if on_host:
@@ -77,7 +79,7 @@ class _Lowering:
         for name in dict.fromkeys(network.outputs):
             if name not in self._arrays:
                 self._copy(name)
-        return Lowered(
+        return LoweredNetwork(
             self._graph,
             {name: self._names[name] for name in network.inputs},
             {name: self._names[name] for name in network.outputs},
@@ -112,7 +114,7 @@ class _Lowering:
         # One object per piece of memory: a weight with two names, or used by several graphs, is uploaded once.
         return shared_constant(self._network.constants[name], _safe(name))
 
-    def _reshape(self, node: Node) -> None:
+    def _reshape(self, node: CanonicalNode) -> None:
         source, target = node.inputs[0], node.outputs[0]
         if source is None or target is None:
             return
@@ -146,16 +148,16 @@ class _Lowering:
         name = self._task_name(f"copy to {target}")
         self._graph.kernel(copy_operation(), name=name, source=given, destination=array.write())
 
-    def _task(self, node: Node) -> None:
+    def _task(self, node: CanonicalNode) -> None:
         try:
             self._made(node)
         except SyclschedError as error:
             origin = ", ".join(node.origin) or node.name
             raise ModelError(str(error), where=f"node {origin}") from error
 
-    def _made(self, node: Node) -> None:
+    def _made(self, node: CanonicalNode) -> None:
         network = self._network
-        call = call_of(node, network.values)
+        call = operation_call(node, network.values)
         arguments: dict[str, Any] = {parameter: self._read(name) for parameter, name in call.reads.items()}
         for parameter, name in call.writes.items():
             if name is not None and parameter in call.updated:
@@ -174,7 +176,7 @@ class _Lowering:
         self._graph.kernel(call.operation, name=task, **arguments)
         self._origins[task] = node.origin or (node.name,)
 
-    def _unasked(self, node: Node, parameter: str) -> LogicalArray:
+    def _unasked(self, node: CanonicalNode, parameter: str) -> LogicalArray:
         """Return an array for an unused result of top-k; both its results have the same shape."""
         other = self._network.values[next(each for each in node.outputs if each is not None)]
         dtype = "int64" if parameter == "indices" else self._network.values[node.inputs[0] or ""].dtype

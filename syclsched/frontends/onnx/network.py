@@ -21,7 +21,7 @@ attributes. The kinds:
                      does the bias against y
 ``softmax``          x -> y. ``axis``, ``log``
 ``elementwise``      any number of inputs, broadcast -> y of ``dtype``. ``expression``: see
-                     `syclsched.kernels.tensor.expression`; casts, comparisons, where and expand are elementwise, too
+                     `syclsched.kernels.tensor.writing.expression`; casts, comparisons, where and expand are elementwise, too
 ``reduce``           x -> y. ``mode`` ("sum", "mean", "max", "min", "prod", "l1", "l2", "sumsquare", "logsum",
                      "logsumexp"), ``axes`` (not negative), ``keepdims``
 ``arg``              x -> y (int64). ``mode`` "max" or "min", ``axis``, ``keepdims``, ``last`` (of equal elements)
@@ -102,7 +102,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class CanonicalNode:
     """A canonical node."""
 
     name: str  # unique within the network; the name of the original ONNX node if possible
@@ -124,15 +124,15 @@ class Network:
     outputs: tuple[str, ...]
     values: Mapping[str, Value]  # all values by name: inputs, constants and results of nodes
     constants: Mapping[str, np.ndarray[Any, Any]]  # by name; never written to
-    nodes: tuple[Node, ...]  # in topological order
+    nodes: tuple[CanonicalNode, ...]  # in topological order
 
-    def producer(self) -> dict[str, Node]:
+    def producer(self) -> dict[str, CanonicalNode]:
         """Return the producing node of each value."""
         return {name: node for node in self.nodes for name in node.outputs if name is not None}
 
-    def consumers(self) -> dict[str, list[Node]]:
+    def consumers(self) -> dict[str, list[CanonicalNode]]:
         """Return the reading nodes of each value; a node that reads the value twice is listed twice."""
-        found: dict[str, list[Node]] = {}
+        found: dict[str, list[CanonicalNode]] = {}
         for node in self.nodes:
             for name in node.inputs:
                 if name is not None:

@@ -7,38 +7,38 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from syclsched.frontends.onnx.network import Node, Value
+from syclsched.frontends.onnx.network import CanonicalNode, Value
 from syclsched.frontends.onnx.reference import reference_operation
-from syclsched.kernels.nn.batch_norm import batch_norm
-from syclsched.kernels.nn.conv import conv
-from syclsched.kernels.nn.conv_transpose import conv_transpose
-from syclsched.kernels.nn.group_norm import group_norm
+from syclsched.kernels.nn.convolution.conv import conv
+from syclsched.kernels.nn.convolution.conv_transpose import conv_transpose
 from syclsched.kernels.nn.join import join
-from syclsched.kernels.nn.layer_norm import layer_norm
-from syclsched.kernels.nn.lrn import lrn
-from syclsched.kernels.nn.matmul import matmul
-from syclsched.kernels.nn.pool import pool
-from syclsched.kernels.nn.resize import resize
-from syclsched.kernels.nn.softmax_over import softmax_over
-from syclsched.kernels.tensor.arg import arg
+from syclsched.kernels.nn.normalisation.batch_norm import batch_norm
+from syclsched.kernels.nn.normalisation.group_norm import group_norm
+from syclsched.kernels.nn.normalisation.layer_norm import layer_norm
+from syclsched.kernels.nn.normalisation.lrn import lrn
+from syclsched.kernels.nn.normalisation.softmax_over import softmax_over
+from syclsched.kernels.nn.pooling.pool import pool
+from syclsched.kernels.nn.pooling.resize import resize
+from syclsched.kernels.nn.product.matmul import matmul
 from syclsched.kernels.tensor.concat import concat
 from syclsched.kernels.tensor.elementwise import elementwise
 from syclsched.kernels.tensor.gather import gather, gather_elements, gather_nd
 from syclsched.kernels.tensor.pad import pad
-from syclsched.kernels.tensor.reduce import reduce
-from syclsched.kernels.tensor.reduce_whole import PARTS, reduce_whole, whole_is_worth_it
-from syclsched.kernels.tensor.scan import scan_sum
-from syclsched.kernels.tensor.scan_parts import parts_are_worth_it, scan_in_parts
+from syclsched.kernels.tensor.reductions.arg import arg
+from syclsched.kernels.tensor.reductions.reduce import reduce
+from syclsched.kernels.tensor.reductions.reduce_whole import PARTS, reduce_whole, whole_is_worth_it
+from syclsched.kernels.tensor.reductions.scan import scan_sum
+from syclsched.kernels.tensor.reductions.scan_parts import parts_are_worth_it, scan_in_parts
+from syclsched.kernels.tensor.reductions.topk import topk
 from syclsched.kernels.tensor.scatter import scatter_elements, scatter_nd
 from syclsched.kernels.tensor.slicing import slice_of
-from syclsched.kernels.tensor.topk import topk
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.model.operation import Operation, Shape
 
 Attributes = Mapping[str, Any]
 
 
-class Call(NamedTuple):
+class OperationCall(NamedTuple):
     """An operation and its arguments."""
 
     operation: Operation
@@ -52,60 +52,60 @@ class Call(NamedTuple):
     updated: Mapping[str, str] = MappingProxyType({})
 
 
-def call_of(node: Node, values: Mapping[str, Value]) -> Call:
+def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> OperationCall:
     """Return the operation of a node and its arguments."""
     present = [name for name in node.inputs if name is not None]
     if node.kind == "reference":
         reads = {f"x{i}": name for i, name in enumerate(present)}
         made = [name for name in node.outputs if name is not None]
-        return Call(reference_operation(node), reads, {f"y{i}": name for i, name in enumerate(made)})
+        return OperationCall(reference_operation(node), reads, {f"y{i}": name for i, name in enumerate(made)})
     if node.kind == "elementwise":
         operation = elementwise(node.attributes["expression"], len(present))
-        return Call(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
+        return OperationCall(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
     if node.kind == "concat":
         operation = concat(node.attributes["axis"], len(present))
-        return Call(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
+        return OperationCall(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
     if node.kind == "join":
         parts = len(present) - 2
         reads = dict(zip((*(f"x{i}" for i in range(parts)), "scale", "shift"), present, strict=True))
-        return Call(join(parts, node.attributes["activation"]), reads, {"y": node.outputs[0]})
+        return OperationCall(join(parts, node.attributes["activation"]), reads, {"y": node.outputs[0]})
     if node.kind == "reduce" and (full := _full_reduction(node, values)) is not None:
         return full
     operation = _FACTORIES[node.kind](node, values)
     names = _PARAMETERS[node.kind]
     reads = {parameter: name for parameter, name in zip(names, node.inputs, strict=False) if name is not None}
     if node.kind == "topk":
-        return Call(operation, reads, {"values": node.outputs[0], "indices": node.outputs[1]})
+        return OperationCall(operation, reads, {"values": node.outputs[0], "indices": node.outputs[1]})
     updated = {"y": reads.pop("r")} if _in_place(node) else {}
-    return Call(operation, reads, {"y": node.outputs[0]}, updated=updated)
+    return OperationCall(operation, reads, {"y": node.outputs[0]}, updated=updated)
 
 
-def _full_reduction(node: Node, values: Mapping[str, Value]) -> Call | None:
+def _full_reduction(node: CanonicalNode, values: Mapping[str, Value]) -> OperationCall | None:
     """Return the call for reducing a large array to one number on all compute units; None for other reductions."""
     x, mode = values[node.inputs[0] or ""], node.attributes["mode"]
     if not whole_is_worth_it(mode, x.shape, node.attributes["axes"], x.dtype):
         return None
     scratch = {"parts": Value(f"{node.name} parts", (PARTS,), x.dtype)}
-    return Call(reduce_whole(mode), {"x": x.name}, {"y": node.outputs[0]}, scratch, {"y": ()})
+    return OperationCall(reduce_whole(mode), {"x": x.name}, {"y": node.outputs[0]}, scratch, {"y": ()})
 
 
-def _has(node: Node, position: int) -> bool:
+def _has(node: CanonicalNode, position: int) -> bool:
     return len(node.inputs) > position and node.inputs[position] is not None
 
 
-def _in_place(node: Node) -> bool:
+def _in_place(node: CanonicalNode) -> bool:
     """Return whether the node's result overwrites its residual."""
     return bool(node.attributes.get("in_place")) and _has(node, 3)
 
 
-def _conv_arguments(node: Node) -> tuple[Any, ...]:
+def _conv_arguments(node: CanonicalNode) -> tuple[Any, ...]:
     """Return the leading factory arguments of both kinds of convolutions."""
     at = node.attributes
     names = ("strides", "pads", "dilations", "groups", "channels_last", "activation")
     return (len(at["strides"]), *(at[name] for name in names))
 
 
-def _conv(node: Node, values: Mapping[str, Value]) -> Operation:
+def _conv(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
     made: Operation = conv(
         *_conv_arguments(node),
         bias=_has(node, 2),
@@ -115,7 +115,7 @@ def _conv(node: Node, values: Mapping[str, Value]) -> Operation:
     return made
 
 
-def _conv_transpose(node: Node, values: Mapping[str, Value]) -> Operation:
+def _conv_transpose(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
     made: Operation = conv_transpose(
         *_conv_arguments(node),
         bias=_has(node, 2),
@@ -124,7 +124,7 @@ def _conv_transpose(node: Node, values: Mapping[str, Value]) -> Operation:
     return made
 
 
-def _pool(node: Node, values: Mapping[str, Value]) -> Operation:
+def _pool(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
     at = node.attributes
     made: Operation = pool(
         at["mode"],
@@ -139,7 +139,7 @@ def _pool(node: Node, values: Mapping[str, Value]) -> Operation:
     return made
 
 
-def _matmul(node: Node, values: Mapping[str, Value]) -> Operation:
+def _matmul(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
     at = node.attributes
     made: Operation = matmul(
         at["transpose_a"],
@@ -154,25 +154,25 @@ def _matmul(node: Node, values: Mapping[str, Value]) -> Operation:
 
 
 def _from_attributes(factory: Callable[..., Operation], *names: str) -> Callable[..., Operation]:
-    def make(node: Node, values: Mapping[str, Value]) -> Operation:
+    def make(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
         return factory(**{name: node.attributes[name] for name in names if name in node.attributes})
 
     return make
 
 
-def _scan(node: Node, values: Mapping[str, Value]) -> Operation:
+def _scan(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
     x, at = values[node.inputs[0] or ""], node.attributes
     factory = scan_in_parts if parts_are_worth_it(x.shape, at["axis"], x.dtype) else scan_sum
     made: Operation = factory(at["axis"], at["exclusive"], at["reverse"])
     return made
 
 
-def _layer_norm(node: Node, values: Mapping[str, Value]) -> Operation:
+def _layer_norm(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
     made: Operation = layer_norm(node.attributes["axis"], node.attributes["epsilon"], bias=_has(node, 2))
     return made
 
 
-_FACTORIES: Final[dict[str, Callable[[Node, Mapping[str, Value]], Operation]]] = {
+_FACTORIES: Final[dict[str, Callable[[CanonicalNode, Mapping[str, Value]], Operation]]] = {
     "conv": _conv,
     "conv_transpose": _conv_transpose,
     "pool": _pool,

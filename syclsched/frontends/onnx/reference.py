@@ -7,10 +7,10 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 from syclsched.errors import ModelError
-from syclsched.frontends.onnx.network import Network, Node
+from syclsched.frontends.onnx.network import CanonicalNode, Network
 from syclsched.model.access import AccessMode
+from syclsched.model.graph_parts.sizes import signature_bytes
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
-from syclsched.model.sizes import signature_bytes
 
 #: Name of the implementation in plans and reports.
 REFERENCE: Final = "reference"
@@ -25,7 +25,7 @@ def host_operators(network: Network) -> tuple[str, ...]:
     return tuple(label for node in network.nodes if node.kind == "reference" for label in (node.origin or (node.name,)))
 
 
-def reference_operation(node: Node) -> Operation:
+def reference_operation(node: CanonicalNode) -> Operation:
     """Return the operation of a ``reference`` node: parameters ``y0``, ... (written) and ``x0``, ..."""
     names: tuple[str, ...] = node.attributes["names"]
     results = tuple(

@@ -12,10 +12,10 @@ from syclsched.frontends.onnx.network import Value
 
 Shape = tuple[int, ...]
 #: Shape and dtype.
-Made = tuple[Shape, str]
+ShapeDtype = tuple[Shape, str]
 
 
-def infer(kind: str, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def infer(kind: str, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     """Return the shape and dtype of each output of a canonical node."""
     return _RULES[kind]([each for each in inputs if each is not None], attributes)
 
@@ -32,7 +32,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
     return tuple(extents)
 
 
-def _same(inputs: Sequence[Value], _: Mapping[str, Any]) -> tuple[Made, ...]:
+def _same(inputs: Sequence[Value], _: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     return ((inputs[0].shape, inputs[0].dtype),)
 
 
@@ -62,7 +62,7 @@ def _windows(extents: Shape, kernel: Shape, attributes: Mapping[str, Any]) -> Sh
     return tuple(made)
 
 
-def _conv(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _conv(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     x, w = inputs[0], inputs[1]
     last, groups = attributes["channels_last"], attributes["groups"]
     batch, channels, extents = _spatial(x.shape, last)
@@ -73,7 +73,7 @@ def _conv(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made,
     return ((_arranged(batch, w.shape[0], _windows(extents, w.shape[2:], attributes), last), x.dtype),)
 
 
-def _conv_transpose(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _conv_transpose(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     x, w = inputs[0], inputs[1]
     last, groups = attributes["channels_last"], attributes["groups"]
     strides, pads, dilations = (attributes[name] for name in ("strides", "pads", "dilations"))
@@ -91,14 +91,14 @@ def _conv_transpose(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> t
     return ((_arranged(batch, w.shape[1] * groups, [max(n, 0) for n in made], last), x.dtype),)
 
 
-def _pool(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _pool(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     (x,) = inputs
     batch, channels, extents = _spatial(x.shape, attributes["channels_last"])
     made = _windows(extents, attributes["kernel"], attributes)
     return ((_arranged(batch, channels, made, attributes["channels_last"]), x.dtype),)
 
 
-def _per_channel(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _per_channel(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     x = inputs[0]
     if len(x.shape) < 2:
         raise ModelError(f"an array of shape {x.shape} has no channels")
@@ -109,7 +109,7 @@ def _per_channel(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tupl
     return ((x.shape, x.dtype),)
 
 
-def _layer_norm(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _layer_norm(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     x = inputs[0]
     for given in inputs[1:]:
         if given.shape != x.shape[attributes["axis"] :]:
@@ -117,7 +117,7 @@ def _layer_norm(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple
     return ((x.shape, x.dtype),)
 
 
-def _matmul(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _matmul(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     a, b = inputs[0], inputs[1]
     if len(a.shape) < 2 or len(b.shape) < 2:
         raise ModelError(f"{a.shape} and {b.shape} are no matrices")
@@ -132,7 +132,7 @@ def _matmul(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Mad
     return ((shape, a.dtype),)
 
 
-def _reduce(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _reduce(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     (x,) = inputs
     return ((reduced(x.shape, attributes["axes"], attributes["keepdims"]), x.dtype),)
 
@@ -144,14 +144,14 @@ def reduced(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
     return tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
 
 
-def _arg(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _arg(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     (x,) = inputs
     if x.shape[attributes["axis"]] == 0:
         raise ModelError(f"axis {attributes['axis']} of {x.shape} has no elements")
     return ((reduced(x.shape, (attributes["axis"],), attributes["keepdims"]), "int64"),)
 
 
-def _topk(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _topk(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     (x,) = inputs
     axis, k = attributes["axis"], attributes["k"]
     if not 0 <= k <= x.shape[axis]:
@@ -160,27 +160,27 @@ def _topk(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made,
     return ((shape, x.dtype), (shape, "int64"))
 
 
-def _transpose(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _transpose(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     (x,) = inputs
     if sorted(attributes["permutation"]) != list(range(len(x.shape))):
         raise ModelError(f"{attributes['permutation']} is no order of the axes of {x.shape}")
     return ((tuple(x.shape[axis] for axis in attributes["permutation"]), x.dtype),)
 
 
-def _gather(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _gather(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     x, indices = inputs
     axis = attributes["axis"]
     return (((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype),)
 
 
-def _gather_elements(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _gather_elements(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     x, indices = inputs
     if len(x.shape) != len(indices.shape):
         raise ModelError(f"indices {indices.shape} have not as many axes as {x.shape}")
     return ((indices.shape, x.dtype),)
 
 
-def _gather_nd(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _gather_nd(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     x, indices = inputs
     batch = attributes["batch_dims"]
     if not indices.shape or len(indices.shape) <= batch:
@@ -191,14 +191,14 @@ def _gather_nd(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[
     return (((*indices.shape[:-1], *x.shape[batch + depth :]), x.dtype),)
 
 
-def _scatter_elements(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _scatter_elements(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     x, indices, updates = inputs
     if len(x.shape) != len(indices.shape) or indices.shape != updates.shape:
         raise ModelError(f"indices {indices.shape} and updates {updates.shape} do not fit {x.shape}")
     return ((x.shape, x.dtype),)
 
 
-def _scatter_nd(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _scatter_nd(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     x, indices, updates = inputs
     depth = indices.shape[-1] if indices.shape else 0
     if not 1 <= depth <= len(x.shape) or updates.shape != (*indices.shape[:-1], *x.shape[depth:]):
@@ -206,7 +206,7 @@ def _scatter_nd(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple
     return ((x.shape, x.dtype),)
 
 
-def _concat(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _concat(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     axis = attributes["axis"]
     first = inputs[0].shape
     for given in inputs:
@@ -216,13 +216,13 @@ def _concat(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Mad
     return (((*first[:axis], total, *first[axis + 1 :]), inputs[0].dtype),)
 
 
-def _pad(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+def _pad(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     (x,) = inputs
     pads, rank = attributes["pads"], len(x.shape)
     return ((tuple(pads[i] + n + pads[i + rank] for i, n in enumerate(x.shape)), x.dtype),)
 
 
-_RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Made, ...]]]] = {
+_RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[ShapeDtype, ...]]]] = {
     "conv": _conv,
     "conv_transpose": _conv_transpose,
     "pool": _pool,

@@ -11,12 +11,12 @@ from __future__ import annotations
 import numpy as np
 
 from syclsched.compiled import inlined, lean
-from syclsched.scheduling.core.state import Data
+from syclsched.scheduling.core.partial_schedule import ItemState
 from syclsched.scheduling.tables import Floats
 
 
 @lean
-def copy_seconds(data: Data, item: int, source: int, destination: int) -> float:
+def copy_seconds(data: ItemState, item: int, source: int, destination: int) -> float:
     """Return the seconds that a copy of an item takes."""
     nbytes = data.item_bytes[item]
     if source == destination or nbytes == 0.0:
@@ -25,7 +25,7 @@ def copy_seconds(data: Data, item: int, source: int, destination: int) -> float:
 
 
 @inlined
-def wait_for_items(data: Data, task: int, first: int, end: int, ready_s: Floats) -> None:
+def wait_for_items(data: ItemState, task: int, first: int, end: int, ready_s: Floats) -> None:
     """Raise the ready times of a task on devices to the arrival of the items that it reads."""
     ready = ready_s[first:end]
     for row in range(data.read_start[task], data.read_start[task + 1]):
@@ -46,7 +46,7 @@ def wait_for_items(data: Data, task: int, first: int, end: int, ready_s: Floats)
 
 
 @inlined
-def make_items(data: Data, task: int, device: int, finish_s: float) -> None:
+def make_items(data: ItemState, task: int, device: int, finish_s: float) -> None:
     """Set location and time of the items that a task makes."""
     for row in range(data.make_start[task], data.make_start[task + 1]):
         item, replaces = data.make_item[row], data.make_replaces[row]
@@ -57,7 +57,7 @@ def make_items(data: Data, task: int, device: int, finish_s: float) -> None:
 
 
 @lean
-def _soonest(data: Data, nbytes: float, origin: int, device: int) -> float:
+def _soonest(data: ItemState, nbytes: float, origin: int, device: int) -> float:
     """Return the time of the fastest copy to a space that a device reaches; 0 if it reaches the origin."""
     best_s = np.inf
     for reached in range(data.reach_start[device], data.reach_start[device + 1]):
@@ -69,7 +69,7 @@ def _soonest(data: Data, nbytes: float, origin: int, device: int) -> float:
 
 
 @lean
-def _read_in(data: Data, item: int, device: int) -> int:
+def _read_in(data: ItemState, item: int, device: int) -> int:
     """Return the space in which a device reads an item: its origin, or the space with the first copy, home on ties."""
     origin, first = data.origin[item], data.reach_start[device]
     best, best_s = data.reach_space[first], np.inf

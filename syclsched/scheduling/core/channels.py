@@ -11,8 +11,8 @@ import numpy as np
 
 from syclsched.compiled import compiled, lean
 from syclsched.scheduling.core.arrivals import copy_seconds
-from syclsched.scheduling.core.state import Data, Network
-from syclsched.scheduling.core.timelines import earliest, give_back, take
+from syclsched.scheduling.core.partial_schedule import CopyState, ItemState
+from syclsched.scheduling.core.timelines import earliest_start, insert_node, remove_node
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
 #: Columns of `Network.what` and `Network.when_s`.
@@ -21,7 +21,7 @@ START, FINISH = 0, 1
 
 
 @lean
-def wait_for_copies(data: Data, network: Network, task: int, first: int, end: int, ready_s: Floats) -> None:
+def wait_for_copies(data: ItemState, network: CopyState, task: int, first: int, end: int, ready_s: Floats) -> None:
     """Raise the ready times of a task on devices to the arrival of the items that it reads."""
     for device in range(first, end):
         network.counts[1] = 0
@@ -32,7 +32,7 @@ def wait_for_copies(data: Data, network: Network, task: int, first: int, end: in
 
 @lean
 def make_items_with_copies(
-    data: Data, network: Network, task: int, device: int, finish_s: float, unused: Floats
+    data: ItemState, network: CopyState, task: int, device: int, finish_s: float, unused: Floats
 ) -> None:
     """Commit the copies that a task needs, and set location and time of the items that it makes."""
     wait_for_copies(data, network, task, device, device + 1, unused)
@@ -47,7 +47,7 @@ def make_items_with_copies(
 
 
 @lean
-def unmake_items(data: Data, network: Network, task: int, copies: int) -> None:
+def unmake_items(data: ItemState, network: CopyState, task: int, copies: int) -> None:
     """Undo the last `make_items` or `make_items_with_copies`."""
     for row in range(data.make_start[task], data.make_start[task + 1]):
         item = data.make_item[row]
@@ -60,13 +60,13 @@ def unmake_items(data: Data, network: Network, task: int, copies: int) -> None:
         network.arrival_s[network.what[copy, ITEM], network.what[copy, DESTINATION]] = np.inf
         one, other = _channels(network, network.what[copy, SOURCE], network.what[copy, DESTINATION])
         if one >= 0:
-            give_back(network.lines.link, network.lines.time, one, 2 * copy)
+            remove_node(network.lines.link, network.lines.time, one, 2 * copy)
         if other >= 0:
-            give_back(network.lines.link, network.lines.time, other, 2 * copy + 1)
+            remove_node(network.lines.link, network.lines.time, other, 2 * copy + 1)
 
 
 @compiled
-def copy_results(data: Data, network: Network, want_item: Ints, want_space: Ints) -> None:
+def copy_results(data: ItemState, network: CopyState, want_item: Ints, want_space: Ints) -> None:
     """Copy the wanted results to their spaces, in the order in which they are made."""
     wanted_s = np.empty(want_item.shape[0])
     for want in range(wanted_s.shape[0]):
@@ -84,7 +84,7 @@ def copy_results(data: Data, network: Network, want_item: Ints, want_space: Ints
 
 
 @lean
-def _try_copy(data: Data, network: Network, item: int, device: int) -> float:
+def _try_copy(data: ItemState, network: CopyState, item: int, device: int) -> float:
     """Return when an item is in the first space that a device reaches; add the needed copy tentatively."""
     if data.item_bytes[item] == 0.0:
         return float(data.made_s[item])
@@ -111,7 +111,7 @@ def _try_copy(data: Data, network: Network, item: int, device: int) -> float:
 
 
 @lean
-def _try_space(data: Data, network: Network, item: int, space: int, bound_s: float) -> float:
+def _try_space(data: ItemState, network: CopyState, item: int, space: int, bound_s: float) -> float:
     """Return when a copy to a space would end, infinity if not before a bound; write it after the tentative copies."""
     origin, made_s = data.origin[item], data.made_s[item]
     seconds = copy_seconds(data, item, origin, space)
@@ -125,7 +125,7 @@ def _try_space(data: Data, network: Network, item: int, space: int, bound_s: flo
 
 
 @lean
-def _first_gap(network: Network, source: int, destination: int, ready_s: float, seconds: float) -> float:
+def _first_gap(network: CopyState, source: int, destination: int, ready_s: float, seconds: float) -> float:
     """Return the first time at which all channels of a copy are free for its duration, tentative copies included."""
     link, time = network.lines.link, network.lines.time
     one, other = _channels(network, source, destination)
@@ -133,9 +133,9 @@ def _first_gap(network: Network, source: int, destination: int, ready_s: float, 
     while True:
         before_s = start_s
         if one >= 0:
-            start_s = earliest(link, time, one, start_s, seconds, np.inf)
+            start_s = earliest_start(link, time, one, start_s, seconds, np.inf)
         if other >= 0:
-            start_s = earliest(link, time, other, start_s, seconds, np.inf)
+            start_s = earliest_start(link, time, other, start_s, seconds, np.inf)
         for copy in range(network.counts[0], network.counts[0] + network.counts[1]):
             if start_s < network.when_s[copy, FINISH] and network.when_s[copy, START] < start_s + seconds:
                 used, also_used = _channels(network, network.what[copy, SOURCE], network.what[copy, DESTINATION])
@@ -146,7 +146,7 @@ def _first_gap(network: Network, source: int, destination: int, ready_s: float, 
 
 
 @lean
-def _channels(network: Network, source: int, destination: int) -> tuple[int, int]:
+def _channels(network: CopyState, source: int, destination: int) -> tuple[int, int]:
     """Return the head nodes of the channels that a copy occupies; a channel listed twice counts once."""
     one, other = network.channel[source, destination, 0], network.channel[source, destination, 1]
     nodes = 2 * network.what.shape[0]
@@ -157,7 +157,7 @@ def _channels(network: Network, source: int, destination: int) -> tuple[int, int
 
 
 @lean
-def _commit(network: Network) -> None:
+def _commit(network: CopyState) -> None:
     """Make the tentative copies a part of the schedule."""
     for copy in range(network.counts[0], network.counts[0] + network.counts[1]):
         source, destination = network.what[copy, SOURCE], network.what[copy, DESTINATION]
@@ -165,15 +165,15 @@ def _commit(network: Network) -> None:
         network.arrival_s[network.what[copy, ITEM], destination] = finish_s
         one, other = _channels(network, source, destination)
         if one >= 0:
-            take(network.lines.link, network.lines.time, one, 2 * copy, start_s, finish_s)
+            insert_node(network.lines.link, network.lines.time, one, 2 * copy, start_s, finish_s)
         if other >= 0:
-            take(network.lines.link, network.lines.time, other, 2 * copy + 1, start_s, finish_s)
+            insert_node(network.lines.link, network.lines.time, other, 2 * copy + 1, start_s, finish_s)
     network.counts[0] += network.counts[1]
     network.counts[1] = 0
 
 
 @lean
-def _read_in(data: Data, network: Network, item: int, device: int) -> int:
+def _read_in(data: ItemState, network: CopyState, item: int, device: int) -> int:
     """Return the space in which a device reads an item: its origin, or the space with the first copy, home on ties."""
     origin, first = data.origin[item], data.reach_start[device]
     best, best_s = data.reach_space[first], np.inf

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from syclsched.compiled import lean
-from syclsched.scheduling.core.engine import find_ready, place
 from syclsched.scheduling.core.greedy import first_free
-from syclsched.scheduling.core.state import Slots, State
+from syclsched.scheduling.core.insertion import find_ready_times, place
+from syclsched.scheduling.core.partial_schedule import PartialSchedule, TaskSlots
 from syclsched.scheduling.core.timelines import FREE
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
@@ -22,7 +22,7 @@ from syclsched.scheduling.tables import NOTHING, Floats, Ints
 _BEST, _SECOND = 0, 1
 
 
-class Ready(NamedTuple):
+class ReadyTasks(NamedTuple):
     """Ready tasks, and the devices on which they complete first."""
 
     task: Ints  # the ready tasks, in no order
@@ -32,17 +32,17 @@ class Ready(NamedTuple):
     best_device: Ints  # the devices of these two
 
 
-def make_ready(tasks: int, devices: int) -> Ready:
+def make_ready_tasks(tasks: int, devices: int) -> ReadyTasks:
     """Return space for all tasks, none of them ready."""
     pairs = (tasks, 2)
     table = np.empty((tasks, devices))
-    return Ready(np.empty(tasks, np.int64), table, np.zeros(devices), np.empty(pairs), np.empty(pairs, np.int64))
+    return ReadyTasks(np.empty(tasks, np.int64), table, np.zeros(devices), np.empty(pairs), np.empty(pairs, np.int64))
 
 
 @lean
 def place_by_completion(
-    state: State,
-    ready: Ready,
+    state: PartialSchedule,
+    ready: ReadyTasks,
     waiting: Ints,
     succ_start: Ints,
     succ_task: Ints,
@@ -61,7 +61,7 @@ def place_by_completion(
     while count:
         for index in range(fresh, count):
             task = ready.task[index]
-            find_ready(slots, data, network, task, 0, devices)
+            find_ready_times(slots, data, network, task, 0, devices)
             for device in range(devices):
                 ready.data_s[task, device] = slots.ready_s[device]
             _find_two_best(slots, ready, task)
@@ -74,7 +74,7 @@ def place_by_completion(
         ready.task[chosen] = ready.task[count]
         fresh = count
         processor = first_free(slots, changed)
-        find_ready(slots, data, network, task, changed, changed + 1)
+        find_ready_times(slots, data, network, task, changed, changed + 1)
         start_s = max(slots.ready_s[changed], slots.lines.time[tasks + processor, FREE])
         place(slots, data, network, task, processor, start_s)
         ready.free_s[changed] = slots.lines.time[tasks + first_free(slots, changed), FREE]
@@ -87,7 +87,7 @@ def place_by_completion(
 
 
 @lean
-def _choose(slots: Slots, ready: Ready, count: int, changed: int, places: Ints, sufferage: bool) -> int:
+def _choose(slots: TaskSlots, ready: ReadyTasks, count: int, changed: int, places: Ints, sufferage: bool) -> int:
     """Return the index of the ready task to place next; the time of the device ``changed`` is new."""
     chosen, chosen_value = NOTHING, 0.0
     for index in range(count):
@@ -104,7 +104,7 @@ def _choose(slots: Slots, ready: Ready, count: int, changed: int, places: Ints, 
 
 
 @lean
-def _find_two_best(slots: Slots, ready: Ready, task: int) -> None:
+def _find_two_best(slots: TaskSlots, ready: ReadyTasks, task: int) -> None:
     """Find the two devices on which a task completes first; infinity and `NOTHING` where there are fewer."""
     best_s, best_device = ready.best_s[task], ready.best_device[task]
     best_s[:], best_device[:] = np.inf, NOTHING

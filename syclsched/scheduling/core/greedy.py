@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from syclsched.compiled import lean
-from syclsched.scheduling.core.engine import find_ready, place
-from syclsched.scheduling.core.state import Data, Network, Slots, State
+from syclsched.scheduling.core.insertion import find_ready_times, place
+from syclsched.scheduling.core.partial_schedule import CopyState, ItemState, PartialSchedule, TaskSlots
 from syclsched.scheduling.core.timelines import FREE
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
@@ -40,7 +40,7 @@ def make_heaps(tasks: int, devices: int) -> Heaps:
 
 @lean
 def place_best_pairs(
-    state: State,
+    state: PartialSchedule,
     heaps: Heaps,
     waiting: Ints,
     succ_start: Ints,
@@ -57,7 +57,7 @@ def place_best_pairs(
     for _ in range(tasks):
         task, device = _best_pair(slots, heaps, places, merit_s)
         processor = first_free(slots, device)
-        find_ready(slots, data, network, task, device, device + 1)
+        find_ready_times(slots, data, network, task, device, device + 1)
         start_s = max(slots.ready_s[device], slots.lines.time[tasks + processor, FREE])
         place(slots, data, network, task, processor, start_s)
         for arc in range(succ_start[task], succ_start[task + 1]):
@@ -69,7 +69,7 @@ def place_best_pairs(
 
 
 @lean
-def first_free(slots: Slots, device: int) -> int:
+def first_free(slots: TaskSlots, device: int) -> int:
     """Return the processor of a device that is free first."""
     tasks, best = slots.seconds.shape[0], slots.device_start[device]
     for processor in range(best + 1, slots.device_start[device + 1]):
@@ -82,10 +82,12 @@ def first_free(slots: Slots, device: int) -> int:
 
 
 @lean
-def _enter(slots: Slots, data: Data, network: Network, heaps: Heaps, task: int, places: Ints, merit_s: Floats) -> bool:
+def _enter(
+    slots: TaskSlots, data: ItemState, network: CopyState, heaps: Heaps, task: int, places: Ints, merit_s: Floats
+) -> bool:
     """Push a task that became ready onto the heaps; return whether any device can run it."""
     tasks, devices = slots.seconds.shape
-    find_ready(slots, data, network, task, 0, devices)
+    find_ready_times(slots, data, network, task, 0, devices)
     found = False
     for device in range(devices):
         ready_s, merit = slots.ready_s[device], merit_s[task, device]
@@ -102,7 +104,7 @@ def _enter(slots: Slots, data: Data, network: Network, heaps: Heaps, task: int, 
 
 
 @lean
-def _best_pair(slots: Slots, heaps: Heaps, places: Ints, merit_s: Floats) -> tuple[int, int]:
+def _best_pair(slots: TaskSlots, heaps: Heaps, places: Ints, merit_s: Floats) -> tuple[int, int]:
     """Return the task and device with the highest value."""
     tasks, devices = slots.seconds.shape
     best, best_device, best_value = NOTHING, NOTHING, -np.inf
@@ -125,7 +127,7 @@ def _best_pair(slots: Slots, heaps: Heaps, places: Ints, merit_s: Floats) -> tup
 
 
 @lean
-def _remove_stale(slots: Slots, heaps: Heaps, device: int, free_s: float, places: Ints, merit_s: Floats) -> None:
+def _remove_stale(slots: TaskSlots, heaps: Heaps, device: int, free_s: float, places: Ints, merit_s: Floats) -> None:
     """Move tasks whose data has arrived to their heap, and drop stale entries from the tops."""
     while heaps.size[_ARRIVING, device] and heaps.key[_ARRIVING, device, 0] <= free_s:
         task = heaps.task[_ARRIVING, device, 0]

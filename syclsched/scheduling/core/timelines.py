@@ -20,10 +20,10 @@ import numpy as np
 from syclsched.compiled import lean
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
-#: Columns of `Lines.link`; the first two are also the sides of a node. `LAST` is the latest node, for heads only.
+#: Columns of `Timelines.link`; the first two are also the sides of a node. `LAST` is the latest node, for heads only.
 LEFT, RIGHT, PARENT, LAST = 0, 1, 2, 3
 
-#: Columns of `Lines.time`: start of the node, start of the gap before it, longest gap of its subtree.
+#: Columns of `Timelines.time`: start of the node, start of the gap before it, longest gap of its subtree.
 #: Heads only: an upper limit of the end of the last bounded gap of positive length.
 START, FREE, LONGEST, CLOSED = 0, 1, 2, 3
 
@@ -31,24 +31,24 @@ START, FREE, LONGEST, CLOSED = 0, 1, 2, 3
 ROUNDING = 2.0**-50
 
 
-class Lines(NamedTuple):
-    """Busy time of several lines; see `make_lines`."""
+class Timelines(NamedTuple):
+    """Busy time of several lines; see `make_timelines`."""
 
     link: Ints  # the trees: `LEFT`, `RIGHT`, `PARENT`, `LAST`
     time: Floats  # seconds: `START`, `FREE`, `LONGEST`, `CLOSED`
 
 
-def make_lines(lines: int, nodes: int) -> Lines:
+def make_timelines(lines: int, nodes: int) -> Timelines:
     """Return empty lines."""
     link = np.full((nodes + lines, 4), NOTHING, np.int64)
     link[nodes:, LAST] = np.arange(nodes, nodes + lines)
     time = np.zeros((nodes + lines, 4))
     time[nodes:, START] = np.inf
-    return Lines(link, time)
+    return Timelines(link, time)
 
 
 @lean
-def earliest(link: Ints, time: Floats, head: int, ready_s: float, duration_s: float, latest_s: float) -> float:
+def earliest_start(link: Ints, time: Floats, head: int, ready_s: float, duration_s: float, latest_s: float) -> float:
     """Return the earliest start on a line, in a gap or after the last node; infinity if it is after ``latest_s``."""
     tail_s = time[head, FREE]
     if ready_s >= tail_s:
@@ -76,7 +76,7 @@ def earliest(link: Ints, time: Floats, head: int, ready_s: float, duration_s: fl
 
 
 @lean
-def take(link: Ints, time: Floats, head: int, node: int, start_s: float, finish_s: float) -> None:
+def insert_node(link: Ints, time: Floats, head: int, node: int, start_s: float, finish_s: float) -> None:
     """Insert a node into a line."""
     parent, side, later = link[head, LAST], RIGHT, head
     if start_s < time[head, FREE]:
@@ -101,7 +101,7 @@ def take(link: Ints, time: Floats, head: int, node: int, start_s: float, finish_
 
 
 @lean
-def give_back(link: Ints, time: Floats, head: int, node: int) -> None:
+def remove_node(link: Ints, time: Floats, head: int, node: int) -> None:
     """Remove a node from a line."""
     later = _neighbour(link, time, node, RIGHT)
     time[later, FREE] = time[node, FREE]

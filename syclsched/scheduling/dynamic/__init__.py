@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from syclsched.scheduling.dynamic.central import Eager, Priority
-from syclsched.scheduling.dynamic.family import DYNAMIC_POLICIES, DynamicPolicies, Foreseen
+from syclsched.scheduling.dynamic.family import DYNAMIC_POLICIES, DynamicPolicies, SimulatedPolicy
 from syclsched.scheduling.dynamic.hybrid import Hybrid
 from syclsched.scheduling.dynamic.locality import Locality
 from syclsched.scheduling.dynamic.loop import run_dynamic
-from syclsched.scheduling.dynamic.outcome import DynamicRun, Interrupted, Logged, Undone
-from syclsched.scheduling.dynamic.state import Decision, DynamicPolicy, Known, Lane, State
+from syclsched.scheduling.dynamic.outcome import DynamicRun, InterruptedTask, LoggedDecision, UnfinishedTask
+from syclsched.scheduling.dynamic.policy_state import Decision, DynamicPolicy, LaneState, PolicyState, StaticInfo
 from syclsched.scheduling.dynamic.stealing import WorkStealing
 
 __all__ = [
@@ -19,16 +19,16 @@ __all__ = [
     "DynamicPolicy",
     "DynamicRun",
     "Eager",
-    "Foreseen",
     "Hybrid",
-    "Interrupted",
-    "Known",
-    "Lane",
+    "InterruptedTask",
+    "LaneState",
     "Locality",
-    "Logged",
+    "LoggedDecision",
+    "PolicyState",
     "Priority",
-    "State",
-    "Undone",
+    "SimulatedPolicy",
+    "StaticInfo",
+    "UnfinishedTask",
     "WorkStealing",
     "run_dynamic",
 ]

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syclsched.scheduling.dynamic.known import known_of, urgency_by_rank
-from syclsched.scheduling.dynamic.state import Decision, Known, State
+from syclsched.scheduling.dynamic.policy_state import Decision, PolicyState, StaticInfo
+from syclsched.scheduling.dynamic.static_info import static_info_of, urgency_by_rank
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING
 
@@ -25,11 +25,11 @@ class Eager:
     name: str = "eager"
     sorts_queues: bool = False
 
-    def prepare(self, problem: Problem) -> Known:
+    def prepare(self, problem: Problem) -> StaticInfo:
         """Return the static information, with urgency by priority."""
-        return known_of(problem, [problem.tables.priority])
+        return static_info_of(problem, [problem.tables.priority])
 
-    def decide(self, state: State) -> list[Decision]:
+    def decide(self, state: PolicyState) -> list[Decision]:
         """Start the first runnable ready task on each idle lane."""
         return from_central_queue(state)
 
@@ -41,16 +41,16 @@ class Priority:
     name: str = "priority"
     sorts_queues: bool = False
 
-    def prepare(self, problem: Problem) -> Known:
+    def prepare(self, problem: Problem) -> StaticInfo:
         """Return the static information, with urgency by priority and upward rank."""
-        return known_of(problem, urgency_by_rank(problem))
+        return static_info_of(problem, urgency_by_rank(problem))
 
-    def decide(self, state: State) -> list[Decision]:
+    def decide(self, state: PolicyState) -> list[Decision]:
         """Start the most urgent runnable ready task on each idle lane."""
         return from_central_queue(state)
 
 
-def from_central_queue(state: State) -> list[Decision]:
+def from_central_queue(state: PolicyState) -> list[Decision]:
     """Return, for each idle lane in order, the first ready task that it can run."""
     decisions: list[Decision] = []
     taken: set[int] = set()

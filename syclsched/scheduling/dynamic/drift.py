@@ -69,7 +69,7 @@ def new_drift(seconds: Floats, kinds: int) -> Drift:
 
 
 @lean
-def note(drift: Drift, kind: int, device: int, measured_s: float, estimated_s: float) -> float:
+def record_duration(drift: Drift, kind: int, device: int, measured_s: float, estimated_s: float) -> float:
     """Record the duration of a task; return the sum of all deviations so far over the sum of estimates."""
     totals = drift.totals
     totals[1] += estimated_s

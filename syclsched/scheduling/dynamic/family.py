@@ -9,7 +9,7 @@ from syclsched.errors import PolicyError
 from syclsched.scheduling.dynamic.central import Eager, Priority
 from syclsched.scheduling.dynamic.locality import Locality
 from syclsched.scheduling.dynamic.loop import run_dynamic
-from syclsched.scheduling.dynamic.state import DynamicPolicy
+from syclsched.scheduling.dynamic.policy_state import DynamicPolicy
 from syclsched.scheduling.dynamic.stealing import WorkStealing
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable
@@ -22,7 +22,7 @@ _MAX_TASKS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class SimulatedPolicy:
     """A dynamic policy on a virtual clock with exact estimates."""
 
     policy: DynamicPolicy  # the dynamic policy
@@ -50,10 +50,10 @@ class DynamicPolicies:
             return ()
         return tuple(f"{self.prefix}:{policy.name}" for policy in DYNAMIC_POLICIES)
 
-    def make(self, argument: str) -> Foreseen:
+    def make(self, argument: str) -> SimulatedPolicy:
         """Return the policy for an argument."""
         for policy in DYNAMIC_POLICIES:
             if policy.name == argument:
-                return Foreseen(policy)
+                return SimulatedPolicy(policy)
         names = ", ".join(policy.name for policy in DYNAMIC_POLICIES)
         raise PolicyError(f"no dynamic policy {argument!r}", where="policy", hint=f"There are {names}")

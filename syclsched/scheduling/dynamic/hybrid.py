@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syclsched.scheduling.dynamic.known import known_of
-from syclsched.scheduling.dynamic.state import Decision, Known, State
+from syclsched.scheduling.dynamic.policy_state import Decision, PolicyState, StaticInfo
+from syclsched.scheduling.dynamic.static_info import static_info_of
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING
 from syclsched.scheduling.timetable import Timetable
@@ -43,14 +43,14 @@ class Hybrid:
     name: str = "hybrid"
     sorts_queues: bool = True
 
-    def prepare(self, problem: Problem) -> Known:
+    def prepare(self, problem: Problem) -> StaticInfo:
         """Return the static information with the plan; urgency by planned start, then by task order."""
         place = np.empty(len(problem), dtype=np.int64)
         # Tasks of no duration go before tasks that start at the same time.
         place[np.lexsort((self.plan.finish_s, self.plan.start_s))] = np.arange(len(problem))
-        return known_of(problem, [-place], planned=self.plan.processor)
+        return static_info_of(problem, [-place], planned=self.plan.processor)
 
-    def decide(self, state: State) -> list[Decision]:
+    def decide(self, state: PolicyState) -> list[Decision]:
         """Bind ready tasks as planned; then have idle lanes start tasks by the rule."""
         failed = bool(state.gone) and self.bound < math.inf
         bound = [Decision(task, p, False) for task in state.ready if (p := _lane_for(state, task, failed)) != NOTHING]
@@ -66,7 +66,7 @@ class Hybrid:
         return next(([Decision(task, p, True)] for task, p in helped if task != NOTHING), [])
 
 
-def _lane_for(state: State, task: int, failed: bool) -> int:
+def _lane_for(state: PolicyState, task: int, failed: bool) -> int:
     """Return the planned lane of a task or, if that is impossible, the lane that should finish it first."""
     planned = (state.known.planned or ())[task]
     device_of = state.known.device_of
@@ -83,7 +83,7 @@ def _lane_for(state: State, task: int, failed: bool) -> int:
     return min(able, key=lambda p: (end_s(p), p), default=NOTHING)
 
 
-def _find_steal(state: State, thief: int) -> int:
+def _find_steal(state: PolicyState, thief: int) -> int:
     """Return the first planned task that an idle lane should finish earlier than its own lane; `NOTHING` if none."""
     device_of, level = state.known.device_of, state.known.level
     first, free_s = NOTHING, state.busy_s(thief)  # the thief can take more, but may have tasks in flight

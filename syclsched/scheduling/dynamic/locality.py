@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from syclsched.scheduling.dynamic.known import known_of, urgency_by_rank
-from syclsched.scheduling.dynamic.state import Decision, Known, State
+from syclsched.scheduling.dynamic.policy_state import Decision, PolicyState, StaticInfo
+from syclsched.scheduling.dynamic.static_info import static_info_of, urgency_by_rank
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING
 
@@ -33,11 +33,11 @@ class Locality:
     name: str = "dmdas"
     sorts_queues: bool = True
 
-    def prepare(self, problem: Problem) -> Known:
+    def prepare(self, problem: Problem) -> StaticInfo:
         """Return the static information, with urgency by priority and upward rank."""
-        return known_of(problem, urgency_by_rank(problem))
+        return static_info_of(problem, urgency_by_rank(problem))
 
-    def decide(self, state: State) -> list[Decision]:
+    def decide(self, state: PolicyState) -> list[Decision]:
         """Bind the most urgent ready task to a lane; if there is none, have idle lanes start queued tasks."""
         for task in state.ready:
             processor = self._place(state, task)
@@ -45,7 +45,7 @@ class Locality:
                 return [Decision(task, processor, False)]
         return start_most_resident(state)
 
-    def _place(self, state: State, task: int) -> int:
+    def _place(self, state: PolicyState, task: int) -> int:
         """Return the best lane for a task; `NOTHING` if its data can be copied to none."""
         best, best_cost = NOTHING, math.inf
         transfer_s: dict[int, float] = {}
@@ -62,7 +62,7 @@ class Locality:
         return best
 
 
-def start_most_resident(state: State) -> list[Decision]:
+def start_most_resident(state: PolicyState) -> list[Decision]:
     """Return, for each idle lane with a queue, the most urgent task with the most resident data."""
     level = state.known.level
     decisions = []

@@ -24,11 +24,11 @@ import numpy as np
 
 from syclsched.errors import PolicyError
 from syclsched.model.platform import HOST
-from syclsched.scheduling.dynamic.book import Book
-from syclsched.scheduling.dynamic.fetching import Fetcher
-from syclsched.scheduling.dynamic.known import rows
-from syclsched.scheduling.dynamic.outcome import DynamicRun, Interrupted, Logged, Reason, Undone
-from syclsched.scheduling.dynamic.state import Decision, DynamicPolicy
+from syclsched.scheduling.dynamic.item_fetcher import Fetcher
+from syclsched.scheduling.dynamic.outcome import DynamicRun, InterruptedTask, LoggedDecision, Reason, UnfinishedTask
+from syclsched.scheduling.dynamic.policy_state import Decision, DynamicPolicy
+from syclsched.scheduling.dynamic.state_tracker import StateTracker
+from syclsched.scheduling.dynamic.static_info import rows
 from syclsched.scheduling.problem import Problem, makespan_s
 from syclsched.scheduling.tables import NOTHING, Floats
 from syclsched.scheduling.timetable import Timetable
@@ -75,7 +75,7 @@ class _Run:
         self._disturbances = sorted(disturbances, key=lambda event: event.at_s)
         self._true_s = problem.tables.seconds.tolist()
         self._release_s = problem.tables.release_s.tolist()
-        self._book = Book(problem, policy.prepare(estimated), policy.sorts_queues)
+        self._book = StateTracker(problem, policy.prepare(estimated), policy.sorts_queues)
         self._state = self._book.state
         self._follows_results = bool(disturbances) or copy_factor is not None
         self._fetcher = Fetcher(
@@ -90,8 +90,8 @@ class _Run:
         #: Time, kind, task or disturbance number, and for ends the task's number of reschedules.
         self._events: list[tuple[float, int, int, int]] = []
         self._n_reschedules = [0] * len(problem)
-        self._log: list[Logged] = []
-        self._interrupted: list[Interrupted] = []
+        self._log: list[LoggedDecision] = []
+        self._interrupted: list[InterruptedTask] = []
 
     def run(self) -> DynamicRun:
         """Run to the end."""
@@ -147,7 +147,7 @@ class _Run:
             end_s = makespan_s(self._problem, timetable)
         return DynamicRun(timetable, tuple(self._log), end_s, tuple(self._interrupted), reasons, lost)
 
-    def _reasons(self) -> tuple[Undone, ...]:
+    def _reasons(self) -> tuple[UnfinishedTask, ...]:
         """Return the tasks that did not finish, with the reasons."""
         tables = self._problem.tables
         before, undone, found = rows(tables.pred_start, tables.pred_task), set(), []
@@ -162,7 +162,7 @@ class _Run:
                 reason = "after"
             elif not any(self._state.can_run(task, device) for device in self._book.able[task]):
                 reason = "device"
-            found.append(Undone(task, reason))
+            found.append(UnfinishedTask(task, reason))
         return tuple(found)
 
     def _make_ready(self, task: int) -> None:
@@ -233,7 +233,7 @@ class _Run:
             self._fetcher.lose(reaches[device][0])
         for processor, lane in enumerate(state.lanes):
             on = state.known.device_of[processor]
-            if lane.running != NOTHING and self._fetcher.there_s(lane.running, on) > self._start_s[lane.running]:
+            if lane.running != NOTHING and self._fetcher.available_s(lane.running, on) > self._start_s[lane.running]:
                 self._interrupt(lane.running, processor)
         for processor, lane in enumerate(state.lanes):
             for task in tuple(lane.queue):
@@ -248,7 +248,7 @@ class _Run:
         start_s, now_s = self._start_s[task], self._state.now_s
         if start_s < now_s:
             self._fetcher.spoil(task, self._state.known.device_of[processor])
-        self._interrupted.append(Interrupted(task, processor, start_s, now_s))
+        self._interrupted.append(InterruptedTask(task, processor, start_s, now_s))
         self._start_s[task] = self._finish_s[task] = self._takes_s[task] = math.nan
         self._processor[task] = NOTHING
         self._n_reschedules[task] += 1
@@ -260,7 +260,7 @@ class _Run:
         task, processor, start = decision
         self._check(decision)
         device = self._state.known.device_of[processor]
-        self._log.append(Logged(self._state.now_s, task, processor, start, self._book.bound(task)))
+        self._log.append(LoggedDecision(self._state.now_s, task, processor, start, self._book.bound(task)))
         self._fetcher.fetch(task, device)
         if not start:
             self._book.bind(task, processor)

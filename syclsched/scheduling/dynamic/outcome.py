@@ -14,7 +14,7 @@ from syclsched.scheduling.timetable import Timetable
 Reason = Literal["data", "device", "after", "policy"]
 
 
-class Logged(NamedTuple):
+class LoggedDecision(NamedTuple):
     """A decision of the policy, as executed."""
 
     time_s: float  # time of the decision
@@ -25,7 +25,7 @@ class Logged(NamedTuple):
     source: int  # the lane whose queue held it; `NOTHING` if none
 
 
-class Interrupted(NamedTuple):
+class InterruptedTask(NamedTuple):
     """A task that was stopped by a device failure."""
 
     #: The task and its lane.
@@ -36,7 +36,7 @@ class Interrupted(NamedTuple):
     stopped_s: float
 
 
-class Undone(NamedTuple):
+class UnfinishedTask(NamedTuple):
     """A task that did not finish."""
 
     task: int  # index of the task
@@ -50,11 +50,11 @@ class DynamicRun:
     #: Times of each task by the true durations: valid for the true problem if no device failed. An unfinished task has
     #: the processor `NOTHING` and NaN times.
     timetable: Timetable
-    log: tuple[Logged, ...]  # every decision, in order
+    log: tuple[LoggedDecision, ...]  # every decision, in order
     makespan_s: float  # end of the last task that finished, or of the last copy of a wanted result
     #: Tasks stopped by failures, in order; each was started again or is among the unfinished ones.
-    interrupted: tuple[Interrupted, ...] = ()
-    undone: tuple[Undone, ...] = ()  # unfinished tasks, in the problem's order
+    interrupted: tuple[InterruptedTask, ...] = ()
+    undone: tuple[UnfinishedTask, ...] = ()  # unfinished tasks, in the problem's order
     #: Items lost with a device that a task needed, or that were wanted as results.
     lost_items: tuple[int, ...] = ()
 

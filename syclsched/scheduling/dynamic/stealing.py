@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syclsched.scheduling.dynamic.known import known_of
-from syclsched.scheduling.dynamic.state import Decision, Known, State
+from syclsched.scheduling.dynamic.policy_state import Decision, PolicyState, StaticInfo
+from syclsched.scheduling.dynamic.static_info import static_info_of
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING
 
@@ -29,11 +29,11 @@ class WorkStealing:
     name: str = "stealing"
     sorts_queues: bool = False
 
-    def prepare(self, problem: Problem) -> Known:
+    def prepare(self, problem: Problem) -> StaticInfo:
         """Return the static information, with urgency by priority."""
-        return known_of(problem, [problem.tables.priority])
+        return static_info_of(problem, [problem.tables.priority])
 
-    def decide(self, state: State) -> list[Decision]:
+    def decide(self, state: PolicyState) -> list[Decision]:
         """Bind ready tasks; if there are none, have idle lanes start their own or stolen tasks."""
         for task in state.ready:
             home = _home(state, task)
@@ -52,7 +52,7 @@ class WorkStealing:
         return decisions
 
 
-def _home(state: State, task: int) -> int:
+def _home(state: PolicyState, task: int) -> int:
     """Return the lane for a ready task; `NOTHING` if none can run it."""
     device_of = state.known.device_of
     maker = state.released_by[task]
@@ -64,7 +64,7 @@ def _home(state: State, task: int) -> int:
     )
 
 
-def _find_steal(state: State, thief: int, taken: set[int]) -> int:
+def _find_steal(state: PolicyState, thief: int, taken: set[int]) -> int:
     """Return the task that an idle lane steals; `NOTHING` if no queue has one that it can run."""
     known = state.known
     device = known.device_of[thief]

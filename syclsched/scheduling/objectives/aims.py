@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from syclsched.errors import PolicyError
-from syclsched.model.quantities import Dimension, format_quantity, parse_quantity
+from syclsched.model.text.quantities import Dimension, format_quantity, parse_quantity
 
 #: Metrics that can be minimised or bounded from above, with their dimensions.
 METRICS: Final[dict[str, Dimension]] = {

@@ -13,8 +13,14 @@ from itertools import permutations
 
 from syclsched.errors import InfeasibleError, PolicyError
 from syclsched.scheduling.objectives.aims import Aim, Constraint, minimize
+from syclsched.scheduling.objectives.constrained_search import (
+    SearchResult,
+    default_steps,
+    policy_timetables,
+    resolve,
+    search,
+)
 from syclsched.scheduling.objectives.metrics import Metrics, check_known, evaluate
-from syclsched.scheduling.objectives.search import Found, asked, default_steps, resolve, search
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable
 
@@ -50,8 +56,8 @@ def front(
         check_known(problem, aim.metric)
     pairs = list(permutations(range(len(aims)), 2))
     share = max(1, (4 * default_steps(len(problem)) if steps is None else steps) // (len(aims) + len(pairs) * points))
-    given = list(timetables) or asked(problem)
-    pool = [Found(timetable, evaluate(problem, timetable)) for timetable in given]
+    given = list(timetables) or policy_timetables(problem)
+    pool = [SearchResult(timetable, evaluate(problem, timetable)) for timetable in given]
     best = [search(problem, aim, timetables=given, steps=share, seed=seed) for aim in aims]
     pool += best
     for one, other in pairs:
@@ -78,7 +84,7 @@ def equal(one: Sequence[float], other: Sequence[float]) -> bool:
 # --- inside ---------------------------------------------------------------------------------------
 
 
-def _between(aim: Aim, limited: Aim, best: Found, other: Found, points: int) -> Iterator[Aim]:
+def _between(aim: Aim, limited: Aim, best: SearchResult, other: SearchResult, points: int) -> Iterator[Aim]:
     """Yield the first aim under limits on the second metric: between its minimum and its value at the first's."""
     least, most = _value(other, limited), _value(best, limited)
     if not least < most:
@@ -88,7 +94,7 @@ def _between(aim: Aim, limited: Aim, best: Found, other: Found, points: int) -> 
         yield aim.subject_to(Constraint(limited.metric, limit, limited.space))
 
 
-def _near(pool: Sequence[Found], aim: Aim) -> list[Timetable]:
+def _near(pool: Sequence[SearchResult], aim: Aim) -> list[Timetable]:
     """Return the best few schedules within an aim's limit, and the nearest one beyond it."""
     (constraint,) = aim.constraints
     value = [found.metrics.value(constraint.metric, constraint.space) for found in pool if _known(found, aim)]
@@ -101,15 +107,15 @@ def _near(pool: Sequence[Found], aim: Aim) -> list[Timetable]:
     return [found.timetable for found in chosen]
 
 
-def _known(found: Found, aim: Aim) -> bool:
+def _known(found: SearchResult, aim: Aim) -> bool:
     return found.metrics.energy_j is not None or not aim.uses("energy")
 
 
-def _value(found: Found, aim: Aim) -> float:
+def _value(found: SearchResult, aim: Aim) -> float:
     return found.metrics.value(aim.metric, aim.space)
 
 
-def _non_dominated(pool: Sequence[Found], aims: Sequence[Aim]) -> tuple[Point, ...]:
+def _non_dominated(pool: Sequence[SearchResult], aims: Sequence[Aim]) -> tuple[Point, ...]:
     points = [
         Point(tuple(_value(found, aim) for aim in aims), found.timetable, found.metrics)
         for found in pool

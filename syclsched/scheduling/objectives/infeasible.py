@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from syclsched.errors import InfeasibleError, MemoryLimitError
-from syclsched.model.quantities import format_quantity
-from syclsched.model.units import format_exact_bytes
+from syclsched.model.text.quantities import format_quantity
+from syclsched.model.text.units import format_exact_bytes
 from syclsched.scheduling.objectives.aims import METRICS, Aim, Constraint
+from syclsched.scheduling.objectives.memory_use import input_bytes
 from syclsched.scheduling.objectives.metrics import Metrics
-from syclsched.scheduling.objectives.residence import standing_bytes
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING, Ints, Tables
 
@@ -25,7 +25,7 @@ def excess(metrics: Metrics, constraints: Sequence[Constraint]) -> float:
     return sum((_excess_over(metrics, constraint) for constraint in constraints), 0.0)
 
 
-def nothing_found(known: Sequence[Metrics], aim: Aim) -> InfeasibleError:
+def infeasible_error(known: Sequence[Metrics], aim: Aim) -> InfeasibleError:
     """Return the error that names the binding constraints."""
     nearest = min(known, key=lambda metrics: excess(metrics, aim.constraints))
     messages = []
@@ -55,7 +55,7 @@ def check_working_sets(problem: Problem, constraints: Sequence[Constraint]) -> N
             limits[where] = np.minimum(limits[where], constraint.limit)
     if np.isinf(limits).all():
         return
-    standing = standing_bytes(problem)
+    standing = input_bytes(problem)
     for space in np.flatnonzero(standing > limits).tolist():
         raise MemoryLimitError(
             f"{format_exact_bytes(standing[space])} lie there from the start, "

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from syclsched.errors import PlatformError, PolicyError
+from syclsched.scheduling.objectives.memory_use import peak_bytes
 from syclsched.scheduling.objectives.power import energy_j, require_power
-from syclsched.scheduling.objectives.residence import peak_bytes
 from syclsched.scheduling.problem import Problem, makespan_s
 from syclsched.scheduling.tables import NOTHING, Floats
 from syclsched.scheduling.timetable import Timetable

@@ -9,11 +9,11 @@ import numpy as np
 
 from syclsched.errors import PolicyError
 from syclsched.scheduling.objectives.aims import minimize
-from syclsched.scheduling.objectives.decode import decode
+from syclsched.scheduling.objectives.constrained_decode import decode
+from syclsched.scheduling.objectives.constrained_search import policy_timetables, search
 from syclsched.scheduling.objectives.modulo import Operations, earliest, fit
-from syclsched.scheduling.objectives.pipelined import PipelinedSchedule
-from syclsched.scheduling.objectives.search import asked, search
-from syclsched.scheduling.objectives.state import LISTED, State, load, make_state
+from syclsched.scheduling.objectives.pipelined_schedule import PipelinedSchedule
+from syclsched.scheduling.objectives.search_state import LISTED, SearchState, load, make_search_state
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.refine.decode import order_of
 from syclsched.scheduling.refine.meter import Clock
@@ -41,7 +41,7 @@ def pipeline(
     Search for an assignment with the least load of the busiest processor or channel; return the best modulo schedule of
     it and of the given timetables.
     """
-    given = list(timetables) or asked(problem)
+    given = list(timetables) or policy_timetables(problem)
     found = search(
         problem, minimize("throughput"), timetables=given, steps=steps, budget_s=budget_s, clock=clock, seed=seed
     )
@@ -71,7 +71,7 @@ def modulo_schedule(problem: Problem, timetable: Timetable) -> PipelinedSchedule
 # --- inside ---------------------------------------------------------------------------------------
 
 
-def _steady_state(problem: Problem, order: Ints, processor: Ints) -> tuple[State, list[tuple[int, int]]]:
+def _steady_state(problem: Problem, order: Ints, processor: Ints) -> tuple[SearchState, list[tuple[int, int]]]:
     """Return the steady state of successive iterations, and the (first, last) items carried from one to the next."""
     tables = problem.tables
     last = np.arange(len(tables.item_bytes))
@@ -79,7 +79,7 @@ def _steady_state(problem: Problem, order: Ints, processor: Ints) -> tuple[State
         last[tables.make_replaces[row]] = last[tables.make_item[row]]
     inputs = np.flatnonzero(tables.item_producer == NOTHING)
     carried = [(int(item), int(last[item])) for item in inputs if last[item] != item]
-    state = make_state(problem, power=False)
+    state = make_search_state(problem, power=False)
     input_space = tables.item_space.copy()
     for _ in range(len(problem.spaces) + 2):
         load(state, order, processor)
@@ -97,7 +97,7 @@ def _steady_state(problem: Problem, order: Ints, processor: Ints) -> tuple[State
     )
 
 
-def _operations(problem: Problem, s: State, carried: list[tuple[int, int]]) -> tuple[Operations, Ints, Floats]:
+def _operations(problem: Problem, s: SearchState, carried: list[tuple[int, int]]) -> tuple[Operations, Ints, Floats]:
     """Return tasks and copies as operations, (item, destination) of the copies, and a priority time for each."""
     t, tasks = problem.tables, len(problem)
     final = dict(carried)
@@ -173,7 +173,7 @@ def _operations(problem: Problem, s: State, carried: list[tuple[int, int]]) -> t
 
 def _overwrite_edges(
     problem: Problem,
-    s: State,
+    s: SearchState,
     carried: list[tuple[int, int]],
     seconds: list[float],
     copies: dict[tuple[int, int], int],
@@ -218,7 +218,7 @@ def _serial_interval_s(ops: Operations) -> float:
 
 
 def _schedule(
-    s: State, ops: Operations, copies: Ints, begin_s: Floats, interval_s: float, bound_s: float
+    s: SearchState, ops: Operations, copies: Ints, begin_s: Floats, interval_s: float, bound_s: float
 ) -> PipelinedSchedule:
     tasks = len(s.order)
     listed = None

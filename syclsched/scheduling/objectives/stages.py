@@ -7,10 +7,10 @@ from itertools import chain, permutations
 
 import numpy as np
 
-from syclsched.scheduling.objectives.decode import decode
-from syclsched.scheduling.objectives.orders import depth_first
-from syclsched.scheduling.objectives.search import timetable_of
-from syclsched.scheduling.objectives.state import load, make_state
+from syclsched.scheduling.objectives.constrained_decode import decode
+from syclsched.scheduling.objectives.constrained_search import timetable_of
+from syclsched.scheduling.objectives.depth_first_order import depth_first
+from syclsched.scheduling.objectives.search_state import load, make_search_state
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import Floats, Ints
 from syclsched.scheduling.timetable import Timetable
@@ -43,7 +43,7 @@ def stages(problem: Problem) -> Timetable | None:
         return None
     processor = np.empty(len(problem), np.int64)
     processor[order] = found[1]
-    state = make_state(problem, power=False)
+    state = make_search_state(problem, power=False)
     load(state, order, processor)
     decode(tables, state)
     made = timetable_of(state)

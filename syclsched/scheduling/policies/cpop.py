@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from syclsched.scheduling.core.list_schedulers import by_rank, in_order
 from syclsched.scheduling.core.paths import heavy_chains
-from syclsched.scheduling.core.placing import by_rank, in_order
 from syclsched.scheduling.core.ranks import downward_ranks, mean_seconds, upward_ranks
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syclsched.scheduling.core.placing import best_pairs
+from syclsched.scheduling.core.list_schedulers import best_pairs
 from syclsched.scheduling.core.ranks import upward_ranks
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syclsched.scheduling.core.placing import looking_ahead, mean_upward_ranks
+from syclsched.scheduling.core.list_schedulers import looking_ahead, mean_upward_ranks
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable
 

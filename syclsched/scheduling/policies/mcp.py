@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syclsched.scheduling.core.placing import by_rank, in_order, mean_upward_ranks
+from syclsched.scheduling.core.list_schedulers import by_rank, in_order, mean_upward_ranks
 from syclsched.scheduling.core.ranks import next_ranks
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable

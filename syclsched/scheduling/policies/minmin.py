@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syclsched.scheduling.core.placing import best_pairs
+from syclsched.scheduling.core.list_schedulers import best_pairs
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable
 

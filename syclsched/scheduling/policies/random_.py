@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syclsched.scheduling.core.placing import by_rank, in_order
+from syclsched.scheduling.core.list_schedulers import by_rank, in_order
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable
 

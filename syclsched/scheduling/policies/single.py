@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from syclsched.errors import PolicyError
-from syclsched.scheduling.core.placing import by_rank, in_order, mean_upward_ranks
+from syclsched.scheduling.core.list_schedulers import by_rank, in_order, mean_upward_ranks
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable
 

@@ -137,7 +137,7 @@ def relocate(
 
 
 @lean
-def forget(counts: Ints, tasks: int) -> None:
+def clear_undo_log(counts: Ints, tasks: int) -> None:
     """Clear the undo log; the changes stay."""
     counts[MOVES] = 0
     counts[TIMES] = 0
@@ -162,4 +162,4 @@ def undo(search: Search) -> None:
         unlink(nodes, lanes, move.task)
         shift(nodes, order, move.task, move.position)
         link(nodes, lanes, order, move.task, move.processor)
-    forget(counts, order.size)
+    clear_undo_log(counts, order.size)

@@ -11,7 +11,7 @@ from syclsched.scheduling.refine.records import Records, Search, Words
 
 
 @lean
-def chance(words: Words) -> float:
+def random_unit(words: Words) -> float:
     """Return a random number in [0, 1): xorshift64* (Vigna 2016)."""
     x = words[0]
     x ^= x >> np.uint64(12)
@@ -22,9 +22,9 @@ def chance(words: Words) -> float:
 
 
 @lean
-def pick(words: Words, count: int) -> int:
+def random_below(words: Words, count: int) -> int:
     """Return a random integer from 0 to ``count`` - 1."""
-    return int(chance(words) * count)
+    return int(random_unit(words) * count)
 
 
 @lean
@@ -37,7 +37,7 @@ def _finishes_last(nodes: Records, lanes: Records, words: Words) -> int:
             found, latest, ties = task, nodes[task].finish_s, 1
         elif task >= 0 and nodes[task].finish_s == latest:
             ties += 1
-            if pick(words, ties) == 0:
+            if random_below(words, ties) == 0:
                 found = task
     return found
 
@@ -65,21 +65,21 @@ def critical_path(search: Search) -> int:
         for k in range(node.wait, nodes[task + 1].wait):
             if nodes[arcs[k]].finish_s >= start:
                 ties += 1
-                if pick(words, ties) == 0:
+                if random_below(words, ties) == 0:
                     found = arcs[k]
         for k in range(node.flow, nodes[task + 1].flow):
             flow = flows[k]
             copy_s = arrival_s(lines, flow.nbytes, origin[flow.item], device)
             if nodes[flow.task].finish_s + copy_s >= start:
                 ties += 1
-                if pick(words, ties) == 0:
+                if random_below(words, ties) == 0:
                     found = flow.task
         task = found
     return length
 
 
 @lean
-def work_out_tails(search: Search) -> None:
+def compute_tails(search: Search) -> None:
     """Compute the longest path from the start of each task to the end, with tasks where they are."""
     nodes, lanes, arcs, flows, order = search.nodes, search.lanes, search.arcs, search.flows, search.order
     lines, origin = search.lines, search.origin

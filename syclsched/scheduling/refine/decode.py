@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from syclsched.compiled import compiled, inlined, lean
-from syclsched.scheduling.refine.chains import forget
+from syclsched.scheduling.refine.chains import clear_undo_log
 from syclsched.scheduling.refine.records import DIRTY, HIGHEST, LOWEST, ORIGINS, TIMES, Records, Search
 from syclsched.scheduling.tables import Floats, Ints
 
@@ -84,7 +84,7 @@ def makespan_of(lanes: Records, nodes: Records, wants: Records, want_s: Floats, 
 
 
 @lean
-def settle(search: Search, limit_s: float) -> float:
+def update_times(search: Search, limit_s: float) -> float:
     """Recompute the times of dirty tasks and of all that depend on them; afterwards no task is dirty."""
     nodes, order, counts, arcs, timed = search.nodes, search.order, search.counts, search.arcs, search.timed
     lanes, flows, costs, lines, origin = search.lanes, search.flows, search.costs, search.lines, search.origin
@@ -147,12 +147,12 @@ def settle(search: Search, limit_s: float) -> float:
 
 
 @lean
-def settle_all(search: Search) -> float:
+def compute_all_times(search: Search) -> float:
     """Compute all times of a newly loaded state; return the makespan, infinity if the state is infeasible."""
     search.counts[LOWEST] = 0
     search.counts[DIRTY] = search.order.size
-    makespan = settle(search, np.inf)
-    forget(search.counts, search.order.size)
+    makespan = update_times(search, np.inf)
+    clear_undo_log(search.counts, search.order.size)
     return makespan
 
 

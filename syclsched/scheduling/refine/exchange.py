@@ -13,10 +13,10 @@ import math
 import random
 from collections.abc import Sequence
 
-from syclsched.scheduling.refine.anneal import Best, anneal
+from syclsched.scheduling.refine.anneal import BestSchedule, anneal
 from syclsched.scheduling.refine.chains import load
 from syclsched.scheduling.refine.critical import critical_path
-from syclsched.scheduling.refine.decode import settle_all
+from syclsched.scheduling.refine.decode import compute_all_times
 from syclsched.scheduling.refine.meter import Meter
 from syclsched.scheduling.refine.prepare import prepare
 from syclsched.scheduling.refine.records import Search
@@ -27,13 +27,15 @@ from syclsched.scheduling.tables import Ints, Tables
 REPLICAS, COLDEST, HOTTEST = 10, 0.03, 1.0
 
 #: Steps of each replica between swaps.
-BETWEEN = 300
+SWAP_STEPS = 300
 
 #: A start state: its makespan, the order of the tasks, and the processor of each.
-State = tuple[float, Ints, Ints]
+StartState = tuple[float, Ints, Ints]
 
 
-def exchange(tables: Tables, starts: Sequence[State], best: Best, meter: Meter, seed: int, bound_s: float) -> None:
+def exchange(
+    tables: Tables, starts: Sequence[StartState], best: BestSchedule, meter: Meter, seed: int, bound_s: float
+) -> None:
     """Search until the budget is spent, or the best makespan reaches a bound."""
     replicas: list[Search] = []
     current_s: list[float] = []
@@ -42,7 +44,7 @@ def exchange(tables: Tables, starts: Sequence[State], best: Best, meter: Meter, 
         search = prepare(tables, seed + (k + 1) * 1_000_003)
         _, order, processor = starts[k % len(starts)]
         load(search.nodes, search.lanes, search.order, order.copy(), processor.copy())
-        current_s.append(settle_all(search))
+        current_s.append(compute_all_times(search))
         replicas.append(search)
     step_s = current_s[0] / max(1, critical_path(replicas[0]))
     temperatures_s = [step_s * COLDEST * (HOTTEST / COLDEST) ** (k / (REPLICAS - 1)) for k in range(REPLICAS)]
@@ -50,7 +52,7 @@ def exchange(tables: Tables, starts: Sequence[State], best: Best, meter: Meter, 
     round_number = 0
     while meter.spent() < 1.0 and best.makespan_s[0] > bound_s:
         for k, search in enumerate(replicas):
-            steps = meter.left(BETWEEN)
+            steps = meter.left(SWAP_STEPS)
             current_s[k] = anneal(search, best, current_s[k], temperatures_s[k], steps)
             meter.count(steps)
         # Even-numbered replicas swap with the next, then odd ones, so that a state can travel the whole range.

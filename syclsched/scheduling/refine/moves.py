@@ -7,7 +7,7 @@ import numpy as np
 
 from syclsched.compiled import lean
 from syclsched.scheduling.refine.chains import relocate
-from syclsched.scheduling.refine.critical import chance, pick
+from syclsched.scheduling.refine.critical import random_below, random_unit
 from syclsched.scheduling.refine.decode import arrival_s, ready_s
 from syclsched.scheduling.refine.records import MOST_MOVED, MOVES, Records, Search, Words
 from syclsched.scheduling.tables import Ints
@@ -18,7 +18,7 @@ ON_PATH = 0.8
 REORDER, REASSIGN, SWAP = 0.3, 0.75, 0.88
 
 #: Share of reassignments that are evaluated regardless of the estimate.
-TRUST_NOT = 0.1
+IGNORE_ESTIMATE = 0.1
 
 #: Share of gatherings that continue to neighbours of neighbours, up to a random number of tasks.
 SPREAD = 0.5
@@ -59,7 +59,7 @@ def _place_by_time(nodes: Records, order: Ints, task: int, at_s: float, low: int
 def _other_processor(costs: Records, lanes: Records, words: Words, task: int, own: int) -> int:
     """Return a random processor other than the task's that can run it; the task's if none is found."""
     for _ in range(8):
-        candidate = pick(words, lanes.size - 1)
+        candidate = random_below(words, lanes.size - 1)
         candidate += 1 if candidate >= own else 0
         if costs[task, lanes[candidate].device].seconds < np.inf:
             return candidate
@@ -113,13 +113,13 @@ def _reassign(search: Search, task: int, target: int, limit_s: float) -> None:
     low, high = _lowest(nodes, arcs, task), _highest(nodes, arcs, task, search.order.size)
     device = search.lanes[target].device
     ready = ready_s(nodes, arcs, search.flows, search.costs, search.lines, search.origin, task, device)
-    draw = chance(search.words)
+    draw = random_unit(search.words)
     if draw < 0.7:
         place = _place_by_time(nodes, search.order, task, ready, low, high)
     elif draw < 0.8:
-        place = low + pick(search.words, high - low + 1)
+        place = low + random_below(search.words, high - low + 1)
         # The estimate is pessimistic for targets whose chain depends on the task: some are evaluated all the same.
-    if chance(search.words) < TRUST_NOT or _estimate(search, task, target, place, ready) <= limit_s:
+    if random_unit(search.words) < IGNORE_ESTIMATE or _estimate(search, task, target, place, ready) <= limit_s:
         relocate(nodes, search.lanes, search.order, search.counts, search.moved, task, target, place)
 
 
@@ -130,7 +130,7 @@ def _reorder(search: Search, task: int) -> None:
     node = nodes[task]
     low, high = _lowest(nodes, arcs, task), _highest(nodes, arcs, task, search.order.size)
     place = node.position
-    draw = chance(search.words)
+    draw = random_unit(search.words)
     if draw < 0.4:
         if node.before >= 0:
             place = max(low, nodes[node.before].position)
@@ -138,7 +138,7 @@ def _reorder(search: Search, task: int) -> None:
         if node.after >= 0:
             place = min(high, nodes[node.after].position)
     else:
-        place = low + pick(search.words, high - low + 1)
+        place = low + random_below(search.words, high - low + 1)
     if place != node.position:
         relocate(nodes, search.lanes, search.order, search.counts, search.moved, task, node.processor, place)
 
@@ -146,7 +146,7 @@ def _reorder(search: Search, task: int) -> None:
 @lean
 def _swap(search: Search, task: int) -> None:
     """Exchange the processors of a task and of another that is near it in the order."""
-    position = search.nodes[task].position + pick(search.words, 25) - 12
+    position = search.nodes[task].position + random_below(search.words, 25) - 12
     other = search.order[min(max(position, 0), search.order.size - 1)]
     source, target = search.nodes[task].processor, search.nodes[other].processor
     if source == target or not search.costs[task, search.lanes[target].device].seconds < np.inf:
@@ -163,7 +163,7 @@ def _gather_row(search: Search, begin: int, end: int, target: int, share: float,
     device = lanes[target].device
     for k in range(begin, end):
         task = search.arcs[k]
-        wanted = counts[MOVES] < most and nodes[task].processor != target and chance(search.words) < share
+        wanted = counts[MOVES] < most and nodes[task].processor != target and random_unit(search.words) < share
         if wanted and search.costs[task, device].seconds < np.inf:
             relocate(nodes, lanes, order, counts, moved, task, target, nodes[task].position)
 
@@ -173,11 +173,11 @@ def _gather(search: Search, task: int, target: int) -> None:
     """Move a task to a processor together with some of its neighbours in the graph, and often some of theirs."""
     nodes, words = search.nodes, search.words
     relocate(nodes, search.lanes, search.order, search.counts, search.moved, task, target, nodes[task].position)
-    share = 0.3 + 0.7 * chance(words)
-    direction = pick(words, 3)
+    share = 0.3 + 0.7 * random_unit(words)
+    direction = random_below(words, 3)
     most = MOST_MOVED
-    if chance(words) < SPREAD:
-        most = 2 + pick(words, min(MOST_MOVED, search.order.size) - 1)
+    if random_unit(words) < SPREAD:
+        most = 2 + random_below(words, min(MOST_MOVED, search.order.size) - 1)
     k = 0
     while k < search.counts[MOVES]:
         member = search.moved[k].task
@@ -194,11 +194,11 @@ def _gather(search: Search, task: int, target: int) -> None:
 def propose(search: Search, length: int, limit_s: float) -> None:
     """Make one random move, counted in the log; none if the drawn move is useless or looks hopeless."""
     words = search.words
-    if chance(words) < ON_PATH:
-        task = search.path[pick(words, length)]
+    if random_unit(words) < ON_PATH:
+        task = search.path[random_below(words, length)]
     else:
-        task = pick(words, search.order.size)
-    draw = chance(words)
+        task = random_below(words, search.order.size)
+    draw = random_unit(words)
     target = search.nodes[task].processor
     if draw >= REORDER and search.lanes.size > 1:
         target = _other_processor(search.costs, search.lanes, words, task, target)

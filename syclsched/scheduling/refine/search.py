@@ -10,13 +10,13 @@ import numpy as np
 from syclsched.errors import PolicyError
 from syclsched.scheduling.bounds import quick_bound_s
 from syclsched.scheduling.problem import Problem, makespan_s
-from syclsched.scheduling.refine.anneal import Best, anneal
+from syclsched.scheduling.refine.anneal import BestSchedule, anneal
 from syclsched.scheduling.refine.chains import load
+from syclsched.scheduling.refine.contention_search import refine_listed
 from syclsched.scheduling.refine.critical import critical_path
-from syclsched.scheduling.refine.decode import order_of, settle_all
-from syclsched.scheduling.refine.exchange import State, exchange
+from syclsched.scheduling.refine.decode import compute_all_times, order_of
+from syclsched.scheduling.refine.exchange import StartState, exchange
 from syclsched.scheduling.refine.guided import guided_starts
-from syclsched.scheduling.refine.listed import refine_listed
 from syclsched.scheduling.refine.meter import Clock, Meter
 from syclsched.scheduling.refine.prepare import prepare
 from syclsched.scheduling.refine.records import Search
@@ -35,13 +35,13 @@ COLD, COOLINGS, PAIR_STEPS = 0.05, 16, 25
 HOTTER = (1.0, 2.0)
 
 #: Temperature of the initial descent, and its share of the budget; it also measures the speed of steps.
-DESCENT, DESCENDING = 0.005, 0.03
+DESCENT, DESCENT_SHARE = 0.005, 0.03
 
 #: With this many steps per task, replica exchange finds better schedules than coolings.
-EXCHANGING = 10_000
+EXCHANGE_STEPS = 10_000
 
 #: Share of the budget for additional start solutions.
-STARTING = 0.2
+STARTS_SHARE = 0.2
 
 #: Cost of a step by the list engine, in steps of the contention-free model.
 LISTED_COST = 80
@@ -79,7 +79,7 @@ def refine(
     more = [*ranked]
     for timetable in guided_starts(problem):
         more.append(timetable)
-        if meter.spent() > STARTING:
+        if meter.spent() > STARTS_SHARE:
             break
     ranked = sorted(more, key=lambda timetable: makespan_s(problem, timetable))
     if problem.has_channels:
@@ -97,30 +97,32 @@ def _refine_free(problem: Problem, ranked: Sequence[Timetable], meter: Meter, se
     """Search in the contention-free model."""
     tables = problem.tables
     search = prepare(tables, seed)
-    starts: list[State] = []
+    starts: list[StartState] = []
     for timetable in ranked:
         order = order_of(tables.pred_start, tables.pred_task, timetable.start_s, timetable.finish_s)
         processor = np.array(timetable.processor, np.int64)
         load(search.nodes, search.lanes, search.order, order, processor)
-        starts.append((settle_all(search), order, processor))
+        starts.append((compute_all_times(search), order, processor))
     starts.sort(key=lambda start: start[0])
-    best = Best(starts[0][1].copy(), starts[0][2].copy(), np.array([starts[0][0]]))
+    best = BestSchedule(starts[0][1].copy(), starts[0][2].copy(), np.array([starts[0][0]]))
     load(search.nodes, search.lanes, search.order, best.order.copy(), best.processor.copy())
     begun = meter.spent()
-    _cool(search, best, meter, (begun, begun + DESCENDING * (1.0 - begun)), DESCENT, bound_s)
+    _cool(search, best, meter, (begun, begun + DESCENT_SHARE * (1.0 - begun)), DESCENT, bound_s)
     each = meter.done / max(meter.spent() - begun, 1e-9) / len(problem)
-    if each >= EXCHANGING:
+    if each >= EXCHANGE_STEPS:
         descended = (float(best.makespan_s[0]), best.order, best.processor)
         exchange(tables, [descended, *starts[1:]], best, meter, seed, bound_s)
     else:
         _coolings(search, starts, best, meter, each, bound_s)
     load(search.nodes, search.lanes, search.order, best.order, best.processor)
-    settle_all(search)
+    compute_all_times(search)
     nodes = search.nodes[:-1]
     return Timetable(nodes["processor"].copy(), nodes["start_s"].copy(), nodes["finish_s"].copy())
 
 
-def _coolings(search: Search, starts: Sequence[State], best: Best, meter: Meter, each: float, bound_s: float) -> None:
+def _coolings(
+    search: Search, starts: Sequence[StartState], best: BestSchedule, meter: Meter, each: float, bound_s: float
+) -> None:
     """Cool down several times, from the best and from other starts alternately; ``each`` is the steps per task."""
     hot = HOT * min(1.0, each / PLENTY) ** FALL
     coolings = max(1, min(COOLINGS, round(each / len(best.order) / PAIR_STEPS)))
@@ -136,14 +138,14 @@ def _coolings(search: Search, starts: Sequence[State], best: Best, meter: Meter,
 
 def _cool(
     search: Search,
-    best: Best,
+    best: BestSchedule,
     meter: Meter,
     part: tuple[float, float],
     hot: float,
     bound_s: float,
 ) -> None:
     """Anneal the loaded state from hot to cold over a part of the budget."""
-    current_s = settle_all(search)
+    current_s = compute_all_times(search)
     step_s = current_s / max(1, critical_path(search))
     # Some milliseconds between readings of the clock.
     chunk = max(1, 50_000 // max(1, len(best.order)))

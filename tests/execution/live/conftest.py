@@ -11,7 +11,7 @@ import pytest
 @pytest.fixture(params=["compiled", "python", "threads"])
 def submission(request: pytest.FixtureRequest) -> Iterator[None]:
     """Submission by the compiled loop, without it, and to threads of our own where all lanes are cores of the host."""
-    from syclsched.execution.live import submitter
+    from syclsched.execution.dynamic.submission import submitter
 
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "python":

@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import DTYPE, MIX, plan_on, sequential
+from support.running import DTYPE, MIX, plan_on, sequential
 
 import syclsched as ss
 from syclsched.compiled import make_ready
 from syclsched.errors import ArgumentError, IncompletePlanError, PolicyError
-from syclsched.execution.live import driving, run_dynamically
+from syclsched.execution.dynamic import run_dynamically
+from syclsched.execution.dynamic.compiled import compiled_loop
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
-from syclsched.scheduling.dynamic.compiled_policies import CENTRAL
+from syclsched.scheduling.dynamic.compiled.compiled_policies import CENTRAL
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 
 def pairs(count: int = 6) -> TaskGraph:
@@ -29,7 +30,7 @@ def pairs(count: int = 6) -> TaskGraph:
     return graph
 
 
-@pytest.mark.parametrize("dynamic", ["dmdas", "hybrid"])
+@pytest.set_outcome.parametrize("dynamic", ["dmdas", "hybrid"])
 def test_a_graph_is_run_by_the_name_of_a_policy(live: tuple[Platform, Any], dynamic: str) -> None:
     graph = pairs()
     with ss.run(graph, live[0], dynamic=dynamic, calibrate=False) as run:
@@ -42,20 +43,20 @@ def test_what_decides_is_compiled_before_the_run_begins(
     live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first run of an installation was said to have taken 21 s, and missed its deadline."""
-    whole, calls = driving._DRIVE[CENTRAL], list[str]()
+    whole, calls = compiled_loop._DRIVE[CENTRAL], list[str]()
 
     class Noting:
         def make_ready(self, arguments: tuple[Any, ...]) -> None:
             calls.append("ready")
-            assert arguments[1].at[driving.BEGAN_NS] == 0
+            assert arguments[1].at[compiled_loop.BEGAN_NS] == 0
             make_ready(whole, *arguments)
 
         def __call__(self, *arguments: Any) -> int:
             calls.append("called")
-            assert arguments[1].at[driving.BEGAN_NS] > 0
+            assert arguments[1].at[compiled_loop.BEGAN_NS] > 0
             return whole(*arguments)
 
-    monkeypatch.setitem(driving._DRIVE, CENTRAL, Noting())
+    monkeypatch.setitem(compiled_loop._DRIVE, CENTRAL, Noting())
     with ss.run(pairs(), live[0], dynamic="eager", calibrate=False) as run:
         run.wait()
     assert calls[:2] == ["ready", "called"] and calls.count("ready") == 1
@@ -87,9 +88,10 @@ def test_the_hybrid_runs_a_plan_of_a_rewritten_graph(live: tuple[Platform, Any])
 def test_a_run_adds_what_kinds_of_tasks_took_to_the_history(
     live: tuple[Platform, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from syclsched.profiling import HistoryStore, history
+    from syclsched.profiling import HistoryStore
+    from syclsched.profiling.storage import history_store
 
-    monkeypatch.setattr(history, "data_folder", lambda: tmp_path)
+    monkeypatch.setattr(history_store, "data_folder", lambda: tmp_path)
     with run_dynamically(pairs(12), live[1], "eager") as run:
         run.wait(60)
     with HistoryStore() as store:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from syclsched.execution.live.coherence import Directory
+from syclsched.execution.dynamic.data.coherence import CoherenceDirectory
 
 HOST, GPU = 0, 1
 
 
 def test_a_write_leaves_one_valid_copy_and_a_copy_adds_one() -> None:
-    directory = Directory(1, 2)
+    directory = CoherenceDirectory(1, 2)
     directory.put(0, HOST)
     directory.copied(0, HOST, GPU, (5, 0))
     assert directory.valid[0] == [HOST, GPU]
@@ -20,19 +20,19 @@ def test_a_write_leaves_one_valid_copy_and_a_copy_adds_one() -> None:
 
 
 def test_who_reads_waits_for_the_writer_and_who_writes_for_the_readers_since_too() -> None:
-    directory = Directory(1, 2)
+    directory = CoherenceDirectory(1, 2)
     directory.written(0, GPU, (0, 3))
     directory.read(0, GPU, (1, 0))
     directory.copied(0, GPU, HOST, (2, 7))
-    assert directory.before_reading(0, GPU) == (0, 3)
-    assert sorted(directory.before_writing(0, GPU)) == [(0, 3), (1, 0), (2, 7)]
-    assert directory.before_writing(0, HOST) == [(2, 7)]
+    assert directory.read_dependency(0, GPU) == (0, 3)
+    assert sorted(directory.write_dependencies(0, GPU)) == [(0, 3), (1, 0), (2, 7)]
+    assert directory.write_dependencies(0, HOST) == [(2, 7)]
     directory.written(0, GPU, (0, 4))
-    assert directory.before_writing(0, GPU) == [(0, 4)]
+    assert directory.write_dependencies(0, GPU) == [(0, 4)]
 
 
 def test_of_all_that_touches_memory_the_latest_of_each_lane_counts() -> None:
-    directory = Directory(3, 2)
+    directory = CoherenceDirectory(3, 2)
     directory.written(0, GPU, (0, 2))
     directory.written(1, GPU, (0, 9))
     directory.written(2, GPU, (0, 5))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 
-from syclsched.execution.live.inbox import Inbox
+from syclsched.execution.dynamic.compiled.inbox import Inbox
 
 SENDERS, MESSAGES = 3, 4000
 

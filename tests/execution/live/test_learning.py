@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execution.live.starting import Anywhere
+from support.starting import Anywhere
 
 from syclsched.costs import CostModel
-from syclsched.execution.live.layout import Layout
-from syclsched.execution.live.learning import learnt
-from syclsched.execution.live.tasks import TaskWork
+from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
+from syclsched.execution.dynamic.learning import measured_durations
+from syclsched.execution.dynamic.submission.tasks import TaskWork
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST
 from syclsched.scheduling import build_problem
-from syclsched.scheduling.dynamic.drift import ENOUGH, KEPT, new_drift, note
+from syclsched.scheduling.dynamic.drift import ENOUGH, KEPT, new_drift, record_duration
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("ratios", "remembered"),
     [
         ([900.0, 2.0, 3.0], None),
@@ -39,14 +39,14 @@ def test_the_first_call_of_a_function_of_the_host_is_not_remembered(
     graph = TaskGraph("calls")
     graph.host(lambda y: None, name="call", y=graph.array("y", (4,)).write())
     problem = build_problem(graph, platform, CostModel(platform))
-    layout = Layout(graph, problem, platform)
+    layout = IndexedGraph(graph, problem, platform)
     known = Anywhere().prepare(problem)
     device = next(n for n, each in enumerate(layout.devices) if each.name == HOST)
     estimated_s = known.seconds[0][device]
     drift = new_drift(np.array(known.seconds), 1)
     for ratio in ratios:
-        note(drift, 0, device, ratio * estimated_s, estimated_s)
-    found = learnt(layout, TaskWork(layout), known, drift)
+        record_duration(drift, 0, device, ratio * estimated_s, estimated_s)
+    found = measured_durations(layout, TaskWork(layout), known, drift)
     if remembered is None:
         assert found == []
     else:

@@ -13,28 +13,28 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execution.live.starting import POLICIES, Anywhere, live_called, start
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opened import REFUSED
-from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, sequential, with_host
+from support.opened import REFUSED
+from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, sequential, with_host
+from support.starting import POLICIES, Anywhere, live_called, start
 
 from syclsched.costs import CostModel
 from syclsched.errors import RunCancelledError, TaskFailedError, WaitTimeoutError
-from syclsched.execution.lanes import HostLane
-from syclsched.execution.live.lookahead import Lookahead
-from syclsched.execution.live.start import execute_dynamic
-from syclsched.execution.resources import unfinished
+from syclsched.execution.dynamic.data.submission_lookahead import SubmissionLookahead
+from syclsched.execution.dynamic.dynamic_start import execute_dynamic
+from syclsched.execution.handle.resources import unfinished
+from syclsched.execution.lanes.lanes import HostLane
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, NativeCall
 from syclsched.model.platform import HOST, Platform
 from syclsched.planning import verify
 from syclsched.scheduling import build_problem
-from syclsched.scheduling.dynamic import Decision, State
+from syclsched.scheduling.dynamic import Decision, PolicyState
 from syclsched.scheduling.tables import NOTHING
 from syclsched.testing import faults
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 
 @pytest.fixture(params=["all", "cpu"])
@@ -58,7 +58,7 @@ def check(graph: Any, live: Any, policy: str, **options: Any) -> Any:
     expected = sequential(graph, inputs)
     with start(graph, live, policy, inputs, **options) as run:
         run.wait(60)
-        kept = set(run._dispatcher.program.final_buffers) & set(graph.arrays)
+        kept = set(run._engine.program.final_buffers) & set(graph.arrays)
         kept |= {name for name in graph.segments() if not graph.arrays[name].temporary and name in graph.inputs()}
         for name in sorted(kept):
             assert np.array_equal(run.result(name), expected[name]), name
@@ -74,7 +74,7 @@ def check(graph: Any, live: Any, policy: str, **options: Any) -> Any:
 
 @given(data=st.data())
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@pytest.mark.parametrize("where", ["all", "parts", "cpu", "halves"])
+@pytest.set_outcome.parametrize("where", ["all", "parts", "cpu", "halves"])
 def test_random_graph_gives_numpys_bits(where: str, submission: None, data: st.DataObject) -> None:
     live = live_called(where)
     graph = data.draw(graphs(ranges=data.draw(st.booleans())))
@@ -91,7 +91,7 @@ def rounds(length: int, size: int, wide: int) -> TaskGraph:
     return graph
 
 
-@pytest.mark.parametrize("policy", ["eager", "stealing", "anywhere"])
+@pytest.set_outcome.parametrize("policy", ["eager", "stealing", "anywhere"])
 def test_what_does_not_fit_is_evicted_and_brought_back(live: tuple[Platform, Any], policy: str) -> None:
     graph = rounds(3, 1000, 8)
     limits = {"cpu": 3 * 8000, "accelerator": 2 * 8000}
@@ -127,7 +127,7 @@ def sequential_of(graph: TaskGraph, *names: str) -> dict[str, Any]:
 # --- when something goes wrong --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.set_outcome.parametrize("policy", POLICIES)
 def test_a_host_function_that_raises_cancels_what_depends_on_it_and_nothing_else(
     live: tuple[Platform, Any], policy: str
 ) -> None:
@@ -156,12 +156,12 @@ class Placed(Anywhere):
 
     lanes: dict[int, int] = field(default_factory=dict)
 
-    def decide(self, state: State) -> list[Decision]:
+    def decide(self, state: PolicyState) -> list[Decision]:
         free = [task for task in state.ready if state.lanes[self.lanes[task]].running == NOTHING]
         return [Decision(free[0], self.lanes[free[0]], start=True)] if free else []
 
 
-@pytest.mark.parametrize("where", ["host", "device"])
+@pytest.set_outcome.parametrize("where", ["host", "device"])
 def test_what_comes_after_a_task_that_is_left_out_comes_after_all_before_it(
     live: tuple[Platform, Any], where: str
 ) -> None:
@@ -244,7 +244,7 @@ def test_a_cancelled_run_ends_and_says_so(live: tuple[Platform, Any]) -> None:
     run.close()
 
 
-@pytest.mark.parametrize("policy", ["eager", "anywhere"])
+@pytest.set_outcome.parametrize("policy", ["eager", "anywhere"])
 def test_a_host_function_that_raises_after_the_run_was_cancelled_holds_nothing_up(
     live: tuple[Platform, Any], policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,14 +329,14 @@ def test_the_hybrid_plans_anew_what_is_left_where_tasks_take_other_times_than_be
     for number in range(48):
         y = graph.array(f"y{number % 6}", data=np.ones(1, DTYPE)) if number < 6 else graph.arrays[f"y{number % 6}"]
         graph.kernel(SPIN, name=f"t{number}", y=y, turns=400_000 * (1 + number % 3))
-    with start(graph, live_called("cpu"), "hybrid", lookahead=Lookahead(2, 4, 1.0)) as run:
+    with start(graph, live_called("cpu"), "hybrid", lookahead=SubmissionLookahead(2, 4, 1.0)) as run:
         run.wait(60)
         assert run.counts.replanned
         verify(run.plan, graph)
         assert {s.task for s in run.trace().spans if s.kind == "launch"} == {t.name for t in graph.tasks}
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.set_outcome.parametrize("count", [1, 2])
 def test_what_was_handed_on_behind_a_refusal_keeps_its_order(count: int) -> None:
     """Copies that were put back are submitted before the library's calls that wait for them."""
     graph = TaskGraph("behind a refusal")
@@ -360,7 +360,7 @@ class Kept:
     """What a library's call points to."""
 
 
-@pytest.mark.parametrize("policy", ["eager", "hybrid"])
+@pytest.set_outcome.parametrize("policy", ["eager", "hybrid"])
 def test_what_calls_of_libraries_point_to_stays_until_they_have_run(live: tuple[Platform, Any], policy: str) -> None:
     @ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 6)
     def function(*_: int) -> int:

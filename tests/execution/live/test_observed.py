@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from syclsched.execution.live.observed import Observed
+from syclsched.execution.dynamic.submission.polled_durations import PolledDurations
 
 
 def test_what_ended_together_shares_the_time_since_the_lane_was_seen_last() -> None:
-    observed = Observed(2)
-    assert observed.see(0, submit_ns=100, count=2, now_ns=300) == [(100, 200), (200, 300)]
-    assert observed.see(0, submit_ns=150, count=1, now_ns=450) == [(300, 450)]
-    assert observed.see(0, submit_ns=0, count=0, now_ns=500) == []
-    assert observed.see(0, submit_ns=460, count=1, now_ns=700) == [(500, 700)]
-    assert observed.see(1, submit_ns=650, count=1, now_ns=700) == [(650, 700)]
+    observed = PolledDurations(2)
+    assert observed.estimate_spans(0, submit_ns=100, count=2, now_ns=300) == [(100, 200), (200, 300)]
+    assert observed.estimate_spans(0, submit_ns=150, count=1, now_ns=450) == [(300, 450)]
+    assert observed.estimate_spans(0, submit_ns=0, count=0, now_ns=500) == []
+    assert observed.estimate_spans(0, submit_ns=460, count=1, now_ns=700) == [(500, 700)]
+    assert observed.estimate_spans(1, submit_ns=650, count=1, now_ns=700) == [(650, 700)]

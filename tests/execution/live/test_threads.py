@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execution.live.starting import POLICIES, live_called, start
-from opened import REFUSED, until
-from running import DTYPE, MIX, SPIN, sequential, with_host
+from support.opened import REFUSED, until
+from support.running import DTYPE, MIX, SPIN, sequential, with_host
+from support.starting import POLICIES, live_called, start
 
-from syclsched.devices.lane_threads import LaneThreads
+from syclsched.devices.submission.lane_threads import LaneThreads
 from syclsched.errors import RunCancelledError, TaskFailedError
-from syclsched.execution.live.driving import SUBMITTED, Driver
+from syclsched.execution.dynamic.compiled.compiled_loop import SUBMITTED, EventLoop
 from syclsched.model.graph import TaskGraph
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 COMPILED = [policy for policy in POLICIES if policy != "anywhere"]
 
 
@@ -47,7 +47,7 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> list[LaneThreads]:
     return seen
 
 
-@pytest.mark.parametrize("policy", COMPILED)
+@pytest.set_outcome.parametrize("policy", COMPILED)
 def test_a_lane_does_one_thing_after_another_and_lanes_wait_for_each_other(
     policy: str, closed: list[LaneThreads]
 ) -> None:
@@ -121,13 +121,13 @@ def test_a_cancelled_run_ends_and_its_threads_with_it(
     closed: list[LaneThreads], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driven = threading.Event()
-    drive = Driver.drive
+    drive = EventLoop.drive
 
-    def noted(driver: Driver) -> int:
+    def noted(driver: EventLoop) -> int:
         driven.set()
         return drive(driver)
 
-    monkeypatch.setattr(Driver, "drive", noted)
+    monkeypatch.setattr(EventLoop, "drive", noted)
     graph = TaskGraph("cancelled")
     y = graph.array("y", data=np.ones(1, DTYPE))
     for i in range(200):
@@ -142,16 +142,16 @@ def test_a_cancelled_run_ends_and_its_threads_with_it(
 
 
 def test_commands_of_a_cancelled_run_live_until_its_threads_have_done_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    owners: list[weakref.ref[Driver]] = []
+    owners: list[weakref.ref[EventLoop]] = []
     alive: list[bool] = []
-    drive, close = Driver.drive, LaneThreads.close
+    drive, close = EventLoop.drive, LaneThreads.close
     driven = threading.Event()
 
-    def handed_over(driver: Driver | None) -> bool:
+    def handed_over(driver: EventLoop | None) -> bool:
         assert driver is not None
         return bool(driver.machine.state[SUBMITTED])
 
-    def noted(driver: Driver) -> int:
+    def noted(driver: EventLoop) -> int:
         owners.append(weakref.ref(driver))
         driven.set()
         return drive(driver)
@@ -161,7 +161,7 @@ def test_commands_of_a_cancelled_run_live_until_its_threads_have_done_them(monke
         alive.append(owners[-1]() is not None)
         close(threads)
 
-    monkeypatch.setattr(Driver, "drive", noted)
+    monkeypatch.setattr(EventLoop, "drive", noted)
     monkeypatch.setattr(LaneThreads, "close", looked_at)
     graph = TaskGraph("cancelled")
     y = graph.array("y", data=np.ones(1, DTYPE))

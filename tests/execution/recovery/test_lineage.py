@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syclsched.execution.recovery.lineage import Left, what_is_left
+from syclsched.execution.recovery.lineage import RemainingWork, find_remaining_work
 from syclsched.execution.recovery.versions import GIVEN, Versions, find_contents, find_versions
 from syclsched.model.access import AccessMode
 from syclsched.model.plan import BufferUse, Instruction, PlannedAccess, PlannedArray, PlannedRows, PlannedTask
@@ -32,14 +32,14 @@ def left(
     failed: str = "",
     wanted: str = "",
     repeatable: set[str] | None = None,
-) -> Left:
+) -> RemainingWork:
     again = set(tasks) if repeatable is None else repeatable
-    return what_is_left(
+    return find_remaining_work(
         tasks, find_versions(tasks.values()), whole, done.split(), failed.split(), wanted.split(), again
     )
 
 
-def check(found: Left, versions: Versions, whole: dict[str, set[int]], wanted: set[str]) -> None:
+def check(found: RemainingWork, versions: Versions, whole: dict[str, set[int]], wanted: set[str]) -> None:
     """Do what is left, and look at every version that is read and wanted."""
     state = dict(found.start)
     for array, version in state.items():
@@ -135,18 +135,18 @@ def test_what_is_left_makes_every_result_that_can_be_made(found: tuple[object, .
     versions = find_versions(tasks.values())  # type: ignore[has-type]
     wanted = set(whole)  # type: ignore[has-type]
     for repeatable in (set(tasks), set(tasks) - once):  # type: ignore[has-type]
-        left = what_is_left(tasks, versions, whole, done, failed, wanted, repeatable)  # type: ignore[has-type]
+        left = find_remaining_work(tasks, versions, whole, done, failed, wanted, repeatable)  # type: ignore[has-type]
         check(left, versions, whole, wanted)  # type: ignore[has-type]
         assert not failed & set(left.tasks)  # type: ignore[has-type]
         assert set(left.redone) <= done & repeatable  # type: ignore[has-type]
         assert set(tasks) - done - set(left.tasks) == left.dead - done  # type: ignore[has-type]
     if not failed:  # type: ignore[has-type]
-        full = what_is_left(tasks, versions, whole, done, (), wanted, set(tasks))  # type: ignore[has-type]
+        full = find_remaining_work(tasks, versions, whole, done, (), wanted, set(tasks))  # type: ignore[has-type]
         assert not full.lost and not full.dead
 
 
 def test_contents_follow_copies_updates_and_memory() -> None:
-    from synthetic import two_devices
+    from support.synthetic import two_devices
 
     plan = two_devices()
     tasks = [task("first", x=WRITE), task("other", y=UPDATE), task("second", x=UPDATE)]
@@ -158,7 +158,7 @@ def test_contents_follow_copies_updates_and_memory() -> None:
 
 
 def test_memory_that_is_given_back_takes_the_segments_in_it_along() -> None:
-    from synthetic import two_devices
+    from support.synthetic import two_devices
 
     plan = two_devices()
     part = PlannedArray("x[0:2]", (2,), "float64", 16, is_input=True, rows=PlannedRows("x", 0, 2))

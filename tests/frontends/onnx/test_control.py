@@ -11,10 +11,10 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 
 from onnx import helper  # noqa: E402
-from small_models import imported, model_of  # noqa: E402
+from support.small_models import imported, model_of  # noqa: E402
 
 from syclsched.errors import ModelError, ValueNeededError  # noqa: E402
-from syclsched.frontends.onnx.evaluating import evaluate  # noqa: E402
+from syclsched.frontends.onnx.host_evaluation import evaluate  # noqa: E402
 from syclsched.frontends.onnx.reference import host_operators  # noqa: E402
 
 node = helper.make_node
@@ -32,7 +32,7 @@ def choice() -> list[Any]:
     return [node("Abs", ["x"], ["a"]), chosen]
 
 
-@pytest.mark.parametrize("condition", [True, False])
+@pytest.set_outcome.parametrize("condition", [True, False])
 def test_a_known_condition_takes_its_branch(condition: bool) -> None:
     model = model_of(choice(), {"x": (3,)}, ["y"], {"c": np.array(condition), "w": X})
     network = imported(model)
@@ -40,7 +40,7 @@ def test_a_known_condition_takes_its_branch(condition: bool) -> None:
     assert np.array_equal(evaluate(network, {"x": X})["y"], np.abs(X) + X if condition else -np.abs(X))
 
 
-@pytest.mark.parametrize("condition", [True, False])
+@pytest.set_outcome.parametrize("condition", [True, False])
 def test_the_host_decides_what_is_known_only_then(condition: bool) -> None:
     model = model_of(choice(), {"x": (3,), "c": ()}, ["y"], {"w": X}, dtypes={"c": BOOL})
     network = imported(model)

@@ -11,8 +11,8 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
-from beside_runtime import array, same_as_runtime  # noqa: E402
 from onnx import helper  # noqa: E402
+from support.beside_runtime import array, same_as_runtime  # noqa: E402
 
 node = helper.make_node
 RANDOM = np.random.default_rng(11)
@@ -36,7 +36,7 @@ def test_convolutions_of_whole_numbers() -> None:
     same_as_runtime([made], inputs, ["y"], 10, {"zx": np.uint8(12)})
 
 
-@pytest.mark.parametrize("channels", [1, 6])
+@pytest.set_outcome.parametrize("channels", [1, 6])
 def test_quantised_convolutions(channels: int) -> None:
     constants = {
         "sx": np.float32(0.02),

@@ -12,16 +12,16 @@ import pytest
 
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 
-from networks import Builder  # noqa: E402
 from onnx import helper, numpy_helper  # noqa: E402
-from opened import live_on  # noqa: E402
-from running import plan_by  # noqa: E402
+from support.networks import Builder  # noqa: E402
+from support.opened import live_on  # noqa: E402
+from support.running import plan_by  # noqa: E402
 
 import syclsched  # noqa: E402
 from syclsched.costs.capability import installed  # noqa: E402
 from syclsched.execution import bind, execute  # noqa: E402
-from syclsched.frontends.onnx.evaluating import evaluate  # noqa: E402
-from syclsched.frontends.onnx.lowering import Lowered, lower  # noqa: E402
+from syclsched.frontends.onnx.host_evaluation import evaluate  # noqa: E402
+from syclsched.frontends.onnx.lowering import LoweredNetwork, lower  # noqa: E402
 from syclsched.frontends.onnx.network import Network  # noqa: E402
 from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, rewrite  # noqa: E402
 from syclsched.model.access import AccessMode  # noqa: E402
@@ -49,7 +49,7 @@ def blocks() -> tuple[Network, dict[str, Any], Any]:
     return network, given, evaluate(network, given)[network.outputs[0]]
 
 
-def lowered(passes: tuple[str, ...] = DEFAULT_PASSES) -> Lowered:
+def lowered(passes: tuple[str, ...] = DEFAULT_PASSES) -> LoweredNetwork:
     return lower(rewrite(blocks()[0], passes=passes).network)
 
 
@@ -92,8 +92,8 @@ def test_a_chain_of_blocks_is_one_array() -> None:
     assert set(made.origins) == {task.name for task in made.graph.tasks}
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize(
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize(
     ("devices", "implementation"),
     [
         (["cpu"], "onednn"),
@@ -120,9 +120,9 @@ def test_every_device_adds_once(devices: list[str], implementation: str) -> None
             close(run.result(made.outputs[blocks()[0].outputs[0]]))
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("devices", [["cpu"], ["cpu", "accelerator"]])
-@pytest.mark.parametrize("done", [False, True])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("devices", [["cpu"], ["cpu", "accelerator"]])
+@pytest.set_outcome.parametrize("done", [False, True])
 def test_what_failed_is_done_again_from_the_residual_as_it_was(devices: list[str], done: bool) -> None:
     for device in devices:
         there(device)
@@ -175,7 +175,7 @@ def model() -> bytes:
     return bytes(made.SerializeToString())
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_models_are_tuned_called_and_streamed_with_it_as_without(monkeypatch: Any, tmp_path: Any) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))  # nothing has been timed yet
     (output,), given = blocks()[0].outputs, blocks()[1]["x"]
@@ -194,8 +194,8 @@ def test_models_are_tuned_called_and_streamed_with_it_as_without(monkeypatch: An
             np.testing.assert_array_equal(got, one(batch)[output])
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("share", [1.0, 0.6])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("share", [1.0, 0.6])
 def test_a_limit_on_memory_changes_no_answer(share: float) -> None:
     (output,), given = blocks()[0].outputs, blocks()[1]["x"]
     with syclsched.compile(model(), devices="cpu", autotune=False) as free:
@@ -205,7 +205,7 @@ def test_a_limit_on_memory_changes_no_answer(share: float) -> None:
         close(short(given)[output])
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_chunks_of_a_batch_add_in_place_each_by_itself() -> None:
     there("accelerator")
     made = lowered()

@@ -13,13 +13,13 @@ import pytest
 pytest.importorskip("onnx", reason="the models are ONNX models")
 
 from onnx import ModelProto, TensorProto, helper, numpy_helper
-from small_models import imported, model_of
+from support.small_models import imported, model_of
 
 from syclsched.errors import ModelError, StorageError
-from syclsched.frontends.onnx.lifting import LEAST_BYTES, lifted
-from syclsched.frontends.onnx.reading import read_model
-from syclsched.frontends.onnx.stored import place_of
-from syclsched.frontends.onnx.weights import shared_constant
+from syclsched.frontends.onnx.model_file.mapped_files import mapped_location
+from syclsched.frontends.onnx.model_file.model_reader import read_model
+from syclsched.frontends.onnx.model_file.raw_data_extraction import MIN_EXTRACTED_BYTES, extract_raw_data
+from syclsched.frontends.onnx.model_file.shared_constants import shared_constant
 
 SIZE = 200
 WEIGHTS = {name: np.random.default_rng(n).random((SIZE, SIZE), np.float32) for n, name in enumerate(("a", "bb", "c"))}
@@ -45,9 +45,9 @@ def test_large_weights_are_views_of_the_file_and_small_ones_are_not(path: Path) 
     found = read_model(path).graph.initialisers
     for name, value in WEIGHTS.items():
         assert np.array_equal(found[name], value) and not found[name].flags.writeable
-        _, offset = place_of(found[name])
+        _, offset = mapped_location(found[name])
         assert path.read_bytes()[offset : offset + value.nbytes] == value.tobytes()
-    assert place_of(found["d"]) is None and (found["d"] == 1).all()
+    assert mapped_location(found["d"]) is None and (found["d"] == 1).all()
 
 
 def test_a_file_of_many_weights_is_opened_once_and_closed_with_the_last(path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_file_of_many_weights_is_opened_once_and_closed_with_the_last(path: Pa
         return sum(os.path.realpath(f"/proc/self/fd/{each}") == str(path) for each in os.listdir("/proc/self/fd"))
 
     first, second = read_model(path), read_model(path)
-    files = {place_of(m.graph.initialisers[name])[0] for m in (first, second) for name in WEIGHTS}
+    files = {mapped_location(m.graph.initialisers[name])[0] for m in (first, second) for name in WEIGHTS}
     assert len(files) == 1 and opened() <= 2  # what is mapped, and what it is read by
     del files, first, second
     assert opened() == 0
@@ -69,7 +69,7 @@ def test_constants_of_it_hold_nothing_and_are_the_same_for_every_import(path: Pa
         assert one is again[name] and one.host_bytes == 0
         held = one.data
         assert np.array_equal(held, value) and held.flags.aligned and not held.flags.writeable
-        assert place_of(held) is None and held is one.data and one.host_bytes == value.nbytes
+        assert mapped_location(held) is None and held is one.data and one.host_bytes == value.nbytes
         del held
         assert one.host_bytes == 0
         part = one.part((3, 9))
@@ -85,7 +85,7 @@ def imported_constants(model: Any) -> dict[str, Any]:
     return {name: shared_constant(constants[name], name) for name in WEIGHTS}
 
 
-@pytest.mark.parametrize("how", ["deleted", "replaced"])
+@pytest.set_outcome.parametrize("how", ["deleted", "replaced"])
 def test_a_file_that_is_gone_or_has_a_successor_is_still_read(path: Path, how: str) -> None:
     constants = imported_constants(read_model(path))
     if how == "deleted":
@@ -98,7 +98,7 @@ def test_a_file_that_is_gone_or_has_a_successor_is_still_read(path: Path, how: s
         assert np.array_equal(constants[name].data, value)
 
 
-@pytest.mark.parametrize("how", ["written to", "cut short", "cut short, and the time set back"])
+@pytest.set_outcome.parametrize("how", ["written to", "cut short", "cut short, and the time set back"])
 def test_a_file_that_was_changed_is_an_error_and_no_crash(path: Path, how: str) -> None:
     model = read_model(path)
     constants = imported_constants(model)
@@ -142,9 +142,9 @@ def put_back(found: Any) -> ModelProto:
 
 def test_what_is_lifted_and_what_is_left_are_the_model() -> None:
     model = product()
-    found = lifted(memoryview(model.SerializeToString()))
+    found = extract_raw_data(memoryview(model.SerializeToString()))
     assert put_back(found) == model
-    assert len(found[0]) < LEAST_BYTES and sorted(found[1]) == [0, 1, 2]
+    assert len(found[0]) < MIN_EXTRACTED_BYTES and sorted(found[1]) == [0, 1, 2]
 
 
 def test_what_follows_and_precedes_raw_data_stays(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_what_follows_and_precedes_raw_data_stays(tmp_path: Path) -> None:
     model.graph.initializer[1].doc_string = "before or behind"
     model.graph.doc_string = "of the graph"
     model.doc_string = "of the model"
-    assert put_back(lifted(memoryview(model.SerializeToString()))) == model
+    assert put_back(extract_raw_data(memoryview(model.SerializeToString()))) == model
 
 
 def test_models_cut_short_or_damaged_anywhere_are_refused_as_before() -> None:
@@ -165,7 +165,7 @@ def test_models_cut_short_or_damaged_anywhere_are_refused_as_before() -> None:
         changed[int(random.integers(0, 120))] = int(random.integers(0, 256))
         damaged.append(bytes(changed))
     for each in damaged:
-        found = lifted(memoryview(each))
+        found = extract_raw_data(memoryview(each))
         try:
             plain = ModelProto.FromString(each)
         except Exception:
@@ -189,10 +189,10 @@ def test_raw_data_that_stand_twice_or_in_two_graphs_are_left_to_protobuf() -> No
     model = product()
     tensor = model.graph.initializer[0].SerializeToString()
     twice = TensorProto(raw_data=b"\1" * model.graph.initializer[0].ByteSize()).SerializeToString()
-    assert lifted(memoryview(field(7, field(5, tensor)))) is not None
-    assert lifted(memoryview(field(7, field(5, tensor + twice)))) is None
+    assert extract_raw_data(memoryview(field(7, field(5, tensor)))) is not None
+    assert extract_raw_data(memoryview(field(7, field(5, tensor + twice)))) is None
     merged = model.SerializeToString() + ModelProto(graph={"doc_string": "more"}).SerializeToString()
-    assert lifted(memoryview(merged)) is None
+    assert extract_raw_data(memoryview(merged)) is None
     assert read_model(merged).graph.initialisers["a"].tobytes() == WEIGHTS["a"].tobytes()
 
 
@@ -218,7 +218,7 @@ def test_functions_are_inlined_with_their_weights(path: Path) -> None:
 
 
 def test_a_network_of_it_computes_the_same(path: Path) -> None:
-    from syclsched.frontends.onnx.evaluating import evaluate
+    from syclsched.frontends.onnx.host_evaluation import evaluate
 
     x = {"x": np.ones((1, SIZE), np.float32)}
     of_file, of_proto = imported(path), imported(product())
@@ -232,5 +232,5 @@ def test_sparse_and_typed_weights_are_read_as_before(path: Path) -> None:
     tensor.float_data.extend(WEIGHTS["a"].reshape(-1).tolist())
     path.write_bytes(model.SerializeToString())
     found = read_model(path).graph.initialisers["a"]
-    assert np.array_equal(found, WEIGHTS["a"]) and place_of(found) is None
+    assert np.array_equal(found, WEIGHTS["a"]) and mapped_location(found) is None
     assert numpy_helper.to_array(tensor).shape == found.shape

@@ -13,11 +13,11 @@ onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
 from syclsched import api  # noqa: E402
-from syclsched.frontends.onnx.evaluating import evaluate  # noqa: E402
+from syclsched.frontends.onnx.host_evaluation import evaluate  # noqa: E402
 from syclsched.frontends.onnx.importing import import_model  # noqa: E402
 from syclsched.frontends.onnx.lowering import lower  # noqa: E402
+from syclsched.frontends.onnx.model_file.model_reader import read_model  # noqa: E402
 from syclsched.frontends.onnx.network import Network  # noqa: E402
-from syclsched.frontends.onnx.reading import read_model  # noqa: E402
 from syclsched.frontends.onnx.rewrites import rewrite  # noqa: E402
 from syclsched.testing.models import encoder_model, light_model  # noqa: E402
 
@@ -57,7 +57,7 @@ def check(got: Any, want: Any) -> None:
     assert np.ptp(want) > 0.01 * scale  # weights that are all the same would make one value of everything
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.set_outcome.parametrize("name", NAMES)
 def test_imported_models_are_canonical_and_right(name: str) -> None:
     network, inputs, want = example(name)
     assert not any(node.kind == "reference" for node in network.nodes)
@@ -67,9 +67,9 @@ def test_imported_models_are_canonical_and_right(name: str) -> None:
         check(got[key], expected)
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("rewritten", [False, True], ids=["as it is", "rewritten"])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("name", NAMES)
+@pytest.set_outcome.parametrize("rewritten", [False, True], ids=["as it is", "rewritten"])
 def test_devices_give_what_the_runtime_gives(name: str, rewritten: bool) -> None:
     network, inputs, want = example(name)
     lowered = lower(rewrite(network).network if rewritten else network)

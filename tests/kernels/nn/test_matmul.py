@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from grouped import GPUS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operations import NO_SHRINKING, UNCHECKED, close, implementations, numbers, on_host, unwritten
+from support.grouped import GPUS
+from support.operations import NO_SHRINKING, UNCHECKED, close, implementations, numbers, on_host, unwritten
 
 from syclsched.kernels import groups, nn
 from syclsched.model.operation import DeviceLimits, Operation, Signature
@@ -62,8 +62,8 @@ def test_the_host_multiplies(case: Case) -> None:
     close(on_host(operation, arrays), wanted, dtype)
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("name", implementations(nn.matmul(True)))
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("name", implementations(nn.matmul(True)))
 @given(case=products())
 @settings(max_examples=15, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_multiply(run: Any, name: str, case: Case) -> None:
@@ -73,7 +73,7 @@ def test_devices_multiply(run: Any, name: str, case: Case) -> None:
         close(run(operation, name, arrays, constants=("b",))["y"], wanted, dtype)
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 @given(case=products(), limits=st.sampled_from(GPUS))
 @settings(max_examples=12, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_work_groups_multiply_in_local_memory(run: Any, case: Case, limits: DeviceLimits) -> None:
@@ -81,8 +81,8 @@ def test_work_groups_multiply_in_local_memory(run: Any, case: Case, limits: Devi
     close(run(operation, groups.NAME, arrays, limits=limits)["y"], wanted, dtype)
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("limits", GPUS)
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("limits", GPUS)
 def test_work_groups_make_many_blocks(run: Any, limits: DeviceLimits) -> None:
     for m, n, k in [(300, 270, 77), (1, 1000, 65), (500, 2, 40)]:
         a, b = numbers(m, k), numbers(n, k, seed=1)
@@ -94,8 +94,8 @@ def test_work_groups_make_many_blocks(run: Any, limits: DeviceLimits) -> None:
         )
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("dtype", ["float32", "float64"])
 def test_numba_dpex_multiplies_with_local_memory(run: Any, dtype: str) -> None:
     operation = nn.matmul(alpha=0.5, beta=-2.0, bias=True, residual=True)
     for m, n, k in [(1, 1, 1), (17, 65, 130), (29, 70, 257), (15, 300, 128), (28, 512, 256)]:

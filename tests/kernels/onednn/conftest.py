@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from operations import close, described, on_host
+from support.operations import close, described, on_host
 
 from syclsched.costs.capability import installed
 from syclsched.model.operation import Operation, Signature

@@ -13,31 +13,31 @@ import numpy as np
 import pytest
 
 from syclsched.errors import CapabilityError
-from syclsched.kernels.onednn import calls, handles, names, primitives
+from syclsched.kernels.onednn import c_api, calls, handles, primitives
 from syclsched.kernels.onednn.calls import BoundPrimitive, LoadedPrimitive, implementation_of
 from syclsched.kernels.onednn.engines import engine_of, stream_of
 from syclsched.kernels.onednn.handles import Handle
-from syclsched.kernels.onednn.requests import Argument, Request
+from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest
 from syclsched.kernels.onednn.tensors import Tensor, plain
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 
 
-def doubled(count: int, beta: float = 1.0) -> Request:
+def doubled(count: int, beta: float = 1.0) -> PrimitiveRequest:
     """Return y = 2 x + beta."""
     line = plain((count,), "float32")
-    ends = Argument("x", names.SRC, line), Argument("y", names.DST, line)
-    return Request("eltwise", ends, (names.ELTWISE["linear"], 2.0, beta))
+    ends = PrimitiveArgument("x", c_api.SRC, line), PrimitiveArgument("y", c_api.DST, line)
+    return PrimitiveRequest("eltwise", ends, (c_api.ELTWISE["linear"], 2.0, beta))
 
 
-def product(m: int, n: int, k: int) -> Request:
+def product(m: int, n: int, k: int) -> PrimitiveRequest:
     """Return y = a b, which needs working memory where m is large."""
-    return Request(
+    return PrimitiveRequest(
         "matmul",
         (
-            Argument("a", names.SRC, plain((k, m), "float32").permuted((1, 0))),
-            Argument("b", names.WEIGHTS, plain((k, n), "float32")),
-            Argument("y", names.DST, plain((m, n), "float32")),
+            PrimitiveArgument("a", c_api.SRC, plain((k, m), "float32").permuted((1, 0))),
+            PrimitiveArgument("b", c_api.WEIGHTS, plain((k, n), "float32")),
+            PrimitiveArgument("y", c_api.DST, plain((m, n), "float32")),
         ),
     )
 
@@ -55,7 +55,7 @@ def values_of(usm: Any) -> np.ndarray:
 
 
 def lanes(queue: Any) -> tuple[Any, Any]:
-    from syclsched.devices.fences import lane_queue
+    from syclsched.devices.native.fences import lane_queue
 
     return lane_queue(queue), lane_queue(queue)
 
@@ -176,13 +176,15 @@ def test_sub_devices_take_it_and_the_emulator_is_refused(cpu: Any) -> None:
 
 def test_what_it_does_not_have_is_said_with_its_status(cpu: Any, capfd: pytest.CaptureFixture[str]) -> None:
     line = Tensor((4,), "float64", (1,))
-    wrong = Request("softmax", (Argument("x", names.SRC, line), Argument("y", names.DST, line)), (0x30000, 0))
+    wrong = PrimitiveRequest(
+        "softmax", (PrimitiveArgument("x", c_api.SRC, line), PrimitiveArgument("y", c_api.DST, line)), (0x30000, 0)
+    )
     with pytest.raises(CapabilityError, match=r"oneDNN says dnnl_(unimplemented|invalid_arguments)"):
         implementation_of(cpu, wrong)
     crossed = product(3, 4, 5)
-    other = (*crossed.arguments[:2], Argument("y", names.DST, plain((4, 4), "float32")))
+    other = (*crossed.arguments[:2], PrimitiveArgument("y", c_api.DST, plain((4, 4), "float32")))
     with pytest.raises(CapabilityError, match="matmul: oneDNN says dnnl_invalid_arguments"):
-        implementation_of(cpu, Request("matmul", other))
+        implementation_of(cpu, PrimitiveRequest("matmul", other))
     # By itself the library prints such things to stdout.
     assert "onednn_verbose" not in capfd.readouterr().out
 
@@ -200,7 +202,7 @@ def test_only_so_many_primitives_are_kept(cpu: Any, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(primitives._primitives, "capacity", 8)
     for count in range(1, 30):
         primitives.primitive_of(engine, doubled(count))
-    assert primitives.kept() == 8
+    assert primitives.cached_count() == 8
 
 
 def test_only_so_many_sets_of_arrays_stay_bound(cpu: Any) -> None:

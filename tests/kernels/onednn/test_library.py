@@ -80,7 +80,7 @@ def test_it_is_found_by_its_distributions_record() -> None:
     assert library.needed_runtime(str(path)) == "libsycl.so.7"
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_other_builds_are_refused(tmp_path: Path) -> None:
     from syclsched import oneapi
 
@@ -106,7 +106,7 @@ def test_statuses_become_errors() -> None:
         status.check(1, "conv")
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 def test_what_it_turns_out_not_to_have_is_left_to_others_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
     from syclsched import oneapi
     from syclsched.kernels.onednn import primitives, requests
@@ -123,7 +123,7 @@ def test_what_it_turns_out_not_to_have_is_left_to_others_from_then_on(monkeypatc
     assert task.operation is not None
     assert task.signature is not None
     request = task.operation.implementation("onednn").load(task.signature).request
-    primitives.forget()
+    primitives.clear_cache()
     try:
         with pytest.raises(CapabilityError):
             implementation_of(dpctl.SyclQueue("opencl:cpu", property="in_order"), request)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operations import numbers, unwritten
+from support.operations import numbers, unwritten
 
 from syclsched.kernels import nn
 
-pytestmark = pytest.mark.sycl
+pytestmark = pytest.set_outcome.sycl
 Case = tuple[Any, dict[str, np.ndarray], list[str]]
 
 

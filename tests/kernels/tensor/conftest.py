@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trying_tensors import Try, run_on
+from support.trying_tensors import Try, run_on
 
 
 @pytest.fixture(scope="session", params=["cpu", "accelerator"])

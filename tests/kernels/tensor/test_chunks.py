@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trying_tensors import on_host, signature_of
+from support.trying_tensors import on_host, signature_of
 
-from syclsched.kernels.tensor.arg import arg
 from syclsched.kernels.tensor.concat import concat
 from syclsched.kernels.tensor.elementwise import elementwise
 from syclsched.kernels.tensor.gather import gather, gather_elements
 from syclsched.kernels.tensor.pad import pad
-from syclsched.kernels.tensor.reduce import reduce
-from syclsched.kernels.tensor.scan import scan_sum
+from syclsched.kernels.tensor.reductions.arg import arg
+from syclsched.kernels.tensor.reductions.reduce import reduce
+from syclsched.kernels.tensor.reductions.scan import scan_sum
+from syclsched.kernels.tensor.reductions.topk import topk
 from syclsched.kernels.tensor.slicing import slice_of
-from syclsched.kernels.tensor.topk import topk
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.model.operation import Operation
 
@@ -57,7 +57,7 @@ CASES: list[tuple[Operation, dict[str, Any], set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("operation", "arrays", "cut"), CASES, ids=lambda each: getattr(each, "name", ""))
+@pytest.set_outcome.parametrize(("operation", "arrays", "cut"), CASES, ids=lambda each: getattr(each, "name", ""))
 def test_chunks_compute_what_the_whole_does(operation: Operation, arrays: dict[str, Any], cut: set[str]) -> None:
     assert operation.split is not None
     assert set(operation.split.cut(signature_of(arrays))) == cut

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from trying_tensors import Try, on_host, signature_of
+from support.trying_tensors import Try, on_host, signature_of
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ALL_DTYPES
-from syclsched.kernels.tensor.reduce import MODES, reduce, reduced_shape
-from syclsched.kernels.tensor.reduce_whole import MODES as WHOLE_MODES
-from syclsched.kernels.tensor.reduce_whole import reduce_whole, whole_is_worth_it
+from syclsched.kernels.tensor.reductions.reduce import MODES, reduce, reduced_shape
+from syclsched.kernels.tensor.reductions.reduce_whole import MODES as WHOLE_MODES
+from syclsched.kernels.tensor.reductions.reduce_whole import reduce_whole, whole_is_worth_it
 
 LANGUAGES = ["opencl-c", "numba-dpex"]
 
@@ -59,9 +59,9 @@ SHAPES = [
 ]
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("mode", MODES)
+@pytest.set_outcome.parametrize("language", LANGUAGES)
 def test_every_mode(on_device: Try, device_queue: Any, mode: str, language: str) -> None:
     if device_queue.sycl_device.device_type.name != "cpu" and mode not in ("sum", "max"):
         return  # the same compiler as the CPU device's
@@ -71,9 +71,9 @@ def test_every_mode(on_device: Try, device_queue: Any, mode: str, language: str)
         check(on_host, mode, x, axes, keepdims=number % 2 == 0)
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize(
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("language", LANGUAGES)
+@pytest.set_outcome.parametrize(
     ("mode", "dtype"),
     [
         ("mean", "float32"),
@@ -103,9 +103,11 @@ def test_columns_in_blocks(on_device: Try, device_queue: Any, mode: str, dtype: 
     assert np.flatnonzero(np.isnan(got)).tolist() == [7, 1099]
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize(("mode", "dtype"), [("max", "float64"), ("sum", "int32"), ("l1", "int16"), ("min", "uint8")])
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("language", LANGUAGES)
+@pytest.set_outcome.parametrize(
+    ("mode", "dtype"), [("max", "float64"), ("sum", "int32"), ("l1", "int16"), ("min", "uint8")]
+)
 def test_many_rows_for_a_work_item(on_device: Try, device_queue: Any, mode: str, dtype: str, language: str) -> None:
     if device_queue.sycl_device.device_type.name != "cpu" and mode != "max":
         return  # the same compiler as the CPU device's
@@ -113,8 +115,8 @@ def test_many_rows_for_a_work_item(on_device: Try, device_queue: Any, mode: str,
     check(lambda op, **arrays: on_device(op, language, **arrays), mode, x, (1,))
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("dtype", ALL_DTYPES)
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("dtype", ALL_DTYPES)
 def test_every_dtype(on_device: Try, device_queue: Any, dtype: str) -> None:
     if dtype == "float16" and not device_queue.sycl_device.has_aspect_fp16:
         pytest.skip("the device has no half precision")
@@ -128,8 +130,8 @@ def test_every_dtype(on_device: Try, device_queue: Any, dtype: str) -> None:
                 check(lambda op, n=language, **arrays: on_device(op, n, **arrays), mode, x, axes)
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("language", LANGUAGES)
 def test_nan_infinity_and_nothing(on_device: Try, language: str) -> None:
     def of(mode: str, x: Any, axes: tuple[int, ...] = (1,)) -> list[float]:
         array = np.array(x, "float32")
@@ -150,8 +152,8 @@ def test_nan_infinity_and_nothing(on_device: Try, language: str) -> None:
     assert of("sum", np.zeros((0, 3))) == []
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("language", LANGUAGES)
 def test_logarithms_whose_largest_number_changes(on_device: Try, device_queue: Any, language: str) -> None:
     if device_queue.sycl_device.device_type.name != "cpu":
         return  # the same compiler as the CPU device's
@@ -177,7 +179,7 @@ def test_logarithms_whose_largest_number_changes(on_device: Try, device_queue: A
     np.testing.assert_allclose(got, np.tile(wanted, 10), rtol=1e-6)
 
 
-@pytest.mark.sycl
+@pytest.set_outcome.sycl
 @settings(
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
@@ -189,8 +191,8 @@ def test_any_axes(on_device: Try, shape: tuple[int, ...], data: st.DataObject) -
     check(lambda op, **arrays: on_device(op, language, **arrays), "sum", x, axes, data.draw(st.booleans()))
 
 
-@pytest.mark.sycl
-@pytest.mark.parametrize("mode", WHOLE_MODES)
+@pytest.set_outcome.sycl
+@pytest.set_outcome.parametrize("mode", WHOLE_MODES)
 def test_a_whole_array_by_all_units(on_device: Try, device_queue: Any, mode: str) -> None:
     if device_queue.sycl_device.device_type.name != "cpu" and mode not in ("sum", "mean"):
         return  # the same compiler as the CPU device's

@@ -6,11 +6,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scheduling.random_problems import READ, UPDATE, WRITE, build
+from support.random_problems import READ, UPDATE, WRITE, build
 
 from syclsched.scheduling import Problem
-from syclsched.scheduling.core.engine import find_ready, place
-from syclsched.scheduling.core.state import State, make_state
+from syclsched.scheduling.core.insertion import find_ready_times, place
+from syclsched.scheduling.core.partial_schedule import PartialSchedule, make_partial_schedule
 
 HOST, CPU, GPU = 0, 1, 2
 
@@ -24,28 +24,28 @@ def problem(nbytes: list[float], tasks: list[dict[int, int]], latency: list[list
     return build([[1.0] * 3] * len(tasks), REACH, nbytes, [HOST] * len(nbytes), tasks, latency, S_PER_BYTE)
 
 
-def ready(state: State, task: int) -> list[float]:
-    find_ready(*state, task, 0, 3)
+def ready(state: PartialSchedule, task: int) -> list[float]:
+    find_ready_times(*state, task, 0, 3)
     found: list[float] = state.slots.ready_s.tolist()
     return found
 
 
 def test_inputs_lie_on_the_host() -> None:
-    assert ready(make_state(problem([4.0], [{0: READ}]).tables), 0) == [14.0, 4.0, 0.0]
+    assert ready(make_partial_schedule(problem([4.0], [{0: READ}]).tables), 0) == [14.0, 4.0, 0.0]
 
 
 def test_nothing_to_read_and_nothing_to_copy() -> None:
-    state = make_state(problem([0.0], [{}, {0: READ}]).tables)
+    state = make_partial_schedule(problem([0.0], [{}, {0: READ}]).tables)
     assert ready(state, 0) == ready(state, 1) == [0.0, 0.0, 0.0]
 
 
 def test_a_task_waits_for_the_last_of_its_items() -> None:
-    assert ready(make_state(problem([4.0, 6.0], [{0: READ, 1: READ}]).tables), 0) == [16.0, 6.0, 0.0]
+    assert ready(make_partial_schedule(problem([4.0, 6.0], [{0: READ, 1: READ}]).tables), 0) == [16.0, 6.0, 0.0]
 
 
-def chain() -> State:
+def chain() -> PartialSchedule:
     """t0 makes x, t1 updates it, t2 reads it."""
-    return make_state(problem([4.0], [{0: WRITE}, {0: UPDATE}, {0: READ}]).tables)
+    return make_partial_schedule(problem([4.0], [{0: WRITE}, {0: UPDATE}, {0: READ}]).tables)
 
 
 def test_what_is_fresh_lies_at_home() -> None:
@@ -73,12 +73,12 @@ def test_an_update_elsewhere_moves_the_array() -> None:
 def test_no_way_is_infinite() -> None:
     inf = math.inf
     latency = [[0.0, 0.0, inf], [0.0, 0.0, inf], [inf, inf, 0.0]]
-    state = make_state(problem([4.0], [{0: WRITE}, {0: READ}], latency).tables)
+    state = make_partial_schedule(problem([4.0], [{0: WRITE}, {0: READ}], latency).tables)
     place(*state, 0, 0, 0.0)
     assert ready(state, 1) == [1.0, inf, inf]
 
 
 def test_items_that_are_not_made_yet_hinder_nobody() -> None:
-    state = make_state(problem([4.0], [{0: WRITE}, {0: READ}]).tables)
+    state = make_partial_schedule(problem([4.0], [{0: WRITE}, {0: READ}]).tables)
     assert ready(state, 1) == [0.0, 0.0, 0.0]
     assert np.array_equal(state.slots.processor, [-1, -1])

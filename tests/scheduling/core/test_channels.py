@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from scheduling.random_problems import READ, WRITE, build
+from support.random_problems import READ, WRITE, build
 
 from syclsched.scheduling import (
     Copies,

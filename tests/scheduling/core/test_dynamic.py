@@ -10,11 +10,11 @@ from copy import copy
 import numpy as np
 import pytest
 from hypothesis import given
-from scheduling.random_problems import problems
-from scheduling.reference import Reference, upward_ranks
+from support.random_problems import problems
+from support.scheduling_reference import Reference, upward_ranks
 
 from syclsched.scheduling import Problem, Timetable, get
-from syclsched.scheduling.core.placing import best_pairs
+from syclsched.scheduling.core.list_schedulers import best_pairs
 
 
 def agree(timetable: Timetable, expected: Reference) -> None:

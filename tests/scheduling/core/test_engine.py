@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scheduling.random_problems import problems
-from scheduling.reference import heft
+from support.random_problems import problems
+from support.scheduling_reference import heft
 
 from syclsched.errors import PolicyError
 from syclsched.scheduling import Problem, get, problem_from_arrays, problem_from_matrices, validate
-from syclsched.scheduling.core.engine import best_slot, find_ready, place, take_back
-from syclsched.scheduling.core.placing import by_rank, in_order
-from syclsched.scheduling.core.state import State, make_state
+from syclsched.scheduling.core.insertion import best_slot, find_ready_times, place, unplace
+from syclsched.scheduling.core.list_schedulers import by_rank, in_order
+from syclsched.scheduling.core.partial_schedule import PartialSchedule, make_partial_schedule
 
 NO_OFFSETS = np.empty((0, 0))
 
@@ -41,7 +41,7 @@ def test_a_task_whose_data_is_out_of_reach_is_named(problem: Problem) -> None:
             get("heft").schedule(problem)
 
 
-def contents(state: State) -> list[list[float]]:
+def contents(state: PartialSchedule) -> list[list[float]]:
     slots, data, network = state
     count = int(network.counts[0])
     return [
@@ -55,10 +55,10 @@ def contents(state: State) -> list[list[float]]:
 @given(st.booleans().flatmap(lambda channels: problems(channels=channels)), st.integers(0, 12))
 def test_what_is_taken_back_leaves_no_trace(problem: Problem, kept: int) -> None:
     """Place some tasks for good, all others on trial, twice: both times alike, and nothing is left in between."""
-    state, order, devices = make_state(problem.tables), by_rank(problem), len(problem.devices)
+    state, order, devices = make_partial_schedule(problem.tables), by_rank(problem), len(problem.devices)
 
     def place_best(task: int) -> None:
-        find_ready(*state, task, 0, devices)
+        find_ready_times(*state, task, 0, devices)
         processor, start_s = best_slot(state.slots, task, 0, devices, NO_OFFSETS, 1.0)
         assert processor >= 0
         place(*state, task, processor, start_s)
@@ -74,7 +74,7 @@ def test_what_is_taken_back_leaves_no_trace(problem: Problem, kept: int) -> None
         trials.append(contents(state))
         for task in order[kept:].tolist()[::-1]:
             copies.pop()
-            take_back(*state, task, copies[-1])
+            unplace(*state, task, copies[-1])
         assert contents(state) == before
     assert trials[0] == trials[1]
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from scheduling.instances import Edges, Table, tables
-from scheduling.reference import Reference
+from support.instances import Edges, Table, tables
+from support.scheduling_reference import Reference
 
 from syclsched.scheduling import problem_from_matrices
 from syclsched.scheduling.core.orders import list_order, positions

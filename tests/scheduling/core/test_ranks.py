@@ -8,12 +8,12 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
-from scheduling.instances import TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
-from scheduling.random_problems import problems
-from scheduling.reference import upward_ranks as expected_ranks
+from support.instances import TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
+from support.random_problems import problems
+from support.scheduling_reference import upward_ranks as expected_ranks
 
 from syclsched.scheduling import Problem, problem_from_matrices
-from syclsched.scheduling.core.placing import mean_upward_ranks
+from syclsched.scheduling.core.list_schedulers import mean_upward_ranks
 from syclsched.scheduling.core.ranks import downward_ranks, mean_seconds, next_ranks, upward_ranks
 
 

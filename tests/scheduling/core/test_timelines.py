@@ -18,11 +18,11 @@ from syclsched.scheduling.core.timelines import (
     PARENT,
     RIGHT,
     START,
-    Lines,
-    earliest,
-    give_back,
-    make_lines,
-    take,
+    Timelines,
+    earliest_start,
+    insert_node,
+    make_timelines,
+    remove_node,
 )
 
 HEAD = 40
@@ -38,7 +38,7 @@ def first_fit(taken: list[tuple[float, float, int]], ready_s: float, duration_s:
     return next(max(a, ready_s) for a, b in gaps if max(a, ready_s) + duration_s <= b)
 
 
-def in_time(lines: Lines, head: int) -> list[int]:
+def in_time(lines: Timelines, head: int) -> list[int]:
     """The nodes of a line in order, with all that must hold between them."""
     link, time = lines.link, lines.time
 
@@ -57,20 +57,20 @@ def in_time(lines: Lines, head: int) -> list[int]:
 
 @given(st.lists(st.tuples(TIME, LENGTH, st.booleans()), max_size=30))
 def test_what_is_found_is_the_first_fit(wishes: list[tuple[float, float, bool]]) -> None:
-    lines = make_lines(2, HEAD)
+    lines = make_timelines(2, HEAD)
     taken: list[tuple[float, float, int]] = []
     for node, (ready_s, duration_s, leave) in enumerate(wishes):
-        start_s = earliest(lines.link, lines.time, HEAD + 1, ready_s, duration_s, np.inf)
+        start_s = earliest_start(lines.link, lines.time, HEAD + 1, ready_s, duration_s, np.inf)
         assert start_s == first_fit(taken, ready_s, duration_s)
         for latest_s in (start_s, start_s / 2.0):
-            found_s = earliest(lines.link, lines.time, HEAD + 1, ready_s, duration_s, latest_s)
+            found_s = earliest_start(lines.link, lines.time, HEAD + 1, ready_s, duration_s, latest_s)
             assert found_s == start_s or (found_s == math.inf and start_s > latest_s)
-        take(lines.link, lines.time, HEAD + 1, node, start_s, start_s + duration_s)
+        insert_node(lines.link, lines.time, HEAD + 1, node, start_s, start_s + duration_s)
         taken.append((start_s, start_s + duration_s, node))
         taken.sort(key=lambda entry: entry[:2])
         if leave:
             gone = taken.pop(node * 7 % len(taken))
-            give_back(lines.link, lines.time, HEAD + 1, gone[2])
+            remove_node(lines.link, lines.time, HEAD + 1, gone[2])
         nodes = in_time(lines, HEAD + 1)
         assert [lines.time[n, START] for n in nodes] == [start for start, _, _ in taken]
         assert lines.time[HEAD + 1, FREE] == max([end for _, end, _ in taken], default=0.0)
@@ -78,33 +78,33 @@ def test_what_is_found_is_the_first_fit(wishes: list[tuple[float, float, bool]])
 
 
 def test_nothing_taken_is_free_at_once() -> None:
-    lines = make_lines(1, 4)
-    assert earliest(lines.link, lines.time, 4, 3.0, 5.0, np.inf) == 3.0
+    lines = make_timelines(1, 4)
+    assert earliest_start(lines.link, lines.time, 4, 3.0, 5.0, np.inf) == 3.0
 
 
-@pytest.mark.parametrize(("ready_s", "start_s"), [(0.0, 0.0), (0.5, 1.0), (1.0, 1.0), (1.5, 2.0), (2.0, 2.0)])
+@pytest.set_outcome.parametrize(("ready_s", "start_s"), [(0.0, 0.0), (0.5, 1.0), (1.0, 1.0), (1.5, 2.0), (2.0, 2.0)])
 def test_an_instant_stands_between_two_that_touch_but_not_inside_one(ready_s: float, start_s: float) -> None:
-    lines = make_lines(1, 4)
-    take(lines.link, lines.time, 4, 0, 0.0, 1.0)
-    take(lines.link, lines.time, 4, 1, 1.0, 2.0)
-    assert earliest(lines.link, lines.time, 4, ready_s, 0.0, np.inf) == start_s
+    lines = make_timelines(1, 4)
+    insert_node(lines.link, lines.time, 4, 0, 0.0, 1.0)
+    insert_node(lines.link, lines.time, 4, 1, 1.0, 2.0)
+    assert earliest_start(lines.link, lines.time, 4, ready_s, 0.0, np.inf) == start_s
 
 
 def test_an_instant_in_a_gap_divides_it() -> None:
-    lines = make_lines(1, 4)
-    take(lines.link, lines.time, 4, 0, 4.0, 5.0)
-    take(lines.link, lines.time, 4, 1, 2.0, 2.0)
-    assert earliest(lines.link, lines.time, 4, 0.0, 3.0, np.inf) == 5.0
-    assert earliest(lines.link, lines.time, 4, 1.0, 2.0, np.inf) == 2.0
+    lines = make_timelines(1, 4)
+    insert_node(lines.link, lines.time, 4, 0, 4.0, 5.0)
+    insert_node(lines.link, lines.time, 4, 1, 2.0, 2.0)
+    assert earliest_start(lines.link, lines.time, 4, 0.0, 3.0, np.inf) == 5.0
+    assert earliest_start(lines.link, lines.time, 4, 1.0, 2.0, np.inf) == 2.0
 
 
 def test_trees_stay_flat_whatever_the_order() -> None:
     """A path of nodes would be as deep as there are nodes; a search tree by chance is some forty deep."""
     count = 4096
     for starts in (np.arange(count), np.arange(count)[::-1]):
-        lines = make_lines(1, count)
+        lines = make_timelines(1, count)
         for node, start in enumerate(starts.tolist()):
-            take(lines.link, lines.time, count, node, 2.0 * start, 2.0 * start + 1.0)
+            insert_node(lines.link, lines.time, count, node, 2.0 * start, 2.0 * start + 1.0)
         deepest = 0
         for node in range(count):
             depth, above = 0, node

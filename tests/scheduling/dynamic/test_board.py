@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scheduling.random_problems import problems
+from support.random_problems import problems
 
 from syclsched.scheduling.dynamic import Eager, Hybrid, Locality, Priority, WorkStealing
-from syclsched.scheduling.dynamic.board import STARTED, THINGS, new_board
-from syclsched.scheduling.dynamic.book import Book
-from syclsched.scheduling.dynamic.compiled_policies import CENTRAL, HYBRID, LOCALITY, STEALING, advance, turn
-from syclsched.scheduling.dynamic.drift import KEPT, new_drift, note
-from syclsched.scheduling.dynamic.known import rows
-from syclsched.scheduling.dynamic.moves import begin, complete
-from syclsched.scheduling.dynamic.places import Spread
+from syclsched.scheduling.dynamic.compiled.compiled_policies import CENTRAL, HYBRID, LOCALITY, STEALING, advance, turn
+from syclsched.scheduling.dynamic.compiled.data_directory import DataDistribution
+from syclsched.scheduling.dynamic.compiled.run_state import N_COMMANDS, STARTED, new_run_state
+from syclsched.scheduling.dynamic.compiled.run_state_updates import complete, release_sources
+from syclsched.scheduling.dynamic.drift import KEPT, new_drift, record_duration
+from syclsched.scheduling.dynamic.state_tracker import StateTracker
+from syclsched.scheduling.dynamic.static_info import rows
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING
@@ -41,7 +41,7 @@ class ByHand:
         if not spread:
             known = replace(known, reads=((),) * len(problem))
         self.known = known
-        self.book = Book(problem, known, policy.sorts_queues)  # type: ignore[attr-defined]
+        self.book = StateTracker(problem, known, policy.sorts_queues)  # type: ignore[attr-defined]
         self.flight: list[list[tuple[int, float]]] = [[] for _ in known.device_of]
         self.started: list[tuple[int, int]] = []
         self.makes = rows(problem.tables.make_start, problem.tables.make_item)
@@ -101,8 +101,8 @@ class ByHand:
 
 @settings(max_examples=25)
 @given(problem=problems(channels=False), data=st.data())
-@pytest.mark.parametrize("spread", [False, True], ids=["one", "several"])
-@pytest.mark.parametrize("which", ["eager", "priority", "dmdas", "stealing", "hybrid"])
+@pytest.set_outcome.parametrize("spread", [False, True], ids=["one", "several"])
+@pytest.set_outcome.parametrize("which", ["eager", "priority", "dmdas", "stealing", "hybrid"])
 def test_decides_what_the_policy_decides(which: str, spread: bool, problem: Problem, data: st.DataObject) -> None:
     assume(not spread or np.isfinite(problem.tables.latency_s).all())
     tables = problem.tables
@@ -120,16 +120,16 @@ def test_decides_what_the_policy_decides(which: str, spread: bool, problem: Prob
     bound = policy.bound if isinstance(policy, Hybrid) else math.inf
     items = data_of(problem, hand) if spread else None
     things = tasks if items is None else tasks + items.most_copies
-    board = new_board(
+    board = new_run_state(
         problem, hand.known, lanes=lanes + 1, things=things, is_host=[False] * lanes, bound=bound, lookahead=LOOKAHEAD,
         before=[()] * tasks, spread=items, after=None if items is None else [()] * tasks, copies_from=tasks,
     )  # fmt: skip
-    begin(board)
+    release_sources(board)
     now_s = 0.0
     while True:
         hand.advance(now_s)
         started = advance(board, code, now_s)
-        mine = [(int(n), int(board.lane[n])) for n in board.started[: board.counters[THINGS]] if n < tasks]
+        mine = [(int(n), int(board.lane[n])) for n in board.started[: board.counters[N_COMMANDS]] if n < tasks]
         assert mine == hand.started and len(mine) == started
         busy = [lane for lane in range(lanes) if hand.flight[lane]]
         if not busy:
@@ -149,7 +149,7 @@ def test_decides_what_the_policy_decides(which: str, spread: bool, problem: Prob
     assert int(board.counters[STARTED]) == tasks == len({task for task, _ in hand.started})
 
 
-def data_of(problem: Problem, hand: ByHand) -> Spread:
+def data_of(problem: Problem, hand: ByHand) -> DataDistribution:
     """The items of a problem as pieces, which are read, or made; copies have a lane of their own, behind the others."""
     spaces, lanes = len(problem.tables.latency_s), len(hand.known.device_of)
     touches = [
@@ -158,7 +158,7 @@ def data_of(problem: Problem, hand: ByHand) -> Spread:
     ]
     items = len(hand.known.nbytes)
     copy_lane = [[[lanes] * lanes] * spaces] * spaces
-    return Spread(
+    return DataDistribution(
         touches,
         range(items),
         hand.known.nbytes,
@@ -176,10 +176,10 @@ def test_a_task_waits_for_the_last_of_each_other_lane_that_it_has_not_waited_for
     costs = [[1.0, math.inf]] * 2 + [[math.inf, 1.0]] * 2
     problem = problem_from_matrices(costs, {(0, 2): 0, (1, 2): 0, (0, 3): 0, (2, 3): 0})
     known = Eager().prepare(problem)
-    board = new_board(
+    board = new_run_state(
         problem, known, lanes=2, things=4, is_host=[False] * 2, bound=math.inf, lookahead=(9, 9, 9.0), before=[()] * 4
     )
-    begin(board)
+    release_sources(board)
     assert advance(board, CENTRAL, 0.0) == 4
     assert board.waits[2, : board.waits_count[2]].tolist() == [1]
     assert board.waits_count[3] == 0
@@ -191,7 +191,7 @@ def test_a_task_waits_for_the_last_of_each_other_lane_that_it_has_not_waited_for
 def test_a_kind_is_corrected_by_the_median_and_spikes_are_set_aside() -> None:
     drift = new_drift(np.ones((4, 2)), 2)
     for seconds in (2.0, 2.1, 1.9, 2.0, 90.0, 2.05):
-        note(drift, 1, 0, seconds, 1.0)
+        record_duration(drift, 1, 0, seconds, 1.0)
     assert drift.of_kind[1, 0] == pytest.approx(2.0, rel=0.05)
     assert drift.of_kind[0, 0] == drift.of_kind[1, 1] == 0.0
     assert drift.of_device[1] == 1.0
@@ -202,7 +202,7 @@ def test_a_kind_is_corrected_by_the_median_and_spikes_are_set_aside() -> None:
 def test_the_latest_ratios_count(ratios: list[float]) -> None:
     drift = new_drift(np.ones((1, 1)), 1)
     for ratio in ratios:
-        note(drift, 0, 0, ratio, 1.0)
+        record_duration(drift, 0, 0, ratio, 1.0)
     kept = np.array(ratios[-KEPT:])
     middle = np.median(kept)
     spread = 1.4826 * np.median(np.abs(kept - middle))

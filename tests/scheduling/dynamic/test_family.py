@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from scheduling.instances import layered
+from support.instances import layered
 
 from syclsched.errors import PolicyError
 from syclsched.scheduling import Policy, PolicyFamily, validate

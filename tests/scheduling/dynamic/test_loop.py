@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduling.random_problems import problems
+from support.random_problems import problems
 
 from syclsched.errors import PolicyError
 from syclsched.scheduling import problem_from_matrices, validate
@@ -20,9 +20,9 @@ from syclsched.scheduling.dynamic import (
     DynamicPolicy,
     Eager,
     Hybrid,
-    Known,
     Locality,
-    State,
+    PolicyState,
+    StaticInfo,
     run_dynamic,
 )
 from syclsched.scheduling.policies.heft import Heft
@@ -44,10 +44,10 @@ class Watched:
     def sorts_queues(self) -> bool:
         return self.inner.sorts_queues
 
-    def prepare(self, problem: Problem) -> Known:
+    def prepare(self, problem: Problem) -> StaticInfo:
         return self.inner.prepare(problem)
 
-    def decide(self, state: State) -> list[Decision]:
+    def decide(self, state: PolicyState) -> list[Decision]:
         before = deepcopy(state)
         decisions = self.inner.decide(state)
         assert state == before
@@ -71,7 +71,7 @@ def policies(problem: Problem, believed: Floats) -> list[DynamicPolicy]:
     return [*DYNAMIC_POLICIES, Hybrid(plan), Hybrid(plan, bound=0.0)]
 
 
-@pytest.mark.parametrize("kind", ["exact", "noisy", "three times off"])
+@pytest.set_outcome.parametrize("kind", ["exact", "noisy", "three times off"])
 @settings(max_examples=30)
 @given(data=st.data(), seed=st.integers(0, 9))
 def test_timetables_hold_by_the_true_times(kind: str, data: st.DataObject, seed: int) -> None:
@@ -117,14 +117,14 @@ class Wrong:
     name: str = "wrong"
     sorts_queues: bool = False
 
-    def prepare(self, problem: Problem) -> Known:
+    def prepare(self, problem: Problem) -> StaticInfo:
         return Eager().prepare(problem)
 
-    def decide(self, state: State) -> list[Decision]:
+    def decide(self, state: PolicyState) -> list[Decision]:
         return list(self.wants)
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("wants", "text"),
     [
         ([Decision(0, 2, True)], "wants task 't0' on processor 2, which does not exist"),

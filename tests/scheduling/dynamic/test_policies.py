@@ -9,18 +9,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
-from scheduling.random_problems import problems
+from support.random_problems import problems
 
 from syclsched.scheduling import problem_from_matrices
 from syclsched.scheduling.dynamic import (
     Decision,
     Eager,
     Hybrid,
-    Known,
-    Lane,
+    LaneState,
     Locality,
+    PolicyState,
     Priority,
-    State,
+    StaticInfo,
     WorkStealing,
     run_dynamic,
 )
@@ -40,10 +40,10 @@ def known(
     nbytes: list[float] | None = None,
     device_of: list[int] | None = None,
     planned: list[int] | None = None,
-) -> Known:
+) -> StaticInfo:
     """Devices with a space each, in which a byte takes a second to another."""
     width = len(seconds[0])
-    return Known(
+    return StaticInfo(
         seconds=tuple(map(tuple, seconds)),
         reads=tuple(map(tuple, reads or [[]] * len(seconds))),
         nbytes=tuple(nbytes or []),
@@ -56,14 +56,16 @@ def known(
     )
 
 
-def state(what: Known, *, ready: list[int] | None = None, queues: dict[int, list[int]] | None = None) -> State:
+def state(
+    what: StaticInfo, *, ready: list[int] | None = None, queues: dict[int, list[int]] | None = None
+) -> PolicyState:
     """All lanes idle at 10 s; items lie on device 0 since 0 s."""
-    lanes = [Lane(NOTHING, 0.0, [], 0.0, []) for _ in what.device_of]
+    lanes = [LaneState(NOTHING, 0.0, [], 0.0, []) for _ in what.device_of]
     for processor, queue in (queues or {}).items():
         lanes[processor].queue = queue
         lanes[processor].queued_s = sum(what.seconds[t][what.device_of[processor]] for t in queue)
     ready = ready or []
-    return State(
+    return PolicyState(
         what, 10.0, ready, [sum(what.seconds[t][d] < INF for t in ready) for d in range(len(what.reaches))], lanes,
         [{0: 0.0} for _ in what.nbytes], [0] * len(what.nbytes), [NOTHING] * len(what.seconds),
         [1.0] * len(what.reaches), 0.0,

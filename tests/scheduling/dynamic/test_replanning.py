@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduling.random_problems import problems
+from support.random_problems import problems
 
 from syclsched.scheduling import problem_from_matrices
 from syclsched.scheduling.dynamic import Hybrid
-from syclsched.scheduling.dynamic.board import BOUND, DEVIATION, STARTED, Board, bytes_between
-from syclsched.scheduling.dynamic.board import new_board as make_board
-from syclsched.scheduling.dynamic.compiled_policies import HYBRID, advance
-from syclsched.scheduling.dynamic.moves import begin, complete
-from syclsched.scheduling.dynamic.replanning import Frontier, follow, frontier_of, plan_frontier
+from syclsched.scheduling.dynamic.compiled.compiled_policies import HYBRID, advance
+from syclsched.scheduling.dynamic.compiled.replanning import RunSnapshot, plan_snapshot, snapshot_of, switch_plan
+from syclsched.scheduling.dynamic.compiled.run_state import BOUND, DEVIATION, STARTED, RunState, bytes_between
+from syclsched.scheduling.dynamic.compiled.run_state import new_run_state as make_board
+from syclsched.scheduling.dynamic.compiled.run_state_updates import complete, release_sources
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING
 from syclsched.scheduling.timetable import Timetable
 
 
-def board_of(problem: Problem, plan: Timetable, lookahead: tuple[int, int, float] = (1, 2, 1e-3)) -> Board:
+def board_of(problem: Problem, plan: Timetable, lookahead: tuple[int, int, float] = (1, 2, 1e-3)) -> RunState:
     known = Hybrid(plan).prepare(problem)
     lanes = len(known.device_of)
     return make_board(
@@ -34,7 +34,7 @@ def board_of(problem: Problem, plan: Timetable, lookahead: tuple[int, int, float
     )  # fmt: skip
 
 
-def end(board: Board, lane: int, took_s: float, now_s: float) -> None:
+def end(board: RunState, lane: int, took_s: float, now_s: float) -> None:
     """Let the next task of a lane end."""
     counts, end_ns = np.zeros(len(board.given), np.int64), np.zeros(len(board.lane), np.int64)
     counts[lane], end_ns[board.flight[lane, board.done[lane]]] = 1, took_s * 1e9
@@ -47,14 +47,14 @@ def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
     problem: Problem, data: st.DataObject
 ) -> None:
     board = board_of(problem, Heft().schedule(problem))
-    begin(board)
+    release_sources(board)
     lanes, now_s, late = len(board.device_of), 0.0, []
     while True:
         started = advance(board, HYBRID, now_s)
         if data.draw(st.booleans()):
-            late.append(plan_frontier(frontier_of(board, bytes_between(problem))))
+            late.append(plan_snapshot(snapshot_of(board, bytes_between(problem))))
         if late and data.draw(st.booleans()):
-            follow(board, *late.pop(0))
+            switch_plan(board, *late.pop(0))
         busy = [lane for lane in range(lanes) if board.given[lane] > board.done[lane]]
         if not busy:
             if started == len(problem) or advance(board, HYBRID, now_s) == started:
@@ -77,9 +77,9 @@ def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
 @given(problem=problems(channels=False))
 def test_what_was_started_stays_and_the_rest_is_placed_where_it_can_run(problem: Problem) -> None:
     board = board_of(problem, Heft().schedule(problem))
-    begin(board)
+    release_sources(board)
     advance(board, HYBRID, 0.0)
-    planned, level = plan_frontier(frontier_of(board, bytes_between(problem)))
+    planned, level = plan_snapshot(snapshot_of(board, bytes_between(problem)))
     there = board.place[: len(problem)] != NOTHING
     np.testing.assert_array_equal(planned[there], board.lane[: len(problem)][there])
     assert sorted(level.tolist()) == list(range(len(problem)))
@@ -89,7 +89,7 @@ def test_what_was_started_stays_and_the_rest_is_placed_where_it_can_run(problem:
 def test_what_takes_no_time_stays_on_its_lane() -> None:
     """Barriers went to the host's lane, which has nothing to do, and the lanes that compute waited for it."""
     done, barrier = [1.0, 1.0, np.inf], [0.0, 0.0, 0.0]
-    frontier = Frontier(
+    frontier = RunSnapshot(
         seconds=np.array([done, barrier]),
         device_of=np.arange(3),
         succ_start=np.array([0, 1, 1]),
@@ -102,14 +102,14 @@ def test_what_takes_no_time_stays_on_its_lane() -> None:
         end_s=np.zeros(2),
         free_s=np.array([5.0, 5.0, 0.0]),
     )
-    lane, _ = plan_frontier(frontier)
+    lane, _ = plan_snapshot(frontier)
     assert lane.tolist() == [1, 1]
 
 
-@pytest.mark.parametrize(("nbytes", "lane"), [(0.0, 0), (1e6, 1)])
+@pytest.set_outcome.parametrize(("nbytes", "lane"), [(0.0, 0), (1e6, 1)])
 def test_a_task_stays_with_its_data_where_a_copy_takes_longer_than_waiting(nbytes: float, lane: int) -> None:
     apart = 1.0 - np.eye(2)
-    frontier = Frontier(
+    frontier = RunSnapshot(
         seconds=np.ones((2, 2)),
         device_of=np.arange(2),
         succ_start=np.array([0, 1, 1]),
@@ -122,13 +122,13 @@ def test_a_task_stays_with_its_data_where_a_copy_takes_longer_than_waiting(nbyte
         end_s=np.array([1.0, 0.0]),
         free_s=np.array([1.0, 3.0]),
     )
-    assert plan_frontier(frontier)[0].tolist() == [1, lane]
+    assert plan_snapshot(frontier)[0].tolist() == [1, lane]
 
 
 def makespan(problem: Problem, true_s: Any, *, anew: bool) -> float:
     """Run a board on a virtual clock, with other times than it believes."""
     board = board_of(problem, Heft().schedule(problem))
-    begin(board)
+    release_sources(board)
     lanes, now_s = len(board.device_of), 0.0
     free_s = [0.0] * lanes
     ends: list[tuple[float, int, int]] = []
@@ -151,7 +151,7 @@ def makespan(problem: Problem, true_s: Any, *, anew: bool) -> float:
         now_s, lane, task = heapq.heappop(ends)
         end(board, lane, true_s[task, board.device_of[lane]], now_s)
         if anew and board.scalars[DEVIATION] > board.scalars[BOUND]:
-            follow(board, *plan_frontier(frontier_of(board, bytes_between(problem))))
+            switch_plan(board, *plan_snapshot(snapshot_of(board, bytes_between(problem))))
 
 
 def stages(seed: int, width: int = 4, count: int = 30) -> tuple[Problem, Any]:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syclsched.errors import PolicyError
-from syclsched.model.quantities import UNITS, format_quantity, parse_quantity
+from syclsched.model.text.quantities import UNITS, format_quantity, parse_quantity
 from syclsched.scheduling.objectives.aims import Aim, Constraint, minimize
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("text", "expected"),
     [
         ("makespan <= 20ms", Constraint("makespan", 0.02)),
@@ -33,7 +33,7 @@ def test_constraints_are_read(text: str, expected: Constraint) -> None:
     assert found.limit == pytest.approx(expected.limit)
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("text", "message"),
     [
         ("makespan", "there is no '<='"),

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scheduling.instances import layered
-from scheduling.objectives.definitions import with_tables
+from support.definitions import with_tables
+from support.instances import layered
 
 from syclsched.errors import PolicyError
 from syclsched.scheduling import problem_from_matrices, validate
 from syclsched.scheduling.objectives import evaluate, front
-from syclsched.scheduling.objectives.decode import decode
+from syclsched.scheduling.objectives.constrained_decode import decode
 from syclsched.scheduling.objectives.front import dominates
-from syclsched.scheduling.objectives.state import load, make_state
+from syclsched.scheduling.objectives.search_state import load, make_search_state
 from syclsched.scheduling.problem import Problem
 
 
@@ -36,7 +36,7 @@ def tiny(seed: int) -> Problem:
 
 def true_front(problem: Problem) -> list[tuple[float, float]]:
     """All non-dominated (makespan, energy) over placements and orders."""
-    state, found = make_state(problem, power=True), set()
+    state, found = make_search_state(problem, power=True), set()
     order_of = [o for o in itertools.permutations(range(5)) if o.index(0) < o.index(2) > o.index(1) and o[-1] == 4]
     for order in order_of:
         for processor in itertools.product(range(2), repeat=5):
@@ -46,7 +46,7 @@ def true_front(problem: Problem) -> list[tuple[float, float]]:
     return [p for p in found if not any(dominates(q, p) for q in found)]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.set_outcome.parametrize("seed", range(3))
 def test_the_front_of_a_tiny_problem_is_true(seed: int) -> None:
     problem = tiny(seed)
     expected = true_front(problem)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduling.objectives.definitions import Story, with_tables
-from scheduling.random_problems import READ, UPDATE, WRITE, build, problems
+from support.definitions import Story, with_tables
+from support.random_problems import READ, UPDATE, WRITE, build, problems
 
 from syclsched.errors import PlatformError, PolicyError
 from syclsched.scheduling import Timetable, get, makespan_s, problem_from_matrices
@@ -31,7 +31,7 @@ def answered(draw: st.DrawFn, *, channels: bool) -> tuple[Problem, Timetable]:
     return problem, get(draw(st.sampled_from(POLICIES))).schedule(problem)
 
 
-@pytest.mark.parametrize("channels", [False, True])
+@pytest.set_outcome.parametrize("channels", [False, True])
 def test_memory_is_what_the_definition_says(channels: bool) -> None:
     @settings(max_examples=250, deadline=None)
     @given(answered(channels=channels))

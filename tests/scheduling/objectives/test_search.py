@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scheduling.instances import layered
-from scheduling.objectives.definitions import Story, with_tables
-from scheduling.random_problems import READ, WRITE, build, problems
+from support.definitions import Story, with_tables
+from support.instances import layered
+from support.random_problems import READ, WRITE, build, problems
 
 from syclsched.errors import InfeasibleError, MemoryLimitError, PlatformError, PolicyError
 from syclsched.scheduling import get, makespan_s, problem_from_matrices, validate
 from syclsched.scheduling.objectives.aims import Constraint, minimize
-from syclsched.scheduling.objectives.decode import decode
+from syclsched.scheduling.objectives.constrained_decode import decode
+from syclsched.scheduling.objectives.constrained_search import search, timetable_of
+from syclsched.scheduling.objectives.depth_first_order import depth_first
+from syclsched.scheduling.objectives.memory_accounting import LIMIT, OVER
 from syclsched.scheduling.objectives.metrics import evaluate
-from syclsched.scheduling.objectives.orders import depth_first
-from syclsched.scheduling.objectives.room import LIMIT, OVER
-from syclsched.scheduling.objectives.search import search, timetable_of
-from syclsched.scheduling.objectives.state import load, make_state
+from syclsched.scheduling.objectives.search_state import load, make_search_state
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING
 
@@ -48,7 +48,7 @@ def loaded(draw: st.DrawFn, *, channels: bool) -> tuple[Problem, np.ndarray, np.
     return problem, np.array(order), np.array(processor)
 
 
-@pytest.mark.parametrize("channels", [False, True])
+@pytest.set_outcome.parametrize("channels", [False, True])
 def test_what_is_decoded_is_valid_and_measured_right(channels: bool) -> None:
     @settings(max_examples=200, deadline=None)
     @given(loaded(channels=channels))
@@ -56,7 +56,7 @@ def test_what_is_decoded_is_valid_and_measured_right(channels: bool) -> None:
         problem, order, processor = given_
         if channels:  # which of several spaces an item is read in is decided otherwise there
             assume((np.diff(problem.tables.reach_start) == 1).all())
-        state = make_state(problem, power=False)
+        state = make_search_state(problem, power=False)
         load(state, order, processor)
         decode(problem.tables, state)
         timetable = timetable_of(state)
@@ -68,7 +68,7 @@ def test_what_is_decoded_is_valid_and_measured_right(channels: bool) -> None:
     check()
 
 
-@pytest.mark.parametrize("channels", [False, True])
+@pytest.set_outcome.parametrize("channels", [False, True])
 def test_limits_that_the_decoder_keeps_are_kept_at_every_instant(channels: bool) -> None:
     @settings(max_examples=300, deadline=None)
     @given(loaded(channels=channels), st.sampled_from([1.0, 1.5, 2.0, 3.0]), st.integers(0, 3))
@@ -77,7 +77,7 @@ def test_limits_that_the_decoder_keeps_are_kept_at_every_instant(channels: bool)
         assume((np.diff(problem.tables.reach_start) == 1).all())
         space = which % len(problem.spaces)
         assume(space not in problem.tables.want_space)
-        state = make_state(problem, power=False)
+        state = make_search_state(problem, power=False)
         state.room[space, LIMIT] = 0.0
         load(state, order, processor)
         decode(problem.tables, state)
@@ -129,7 +129,7 @@ def brute_force(problem: Problem, measure: str, limits: dict[str, float]) -> flo
     """The least of one measure over all placements and orders, semi-active; of tiny problems without memory limits."""
     best = math.inf
     tables = problem.tables
-    state = make_state(problem, power=True)
+    state = make_search_state(problem, power=True)
     for order in itertools.permutations(range(len(problem))):
         position = {task: k for k, task in enumerate(order)}
         rows = np.repeat(np.arange(len(problem)), np.diff(tables.pred_start))
@@ -151,7 +151,7 @@ def small(seed: int) -> Problem:
     return with_tables(problem, busy_w=np.array([100.0, 15.0]), idle_w=np.array([10.0, 2.0]))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.set_outcome.parametrize("seed", range(4))
 def test_small_problems_are_solved_to_the_optimum(seed: int) -> None:
     problem = small(seed)
     for measure in ("makespan", "interval", "energy"):

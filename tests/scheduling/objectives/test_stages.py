@@ -9,7 +9,7 @@ from itertools import combinations_with_replacement, pairwise, permutations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduling.random_problems import problems
+from support.random_problems import problems
 
 from syclsched.scheduling import problem_from_matrices
 from syclsched.scheduling.objectives import stages

@@ -9,13 +9,13 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduling.random_problems import problems
+from support.random_problems import problems
 
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem, makespan_s
-from syclsched.scheduling.refine.chains import forget, load, undo
-from syclsched.scheduling.refine.critical import critical_path, work_out_tails
-from syclsched.scheduling.refine.decode import order_of, settle, settle_all
+from syclsched.scheduling.refine.chains import clear_undo_log, load, undo
+from syclsched.scheduling.refine.critical import compute_tails, critical_path
+from syclsched.scheduling.refine.decode import compute_all_times, order_of, update_times
 from syclsched.scheduling.refine.moves import propose
 from syclsched.scheduling.refine.prepare import prepare
 from syclsched.scheduling.refine.records import MOVES, Search
@@ -28,7 +28,7 @@ def begin(problem: Problem, seed: int) -> tuple[Search, float]:
     search = prepare(tables, seed)
     order = order_of(tables.pred_start, tables.pred_task, start.start_s, start.finish_s)
     load(search.nodes, search.lanes, search.order, order, start.processor)
-    return search, settle_all(search)
+    return search, compute_all_times(search)
 
 
 def timetable(search: Search) -> Timetable:
@@ -57,21 +57,21 @@ def test_moves_are_worked_out_as_if_from_nothing_and_taken_back_without_trace(pr
     search, _ = begin(problem, seed)
     for step in range(30):
         before = everything(search)
-        work_out_tails(search)
+        compute_tails(search)
         propose(search, critical_path(search), math.inf)
         if search.counts[MOVES] == 0:
             continue
-        found_s = settle(search, math.inf)
+        found_s = update_times(search, math.inf)
         assert not search.nodes["dirty"].any()
         if found_s == math.inf or step % 3 == 0:
             undo(search)
             assert everything(search) == before
             continue
-        forget(search.counts, search.order.size)
+        clear_undo_log(search.counts, search.order.size)
         validate(problem, timetable(search))
         again = prepare(problem.tables, seed)
         load(again.nodes, again.lanes, again.order, search.order, search.nodes["processor"][:-1].copy())
-        assert settle_all(again) == found_s
+        assert compute_all_times(again) == found_s
         assert everything(again) == everything(search)
 
 
@@ -83,12 +83,12 @@ def test_work_that_leads_nowhere_is_given_up_and_leaves_nothing_dirty(
     search, now_s = begin(problem, seed)
     for _ in range(20):
         before = everything(search)
-        work_out_tails(search)
+        compute_tails(search)
         propose(search, critical_path(search), math.inf)
-        found_s = settle(search, share * now_s)
+        found_s = update_times(search, share * now_s)
         again = prepare(problem.tables, 0)
         load(again.nodes, again.lanes, again.order, search.order, search.nodes["processor"][:-1].copy())
-        truly_s = settle_all(again)
+        truly_s = compute_all_times(again)
         assert found_s == truly_s or (found_s == math.inf and truly_s > share * now_s)
         assert not search.nodes["dirty"].any()
         undo(search)
@@ -111,7 +111,7 @@ def test_the_critical_path_leads_without_a_gap_from_the_beginning_to_the_end(pro
 @settings(max_examples=60, deadline=None)
 def test_head_and_tail_of_a_task_are_within_the_makespan(problem: Problem) -> None:
     search, _ = begin(problem, 0)
-    work_out_tails(search)
+    compute_tails(search)
     nodes = search.nodes[:-1]
     longest_s = float((nodes["start_s"] + nodes["out_s"]).max())
     last_s = float(nodes["finish_s"].max())

@@ -7,23 +7,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduling.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU_EDGES, layered
-from scheduling.random_problems import problems
+from support.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU_EDGES, layered
+from support.random_problems import problems
 
 from syclsched.scheduling.matrices import problem_from_matrices
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.policies.peft import Peft
 from syclsched.scheduling.problem import Problem, makespan_s
 from syclsched.scheduling.refine import search as searching
-from syclsched.scheduling.refine.anneal import Best
+from syclsched.scheduling.refine.anneal import BestSchedule
 from syclsched.scheduling.refine.decode import order_of
-from syclsched.scheduling.refine.exchange import BETWEEN, REPLICAS, State, exchange
+from syclsched.scheduling.refine.exchange import REPLICAS, SWAP_STEPS, StartState, exchange
 from syclsched.scheduling.refine.meter import Meter
-from syclsched.scheduling.refine.search import EXCHANGING, refine
+from syclsched.scheduling.refine.search import EXCHANGE_STEPS, refine
 from syclsched.scheduling.validate import validate
 
 
-def states(problem: Problem) -> list[State]:
+def states(problem: Problem) -> list[StartState]:
     tables, made = problem.tables, [policy.schedule(problem) for policy in (Heft(), Peft())]
     return sorted(
         (
@@ -35,9 +35,9 @@ def states(problem: Problem) -> list[State]:
     )  # fmt: skip
 
 
-def run(problem: Problem, steps: int, seed: int) -> tuple[Best, Meter]:
+def run(problem: Problem, steps: int, seed: int) -> tuple[BestSchedule, Meter]:
     starts, meter = states(problem), Meter(steps, None)
-    best = Best(starts[0][1].copy(), starts[0][2].copy(), np.array([starts[0][0]]))
+    best = BestSchedule(starts[0][1].copy(), starts[0][2].copy(), np.array([starts[0][0]]))
     exchange(problem.tables, starts, best, meter, seed, 0.0)
     return best, meter
 
@@ -45,9 +45,9 @@ def run(problem: Problem, steps: int, seed: int) -> tuple[Best, Meter]:
 @given(problems(channels=False), st.integers(0, 3))
 @settings(max_examples=30, deadline=None)
 def test_it_keeps_the_best_and_uses_all_its_steps_and_no_more(problem: Problem, seed: int) -> None:
-    best, meter = run(problem, 2 * REPLICAS * BETWEEN + 7, seed)
+    best, meter = run(problem, 2 * REPLICAS * SWAP_STEPS + 7, seed)
     assert best.makespan_s[0] <= states(problem)[0][0]
-    assert best.makespan_s[0] == 0.0 or meter.done == 2 * REPLICAS * BETWEEN + 7
+    assert best.makespan_s[0] == 0.0 or meter.done == 2 * REPLICAS * SWAP_STEPS + 7
 
 
 def test_equal_seeds_search_alike_and_others_do_not() -> None:
@@ -58,7 +58,7 @@ def test_equal_seeds_search_alike_and_others_do_not() -> None:
     assert (one.order.tobytes(), one.processor.tobytes()) != (other.order.tobytes(), other.processor.tobytes())
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("costs", "edges", "optimum"), [(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES, 73.0), (PEFT_COSTS, PEFT_EDGES, 113.0)]
 )
 def test_it_is_taken_where_there_are_many_steps_and_finds_the_optimum(
@@ -72,8 +72,8 @@ def test_it_is_taken_where_there_are_many_steps_and_finds_the_optimum(
 
     monkeypatch.setattr(searching, "exchange", noted)
     problem = problem_from_matrices(costs, edges)
-    found = refine(problem, [Heft().schedule(problem)], steps=2 * EXCHANGING * len(problem))
+    found = refine(problem, [Heft().schedule(problem)], steps=2 * EXCHANGE_STEPS * len(problem))
     validate(problem, found)
     assert makespan_s(problem, found) == pytest.approx(optimum)
-    refine(problem, [Heft().schedule(problem)], steps=EXCHANGING)
+    refine(problem, [Heft().schedule(problem)], steps=EXCHANGE_STEPS)
     assert taken == [1]

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from hypothesis import given, settings
-from scheduling.instances import layered
-from scheduling.random_problems import problems
+from support.instances import layered
+from support.random_problems import problems
 
 from syclsched.scheduling.matrices import problem_from_matrices
 from syclsched.scheduling.policies.heft import Heft

@@ -6,7 +6,7 @@ Shapes, and all values that depend only on shapes and constants, are computed at
 
 from __future__ import annotations
 
-from syclsched.frontends.onnx.importing.driver import import_model
-from syclsched.frontends.onnx.importing.registry import operators
+from syclsched.frontends.onnx.importing.importer_registry import operators
+from syclsched.frontends.onnx.importing.model_importer import import_model
 
 __all__ = ["import_model", "operators"]

@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 
 from syclsched.errors import ModelError
-from syclsched.frontends.onnx.importing.builder import Builder
-from syclsched.frontends.onnx.importing.fallback import import_reference
-from syclsched.frontends.onnx.importing.functions import definition
-from syclsched.frontends.onnx.importing.meanings import Meaning
-from syclsched.frontends.onnx.importing.registry import NotHereError, importer_of
-from syclsched.frontends.onnx.model import ModelGraph, ModelNode
+from syclsched.frontends.onnx.importing.bound_values import BoundValue
+from syclsched.frontends.onnx.importing.function_definitions import function_definition
+from syclsched.frontends.onnx.importing.importer_registry import UnsupportedFormError, importer_of
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.importing.reference_fallback import import_reference
+from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
 
 
 class Scope:
     """The name bindings of a graph, nested in those of its outer graphs."""
 
-    def __init__(self, b: Builder, around: Scope | None = None, prefix: str = "") -> None:
+    def __init__(self, b: NetworkBuilder, around: Scope | None = None, prefix: str = "") -> None:
         self.b = b
         self._around = around
         self._prefix = prefix
-        self._names: dict[str, Meaning] = {}
+        self._names: dict[str, BoundValue] = {}
 
     def add_constants(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Add initialisers as constants and bind their names."""
@@ -36,11 +36,11 @@ class Scope:
             self.b.begin("constants", "initialisers")
         self.b.end([], [])
 
-    def bind(self, name: str, meaning: Meaning) -> None:
+    def bind(self, name: str, meaning: BoundValue) -> None:
         """Bind a name."""
         self._names[name] = meaning
 
-    def meaning(self, name: str) -> Meaning:
+    def meaning(self, name: str) -> BoundValue:
         """Return the binding of a name, also from outer graphs."""
         if name in self._names:
             return self._names[name]
@@ -72,7 +72,7 @@ class Scope:
                 what = f"it is not what {node.operator} should be: {type(error).__name__}: {error}"
                 raise ModelError(what, where=self.b.place()) from error
 
-    def inline(self, graph: ModelGraph, arguments: Sequence[Meaning], prefix: str) -> list[Meaning]:
+    def inline(self, graph: ModelGraph, arguments: Sequence[BoundValue], prefix: str) -> list[BoundValue]:
         """Import a subgraph of a node; return the bindings of its outputs."""
         inner = Scope(self.b, self, self._prefix + prefix)
         inner.add_constants(graph.initialisers)
@@ -82,11 +82,11 @@ class Scope:
         return [inner.meaning(output.name) for output in graph.outputs]
 
     def _import(self, node: ModelNode) -> None:
-        from syclsched.frontends.onnx.importing.control import CONTROL
+        from syclsched.frontends.onnx.importing.control_flow import CONTROL_FLOW_IMPORTERS
 
         label = node.label if not self._prefix else f"{node.operator} {self._prefix + node.name!r}"
         self.b.begin(self._prefix + node.name, label)
-        special = CONTROL.get(node.operator) if node.domain == "" else None
+        special = CONTROL_FLOW_IMPORTERS.get(node.operator) if node.domain == "" else None
         if special is not None:
             meanings = special(self, node)
             if meanings is not None:
@@ -99,7 +99,7 @@ class Scope:
         if importer is not None:
             try:
                 results = importer(self.b, node, inputs)
-            except NotHereError:
+            except UnsupportedFormError:
                 self.b.drop()
         if results is None and importer is None:
             meanings = self._by_definition(node, inputs)
@@ -110,9 +110,9 @@ class Scope:
             results = import_reference(self.b, node, inputs, self)
         self._bind_all(node, results)
 
-    def _by_definition(self, node: ModelNode, inputs: Sequence[str | None]) -> list[Meaning] | None:
+    def _by_definition(self, node: ModelNode, inputs: Sequence[str | None]) -> list[BoundValue] | None:
         """Import an operator by its ONNX function definition; None if there is none."""
-        found = definition(self.b, node, inputs)
+        found = function_definition(self.b, node, inputs)
         if found is None:
             return None
         graph, version = found
@@ -126,7 +126,7 @@ class Scope:
         left = iter(made)
         return [next(left) if name else None for name in node.outputs]
 
-    def _bind_all(self, node: ModelNode, results: Sequence[Meaning]) -> None:
+    def _bind_all(self, node: ModelNode, results: Sequence[BoundValue]) -> None:
         plain = [each if isinstance(each, str) else None for each in results]
         named = self.b.end(plain, [self._prefix + name if name else "" for name in node.outputs])
         for index, name in enumerate(node.outputs):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from syclsched.frontends.onnx.dtypes import DTYPES
-from syclsched.frontends.onnx.importing.meanings import Meaning, TensorSequence
-from syclsched.frontends.onnx.model import ModelNode
+from syclsched.frontends.onnx.importing.bound_values import BoundValue, TensorSequence
+from syclsched.frontends.onnx.model_file.dtypes import DTYPES
+from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 if TYPE_CHECKING:
     from syclsched.frontends.onnx.importing.scope import Scope
@@ -33,18 +33,18 @@ def _position(scope: Scope, node: ModelNode, index: int, count: int, default: in
     return at + count if at < 0 else at
 
 
-def construct(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
+def construct(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     """Import SequenceConstruct."""
     items = tuple(scope.tensor(name) for name in node.inputs)
     return [TensorSequence(items, scope.b.dtype(items[0]))]
 
 
-def empty(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
+def empty(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     """Import SequenceEmpty."""
     return [TensorSequence((), DTYPES.get(node.integer("dtype", 1), "float32"))]
 
 
-def at(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
+def at(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     """Import SequenceAt."""
     items = _sequence(scope, node, 0).items
     position = _position(scope, node, 1, len(items), 0)
@@ -53,7 +53,7 @@ def at(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
     return [items[position]]
 
 
-def insert(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
+def insert(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     """Import SequenceInsert."""
     found = _sequence(scope, node, 0)
     position = _position(scope, node, 2, len(found.items), len(found.items))
@@ -61,19 +61,19 @@ def insert(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
     return [TensorSequence(items, found.dtype)]
 
 
-def erase(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
+def erase(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     """Import SequenceErase."""
     found = _sequence(scope, node, 0)
     position = _position(scope, node, 1, len(found.items), len(found.items) - 1)
     return [TensorSequence((*found.items[:position], *found.items[position + 1 :]), found.dtype)]
 
 
-def length(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
+def length(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     """Import SequenceLength."""
     return [scope.b.constant(np.array(len(_sequence(scope, node, 0).items), np.int64))]
 
 
-def concatenated(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
+def concatenated(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     """Import ConcatFromSequence, along an existing or a new axis."""
     b, items = scope.b, _sequence(scope, node, 0).items
     if not items:
@@ -87,7 +87,7 @@ def concatenated(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
     return [items[0] if len(items) == 1 else b.emit("concat", items, axis=axis)]
 
 
-def split(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
+def split(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     """Import SplitToSequence: parts of one size, of given sizes, or single slices."""
     b, x = scope.b, scope.tensor(node.inputs[0])
     shape = b.shape(x)
@@ -116,7 +116,7 @@ def split(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
     return [TensorSequence(tuple(parts), b.dtype(x))]
 
 
-SEQUENCES = {
+SEQUENCE_IMPORTERS = {
     "SequenceConstruct": construct,
     "SequenceEmpty": empty,
     "SequenceAt": at,

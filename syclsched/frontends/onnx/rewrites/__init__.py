@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimisation passes on networks: pure, result-preserving, and each can be switched off."""
 
-from syclsched.frontends.onnx.rewrites.pipeline import DEFAULT_PASSES, PASSES, Deed, Pass, Rewritten, rewrite
+from syclsched.frontends.onnx.rewrites.pass_pipeline import (
+    DEFAULT_PASSES,
+    PASSES,
+    NetworkChange,
+    OptimisedNetwork,
+    Pass,
+    rewrite,
+)
 
-__all__ = ["DEFAULT_PASSES", "PASSES", "Deed", "Pass", "Rewritten", "rewrite"]
+__all__ = ["DEFAULT_PASSES", "PASSES", "NetworkChange", "OptimisedNetwork", "Pass", "rewrite"]

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from syclsched.frontends.onnx.rewrites.editing import Draft
+from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
 
 
-def drop(draft: Draft) -> None:
+def remove_dead_nodes(draft: NetworkDraft) -> None:
     """Remove nodes that no network output depends on, and unread outputs of other nodes."""
     for node in reversed(tuple(draft.each())):
         read = tuple(name if name is not None and draft.reads(name) else None for name in node.outputs)
         if not any(name is not None for name in read):
             draft.remove(node)
-            draft.did("not needed", node.name)
+            draft.record_change("not needed", node.name)
         elif read != node.outputs:
             draft.change(node, outputs=read)
-            draft.did("one of several results not needed", node.name)
+            draft.record_change("one of several results not needed", node.name)

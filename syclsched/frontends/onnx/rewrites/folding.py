@@ -8,16 +8,16 @@ from typing import Final
 
 import numpy as np
 
-from syclsched.frontends.onnx.evaluating import evaluate
-from syclsched.frontends.onnx.network import Network, Node
-from syclsched.frontends.onnx.rewrites.editing import Draft
+from syclsched.frontends.onnx.host_evaluation import evaluate
+from syclsched.frontends.onnx.network import CanonicalNode, Network
+from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
 
 #: A node is folded if its result is at most this many times as large as its inputs, or at most this many bytes.
 _GROWTH: Final = 2
 _FREE_BYTES: Final = 1 << 16
 
 
-def fold(draft: Draft) -> None:
+def fold_constants(draft: NetworkDraft) -> None:
     """Evaluate the nodes whose inputs are all constants."""
     for node in draft.each():
         outputs = [name for name in node.outputs if name is not None]
@@ -30,19 +30,19 @@ def fold(draft: Draft) -> None:
         if made > max(_GROWTH * given, _FREE_BYTES):
             continue
         for name, array in _computed(draft, node).items():
-            held = draft.hold(array, name)
+            held = draft.add_constant(array, name)
             for reader in draft.readers(name):
                 draft.change(reader, inputs=tuple(held if each == name else each for each in reader.inputs))
         draft.remove(node)
-        draft.did("computed beforehand", node.name)
+        draft.record_change("computed beforehand", node.name)
 
 
-def _bytes(draft: Draft, name: str) -> int:
+def _bytes(draft: NetworkDraft, name: str) -> int:
     value = draft.values[name]
     return int(np.prod(value.shape, dtype=np.int64)) * np.dtype(value.dtype).itemsize
 
 
-def _computed(draft: Draft, node: Node) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+def _computed(draft: NetworkDraft, node: CanonicalNode) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
     outputs = tuple(name for name in node.outputs if name is not None)
     names = [name for name in (*node.inputs, *node.outputs) if name is not None]
     alone = Network(

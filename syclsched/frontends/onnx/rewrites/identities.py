@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import math
 
-from syclsched.frontends.onnx.network import Node
-from syclsched.frontends.onnx.rewrites.editing import Draft
+from syclsched.frontends.onnx.network import CanonicalNode
+from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
 
 #: Reductions that are the identity on a single element.
 _KEEP_ONE = frozenset({"sum", "mean", "max", "min", "prod"})
 
 
-def remove(draft: Draft) -> None:
+def remove_identities(draft: NetworkDraft) -> None:
     """Remove identity nodes; nodes that change only the shape become reshapes.
 
     These are element-wise nodes without an operator, transpositions that keep the element order, empty pads, slices of
@@ -26,26 +26,26 @@ def remove(draft: Draft) -> None:
             continue
         if changes_nothing(draft, node, source, target):
             if draft.shape(source) == draft.shape(target):
-                if draft.replaceable(target, source):
-                    draft.supersede(node, source)
-                    draft.did("changes nothing", node.name)
+                if draft.can_redirect(target, source):
+                    draft.replace_node(node, source)
+                    draft.record_change("changes nothing", node.name)
                 continue
             if node.kind != "reshape":
                 node = draft.change(node, kind="reshape", inputs=(source,), attributes={})
-                draft.did("only another shape", node.name)
+                draft.record_change("only another shape", node.name)
         if node.kind == "reshape":
             _skip_reshapes(draft, node, source)
 
 
-def _skip_reshapes(draft: Draft, node: Node, source: str) -> None:
+def _skip_reshapes(draft: NetworkDraft, node: CanonicalNode, source: str) -> None:
     previous = draft.made_by(source, "reshape")
     if previous is not None:
         draft.change(node, inputs=previous.inputs)
-        draft.drop_unread(source)
-        draft.did("one reshape of two", node.name)
+        draft.remove_unread(source)
+        draft.record_change("one reshape of two", node.name)
 
 
-def changes_nothing(draft: Draft, node: Node, source: str, target: str) -> bool:
+def changes_nothing(draft: NetworkDraft, node: CanonicalNode, source: str, target: str) -> bool:
     """Return whether a node's result has the elements of its first input in the same order."""
     shape, made = draft.shape(source), draft.shape(target)
     if math.prod(shape) != math.prod(made):

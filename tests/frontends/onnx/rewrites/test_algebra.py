@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from networks import Builder, kinds, rewritten
+from support.networks import Builder, kinds, rewritten
 
-from syclsched.frontends.onnx.rewrites.expressions import simplified
+from syclsched.frontends.onnx.rewrites.fusion.expressions import simplified
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     ("before", "after"),
     [
         (("mul", 0, ("const", 1.0)), 0),

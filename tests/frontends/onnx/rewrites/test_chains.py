@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 import numpy as np
-from networks import Builder, kinds, rewritten
+from support.networks import Builder, kinds, rewritten
 
-from syclsched.frontends.onnx.rewrites.chains import MOST_INPUTS
+from syclsched.frontends.onnx.rewrites.fusion.elementwise_fusion import MOST_INPUTS
 
 
 def test_a_chain_becomes_one_node() -> None:

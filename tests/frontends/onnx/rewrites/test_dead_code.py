@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from networks import Builder, kinds, rewritten
+from support.networks import Builder, kinds, rewritten
 
 
 def test_what_no_output_needs_is_left_out() -> None:

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from networks import Builder, assert_same, assert_whole
+from support.networks import Builder, assert_same, assert_whole
 
-from syclsched.frontends.onnx.rewrites.editing import Draft
+from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
 
 
 def chain(length: int) -> Builder:
@@ -20,13 +20,13 @@ def chain(length: int) -> Builder:
 def test_a_draft_that_nobody_changed_is_the_network() -> None:
     made = chain(5)
     network = made.network(*made.last)
-    assert Draft(network).finish() == network
+    assert NetworkDraft(network).finish() == network
 
 
 def test_nodes_are_put_in_order_however_deep_the_network() -> None:
     made = chain(3000)
     made.nodes.reverse()
-    network = Draft(made.network(*made.last)).finish()
+    network = NetworkDraft(made.network(*made.last)).finish()
     assert_whole(network)
 
 
@@ -35,22 +35,22 @@ def test_readers_and_reads() -> None:
     x = made.input("x", (2, 3))
     y = made.elementwise(("exp", 0), x)
     made.elementwise(("add", 0, 1), y, y)
-    draft = Draft(made.network(str(made.nodes[-1].outputs[0]), y))
+    draft = NetworkDraft(made.network(str(made.nodes[-1].outputs[0]), y))
     assert draft.reads(y) == 3
     assert draft.sole_reader(y) is None
     assert [node.name for node in draft.readers(y)] == ["elementwise1"]
-    assert draft.sole_reader(x) is draft.maker(y)
+    assert draft.sole_reader(x) is draft.producer(y)
 
 
-@pytest.mark.parametrize("asked", [False, True])
+@pytest.set_outcome.parametrize("asked", [False, True])
 def test_a_value_stands_for_another(asked: bool) -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (2, 3))
     one, other = made.softmax(x, 1), made.softmax(x, 1)
     last = made.elementwise(("mul", 0, 1), one, other)
     network = made.network(last, *([other] if asked else []))
-    draft = Draft(network)
-    draft.supersede(draft.nodes["softmax1"], one)
+    draft = NetworkDraft(network)
+    draft.replace_node(draft.nodes["softmax1"], one)
     changed = draft.finish()
     assert_whole(changed)
     assert_same(network, changed, made.given())
@@ -62,9 +62,9 @@ def test_an_input_that_stands_for_an_output_is_copied() -> None:
     x = made.input("x", (2, 3))
     last = made.elementwise(0, x)
     network = made.network(last)
-    draft = Draft(network)
-    assert not draft.replaceable(last, x)
-    draft.supersede(draft.nodes["elementwise0"], x)
+    draft = NetworkDraft(network)
+    assert not draft.can_redirect(last, x)
+    draft.replace_node(draft.nodes["elementwise0"], x)
     changed = draft.finish()
     assert_same(network, changed, made.given())
 
@@ -72,15 +72,15 @@ def test_an_input_that_stands_for_an_output_is_copied() -> None:
 def test_what_a_node_needed_goes_with_it_as_far_as_nobody_else_does() -> None:
     made = chain(4)
     other = made.softmax("elementwise1_y", 1)
-    draft = Draft(made.network(*made.last, other))
+    draft = NetworkDraft(made.network(*made.last, other))
     draft.change(draft.nodes["elementwise3"], inputs=("x",))
-    draft.drop_unread("elementwise2_y")
+    draft.remove_unread("elementwise2_y")
     assert set(draft.nodes) == {"elementwise0", "elementwise1", "elementwise3", "softmax4"}
 
 
 def test_names_are_new() -> None:
     made = chain(2)
-    draft = Draft(made.network(*made.last))
-    names = {draft.fresh("x"), draft.fresh("x~1"), draft.hold(np.zeros(2), "x")}
+    draft = NetworkDraft(made.network(*made.last))
+    names = {draft.fresh("x"), draft.fresh("x~1"), draft.add_constant(np.zeros(2), "x")}
     assert len(names) == 3
     assert not names & {"x"}

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import numpy as np
-from networks import Builder, kinds, rewritten
+from support.networks import Builder, kinds, rewritten
 
 
 def test_what_follows_from_constants_is_computed_beforehand() -> None:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import pytest
-from networks import Builder, kinds, rewritten
+from support.networks import Builder, kinds, rewritten
 
 
 def shapes() -> dict[str, object]:
@@ -29,7 +29,7 @@ def shapes() -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("kind", list(shapes()))
+@pytest.set_outcome.parametrize("kind", list(shapes()))
 def test_what_changes_nothing_goes(kind: str) -> None:
     made = Builder(dtype="float64")
     x = made.elementwise(("exp", 0), made.input("x", (2, 3, 4, 5)))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from networks import Builder, rewritten
+from support.networks import Builder, rewritten
 
 from syclsched.frontends.onnx.network import Network
 from syclsched.frontends.onnx.rewrites import rewrite

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from networks import Builder, kinds, rewritten
+from support.networks import Builder, kinds, rewritten
 
-from syclsched.frontends.onnx.rewrites.joins import MOST_PARTS
+from syclsched.frontends.onnx.rewrites.fusion.concat_scale_shift import MOST_PARTS
 
 
 def scaled(made: Builder, x: str) -> str:

@@ -7,12 +7,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syclsched.frontends.onnx.rewrites.layouts import (
+from syclsched.frontends.onnx.rewrites.data_layout.axis_layouts import (
     before_transpose,
-    between,
     channels_last,
+    permutation_between,
     reduced,
-    same,
+    same_element_order,
     through_reshape,
     through_transpose,
 )
@@ -48,13 +48,13 @@ def test_a_transposed_value_is_stored_as_the_one_it_is_made_of(three: tuple[tupl
     stored = value.transpose(layout)
     np.testing.assert_array_equal(value.transpose(permutation).transpose(made), stored)
     assert before_transpose(made, permutation) == layout
-    np.testing.assert_array_equal(stored.transpose(between(layout, other)), value.transpose(other))
+    np.testing.assert_array_equal(stored.transpose(permutation_between(layout, other)), value.transpose(other))
 
 
 def test_axes_of_one_element_make_no_difference() -> None:
-    assert same((2, 3, 1, 1), channels_last(4), (0, 1, 2, 3))
-    assert not same((2, 3, 1, 4), channels_last(4), (0, 1, 2, 3))
-    assert same((2, 0, 3, 4), channels_last(4), (0, 1, 2, 3))
+    assert same_element_order((2, 3, 1, 1), channels_last(4), (0, 1, 2, 3))
+    assert not same_element_order((2, 3, 1, 4), channels_last(4), (0, 1, 2, 3))
+    assert same_element_order((2, 0, 3, 4), channels_last(4), (0, 1, 2, 3))
 
 
 def test_what_is_left_of_a_layout_when_axes_go() -> None:

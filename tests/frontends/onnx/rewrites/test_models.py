@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("onnx", reason="the package onnx is not installed")
 
-from syclsched.frontends.onnx.evaluating import evaluate
+from syclsched.frontends.onnx.host_evaluation import evaluate
 from syclsched.frontends.onnx.importing import import_model
+from syclsched.frontends.onnx.model_file.model_reader import read_model
 from syclsched.frontends.onnx.network import Network
-from syclsched.frontends.onnx.reading import read_model
 from syclsched.frontends.onnx.rewrites import rewrite
 from syclsched.testing.models import encoder_model, light_model, sample_inputs
 
@@ -29,13 +29,13 @@ def tasks(network: Network) -> dict[str, int]:
     return dict(Counter(node.kind for node in network.nodes if node.kind != "reshape"))
 
 
-@pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "resnet50", "densenet121", "inception_v2"])
+@pytest.set_outcome.parametrize("name", ["squeezenet", "shufflenet", "resnet50", "densenet121", "inception_v2"])
 def test_well_known_networks_become_what_a_library_does_best(name: str) -> None:
     model = light_model(name)
     network = import_model(read_model(model), {})
     done = rewrite(network)
     assert tasks(done.network) == TASKS[name]
-    assert not rewrite(done.network).deeds
+    assert not rewrite(done.network).changes
     if name in ("squeezenet", "shufflenet"):
         given = sample_inputs(model)
         before, after = evaluate(network, given), evaluate(done.network, given)

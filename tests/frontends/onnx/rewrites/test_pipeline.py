@@ -3,15 +3,15 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from networks import Builder, assert_same, assert_whole, kinds, networks
 from onnx import helper
-from small_models import imported, model_of
+from support.networks import Builder, assert_same, assert_whole, kinds, networks
+from support.small_models import imported, model_of
 
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, PASSES, rewrite
 
 
-@pytest.mark.parametrize("name", DEFAULT_PASSES)
+@pytest.set_outcome.parametrize("name", DEFAULT_PASSES)
 def test_every_pass_alone_keeps_what_a_network_gives(name: str) -> None:
     @given(networks())
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -24,7 +24,7 @@ def test_every_pass_alone_keeps_what_a_network_gives(name: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("passes", [("constant_folding",), DEFAULT_PASSES])
+@pytest.set_outcome.parametrize("passes", [("constant_folding",), DEFAULT_PASSES])
 def test_what_draws_random_numbers_is_not_drawn_beforehand(passes: tuple[str, ...]) -> None:
     draws = [helper.make_node("RandomNormal", [], [name], shape=[2, 3]) for name in "ab"]
     joins = [helper.make_node("Add", ["x", "a"], ["c"]), helper.make_node("Add", ["c", "b"], ["y"])]
@@ -40,7 +40,7 @@ def test_all_passes_keep_what_a_network_gives_and_find_nothing_the_second_time(m
     assert_whole(first.network)
     assert_same(network, first.network, made.given())
     second = rewrite(first.network)
-    assert not second.deeds
+    assert not second.changes
     assert second.network is first.network
 
 
@@ -70,7 +70,7 @@ def test_the_report_says_what_was_done_to_which_nodes() -> None:
     assert "3 nodes became 3" in done.report
     assert "batch_norm: into the conv before it: 1 (batch_norm1)" in done.report
     assert done.nodes_before == 3
-    assert {deed.rewrite for deed in done.deeds} == {"batch_norm", "post_ops", "layout"}
+    assert {deed.rewrite for deed in done.changes} == {"batch_norm", "post_ops", "layout"}
 
 
 def test_a_pass_can_be_left_out_by_name() -> None:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import pytest
-from networks import Builder, kinds, rewritten
+from support.networks import Builder, kinds, rewritten
 
 
 def test_an_average_comes_before_a_convolution_of_single_elements() -> None:
@@ -20,7 +20,7 @@ def test_of_channels_last_too() -> None:
     assert [kind for kind in kinds(network) if kind != "transpose"] == ["pool", "conv"]
 
 
-@pytest.mark.parametrize(
+@pytest.set_outcome.parametrize(
     "change",
     [{"kernel": 3}, {"stride": 2}, {"mode": "max"}, {"pool_stride": 1}, {"pad": 1, "counted": True}],
 )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from networks import Builder, kinds, rewritten
+from support.networks import Builder, kinds, rewritten
 
 
 def test_a_convolution_makes_its_channels_shuffled() -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from networks import Builder, kinds, rewritten
+from support.networks import Builder, kinds, rewritten
 
 
 def test_what_cannot_be_negative_is_not_rectified() -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from networks import Builder, kinds, rewritten
+from support.networks import Builder, kinds, rewritten
 
 
 def test_two_in_a_row_become_one() -> None:

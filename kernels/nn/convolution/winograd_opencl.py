@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""3x3 convolution by Winograd's minimal filtering in OpenCL C, channels last, fused into one kernel.
+
+A work-item transforms the input of its tiles into a private scratch area, with one plane (tiles, channels) for each
+position of a transformed tile. Position by position it multiplies tiles by weights, which were transformed and packed
+in advance. The sums overwrite the previous position's plane, which is no longer needed, and are finally transformed to
+outputs. So only input, weights and output go through memory.
+
+Weights are most of the data. While one panel is multiplied, the next is read one vector per step and discarded, which
+brings it into the cache. (OpenCL C's `prefetch` costs more than it saves.)
+
+Tiles are numbered across all images. The last tile of a line may extend beyond the image; its excess is not stored. The
+last block of tiles repeats its last tile. Output channels that do not fill a vector are finished one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn import panels
+from syclsched.kernels.nn.activation import Activation
+from syclsched.kernels.nn.convolution import winograd
+from syclsched.kernels.nn.convolution.winograd_tiling import SCRATCH_BYTES, WIDTH, WinogradTiling, is_profitable, tiling
+from syclsched.kernels.nn.geometry import size
+from syclsched.kernels.nn.opencl_types import header
+from syclsched.kernels.windows import Window
+from syclsched.model.operation import OpenCLSource, Signature
+
+
+def is_supported(window: Window, groups: int, last: bool) -> bool:
+    """Return whether convolutions with these attributes are supported."""
+    return window.ndim == 2 and last and groups == 1 and size(window.strides) == size(window.dilations) == 1
+
+
+def refuses(signature: Signature) -> str | None:
+    """Return why a signature is not supported, or None."""
+    w, y = signature.shapes["w"], signature.shapes["y"]
+    if w[2:] != (winograd.TAPS, winograd.TAPS):
+        return f"minimal filtering is of 3x3 filters, not {w[2]}x{w[3]}"
+    if "w" not in signature.constants:
+        return "minimal filtering needs constant weights"
+    if min(w[:2]) < WIDTH:
+        return f"minimal filtering is of {WIDTH} channels or more, and w is {w}"
+    if not size(y) or not is_profitable((y[1], y[2])):
+        return f"minimal filtering saves nothing for images of {y[1]}x{y[2]}"
+    if (tiled := tiling(signature)).scratch_bytes(tiled.block.rows) > SCRATCH_BYTES:
+        return f"too much is transformed at once with {w[1]} and {w[0]} channels"
+    return None
+
+
+def prepare(signature: Signature, queue: Any, constants: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the constants with the filters transformed: (positions, panels, input channels, columns)."""
+    import numpy as np
+
+    tiled = tiling(signature)
+    columns = tiled.block.columns
+    packed = np.zeros((tiled.places, tiled.panels, tiled.inside, columns), np.float32)
+    for panel in range(tiled.panels):
+        made = winograd.filters(constants["w"][panel * columns : (panel + 1) * columns], tiled.m)
+        packed[:, panel, :, : len(made)] = made.reshape(len(made), tiled.inside, -1).transpose(2, 1, 0)
+    return {**constants, "w": packed}
+
+
+def load(signature: Signature, *, window: Window, activation: Activation, bias: bool, residual: str) -> OpenCLSource:
+    """Return the kernel of a signature."""
+    tiled = tiling(signature)
+    added = ["b"] * bias + ["r"] * (residual == "r")
+    parameters = "".join(f", __global const T* restrict {name}" for name in ("x", "w", *added))
+    lines = [
+        *_beginning(tiled),
+        *_inputs(tiled, signature, window),
+        *_products(tiled),
+        *_outputs(tiled, signature, activation, bias, residual),
+    ]
+    body = "\n  ".join(lines)
+    head = header("float32") + panels.preamble(tiled.block, "float32")
+    return OpenCLSource(
+        f"{head}WHOLE_VECTORS __kernel void conv(__global T* restrict y{parameters}) {{\n  {body}\n}}\n", "conv"
+    )
+
+
+def _names(kind: str, *extents: int) -> list[str]:
+    """Return variable names with one or two indices."""
+    if len(extents) == 1:
+        return [f"{kind}{i}" for i in range(extents[0])]
+    return [f"{kind}{i}_{j}" for i in range(extents[0]) for j in range(extents[1])]
+
+
+def _beginning(tiled: WinogradTiling) -> list[str]:
+    tall = tiled.block.rows
+    return [
+        "const int blocks = get_num_groups(0), parts = get_num_groups(1);",
+        f"const int begin = (long){tiled.tiles} * get_group_id(0) / blocks;",
+        f"const int end = (long){tiled.tiles} * (get_group_id(0) + 1) / blocks;",
+        f"const int from = {tiled.panels} * get_group_id(1) / parts;",
+        f"const int to = {tiled.panels} * (get_group_id(1) + 1) / parts;",
+        # Sums of a position use its own plane, transformed inputs the next one.
+        f"__attribute__((aligned({panels.VECTOR_BYTES}))) T s[{(tiled.places + 1) * tiled.plane}];",
+        # One iteration, unless there are fewer groups than intended.
+        f"for (int first = begin; first < end; first += {tiled.most}) {{",
+        f"const int count = min({tiled.most}, end - first);",
+        f"const int rows = (count + {tall - 1}) / {tall} * {tall};",
+    ]
+
+
+def _position(tiled: WinogradTiling, number: str) -> list[str]:
+    """Return code that splits a tile's number into image, line and column."""
+    return [
+        f"int image = {number};",
+        f"const int column = image % {tiled.across} * {tiled.m}; image /= {tiled.across};",
+        f"const int line = image % {tiled.down} * {tiled.m}; image /= {tiled.down};",
+    ]
+
+
+def _inputs(tiled: WinogradTiling, signature: Signature, window: Window) -> list[str]:
+    """Return code that transforms the tiles' input."""
+    n, inside = tiled.n, tiled.inside
+    _, high, wide, _ = signature.shapes["x"]
+
+    def transformed(load: Callable[[int, int], str]) -> list[str]:
+        out = []
+        for j in range(n):
+            names = _names("d", n)
+            out.append(f"{{ const AV {', '.join(f'd{i} = {load(i, j)}' for i in range(n))};")
+            out += winograd.inputs(tiled.m, names, [f"a{i}_{j}" for i in range(n)])
+            out.append("}")
+        return out
+
+    def inner(i: int, j: int) -> str:
+        return f"LOADV(p + {(i * wide + j) * inside})"
+
+    def careful(i: int, j: int) -> str:
+        return f"((uint)(iy + {i}) < {high}u && (uint)(ix + {j}) < {wide}u ? {inner(i, j)} : (AV)0)"
+
+    out = [
+        "for (int t = 0; t < rows; ++t) {",
+        *_position(tiled, "first + min(t, count - 1)"),
+        f"const int iy = line - {window.begins[0]}, ix = column - {window.begins[1]};",
+        f"const bool whole = iy >= 0 && ix >= 0 && iy + {n} <= {high} && ix + {n} <= {wide};",
+        f"for (int q = 0; q < {inside}; q += {WIDTH}) {{",
+        # The last vector starts where it still fits.
+        f"const int c = min(q, {inside - WIDTH});",
+        f"__global const T* p = x + (((long)image * {high} + iy) * {wide} + ix) * {inside} + c;",
+        f"AV {', '.join(_names('a', n, n))};",
+        *["if (whole) {", *transformed(inner), "} else {", *transformed(careful), "}"],
+        f"T* to_s = s + {tiled.plane} + t * {tiled.row} + c;",
+    ]
+    for i in range(n):
+        names = _names("d", n)
+        out.append(f"{{ AV {', '.join(names)};")
+        out += winograd.inputs(tiled.m, [f"a{i}_{j}" for j in range(n)], names)
+        out += [f"STOREV(to_s + {(i * n + j) * tiled.plane}, d{j});" for j in range(n)]
+        out.append("}")
+    return [*out, "}", "}"]
+
+
+def _products(tiled: WinogradTiling) -> list[str]:
+    """Return code that multiplies tiles by weights, position by position."""
+    block, inside = tiled.block, tiled.inside
+    panel = inside * block.columns
+    values = [f"p[c + {r * tiled.row}]" for r in range(block.rows)]
+    out = [
+        f"for (int place = 0; place < {tiled.places}; ++place)",
+        "for (int panel = from; panel < to; ++panel) {",
+        f"__global const T* u = w + ((long)place * {tiled.panels} + panel) * {panel};",
+        f"const int step = panel + 1 < to ? 1 : place + 1 < {tiled.places} ? {tiled.panels} + from - panel : 0;",
+        # A volatile read is not optimised away.
+        f"__global volatile const T* next = u + (long)step * {panel};",
+        f"for (int t = 0; t < rows; t += {block.rows}) {{",
+        f"const T* p = s + (place + 1) * {tiled.plane} + t * {tiled.row};",
+        panels.declare(block),
+        f"for (int c = 0; c < {inside}; ++c) {{",
+        f"if (t < {block.vectors * block.rows}) next[(t / {block.rows} * {inside} + c) * {WIDTH}];",
+        panels.step(block, values, f"u + c * {block.columns}"),
+        "}",
+        f"T* to_s = s + place * {tiled.plane} + t * {tiled.row} + (panel - from) * {block.columns};",
+    ]
+    for r in range(block.rows):
+        out += [f"STOREV(to_s + {r * tiled.row + j * WIDTH}, s{r}_{j});" for j in range(block.vectors)]
+    return [*out, "}", "}"]
+
+
+def _outputs(
+    tiled: WinogradTiling, signature: Signature, activation: Activation, bias: bool, residual: str
+) -> list[str]:
+    """Return code that transforms sums to outputs, finishes and stores them."""
+    m, n, block, outside = tiled.m, tiled.n, tiled.block, tiled.outside
+    _, high, wide, _ = signature.shapes["y"]
+    left = outside % WIDTH
+    out = [
+        "for (int t = 0; t < count; ++t) {",
+        *_position(tiled, "first + t"),
+        f"const int lines = min({m}, {high} - line), columns = min({m}, {wide} - column);",
+        f"const long at = (((long)image * {high} + line) * {wide} + column) * {outside};",
+        f"for (int o = from * {block.columns}; o < min(to * {block.columns}, {outside}); o += {WIDTH}) {{",
+        f"const T* p = s + t * {tiled.row} + o - from * {block.columns};",
+        f"AV {', '.join(_names('a', m, n))}, e[{m * m}];",
+    ]
+    for j in range(n):
+        out.append(f"{{ const AV {', '.join(f'd{i} = LOADV(p + {(i * n + j) * tiled.plane})' for i in range(n))};")
+        out += winograd.results(m, _names("d", n), [f"a{i}_{j}" for i in range(m)])
+        out.append("}")
+    for i in range(m):
+        out += winograd.results(m, [f"a{i}_{j}" for j in range(n)], [f"e[{i * m + j}]" for j in range(m)])
+
+    def finished(kind: str, load: str, store: str) -> str:
+        more = f"z += {load.format('b + o')};" if bias else ""
+        more += f" z += {load.format(f'{residual} + here')};" if residual else ""
+        return f"{more} {act.opencl(activation, 'z', 'float32', kind)} {store}"
+
+    out.append("for (int k = 0; k < lines; ++k) for (int l = 0; l < columns; ++l) {")
+    out.append(f"const long here = at + (k * {wide} + l) * {outside} + o;")
+    whole = f"AV z = e[k * {m} + l]; {finished('AV', 'LOADV({})', 'STOREV(y + here, z);')}"
+    if left:
+        one = f"T z = rest[i]; {finished('T', '({})[i]', 'y[here + i] = z;')}"
+        rest = f"T rest[{WIDTH}]; STOREV(rest, e[k * {m} + l]); for (int i = 0; i < {left}; ++i) {{ {one} }}"
+        whole = f"if (o + {WIDTH} <= {outside}) {{ {whole} }} else {{ {rest} }}"
+    return [*out, whole, "}", "}", "}", "}"]

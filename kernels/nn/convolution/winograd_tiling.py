@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Partition of a Winograd convolution into tiles, blocks of tiles for work-items, and parts of channels.
+
+A work-item takes a block of tiles and a part of the output channels. Larger blocks reuse each fetched weight for more
+tiles. If there are few tiles, compute units share the channels instead, and each transforms the input for itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from syclsched.kernels.common import ceil_div
+from syclsched.kernels.nn.convolution.winograd import POINTS, TAPS
+from syclsched.kernels.nn.panels import VECTOR_BYTES, RegisterBlock
+from syclsched.model.operation import DeviceLimits, Launch, Signature
+
+#: Elements of a vector.
+WIDTH: Final = VECTOR_BYTES // 4
+#: Most scratch bytes of a work-item.
+SCRATCH_BYTES: Final = 4 << 20
+#: Capacity of the near cache; larger scratch or weights go through a slower cache.
+NEAR_BYTES: Final = 1 << 20
+
+# Cost model, fitted to 14 shapes on two cores with AVX-512. The unit is one vector multiply-add per channel: the time
+# that one position of a tile takes for 32 products of an input and an output channel.
+#: Fetching a weight, in tiles multiplied with it: from the near cache, and from a slower one.
+_FETCHING: Final = (2.0, 6.0)
+#: Transforming a channel of a tile's input or output.
+_TRANSFORMING: Final = 0.6
+#: Extra cost of the same through the slower cache.
+_SPILLING: Final = 0.67
+#: Like `_FETCHING`, within networks, where other weights have evicted these.
+_FETCHING_AFRESH: Final = 13
+
+
+@dataclass(frozen=True, slots=True)
+class WinogradTiling:
+    """Tiles, blocks and panels of a convolution."""
+
+    m: int  # rows and columns of a tile's outputs
+    down: int  # tiles of an image along its height
+    across: int  # tiles of an image along its width
+    tiles: int  # tiles of all images
+    inside: int  # input channels
+    outside: int  # output channels
+    block: RegisterBlock  # register block: rows are tiles, columns are output channels
+
+    @property
+    def n(self) -> int:
+        """Rows and columns of a tile's inputs."""
+        return self.m + TAPS - 1
+
+    @property
+    def places(self) -> int:
+        """Elements of a transformed tile and of a transformed filter."""
+        return self.n * self.n
+
+    @property
+    def panels(self) -> int:
+        """Panels of output channels; the last one may have more columns than there are channels."""
+        return ceil_div(self.outside, self.block.columns)
+
+    @property
+    def row(self) -> int:
+        """Stride between tiles in scratch, in elements."""
+        # One vector of padding: power-of-two strides would map rows to the same cache sets.
+        return ceil_div(max(self.inside, self.panels * self.block.columns), WIDTH) * WIDTH + WIDTH
+
+    @property
+    def most(self) -> int:
+        """Most tiles of a work-item: whole blocks."""
+        capacity = SCRATCH_BYTES if self.weight_bytes(self.panels) > NEAR_BYTES else NEAR_BYTES
+        fitting = capacity // self.scratch_bytes(1) // self.block.rows
+        return max(1, min(ceil_div(self.tiles, self.block.rows), fitting)) * self.block.rows
+
+    @property
+    def plane(self) -> int:
+        """Stride between positions in scratch, in elements."""
+        return self.most * self.row + WIDTH
+
+    def scratch_bytes(self, tiles: int) -> int:
+        """Return the scratch bytes of ``tiles`` tiles."""
+        return (self.places + 1) * tiles * self.row * 4
+
+    def weight_bytes(self, panels: int) -> int:
+        """Return the bytes of the weights of ``panels`` panels."""
+        return self.places * self.inside * panels * self.block.columns * 4
+
+    def seconds(self, blocks: int, parts: int, units: int) -> float:
+        """Return the estimated time, in relative units, for a number of blocks, channel parts and compute units."""
+        tiles, panels = ceil_div(self.tiles, blocks), ceil_div(self.panels, parts)
+        share = panels * self.block.columns
+        rows = ceil_div(tiles, self.block.rows) * self.block.rows
+        spilling = _SPILLING if self.scratch_bytes(rows) > NEAR_BYTES else 0.0
+        fetching = _FETCHING[self.weight_bytes(panels) > NEAR_BYTES]
+        one = self.inside * share / 32 * (rows + fetching)
+        one += tiles * (self.inside + share) * (_TRANSFORMING + spilling)
+        return ceil_div(blocks * parts, units) * one
+
+
+def _cut(extents: tuple[int, int], m: int) -> tuple[int, int]:
+    return ceil_div(extents[0], m), ceil_div(extents[1], m)
+
+
+def _products(extents: tuple[int, int], m: int) -> int:
+    """Return the cost of the products of a pair of channels, weight fetches included."""
+    down, across = _cut(extents, m)
+    return (m + TAPS - 1) ** 2 * (down * across + _FETCHING_AFRESH)
+
+
+def is_profitable(extents: tuple[int, int]) -> bool:
+    """Return whether an image of such extents takes less than the direct sums."""
+    direct = TAPS**2 * (extents[0] * extents[1] + _FETCHING_AFRESH)
+    return min(_products(extents, m) for m in POINTS) < direct
+
+
+@cache
+def _tiling(batch: int, extents: tuple[int, int], inside: int, outside: int) -> WinogradTiling:
+    # Chosen per image, not per batch: an image must give the same bits alone and in a batch.
+    m = min(POINTS, key=lambda m: _products(extents, m))
+    down, across = _cut(extents, m)
+    tiles, vectors = batch * down * across, ceil_div(outside, WIDTH)
+    # As many accumulators as leave registers for the operands.
+    width = min((2, 3), key=lambda width: ceil_div(vectors, width) * width) if vectors > 1 else 1
+    tall = min(range(1, min(tiles, 28 // max(2, width)) + 1), key=lambda r: (ceil_div(tiles, r) * (r + 3), -r))
+    return WinogradTiling(m, down, across, tiles, inside, outside, RegisterBlock(tall, width, WIDTH))
+
+
+def tiling(signature: Signature) -> WinogradTiling:
+    """Return the tiling of a convolution; an image's tiles do not depend on the batch, only the blocks do."""
+    y = signature.shapes["y"]
+    return _tiling(y[0], (y[1], y[2]), signature.shapes["w"][1], y[3])
+
+
+@cache
+def _partition(tiled: WinogradTiling, units: int) -> tuple[int, int]:
+    """Return the number of blocks of tiles and of parts of the channels."""
+    rows, most = tiled.block.rows, tiled.panels
+    parts = sorted({ceil_div(most, share) for share in range(1, most + 1)})
+    found: list[tuple[int, int]] = []
+    for part in parts:
+        for tiles in range(rows, tiled.most + 1, rows):
+            blocks = ceil_div(tiled.tiles, tiles)
+            # The natural number of blocks, or more so that all compute units are busy in the last round.
+            full = ceil_div(blocks * part, units) * units // part
+            found += [(each, part) for each in {blocks, min(max(blocks, full), tiled.tiles)}]
+    return min(found, key=lambda each: (tiled.seconds(each[0], each[1], units), each))
+
+
+def launch(signature: Signature, limits: DeviceLimits) -> Launch:
+    """Return the index space: blocks of tiles by parts of the output channels."""
+    return Launch(_partition(tiling(signature), limits.compute_units), (1, 1))

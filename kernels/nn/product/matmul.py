@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`matmul`: matrix products, single or batched, with bias, residual and activation."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+from syclsched.kernels.common import OPENCL_C, Ints
+from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn.activation import Activation
+from syclsched.kernels.nn.geometry import size
+from syclsched.kernels.nn.line_operations import number
+from syclsched.kernels.nn.opencl_types import BYTES, FLOATS, sum_dtype
+from syclsched.kernels.nn.panels import ROWS
+from syclsched.kernels.nn.product import matmul_groups, matmul_numba, matmul_opencl
+from syclsched.kernels.onednn.operations import matmul as onednn
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
+
+
+def broadcast(*shapes: Ints) -> Ints | None:
+    """Return the shape that shapes broadcast to, as in NumPy; None if they do not."""
+    length = max(map(len, shapes), default=0)
+    found = []
+    for sizes in zip(*((1,) * (length - len(shape)) + shape for shape in shapes), strict=True):
+        kinds = {each for each in sizes if each != 1}
+        if len(kinds) > 1:
+            return None
+        found.append(kinds.pop() if kinds else 1)
+    return tuple(found)
+
+
+def extents(a: Ints, b: Ints, transpose_a: bool, transpose_b: bool) -> tuple[int, int, int]:
+    """Return m, n and k of a product of (m, k) and (k, n) matrices."""
+    m, k = a[-2:] if not transpose_a else a[:-3:-1]
+    n = b[-2] if transpose_b else b[-1]
+    return m, n, k
+
+
+def _check(signature: Signature, *, transpose_a: bool, transpose_b: bool, bias: bool, residual: bool) -> str | None:
+    y, a, b = (signature.shapes[name] for name in ("y", "a", "b"))
+    if len(a) < 2 or len(b) < 2:
+        return f"a {a} and b {b} have two axes at least"
+    m, n, k = extents(a, b, transpose_a, transpose_b)
+    batch = broadcast(a[:-2], b[:-2])
+    if k != (b[-1] if transpose_b else b[-2]) or batch is None:
+        how = " and ".join(f"{name} transposed" for name, is_so in (("a", transpose_a), ("b", transpose_b)) if is_so)
+        return f"a {a} and b {b} cannot be multiplied" + (f", {how}" if how else "")
+    if y != (*batch, m, n):
+        return f"y of a {a} and b {b} is {(*batch, m, n)}, not {y}"
+    if bias and broadcast(signature.shapes["c"], y) != y:
+        return f"c {signature.shapes['c']} does not broadcast to y {y}"
+    if residual and signature.shapes["r"] != y:
+        return f"r is as y {y}, not {signature.shapes['r']}"
+    return None
+
+
+def _work(signature: Signature, *, transpose_a: bool, extra: int) -> Work:
+    y, a, dtype = signature.shapes["y"], signature.shapes["a"], signature.dtypes["y"]
+    k = a[-2] if transpose_a else a[-1]
+    moved = sum(map(size, signature.shapes.values())) * BYTES[dtype]
+    return Work(size(y) * (2.0 * k + extra), float(moved), dtype, float(max(1, size(y))))
+
+
+def _grain(signature: Signature) -> int:
+    return ROWS if len(signature.shapes["y"]) == 2 else 1
+
+
+def _whole(signature: Signature) -> list[str]:
+    """Return the inputs that every chunk of y's rows needs whole: broadcast ones, and b of a 2-D product."""
+    y = signature.shapes["y"]
+    repeated = [name for name in signature.shapes if name != "y" and _repeats(signature.shapes[name], y)]
+    return [*repeated, "b"] if len(y) == 2 else repeated
+
+
+def _repeats(shape: Ints, y: Ints) -> bool:
+    return len(shape) < len(y) or shape[0] != y[0]
+
+
+def _host(
+    *,
+    y: Any,
+    a: Any,
+    b: Any,
+    c: Any = None,
+    r: Any = None,
+    transpose_a: bool,
+    transpose_b: bool,
+    alpha: float,
+    beta: float,
+    activation: Activation,
+) -> None:
+    import numpy as np
+
+    dtype = np.dtype(sum_dtype(str(y.dtype)))
+    a, b = (each.astype(dtype, copy=False) for each in (a, b))
+    total = np.matmul(np.swapaxes(a, -1, -2) if transpose_a else a, np.swapaxes(b, -1, -2) if transpose_b else b)
+    if alpha != 1:
+        total *= dtype.type(alpha)
+    if c is not None:
+        total += c if beta == 1 else dtype.type(beta) * c
+    if r is not None:
+        total += r
+    y[...] = act.numpy(activation, total)
+
+
+def _load_host(signature: Signature, **attributes: Any) -> Any:
+    return partial(_host, **attributes)
+
+
+@cache
+def _matmul(
+    transpose_a: bool,
+    transpose_b: bool,
+    alpha: float,
+    beta: float,
+    bias: bool,
+    residual: bool,
+    activation: Activation,
+) -> Operation:
+    names = [
+        f"matmul{'_t' if transpose_a else '_n'}{'t' if transpose_b else 'n'}",
+        f"alpha={number(alpha)}" if alpha != 1 else "",
+        ("bias" if beta == 1 else f"bias*{number(beta)}") if bias else "",
+        "residual" if residual else "",
+        act.label(activation),
+    ]
+    attributes = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    scaled = {"alpha": alpha, "beta": beta, "activation": activation}
+    opencl = Implementation(
+        "opencl-c",
+        "opencl-c",
+        partial(matmul_opencl.load, bias=bias, residual=residual, **scaled, **attributes),
+        partial(matmul_opencl.launch, **attributes),
+        OPENCL_C,
+        efficiency=0.5,
+        prepare=partial(matmul_opencl.prepare, **attributes),
+    )
+    # Transposed operands and activations are left to the OpenCL C kernel.
+    numba = [
+        Implementation(
+            "numba-dpex",
+            "numba-dpex",
+            partial(matmul_numba.load, alpha=alpha, beta=beta, bias=bias, residual=residual),
+            matmul_numba.launch,
+            matmul_numba.REQUIRES,
+            efficiency=0.35,
+        )
+    ] * (not transpose_a and not transpose_b and not activation)
+    host = partial(_load_host, **scaled, **attributes)
+    return Operation(
+        name=" ".join(filter(None, names)),
+        parameters=(
+            Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
+            Parameter("a", AccessMode.READ, like="y"),
+            Parameter("b", AccessMode.READ, like="y"),
+            *([Parameter("c", AccessMode.READ, like="y")] if bias else []),
+            *([Parameter("r", AccessMode.READ, like="y")] if residual else []),
+        ),
+        implementations=(
+            onednn.matmul(
+                transpose_a=transpose_a,
+                transpose_b=transpose_b,
+                alpha=alpha,
+                beta=beta,
+                residual=residual,
+                activation=activation,
+            ),
+            matmul_groups.matmul(bias=bias, residual=residual, **scaled, **attributes),
+            opencl,
+            *numba,
+            Implementation("numpy", "host", host, efficiency=0.4),
+        ),
+        work=partial(_work, transpose_a=transpose_a, extra=(alpha != 1) + bias + residual + act.cost(activation)),
+        check=partial(_check, bias=bias, residual=residual, **attributes),
+        split=None
+        if transpose_a
+        else Split(
+            rows=("y", "a", "b", *(["c"] if bias else []), *(["r"] if residual else [])),
+            grain=_grain,
+            inexact=("onednn", "numpy"),
+            whole=_whole,
+        ),
+    )
+
+
+def matmul(
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    bias: bool = False,
+    residual: bool = False,
+    activation: Activation = (),
+) -> Operation:
+    """Return the product y = activation(alpha a b + beta c + r)."""
+    return _matmul(
+        bool(transpose_a),
+        bool(transpose_b),
+        float(alpha),
+        float(beta) if bias else 1.0,
+        bool(bias),
+        bool(residual),
+        act.checked(activation),
+    )

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`scan_sum`: prefix sums along an axis."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
+from syclsched.kernels.tensor.reductions.reduction_kernels import reduction_plan
+from syclsched.kernels.tensor.writing.blocks import block_launch, block_vectors, write_blocks
+from syclsched.kernels.tensor.writing.lines import walk_launch, write_walk
+from syclsched.kernels.tensor.writing.source import kernels
+from syclsched.kernels.tensor.writing.writer import BLOCK_VECTORS, Writer, working
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
+
+
+@cache
+def scan_sum(axis: int, exclusive: bool = False, reverse: bool = False) -> Operation:
+    """Return the operation that writes the prefix sums of ``x`` along an axis to ``y``."""
+    parameters = (written(), read(like="y"))
+    return make(
+        f"scan_sum axis {axis}{' exclusive' if exclusive else ''}{' reverse' if reverse else ''}",
+        parameters,
+        partial(_host, axis=axis, exclusive=exclusive, reverse=reverse),
+        partial(_check, axis=axis),
+        work=_work,
+        split=Split(("y", "x")) if axis else None,
+        kernels=kernels(
+            parameters,
+            partial(_write, axis=axis, exclusive=exclusive, reverse=reverse),
+            partial(_launch, axis=axis),
+            revision="2",
+        ),
+    )
+
+
+def _check(signature: Signature, *, axis: int) -> str | None:
+    x = signature.shapes["x"]
+    if signature.dtypes["x"] == "bool":
+        return "there is no sum of bool"
+    return axis_error(axis, len(x)) or expect(signature, x, "a scan")
+
+
+def _work(signature: Signature) -> Work:
+    count = elements(signature)
+    return Work(float(count), 2.0 * array_bytes(signature, "x"), signature.dtypes["x"], float(count))
+
+
+def _host(*, axis: int, exclusive: bool, reverse: bool, y: Any, x: Any) -> None:
+    import numpy as np
+
+    if not y.size:
+        return
+    given = np.flip(x, axis) if reverse else x
+    dtype = np.float32 if x.dtype == np.float16 else x.dtype
+    sums = np.cumsum(given, axis=axis, dtype=dtype)
+    if exclusive:
+        sums = np.roll(sums, 1, axis=axis)
+        sums[(slice(None),) * axis + (0,)] = 0
+    y[...] = (np.flip(sums, axis) if reverse else sums).astype(y.dtype, copy=False)
+
+
+def _write(w: Writer, *, axis: int, exclusive: bool, reverse: bool) -> None:
+    plan = reduction_plan(w.signature.shapes["x"], (axis,))
+    extent, stride = plan.reduced[0]
+    t = working(w.signature.dtypes["x"])
+    vectors = block_vectors(plan.kept, BLOCK_VECTORS, t)
+    if vectors:
+        write_blocks(w, plan.kept, vectors, partial(_write_block, w, t, (extent, stride), vectors, exclusive, reverse))
+        return
+
+    def body(_: str, others: list[str]) -> None:
+        total = w.variable(t, w.constant(0, t))
+        with w.loop("0", str(extent)) as k:
+            step = f"({extent - 1} - {k})" if reverse else k
+            place = w.index(f"{others[0]} + {step} * {stride}")
+            x = w.value(t, w.load("x", place))
+            if exclusive:
+                w.store("y", place, total)
+            w.assign(total, t, f"{total} + {x}")
+            if not exclusive:
+                w.store("y", place, total)
+
+    write_walk(w, plan.kept, body)
+
+
+def _write_block(
+    w: Writer, t: str, along: tuple[int, int], vectors: int, exclusive: bool, reverse: bool, _: str, first: str
+) -> None:
+    extent, stride = along
+    totals = w.vector_group(t, w.constant(0, t), vectors)
+    with w.loop("0", str(extent)) as k:
+        row = w.index(f"{first} + {f'({extent - 1} - {k})' if reverse else k} * {stride}")
+
+        def add(pick: Any, lane: str) -> None:
+            total, place = pick(totals), f"{row} + {lane}"
+            x = w.value(t, w.load_wide("x", place))
+            if exclusive:
+                w.store_wide("y", place, total, t)
+            w.assign(total, t, f"{total} + {x}")
+            if not exclusive:
+                w.store_wide("y", place, total, t)
+
+        w.over_wide(vectors, add)
+
+
+def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
+    kept = reduction_plan(signature.shapes["x"], (axis,)).kept
+    vectors = block_vectors(kept, BLOCK_VECTORS, working(signature.dtypes["x"]))
+    return block_launch(kept, vectors, limits) if vectors else walk_launch(kept, limits)

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`topk`: the largest or smallest elements along an axis, with their indices."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, make, read, written
+from syclsched.kernels.tensor.writing.lines import Walk, contiguous_strides, walk, walk_launch, write_walk
+from syclsched.kernels.tensor.writing.source import kernels
+from syclsched.kernels.tensor.writing.writer import Writer, working
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
+
+
+@cache
+def topk(k: int, axis: int, largest: bool = True, sorted: bool = True) -> Operation:
+    """Return the operation that writes the ``k`` best elements of ``x`` along an axis, and their indices."""
+    parameters = (written("values"), written("indices", dtypes=("int64",)), read(like="values"))
+    return make(
+        f"topk {k} axis {axis} {'largest' if largest else 'smallest'}{'' if sorted else ' unsorted'}",
+        parameters,
+        partial(_host, k=k, axis=axis, largest=largest),
+        partial(_check, k=k, axis=axis),
+        work=_work,
+        split=Split(("values", "indices", "x")) if axis else None,
+        kernels=kernels(parameters, partial(_write, k=k, axis=axis, largest=largest), partial(_launch, axis=axis)),
+    )
+
+
+def _check(signature: Signature, *, k: int, axis: int) -> str | None:
+    x = signature.shapes["x"]
+    wrong = axis_error(axis, len(x))
+    if wrong is not None:
+        return wrong
+    if not 0 <= k <= x[axis]:
+        return f"there are {x[axis]} elements along axis {axis} of {x}, not {k}"
+    shape = (*x[:axis], k, *x[axis + 1 :])
+    for name in ("values", "indices"):
+        if signature.shapes[name] != shape:
+            return f"{name} have shape {shape}, not {signature.shapes[name]}"
+    return None
+
+
+def _work(signature: Signature) -> Work:
+    count = elements(signature, "x")
+    moved = sum(array_bytes(signature, name) for name in ("x", "values", "indices"))
+    # A sort takes about log2(extent) comparisons per element; 10 approximates that.
+    return Work(10.0 * count, float(moved), signature.dtypes["x"], float(count))
+
+
+def _host(*, k: int, axis: int, largest: bool, values: Any, indices: Any, x: Any) -> None:
+    import numpy as np
+
+    if largest:
+        # Flipping before and after a stable sort gives descending order with the first of equal elements first.
+        order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
+    else:
+        order = np.argsort(x, axis=axis, kind="stable")
+    indices[...] = np.take(order, np.arange(k), axis=axis)
+    values[...] = np.take_along_axis(x, indices, axis=axis)
+
+
+# --- devices: a heap of the best so far, with the worst of them at the root; sorted at the end --------------
+
+
+def _walk(signature: Signature, axis: int) -> Walk:
+    """Return the iteration space of the lines along the axis; operands are x and the results."""
+    x, y = signature.shapes["x"], signature.shapes["values"]
+    shape = tuple(1 if d == axis else n for d, n in enumerate(x))
+    strides = [tuple(0 if d == axis else s for d, s in enumerate(contiguous_strides(each))) for each in (x, y)]
+    return walk(shape, strides)
+
+
+def _write(w: Writer, *, k: int, axis: int, largest: bool) -> None:
+    x_shape = w.signature.shapes["x"]
+    t = working(w.signature.dtypes["x"])
+    step_x = contiguous_strides(x_shape)[axis]
+    step_y = contiguous_strides(w.signature.shapes["values"])[axis]
+
+    def worse(a: str, i: str, b: str, j: str) -> str:
+        """Return the condition that element a at i ranks after element b at j."""
+        less, more = (f"({a} < {b})", f"({a} > {b})") if largest else (f"({a} > {b})", f"({a} < {b})")
+        later = f"({i} > {j})"
+        if t == "bool":
+            less, more = (w.both(w.negate(a), b), w.both(a, w.negate(b)))[:: 1 if largest else -1]
+        if not t.startswith("float"):
+            return w.either(less, w.both(w.negate(more), later))
+        # NaN counts as the largest.
+        a_nan, b_nan = f"({a} != {a})", f"({b} != {b})"
+        first, second = (b_nan, a_nan) if largest else (a_nan, b_nan)
+        less = w.either(less, w.both(first, w.negate(second)))
+        more = w.either(more, w.both(second, w.negate(first)))
+        return w.either(less, w.both(w.negate(more), later))
+
+    def put(base: str, position: str, value: str, index: str) -> None:
+        """Emit the store of an element to a position of the heap."""
+        place = w.index(f"{base} + {position} * {step_y}")
+        w.store("values", place, value)
+        w.store("indices", place, index)
+
+    def sift_down(base: str, size: str, value: str, index: str) -> None:
+        """Emit the replacement of the root by an element, and sift it down."""
+        hole, moving = w.variable(None, "0"), w.variable(None, "1")
+        with w.while_block(f"{moving} == 1"):
+            w.assign(moving, None, "0")
+            child = w.variable(None, f"2 * {hole} + 1")
+            with w.when(f"{child} + 1 < {size}"):
+                left, right = w.index(f"{base} + {child} * {step_y}"), w.index(f"{base} + ({child} + 1) * {step_y}")
+                a, b = w.value(t, w.load("values", right)), w.value(t, w.load("values", left))
+                i, j = w.value("int64", w.load("indices", right)), w.value("int64", w.load("indices", left))
+                with w.when(worse(a, i, b, j)):
+                    w.assign(child, None, f"{child} + 1")
+            with w.when(f"{child} < {size}"):
+                place = w.index(f"{base} + {child} * {step_y}")
+                a, i = w.value(t, w.load("values", place)), w.value("int64", w.load("indices", place))
+                with w.when(worse(a, i, value, index)):
+                    put(base, hole, a, i)
+                    w.assign(hole, None, child)
+                    w.assign(moving, None, "1")
+        put(base, hole, value, index)
+
+    def sift_up(base: str, last: str, value: str, index: str) -> None:
+        """Emit the insertion of an element at the end, and sift it up."""
+        hole, moving = w.variable(None, last), w.variable(None, "1")
+        with w.while_block(w.both(f"{moving} == 1", f"{hole} > 0")):
+            w.assign(moving, None, "0")
+            parent = w.index(w.div(f"({hole} - 1)", "2"))
+            place = w.index(f"{base} + {parent} * {step_y}")
+            a, i = w.value(t, w.load("values", place)), w.value("int64", w.load("indices", place))
+            with w.when(worse(value, index, a, i)):
+                put(base, hole, a, i)
+                w.assign(hole, None, parent)
+                w.assign(moving, None, "1")
+        put(base, hole, value, index)
+
+    def body(_: str, others: list[str]) -> None:
+        first, base = others
+        with w.loop("0", str(k)) as n:
+            value = w.value(t, w.load("x", f"{first} + {n} * {step_x}"))
+            sift_up(base, n, value, w.value("int64", n))
+        with w.loop(str(k), str(x_shape[axis])) as n:
+            value = w.value(t, w.load("x", f"{first} + {n} * {step_x}"))
+            index = w.value("int64", n)
+            worst, at = w.value(t, w.load("values", base)), w.value("int64", w.load("indices", base))
+            with w.when(worse(worst, at, value, index)):
+                sift_down(base, str(k), value, index)
+        with w.loop("1", str(k)) as n:
+            last = w.index(f"{base} + ({k} - {n}) * {step_y}")
+            value, index = w.value(t, w.load("values", last)), w.value("int64", w.load("indices", last))
+            w.store("values", last, w.load("values", base))
+            w.store("indices", last, w.load("indices", base))
+            sift_down(base, f"({k} - {n})", value, index)
+
+    if k:
+        write_walk(w, _walk(w.signature, axis), body)
+
+
+def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
+    return walk_launch(_walk(signature, axis), limits)

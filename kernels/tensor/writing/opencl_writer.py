@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Code generator for OpenCL C 1.2 kernels, which every OpenCL device supports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from syclsched.kernels.common import C_TYPES, ITEM_BYTES, transpose_shuffles
+from syclsched.kernels.tensor.writing.writer import LANES, UNSIGNED, Writer, working
+from syclsched.kernels.vectors.error_function import error_function
+from syclsched.kernels.vectors.exponential import power
+from syclsched.kernels.vectors.scaled_exponential import FUNCTIONS
+from syclsched.kernels.vectors.straight_line import Function, opencl
+from syclsched.model.operation import OpenCLSource, Parameter, Signature
+
+
+def opencl_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> Writer:
+    """Return a `Writer` whose ``finish`` returns an `OpenCLSource`."""
+    return _OpenCLWriter(signature, parameters)
+
+
+class _OpenCLWriter(Writer):
+    """Writer of OpenCL C 1.2 source."""
+
+    item, items = "get_global_id(0)", "get_global_size(0)"
+    group, groups, local, width = "get_group_id(0)", "get_num_groups(0)", "get_local_id(0)", "get_local_size(0)"
+    plane_row, plane_column = "get_global_id(1)", "get_global_id(0)"
+
+    def __init__(self, signature: Signature, parameters: tuple[Parameter, ...]) -> None:
+        super().__init__(signature, parameters)
+        self._attribute = ""
+        self._functions: dict[str, tuple[Function, int]] = {}
+
+    def _type(self, dtype: str) -> str:
+        return "bool" if dtype == "bool" else f"{C_TYPES[working(dtype)]}{self._lanes if self._lanes > 1 else ''}"
+
+    def index(self, expression: str) -> str:
+        # Signed and of 64 bits: with indices that may wrap, the CPU compiler does not recognise contiguous access.
+        name = self.fresh("i")
+        self.line(f"const long {name} = {expression};")
+        return name
+
+    def value(self, dtype: str, expression: str) -> str:
+        name = self.fresh()
+        self.line(f"const {self._type(dtype)} {name} = {expression};")
+        return name
+
+    def variable(self, dtype: str | None, expression: str) -> str:
+        name = self.fresh("v")
+        self.line(f"{'long' if dtype is None else self._type(dtype)} {name} = {expression};")
+        return name
+
+    def assign(self, name: str, dtype: str | None, expression: str) -> None:
+        self.line(f"{name} = {expression};")
+
+    def store(self, array: str, index: str, value: str) -> None:
+        half = self.signature.dtypes[array] == "float16"
+        self.line(f"vstore_half_rte({value}, {index}, {array});" if half else f"{array}[{index}] = {value};")
+
+    def private(self, dtype: str, size: int) -> str:
+        name = self.fresh("a")
+        self.line(f"{self._type(dtype)} {name}[{size}];")
+        return name
+
+    @contextmanager
+    def loop(self, start: str, stop: str, step: str = "1") -> Iterator[str]:
+        name = self.fresh("k")
+        with self.block(f"for (long {name} = {start}; {name} < {stop}; {name} += {step}) {{", "}"):
+            yield name
+
+    def when(self, condition: str) -> Any:
+        return self.block(f"if ({condition}) {{", "}")
+
+    def while_block(self, condition: str) -> Any:
+        return self.block(f"while ({condition}) {{", "}")
+
+    def load(self, array: str, index: str) -> str:
+        dtype = self.signature.dtypes[array]
+        if dtype == "float16":
+            return f"vload_half({index}, {array})"
+        return f"({array}[{index}] != 0)" if dtype == "bool" else f"{array}[{index}]"
+
+    def constant(self, value: Any, dtype: str) -> str:
+        kind = working(dtype)
+        if kind == "bool":
+            return "true" if value else "false"
+        if kind in ("float32", "float64"):
+            return _c_float(float(value), kind)
+        if kind == "uint64":
+            return f"{int(value)}UL"
+        if kind == "int64":
+            return f"{int(value)}L" if value > -(2**63) else f"({int(value) + 1}L - 1)"
+        return f"(({C_TYPES[kind]}){int(value)})"
+
+    def cast(self, dtype: str, value: str, given: str) -> str:
+        if dtype == "bool":
+            return value if given == "bool" else f"({value} != 0)"
+        if dtype == "float16":
+            return f"half_rounded({self.cast('float32', value, given)})"
+        if dtype in ("float32", "float64") and given in ("int64", "uint64"):
+            return f"{C_TYPES[dtype]}_of_{C_TYPES[given]}({value})"
+        if given.startswith("float") and dtype in UNSIGNED:
+            wrapped = f"({C_TYPES[dtype]})(long)({value})"
+            return f"({value} < 0 ? {wrapped} : (ulong)({value}))" if dtype == "uint64" else wrapped
+        return f"({C_TYPES[dtype]})({value})"
+
+    def select(self, condition: str, yes: str, no: str) -> str:
+        return f"({condition} ? {yes} : {no})"
+
+    def call(self, function: str, *operands: str) -> str:
+        return f"{function}({', '.join(operands)})"
+
+    def beyond(self, symbol: str, x: str, best: str) -> str:
+        return self.either(f"({x} {symbol} {best})", self.both(f"({x} != {x})", f"({best} == {best})"))
+
+    def unordered(self, a: str, b: str) -> str:
+        return f"isunordered({a}, {b})"
+
+    def power(self, dtype: str, x: str) -> str:
+        return self._straight_line("power", power, dtype, x) or self.call("exp", x)
+
+    def erf(self, dtype: str, x: str) -> str:
+        return self._straight_line("error_function", error_function, dtype, x) or self.call("erf", x)
+
+    def _straight_line(self, name: str, function: Function, dtype: str, x: str) -> str | None:
+        if dtype != "float32":
+            return None
+        self._functions.setdefault(f"{name}{self._lanes}", (function, self._lanes))
+        return self.call(f"{name}{self._lanes}", x)
+
+    def base_two(self, function: str, *operands: str) -> str:
+        self._functions.setdefault(f"{function}{self._lanes}", (FUNCTIONS[function], self._lanes))
+        return self.call(f"{function}{self._lanes}", *operands)
+
+    def div(self, a: str, b: str) -> str:
+        return f"({a} / {b})"
+
+    def both(self, *conditions: str) -> str:
+        return f"({(' && ' if self._lanes == 1 else ' & ').join(conditions)})" if conditions else "true"
+
+    def either(self, *conditions: str) -> str:
+        return f"({(' || ' if self._lanes == 1 else ' | ').join(conditions)})" if conditions else "false"
+
+    def negate(self, condition: str) -> str:
+        return f"(!{condition})"
+
+    def truncated(self, a: str, b: str, dtype: str) -> str:
+        return f"({a} / {b})"
+
+    def rounded(self, x: str, dtype: str) -> str:
+        return f"rint({x})"
+
+    def vector_group(self, dtype: str, expression: str, vectors: int = 1) -> str:
+        self._whole_vectors(dtype)
+        name = self.fresh("w")
+        for number in range(vectors):
+            self.line(f"{C_TYPES[working(dtype)]}{LANES} {name}_{number} = {expression};")
+        return name
+
+    def _whole_vectors(self, dtype: str) -> None:
+        # The hint keeps the CPU compiler from vectorising over work-items: the kernel uses vectors itself.
+        self._attribute = f"__attribute__((vec_type_hint({C_TYPES[working(dtype)]}{LANES}))) "
+
+    def places(self, dtype: str) -> str:
+        return self.value(dtype, f"({C_TYPES[dtype]}{LANES})({', '.join(map(str, range(LANES)))})")
+
+    def load_wide(self, array: str, index: str) -> str:
+        half = self.signature.dtypes.get(array) == "float16"
+        return f"vload{'_half' if half else ''}{LANES}(0, {array} + {index})"
+
+    def store_wide(self, array: str, index: str, value: str, given: str) -> None:
+        dtype = self.signature.dtypes.get(array, given)
+        if dtype == "float16":
+            self.line(f"vstore_half{LANES}_rte({value}, 0, {array} + {index});")
+            return
+        if dtype != given:
+            value = f"convert_{C_TYPES[dtype]}{LANES}({value})"
+        self.line(f"vstore{LANES}({value}, 0, {array} + {index});")
+
+    def halves(self, vector: str) -> tuple[str, str]:
+        return f"{vector}.lo", f"{vector}.hi"
+
+    def transpose_tile(self, to: str, y_apart: str, start: str, x_apart: str) -> None:
+        size = ITEM_BYTES[self.signature.dtypes["x"]]
+        kind, name = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}[size], self.fresh("b")
+        self._whole_vectors("uint32")
+        lines = [f"{name}_{line}" for line in range(LANES)]
+        for line, each in enumerate(lines):
+            place = f"{start} + {line} * {x_apart}"
+            self.line(f"{kind}{LANES} {each} = vload{LANES}(0, (__global const {kind}*)x + {place});")
+        with self.block("{", "}"):
+            self.line(f"{kind}{LANES} t;")
+            for a, b, low, high in transpose_shuffles():
+                masks = [f"({kind}{LANES})({', '.join(map(str, lanes))})" for lanes in (low, high)]
+                self.line(f"t = shuffle2({lines[a]}, {lines[b]}, {masks[0]});")
+                self.line(f"{lines[b]} = shuffle2({lines[a]}, {lines[b]}, {masks[1]}); {lines[a]} = t;")
+        for line, each in enumerate(lines):
+            self.line(f"vstore{LANES}({each}, 0, (__global {kind}*)y + {to} + {line} * {y_apart});")
+
+    def finish(self) -> OpenCLSource:
+        dtypes = self.signature.dtypes
+        arguments = ", ".join(
+            f"__global {'' if p.mode is not None and p.mode.writes else 'const '}{C_TYPES[dtypes[p.name]]}* restrict "
+            f"{p.name}"
+            for p in self.parameters
+        )
+        body = "\n".join(self.lines)
+        head = (
+            "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
+            if "float64" in dtypes.values() or "double" in body
+            else ""
+        )
+        for name, (function, width) in self._functions.items():
+            head += opencl(function, name, width)
+        for given in ("long", "ulong"):
+            head += "".join(_of_long(to, given) for to in ("float", "double") if f"{to}_of_{given}(" in body)
+        if "half_rounded" in body:
+            head += (
+                "static float half_rounded(float x) {\n"
+                "  ushort bits;\n  vstore_half_rte(x, 0, (half*)&bits);\n  return vload_half(0, (half*)&bits);\n}\n"
+            )
+        return OpenCLSource(f"{head}__kernel {self._attribute}void kernel_({arguments}) {{\n{body}\n}}\n", "kernel_")
+
+
+def _of_long(to: str, given: str) -> str:
+    """Return the source of an inline conversion of 64-bit integers to floating point."""
+    # The CPU runtime's conversion is a library call per vector. Here the two halves of 32 bits become the mantissas of
+    # doubles with the exponents of 2^52 and 2^84; these constants are subtracted, and the sum is rounded once. For
+    # single precision it is rounded again: beyond 2^53, bits that a double cannot hold are first merged into a sticky
+    # bit, so that the result equals a single rounding.
+    signed = given == "long"
+    bias = 2.0**84 + 2.0**52 + (2.0**63 if signed else 0.0)
+    small = "(ulong)(x + (1L << 53)) < (1UL << 54)" if signed else "x < (1UL << 53)"
+    joined = f"  x = {small} ? x : (x | ((x & 0x7ff) + 0x7ff)) & ~({given})0x7ff;\n" if to == "float" else ""
+    return f"""#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+inline __attribute__((always_inline)) {to} {to}_of_{given}({given} x) {{
+#ifdef cl_khr_fp64
+{joined}  const double low = as_double((x & 0xffffffffL) | 0x4330000000000000L);
+  const double high = as_double(((ulong)x >> 32) ^ {"0x4530000080000000UL" if signed else "0x4530000000000000UL"});
+  return ({to})((high - {bias!r}) + low);
+#else
+  return ({to})x;
+#endif
+}}
+"""
+
+
+def _c_float(value: float, dtype: str) -> str:
+    import numpy as np
+
+    if math.isnan(value):
+        return "NAN" if dtype == "float32" else "(double)NAN"
+    number = np.dtype(dtype).type(value)
+    if math.isinf(number):
+        text = "INFINITY" if dtype == "float32" else "(double)INFINITY"
+        return text if number > 0 else f"(-{text})"
+    digits = repr(float(number)) if dtype == "float64" else str(number)
+    return (
+        f"({digits}{'f' if dtype == 'float32' else ''})"
+        if number < 0
+        else f"{digits}{'f' if dtype == 'float32' else ''}"
+    )

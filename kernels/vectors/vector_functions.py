@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vector functions for numba-dpex kernels, in reference Python; `syclsched.kernels.vectors.numba_vectors` compiles them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from syclsched.kernels.common import VECTOR_ITEMS
+
+#: Lanes of a vector.
+LANES = VECTOR_ITEMS
+
+
+def splat(value: Any) -> Any:
+    """Return a vector with one value in all lanes."""
+    return [value] * LANES
+
+
+def places(zero: Any) -> Any:
+    """Return the vector 0, 1, 2, ... of a number's dtype."""
+    return list(range(LANES))
+
+
+def load_vector(array: Any, place: Any) -> Any:
+    """Return the `LANES` elements from offset ``place`` (not negative) of a C-contiguous array of any rank."""
+    return array.ravel()[place : place + LANES]
+
+
+def load_second(array: Any, place: Any) -> Any:
+    """Return every second element from offset ``place`` on; see `load_vector`."""
+    return array.ravel()[place : place + 2 * LANES - 1 : 2]
+
+
+def store_vector(array: Any, place: Any, vector: Any) -> None:
+    """Store a vector, converted to the array's dtype, from offset ``place`` on."""
+    array.ravel()[place : place + LANES] = vector
+
+
+def turn(y: Any, to: Any, y_apart: Any, x: Any, start: Any, x_apart: Any) -> None:
+    """Transpose a `LANES` x `LANES` square of ``x`` into ``y``; offsets and row strides are in elements."""
+    for row in range(LANES):
+        for column in range(LANES):
+            y.ravel()[to + column * y_apart + row] = x.ravel()[start + row * x_apart + column]
+
+
+def choose(condition: Any, yes: Any, no: Any) -> Any:
+    """Select, in each lane, one of two values."""
+    return [a if c else b for c, a, b in zip(condition, yes, no, strict=True)]
+
+
+def unordered(a: Any, b: Any) -> Any:
+    """Return, in each lane, whether either value is NaN."""
+    return [x != x or y != y for x, y in zip(a, b, strict=True)]
+
+
+def quotient(a: Any, b: Any) -> Any:
+    """Return integer quotients, rounded towards 0."""
+    return [int(x / y) for x, y in zip(a, b, strict=True)]
+
+
+def total(vector: Any) -> Any:
+    """Return the sum of a vector's lanes, added in pairs."""
+    return sum(vector)
+
+
+def largest(vector: Any) -> Any:
+    """Return the maximum of a vector's lanes; none may be NaN."""
+    return max(vector)
+
+
+def low(vector: Any) -> Any:
+    """Return the first half of a vector; the first number of two."""
+    return vector[: len(vector) // 2]
+
+
+def high(vector: Any) -> Any:
+    """Return the second half of a vector; the second number of two."""
+    return vector[len(vector) // 2 :]
+
+
+def vexp(x: Any) -> Any:
+    """Return exponentials."""
+    return [math.exp(each) for each in x]
+
+
+def vpower(x: Any) -> Any:
+    """Return exponentials of numbers of at most 0 (vector or scalar); see `syclsched.kernels.vectors.exponential`."""
+    return vexp(x) if isinstance(x, list) else math.exp(x)
+
+
+def vexponent(top: Any) -> Any:
+    """Return the exponents of the powers of two that exponentials are divided by; see `syclsched.kernels.vectors.scaled_exponential`."""
+    return _each(lambda x: round(x / math.log(2)), top)
+
+
+def vscaling(before: Any, now: Any) -> Any:
+    """Return the factors that convert sums divided by 2^before to sums divided by 2^now."""
+    return _each(lambda a, b: 2 ** (a - b), before, now)
+
+
+def vpower_over(x: Any, k: Any) -> Any:
+    """Return exponentials divided by 2^k."""
+    return _each(lambda a, b: math.exp(a - b * math.log(2)), x, k)
+
+
+def vadd_power(total: Any, x: Any, k: Any) -> Any:
+    """Return sums plus exponentials divided by 2^k."""
+    return _each(lambda a, b, c: a + math.exp(b - c * math.log(2)), total, x, k)
+
+
+def _each(function: Callable[..., float], *given: Any) -> Any:
+    return [*map(function, *given)] if isinstance(given[0], list) else function(*given)
+
+
+def vlog(x: Any) -> Any:
+    """Return natural logarithms."""
+    return [math.log(each) for each in x]
+
+
+def vsqrt(x: Any) -> Any:
+    """Return square roots."""
+    return [math.sqrt(each) for each in x]
+
+
+def vfabs(x: Any) -> Any:
+    """Return absolute values."""
+    return [math.fabs(each) for each in x]
+
+
+def vtanh(x: Any) -> Any:
+    """Return hyperbolic tangents."""
+    return [math.tanh(each) for each in x]
+
+
+def verf(x: Any) -> Any:
+    """Return the error function (vector or scalar); see `syclsched.kernels.vectors.error_function`."""
+    return [math.erf(each) for each in x] if isinstance(x, list) else math.erf(x)
+
+
+def vinverse_three_quarters(x: Any) -> Any:
+    """Return x^(-3/4) in single precision (vector or scalar); see `syclsched.kernels.vectors.inverse_root`."""
+    return [each**-0.75 for each in x] if isinstance(x, list) else x**-0.75
+
+
+def vexpm1(x: Any) -> Any:
+    """Return exponentials minus 1."""
+    return [math.expm1(each) for each in x]
+
+
+def vlog1p(x: Any) -> Any:
+    """Return logarithms of 1 + x."""
+    return [math.log1p(each) for each in x]
+
+
+def vfma(a: Any, b: Any, c: Any) -> Any:
+    """Return ``a * b + c``, rounded once."""
+    return [x * y + z for x, y, z in zip(a, b, c, strict=True)]

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``syclsched devices``: the SYCL devices of this machine as a table, or as a platform in JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syclsched.model.platform import HOST, Device, Partition, Platform
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_GIB = 1 << 30
+_NO_MARKS = re.compile(r"\((?:R|TM|C)\)", re.IGNORECASE)
+#: Length of CPU drivers' versions; a narrower column would wrap all of them.
+_DRIVER_WIDTH = 21
+_FLOATS = ("float16", "float32", "float64", "complex64", "complex128")
+
+
+def devices_command(
+    json_output: Annotated[bool, typer.Option("--json", help="Print the platform as JSON.")] = False,
+    select: Annotated[
+        str | None,
+        typer.Option(
+            "--select",
+            metavar="SELECTOR",
+            help="ONEAPI_DEVICE_SELECTOR syntax ('level_zero:0;opencl:cpu', '!*:fpga') "
+            "or names and kinds ('cpu,accelerator', 'cpu.0').",
+        ),
+    ] = None,
+    sub_devices: Annotated[
+        str | None,
+        typer.Option(
+            "--sub-devices",
+            metavar="HOW",
+            help="Split devices: '2' (parts), 'units:4' (compute units each), numa, l4, l3, l2, l1 or next.",
+        ),
+    ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Include devices that failed the known-answer test and are not used.")
+    ] = False,
+) -> None:
+    """List the SYCL devices of this machine, with the results of their known-answer tests and shared memories."""
+    from syclsched.devices import discover, parse_sub_devices
+
+    how = None if sub_devices is None else parse_sub_devices(sub_devices)
+    platform = discover(selector=select, sub_devices=how, include_untrusted=True)
+    hidden: tuple[Device, ...] = ()
+    if not show_all:
+        hidden = tuple(d for d in platform.compute_devices if d.distrust is not None)
+        if hidden:
+            platform = discover(selector=select, sub_devices=how)
+    if json_output:
+        from syclsched.model.text.serial import to_json
+
+        print(to_json(platform))
+        return
+    from rich.console import Console
+
+    show(platform, hidden, Console(highlight=False))
+
+
+def show(platform: Platform, hidden: Sequence[Device], console: Console) -> None:
+    """Print a platform's devices as a table, and the untrusted ones below it."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("device\n[dim]backend[/]", no_wrap=True)
+    table.add_column("product\n[dim]driver[/]", min_width=_DRIVER_WIDTH, overflow="fold")
+    table.add_column("units\nmemory", justify="right", no_wrap=True)
+    table.add_column("floats", no_wrap=True)
+    table.add_column("trust", no_wrap=True)
+    table.add_column("shares\nmemory", overflow="fold")
+    for device in platform.devices:
+        table.add_row(*_row(platform, device))
+    console.print(table)
+    console.print()
+    count = _count(len(platform.compute_devices), "device")
+    console.print(Text(f"{count} and the host. All have integers of 8 to 64 bits, and bool.", style="dim"))
+    for device in (*(d for d in platform.devices if d.distrust), *hidden):
+        reason = f" ({_product(device)}) gets no work: {device.distrust}"
+        console.print(Text.assemble((device.name, "bold red"), reason))
+
+
+def _row(platform: Platform, device: Device) -> tuple[RenderableType, ...]:
+    from rich.text import Text
+
+    product = Text(_product(device))
+    for detail in (device.driver_version, _partition(device.partition)):
+        if detail:
+            product.append(f"\n{detail}", style="dim")
+    trusted = Text("")
+    if not device.is_host:
+        trusted = Text("yes", "green") if device.distrust is None else Text("no", "bold red")
+    return (
+        Text.assemble((device.name, "bold"), ("" if device.is_host else f"\n{device.backend}", "dim")),
+        product,
+        Text(f"{device.compute_units}\n{format_bytes(device.global_memory_bytes)}"),
+        Text("\n".join(_floats(device.dtypes))),
+        trusted,
+        Text(_shares(platform, device)),
+    )
+
+
+def sharers(platform: Platform, device: Device) -> tuple[str, ...]:
+    """Return the devices that can access a device's memory; for the host also those whose memory it can access."""
+    names = []
+    for other in platform.devices:
+        if other.name == device.name:
+            continue
+        if device.space in other.reaches or (device.name == HOST and other.space in device.reaches):
+            names.append(other.name)
+    return tuple(names)
+
+
+def _shares(platform: Platform, device: Device) -> str:
+    names = sharers(platform, device)
+    if device.is_host and len(names) == len(platform.compute_devices):
+        return "all"
+    return "\n".join(names) or "-"
+
+
+def format_bytes(nbytes: int) -> str:
+    """Format a number of bytes in GiB with three significant digits."""
+    return f"{nbytes / _GIB:.3g} GiB"
+
+
+def _floats(dtypes: Iterable[str]) -> tuple[str, str]:
+    has = frozenset(dtypes)
+    numbers = [name for name in _FLOATS if name in has]
+    reals = " ".join(f"f{name[5:]}" for name in numbers if name.startswith("float"))
+    return reals, " ".join(f"c{name[7:]}" for name in numbers if name.startswith("complex"))
+
+
+def _product(device: Device) -> str:
+    return _NO_MARKS.sub("", device.description)
+
+
+def _partition(partition: Partition | None) -> str:
+    if partition is None:
+        return ""
+    if partition.method == "count":
+        return f"part {partition.index} of {partition.argument}"
+    kind = f"{partition.argument} units each" if partition.method == "equally" else partition.argument
+    return f"part {partition.index}, {kind}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

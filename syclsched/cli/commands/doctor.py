@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``syclsched doctor``: diagnosis of this machine's installation, with commands that repair it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from syclsched.devices.trust.diagnosis import Diagnosis
+    from syclsched.oneapi.finding import Finding
+
+_MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "missing": "[red]missing[/]", "info": "[blue]info[/]"}
+
+
+def doctor(
+    json_output: bool = typer.Option(False, "--json", help="Print the findings as JSON."),
+) -> None:
+    """Check libraries, versions, drivers, devices and folders, and print the commands that repair problems."""
+    from syclsched.devices.trust.diagnosis import examine
+    from syclsched.profiling.storage.store_check import check_stored
+
+    diagnosis = examine()
+    stored = check_stored()
+    usable = diagnosis.usable and not any(finding.is_blocking for finding in stored)
+    diagnosis = replace(diagnosis, findings=(*diagnosis.findings, *stored), usable=usable)
+    if json_output:
+        print(as_json(diagnosis))
+    else:
+        from rich.console import Console
+
+        show(diagnosis, Console())
+    if not diagnosis.usable:
+        raise typer.Exit(code=1)
+
+
+def as_json(diagnosis: Diagnosis) -> str:
+    """Return the diagnosis as a JSON document."""
+    findings = [asdict(finding) for finding in diagnosis.findings]
+    return json.dumps({"usable": diagnosis.usable, "findings": findings}, indent=2)
+
+
+def show(diagnosis: Diagnosis, console: Console) -> None:
+    """Print the findings as a table, and below it the repair command of each problem on a separate line."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for _ in ("topic", "status"):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in diagnosis.findings:
+        table.add_row(finding.topic, _MARKS[finding.status], escape(finding.what))
+    console.print(table)
+    for finding in diagnosis.findings:
+        if finding.status in {"warning", "missing"}:
+            _show_remedy(finding, console)
+    console.print()
+    console.print(_conclusion(diagnosis), highlight=False)
+
+
+def _show_remedy(finding: Finding, console: Console) -> None:
+    from rich.markup import escape
+
+    console.print()
+    console.print(f"{_MARKS[finding.status]} [bold]{escape(finding.topic)}[/]: {escape(finding.what)}", highlight=False)
+    if finding.meaning is not None:
+        console.print(f"  This means: {escape(finding.meaning)}.", highlight=False)
+    if finding.mend is not None:
+        # Not wrapped, so that the command can be copied.
+        console.print(f"  To mend it: {escape(finding.mend)}", highlight=False, soft_wrap=True)
+
+
+def _conclusion(diagnosis: Diagnosis) -> str:
+    missing = sum(finding.status == "missing" for finding in diagnosis.findings)
+    if any(finding.is_blocking for finding in diagnosis.findings):
+        return "[red]Nothing can be run until the problems above are mended.[/]"
+    if not diagnosis.usable:
+        return "[red]No device can be used.[/] Graphs can be planned and simulated."
+    return "[green]Ready.[/]" if not missing else f"[yellow]Usable, with {missing} thing(s) missing.[/]"

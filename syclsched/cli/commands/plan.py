@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``syclsched plan``: plan a graph, print and explain the plan, and write it as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from syclsched.cli import options as opt
+from syclsched.cli.output import check_outputs, write_pictures, write_text
+from syclsched.cli.requests.graphs import check_tasks, check_without, load_graph
+from syclsched.cli.requests.planning import plan_for
+from syclsched.cli.views.gains import gains
+
+
+def plan_command(
+    graph: opt.GraphName,
+    *,
+    ready: opt.ReadyOptions,
+    seed: opt.Seed = None,
+    without: opt.Without = None,
+    file: opt.FileOptions,
+    how: opt.PlanOptions,
+    where: opt.PlatformOptions,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate/--no-calibrate",
+            help="Measure tasks that were never timed on these devices before planning.",
+        ),
+    ] = True,
+    explain: Annotated[
+        list[str] | None,
+        typer.Option("--explain", metavar="TASK", help="Explain the placement of a task; may be repeated."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan as JSON.")] = None,
+    front_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--front",
+            metavar="FILE",
+            help="Compute the Pareto front of two metrics instead of one plan, and draw it (.png, .svg, .pdf).",
+        ),
+    ] = None,
+    front_metrics: Annotated[
+        str,
+        typer.Option("--front-metrics", metavar="METRICS", help="Two metrics of the front, as makespan,energy."),
+    ] = "makespan,memory",
+    gantt_file: Annotated[
+        Path | None, typer.Option("--gantt", metavar="FILE", help="Draw the predicted Gantt chart (.png, .svg, .pdf).")
+    ] = None,
+) -> None:
+    """Plan a ready graph, a model, or a graph from a file, without running it, and print the plan.
+
+    [bold]syclsched plan cholesky --n 2048 --tile 256 --out plan.json --explain "gemm(5,4,3)"[/bold]
+
+    Predict the gain of a model from a GPU that is not installed:
+
+    [bold]syclsched plan resnet50.onnx --platform cpu,max1550 --gantt plan.svg[/bold]
+
+    [bold]syclsched plan workflow.json --platform xeon-8480,max1550 --policy heft --gantt plan.png[/bold]
+    """
+    from rich.console import Console
+
+    from syclsched.simulation import simulate
+
+    console = Console(highlight=False)
+    check_outputs(out, pictures=(front_file, gantt_file))
+    given = load_graph(graph, ready.given(seed), file)
+    check_tasks(explain or (), given.graph)
+    check_without(without, is_model=given.model is not None)
+    if front_file is not None:
+        from syclsched.cli.views.fronts import show_front
+
+        show_front(given.graph, front_metrics, front_file, where, how.rewrite, console)
+        return
+    with plan_for(
+        given.graph,
+        how,
+        where,
+        console,
+        calibrate=calibrate and not given.from_file,
+        needs_devices=False,
+        model=given.model,
+        without=without or (),
+    ) as planned:
+        plan = planned.plan
+    print(plan)
+    if given.model is not None:
+        console.print("\n".join(gains(plan)), soft_wrap=True)
+    for task in explain or ():
+        print()
+        print(plan.explain(task))
+    if out is not None:
+        write_text(out, plan.to_json())
+        console.print(f"plan written to {out}")
+    write_pictures(simulate(plan), None, None, gantt_file, console)

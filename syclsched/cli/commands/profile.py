@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``syclsched profile``: measure the devices of this machine and store their profiles."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from syclsched.model.platform import Platform
+    from syclsched.model.profile import DeviceProfile, PairProfile
+    from syclsched.profiling.session import SessionResult
+    from syclsched.profiling.storage.profile_store import ProfileStore
+
+#: Exit code after Ctrl-C.
+INTERRUPTED = 130
+
+
+def profile_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Under 20 s instead of under 90 s; wider spreads.")] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device", metavar="SELECTOR", help="Only these: names and kinds ('cpu,accelerator'), or a SYCL selector."
+        ),
+    ] = None,
+    sub_devices: Annotated[
+        str | None,
+        typer.Option("--sub-devices", metavar="HOW", help="Split devices first: '2' (parts), numa, l3, ..."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Also write all profiles into one JSON file.")
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print the profiles as JSON, not as a table.")] = False,
+    export: Annotated[
+        str | None,
+        typer.Option(
+            "--export",
+            metavar="NAME",
+            help="Write the profile of a single device to NAME.json, in the format of the shipped profiles.",
+        ),
+    ] = None,
+    store_folder: Annotated[
+        Path | None,
+        typer.Option("--store", metavar="FOLDER", help="Store profiles here, not in the user's data folder."),
+    ] = None,
+) -> None:
+    """Measure every SYCL device: launches, FLOP/s, bandwidth, copies, overlap; Ctrl-C keeps finished measurements."""
+    from rich.console import Console
+
+    from syclsched.devices import discover, open_devices, parse_sub_devices
+    from syclsched.errors import SelectionError
+    from syclsched.profiling.storage.profile_store import ProfileStore
+
+    how = None if sub_devices is None else parse_sub_devices(sub_devices)
+    platform = discover(selector=device, sub_devices=how)
+    if export is not None and len(platform.compute_devices) != 1:
+        names = ", ".join(d.name for d in platform.compute_devices)
+        raise SelectionError(
+            f"a single device can be exported, there are {names}", where="--export", hint="Choose one with --device"
+        )
+    errors = Console(stderr=True, highlight=False)
+    with open_devices(platform) as live:
+        result = measure(platform, live, quick, errors)
+    saved = save(result, ProfileStore(store_folder), forget=store_folder is None)
+    if output is not None:
+        write_set(result, output)
+        saved.append(f"written to {output}")
+    if export is not None and result.devices:
+        path = export_profile(result.devices[0], export)
+        saved.append(f"exported to {path}")
+    _print(result, platform, saved, json_output, errors)
+    if not result.complete:
+        raise typer.Exit(INTERRUPTED)
+
+
+def measure(platform: Platform, live: Any, quick: bool, console: Console) -> SessionResult:
+    """Measure the devices of a platform with progress bars; Ctrl-C ends it early and keeps finished measurements."""
+    from syclsched.profiling.measure.session_budget import DEFAULT, QUICK
+    from syclsched.profiling.session import measurement_environment, profile_platform
+    from syclsched.profiling.statistics import Sampler
+
+    with interruption() as interrupted, bars(platform, console) as progress:
+        result = profile_platform(
+            platform,
+            live,
+            QUICK if quick else DEFAULT,
+            sampler=Sampler(interrupted=interrupted),
+            progress=progress,
+            where=measurement_environment(),
+        )
+        return result if not result.complete else _with_engine_costs(result, platform, live, interrupted)
+
+
+def _with_engine_costs(
+    result: SessionResult, platform: Platform, live: Any, interrupted: Callable[[], bool]
+) -> SessionResult:
+    """Measure the costs of the execution engine on each device; a failure adds a note and keeps the profile."""
+    from syclsched.errors import SyclschedError
+    from syclsched.execution.runner.overheads import with_engine_costs
+
+    names = {d.key: d.name for d in platform.compute_devices}
+    devices, notes = [], list(result.notes)
+    for profile in result.devices:
+        if not interrupted():
+            try:
+                profile = with_engine_costs(profile, names[profile.key], platform, live)
+            except SyclschedError as error:
+                notes.append(f"{names[profile.key]}: the costs of the execution engine could not be measured: {error}")
+        devices.append(profile)
+    return replace(result, devices=tuple(devices), notes=tuple(notes))
+
+
+@contextmanager
+def interruption() -> Iterator[Callable[[], bool]]:
+    """Yield a predicate that tells whether Ctrl-C was pressed; a second Ctrl-C interrupts immediately."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+
+    def note(number: int, frame: object) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def bars(platform: Platform, console: Console) -> Iterator[Callable[[str, int, int, str], None]]:
+    """Show a progress bar per device and pair, and one for the total."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description:<18}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[step]}"),
+    )
+    names = [d.name for d in platform.compute_devices]
+    subjects = [*names, *(f"{a} + {b}" for i, a in enumerate(names) for b in names[i + 1 :])]
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        overall = progress.add_task("all", total=len(subjects), step="")
+        tasks = {subject: progress.add_task(subject, total=None, start=False, step="") for subject in subjects}
+        shares = dict.fromkeys(subjects, 0.0)
+
+        def show(subject: str, done: int, total: int, label: str) -> None:
+            if done == 0:
+                progress.start_task(tasks[subject])
+            progress.update(tasks[subject], completed=done, total=total, step=label)
+            shares[subject] = done / total
+            progress.update(overall, completed=sum(shares.values()))
+
+        yield show
+
+
+def save(result: SessionResult, store: ProfileStore, *, forget: bool = True) -> list[str]:
+    """Store measured profiles; an interrupted measurement does not replace a complete profile.
+
+    A new profile of a device discards the device's stored task times: they were measured under other conditions and are
+    measured again when needed.
+    """
+    from syclsched.profiling.storage.history_store import HistoryStore
+
+    said = []
+    new = []
+    for profile in result.devices:
+        if profile.provenance.complete or not _has_complete(store, profile.key):
+            said.append(f"saved {store.save(profile)}")
+            new += [profile.key] if profile.provenance.complete else []
+        else:
+            said.append(f"kept the complete profile of {profile.identity.name} that was there before")
+    if forget and new:
+        with HistoryStore() as history:
+            for key in new:
+                history.forget(key)
+    for pair in result.pairs:
+        if pair.provenance.complete or not store.pair_path(pair.first, pair.second).exists():
+            store.save_pair(pair)
+    return said
+
+
+def _has_complete(store: ProfileStore, key: str) -> bool:
+    from syclsched.errors import FormatError
+
+    try:
+        stored = store.load(key)
+    except FormatError:
+        return False  # an incomplete profile may replace a damaged file
+    return stored is not None and stored.provenance.complete
+
+
+def write_set(result: SessionResult, path: Path) -> None:
+    """Write all profiles into one file."""
+    from syclsched.profiling.storage.files import write_file
+
+    write_file(path, _set(result))
+
+
+def _set(result: SessionResult) -> Any:
+    from syclsched.errors import MeasurementError
+    from syclsched.profiling.storage.files import ProfileSet
+
+    if not result.devices:
+        raise MeasurementError(
+            "no device was measured far enough for a profile: " + ("; ".join(result.notes) or "no reason known"),
+            hint="Run it again without interrupting it",
+        )
+    return ProfileSet(result.devices, result.pairs)
+
+
+def export_profile(profile: DeviceProfile, name: str) -> Path:
+    """Write a profile in the shipped format, with its name as key instead of the machine's."""
+    from syclsched.profiling.storage.files import write_file
+
+    path = Path(name if name.endswith(".json") else f"{name}.json")
+    write_file(path, replace(profile, identity=replace(profile.identity, key=path.stem)))
+    return path
+
+
+def _print(result: SessionResult, platform: Platform, saved: list[str], as_json: bool, errors: Console) -> None:
+    from rich.console import Console
+
+    if as_json:
+        from syclsched.model.text.serial import to_json
+
+        print(to_json(_set(result)))
+    else:
+        console = Console(highlight=False)
+        for profile in result.devices:
+            show_profile(profile, console)
+        show_pairs(result.pairs, {d.key: d.name for d in platform.compute_devices}, console)
+    for line in (*result.notes, *saved):
+        errors.print(line, style="dim", markup=False, soft_wrap=True)
+
+
+def show_profile(profile: DeviceProfile, console: Console) -> None:
+    """Print a device profile as a table."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from syclsched.cli.views.numbers import profile_rows
+
+    title = f"{profile.identity.name}  ({profile.identity.kind}, {profile.identity.backend})"
+    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading, justify in (("number", "left"), ("median", "right"), ("unit", "left"), ("spread", "right")):
+        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    table.add_column("samples (spikes)", justify="right")
+    for row in profile_rows(profile):
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+    if profile.provenance.busy:
+        console.print("The machine was busy: the device is faster than these numbers.", style="yellow")
+    if not profile.provenance.complete:
+        console.print("Interrupted: missing numbers were not measured.", style="yellow")
+
+
+def show_pairs(pairs: tuple[PairProfile, ...], names: dict[str, str], console: Console) -> None:
+    """Print the measurements between devices as a table."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from syclsched.cli.views.numbers import pair_row
+
+    if not pairs:
+        return
+    table = Table(title=Text("Between devices"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("from", "to", "event", "copy latency", "copy bandwidth", "slow-down together"):
+        table.add_column(heading, justify="left" if heading in ("from", "to") else "right")
+    for pair in pairs:
+        table.add_row(names.get(pair.first, pair.first), names.get(pair.second, pair.second), *pair_row(pair))
+    console.print(table)

@@ -1,0 +1,448 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``syclsched run``: plan and run a ready graph or a model on this machine, check its results and report the run."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syclsched.cli import options as opt
+from syclsched.cli.checking import Checks
+from syclsched.cli.output import check_outputs, read_text, warnings_shown, write_pictures, write_text
+from syclsched.cli.patience import RUNNING, patience
+from syclsched.cli.requests.graphs import check_without, is_model, load_graph
+from syclsched.cli.requests.models import check_shown, show_operators, show_outputs, write_outputs
+from syclsched.cli.requests.planning import Planned, plan_for
+from syclsched.cli.streaming import check_in_flight, show_statistics, stream_workload
+from syclsched.cli.versus import Rival, check_rival, in_turns, show_versus
+from syclsched.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from syclsched.execution import Run, Safeguards
+    from syclsched.execution.runner.stream import StreamStatistics
+    from syclsched.model.plan import Plan
+    from syclsched.model.recovery import Recovery
+    from syclsched.model.trace import Trace
+    from syclsched.workloads import CheckResult, Workload
+
+_WATCHED = "Checks and time limits"
+_SHOWN = "Output"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """Options of the checks and time limits of a run."""
+
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug",
+            help="Execute one instruction at a time; a task fails if it changes memory that it does not declare to "
+            "write.",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = False
+    nan_guard: Annotated[
+        bool,
+        typer.Option(
+            "--nan-guard",
+            help="Execute one instruction at a time; the first task that writes a NaN or an infinity fails.",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = False
+    watchdog: Annotated[
+        float | None,
+        typer.Option(
+            "--watchdog",
+            metavar="SECONDS",
+            help="Warn of a task that runs longer than this. By default 30 times its prediction, and at least 10 s.",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = None
+    deadline: Annotated[
+        float | None,
+        typer.Option(
+            "--deadline",
+            metavar="SECONDS",
+            help="A run that takes longer fails, with the name of the current task.",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = None
+    recover: Annotated[
+        bool,
+        typer.Option(
+            "--recover/--no-recover",
+            help="When a device or its runtime fails, plan the remaining tasks on the remaining devices and continue.",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = True
+
+    def safeguards(self) -> Safeguards:
+        """Return the options as safeguards of the execution engine."""
+        from syclsched.execution import Safeguards
+        from syclsched.model.text.units import check_seconds
+
+        check_seconds(self.watchdog, "--watchdog")
+        check_seconds(self.deadline, "--deadline")
+        return Safeguards(self.debug, self.nan_guard, self.watchdog, self.deadline)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """Options of what a run shows and writes."""
+
+    trace_file: Annotated[
+        Path | None,
+        typer.Option("--trace", metavar="FILE", help="Write a trace for Perfetto.", rich_help_panel=_SHOWN),
+    ] = None
+    gantt_file: Annotated[
+        Path | None,
+        typer.Option("--gantt", metavar="FILE", help="Draw a Gantt chart (.png, .svg, .pdf).", rich_help_panel=_SHOWN),
+    ] = None
+    record_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--record", metavar="FILE", help="Write the run as JSON, for `syclsched trace`.", rich_help_panel=_SHOWN
+        ),
+    ] = None
+    save_plan: Annotated[
+        Path | None, typer.Option("--save-plan", metavar="FILE", help="Write the plan as JSON.", rich_help_panel=_SHOWN)
+    ] = None
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            "--compare",
+            metavar="RUNTIME",
+            help="Run a model alternately with 'onnxruntime' and compare results and times.",
+            rich_help_panel=_SHOWN,
+        ),
+    ] = None
+    output_file: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="Write a model's outputs (.npz).", rich_help_panel=_SHOWN),
+    ] = None
+    top: Annotated[
+        int,
+        typer.Option("--top", min=0, help="Show this many of a model's best scores.", rich_help_panel=_SHOWN),
+    ] = 0
+    labels_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--labels", metavar="FILE", help="Names of classes for --top, one per line.", rich_help_panel=_SHOWN
+        ),
+    ] = None
+    json_output: Annotated[bool, typer.Option("--json", help="Print a summary as JSON.", rich_help_panel=_SHOWN)] = (
+        False
+    )
+
+
+def run_command(
+    graph: opt.WorkloadName,
+    *,
+    ready: opt.ReadyOptions,
+    seed: opt.Seed = None,
+    without: opt.Without = None,
+    how: opt.PlanOptions,
+    where: opt.PlatformOptions,
+    plan_file: Annotated[
+        Path | None,
+        typer.Option("--plan", metavar="FILE", help="Run this plan (from `syclsched plan`); it is verified first."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan and simulate only.")] = False,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Number of runs; the median is reported.")] = 1,
+    in_flight: Annotated[
+        int | None,
+        typer.Option(
+            "--in-flight",
+            metavar="K",
+            min=1,
+            help="Run as a stream: K of the --repeat runs are in flight at once, each with separate memory. Results "
+            "arrive in order; the interval between them is reported.",
+        ),
+    ] = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate/--no-calibrate",
+            help="Measure tasks that were never timed on these devices before planning.",
+        ),
+    ] = True,
+    dynamic: Annotated[
+        str | None,
+        typer.Option(
+            "--dynamic",
+            metavar="NAME",
+            help="Schedule at run time: 'eager', 'priority', 'dmdas' or 'stealing' (no plan), or 'hybrid', which "
+            "follows the plan until task times deviate from it. Results are the same.",
+        ),
+    ] = None,
+    watched: WatchOptions,
+    shown: OutputOptions,
+) -> None:
+    """Run a ready graph or an ONNX model on every SYCL device of this machine (or on chosen ones), and check results.
+
+    [bold]syclsched run cholesky --n 2048 --tile 256 --gantt run.png --trace run.json[/bold]
+
+    [bold]syclsched run stencil --debug[/bold] checks what every task writes.
+
+    [bold]syclsched run cholesky --repeat 50 --in-flight 3[/bold] makes 50 runs, 3 of them in flight at once.
+
+    [bold]syclsched run cholesky --dynamic dmdas[/bold] chooses the device of each task when it becomes ready;
+    [bold]--dynamic hybrid[/bold] follows a plan while task times agree with it.
+
+    [bold]syclsched run resnet50.onnx --input photo.npy --top 5 --devices cpu --compare onnxruntime[/bold]
+
+    [bold]syclsched run cholesky --platform xeon-8480,max1550 --dry-run[/bold] predicts the run on other hardware.
+    """
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(stderr=shown.json_output, highlight=False)
+    safeguards = watched.safeguards()
+    check_outputs(shown.trace_file, shown.record_file, shown.save_plan, shown.output_file, pictures=[shown.gantt_file])
+    check_rival(shown.compare, dry_run=dry_run, is_model=is_model(graph))
+    check_without(without, is_model=is_model(graph))
+    said = ready.given(seed)
+    with console.status(f"reading {escape(graph)} ...") if is_model(graph) else nullcontext():
+        model = load_graph(graph, said, opt.FileOptions()).model if is_model(graph) else None
+    labels = check_shown(model, shown.output_file, shown.top, shown.labels_file)
+    workload = opt.build_workload(graph, **said) if model is None else model.workload()
+    if where.platform is not None and not dry_run:
+        raise ArgumentError(
+            "a described platform cannot run anything",
+            where="--platform",
+            hint="Add --dry-run to plan and simulate, or choose devices of this machine with --devices",
+        )
+    if in_flight is not None:
+        check_in_flight(dynamic, dry_run, repeat)
+    if dynamic is not None:
+        how = _check_dynamic(dynamic, how, plan_file, safeguards, dry_run)
+    given = None if plan_file is None else _read_plan(plan_file)
+    rival = Rival(model) if model is not None and shown.compare is not None else None
+    versus = None
+    with plan_for(
+        workload.graph,
+        how,
+        where,
+        console,
+        calibrate=calibrate,
+        needs_devices=not dry_run,
+        given=given,
+        model=model,
+        without=without or (),
+    ) as planned:
+        if shown.save_plan is not None and dynamic is None:
+            _write_plan(shown.save_plan, planned.plan, console)
+        if dry_run:
+            outcome = _simulate_outcome(planned.plan)
+        elif in_flight is not None:
+            streamed = stream_workload(planned, workload, repeat, in_flight, safeguards, console)
+            makespans_s = (streamed.trace.makespan_s,)
+            outcome = _Outcome(streamed.trace, planned.plan, streamed.check, makespans_s, streamed.statistics)
+        else:
+            with warnings_shown(console):
+                start = _run_starter(planned, workload, safeguards, dynamic, recover=watched.recover)
+                outcome = _run_repeatedly(planned, workload, repeat, console, start, dynamic=dynamic is not None)
+        if model is not None and rival is not None:
+            versus = in_turns(planned, model, rival, repeat)
+    if shown.save_plan is not None and dynamic is not None:
+        _write_plan(shown.save_plan, outcome.plan, console)
+    _show(outcome, outcome.plan, shown.json_output, console, None if versus is None else versus.ratio)
+    if model is not None and not shown.json_output:
+        show_operators(model, outcome.plan, outcome.trace, console)
+        show_outputs(model.found, shown.top, labels, console)
+    if versus is not None and not shown.json_output:
+        show_versus(versus, console)
+    if model is not None and shown.output_file is not None:
+        write_outputs(shown.output_file, model.found)
+        console.print(f"outputs written to {shown.output_file}")
+    predicted = None if dry_run or in_flight is not None else _prediction(planned.plan)
+    write_pictures(outcome.trace, predicted, shown.trace_file, shown.gantt_file, console, plan=outcome.plan)
+    if shown.record_file is not None:
+        from syclsched.model.text.serial import to_json
+
+        write_text(shown.record_file, to_json(outcome.trace))
+        console.print(f"run written to {shown.record_file}")
+    if outcome.check is not None and not outcome.check.ok:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """Outcome of all runs: trace and plan of the run with the median makespan, the check, and all recoveries."""
+
+    trace: Trace
+    plan: Plan
+    check: CheckResult | None
+    makespans_s: tuple[float, ...]
+    stream: StreamStatistics | None = None
+    recoveries: tuple[Recovery, ...] = ()
+
+
+def _read_plan(path: Path) -> Plan:
+    from syclsched.model.plan import Plan
+
+    return Plan.from_json(read_text(path), where=str(path))
+
+
+def _write_plan(path: Path, plan: Plan, console: Console) -> None:
+    write_text(path, plan.to_json())
+    console.print(f"plan written to {path}")
+
+
+def _prediction(plan: Plan) -> Trace:
+    from syclsched.simulation import simulate
+
+    return simulate(plan)
+
+
+def _simulate_outcome(plan: Plan) -> _Outcome:
+    trace = _prediction(plan)
+    return _Outcome(trace, plan, None, (trace.makespan_s,))
+
+
+def _check_dynamic(
+    dynamic: str, how: opt.PlanOptions, plan_file: Path | None, safeguards: Safeguards, dry_run: bool
+) -> opt.PlanOptions:
+    """Return the plan options for a dynamic run, whose plan serves for comparison or, with hybrid, is followed."""
+    from syclsched.execution.dynamic import check_name
+
+    check_name(dynamic)
+    if dry_run or safeguards.stepped:
+        other = "--dry-run" if dry_run else "--debug and --nan-guard"
+        simulated = f"`syclsched simulate --policy dynamic:{dynamic}` predicts it"
+        hint = simulated if dry_run else "Leave --dynamic out, or leave them out"
+        raise ArgumentError(f"{other} cannot be combined with --dynamic", where="--dynamic", hint=hint)
+    if dynamic == "hybrid":
+        return how
+    if plan_file is not None or how.policy != "auto":
+        raise ArgumentError(
+            f"{dynamic!r} follows no plan", where="--dynamic", hint="Leave --plan and --policy out, or use hybrid"
+        )
+    return replace(how, policy=f"dynamic:{dynamic}", rewrite="none")
+
+
+@contextmanager
+def _run_starter(
+    planned: Planned, workload: Workload, safeguards: Safeguards, dynamic: str | None, *, recover: bool
+) -> Iterator[Callable[[], Run]]:
+    """Yield a function that starts a run of the plan, or under a dynamic policy."""
+    from syclsched.execution import bind
+
+    if dynamic is None:
+        with bind(planned.plan, workload.graph, planned.live, safeguards=safeguards, recover=recover) as runner:
+            yield partial(runner.run, workload.inputs)
+        return
+    from syclsched.execution.dynamic import run_dynamically
+    from syclsched.profiling import HistoryStore
+
+    followed = planned.plan if dynamic == "hybrid" else None
+
+    def start() -> Run:
+        with HistoryStore() as history:
+            return run_dynamically(
+                workload.graph, planned.live, dynamic, workload.inputs,
+                plan=followed, history=history, safeguards=safeguards, recover=recover,
+            )  # fmt: skip
+
+    yield start
+
+
+def _run_repeatedly(
+    planned: Planned,
+    workload: Workload,
+    repeat: int,
+    console: Console,
+    starter: AbstractContextManager[Callable[[], Run]],
+    *,
+    dynamic: bool,
+) -> _Outcome:
+    """Run repeatedly, fetch and check results; keep the trace and plan of the run with the median makespan."""
+    traces: list[Trace] = []
+    plans: list[Plan] = []
+    checks = Checks(workload)
+    assert planned.live is not None
+    waiting = patience(console, text=RUNNING) if dynamic else nullcontext()
+    with console.status(f"running {workload.name} ...") as status, waiting, starter as start:
+        for index in range(repeat):
+            if repeat > 1:
+                status.update(f"running {workload.name}, {index + 1} of {repeat} ...")
+            with start() as run:
+                run.wait()
+                results: dict[str, Any] = {name: run.result(name) for name in workload.results}
+                traces.append(run.trace())
+                plans.append(run.plan)
+            checks.add(results)
+    middle = statistics.median_low([t.makespan_s for t in traces])
+    index = next(number for number, trace in enumerate(traces) if trace.makespan_s == middle)
+    chosen, plan = traces[index], planned.plan
+    if dynamic:  # the plan is the recorded execution; predictions come from the plan made before
+        known = {name: getattr(plan, name) for name in ("makespan_s", "lower_bound_s", "candidates")}
+        chosen, plan = replace(chosen, predicted_makespan_s=plan.makespan_s), replace(plans[index], **known)
+    recoveries = tuple(recovery for t in traces for recovery in t.recoveries)
+    return _Outcome(chosen, plan, checks.verdict, tuple(t.makespan_s for t in traces), recoveries=recoveries)
+
+
+def _show(outcome: _Outcome, plan: Plan, as_json: bool, console: Console, ratio: float | None = None) -> None:
+    from rich.markup import escape
+
+    from syclsched.tracing import make_report, render_report
+
+    report = make_report(outcome.trace, plan)
+    if as_json:
+        print(json.dumps({**_summary(outcome, plan), "ratio": ratio}, indent=1))
+        return
+    render_report(report, console)
+    if len(outcome.makespans_s) > 1:
+        low, high = min(outcome.makespans_s), max(outcome.makespans_s)
+        console.print(
+            f"{len(outcome.makespans_s)} runs: median {outcome.trace.makespan_s * 1e3:.2f} ms, "
+            f"from {low * 1e3:.2f} to {high * 1e3:.2f} ms"
+        )
+    if outcome.stream is not None:
+        show_statistics(outcome.stream, console)
+    for recovery in outcome.recoveries:
+        console.print(f"[yellow]recovered[/yellow]: {escape(str(recovery))}")
+    if outcome.check is not None:
+        mark = "[green]right[/green]" if outcome.check.ok else "[bold red]WRONG[/bold red]"
+        console.print(f"result: {mark}, {outcome.check.text}")
+
+
+def _summary(outcome: _Outcome, plan: Plan) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    where: dict[str, dict[str, int]] = {}
+    for span in outcome.trace.spans:
+        if span.kind in ("launch", "host"):
+            counts = where.setdefault(span.family, {})
+            place = f"{span.device}/{span.implementation}"
+            counts[place] = counts.get(place, 0) + 1
+    return {
+        "graph": plan.name,
+        "policy": plan.policy,
+        "rewritten": str(plan.recipe) or None,
+        "simulated": outcome.trace.simulated,
+        "predicted_makespan_s": plan.makespan_s,
+        "lower_bound_s": plan.lower_bound_s,
+        "gap": plan.gap,
+        "makespan_s": outcome.trace.makespan_s,
+        "makespans_s": outcome.makespans_s,
+        "stream": None if outcome.stream is None else asdict(outcome.stream),
+        "result": None if outcome.check is None else asdict(outcome.check),
+        "where": where,
+        "recoveries": [asdict(recovery) for recovery in outcome.recoveries],
+        "counters": asdict(plan.counters),
+        "host_waits": outcome.trace.host_waits,
+        "peak_bytes": outcome.trace.peak_bytes,
+        "candidates": [asdict(c) for c in plan.candidates],
+    }

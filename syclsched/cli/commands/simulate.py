@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``syclsched simulate``: run a plan on a virtual clock, or compare a graph on several described platforms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from syclsched.cli import options as opt
+from syclsched.cli.output import check_outputs
+from syclsched.cli.patience import patience
+from syclsched.cli.requests import mishaps as mis
+from syclsched.cli.requests.graphs import Given, load_graph
+from syclsched.cli.views.simulated import Shown, Tried, show_all, simulate_plan
+from syclsched.errors import ArgumentError
+from syclsched.model.text.units import plural
+
+_SHOWN = "Output"
+
+#: Options that apply to a plan.
+_PLAN_OPTIONS = {
+    "graph", "noise", "wrong", "slow", "fail", "contention", "seed", "runs", "trace_file", "gantt_file", "chart_file",
+    "json_output", "platform",
+}  # fmt: skip
+
+
+def simulate_command(
+    context: typer.Context,
+    graph: Annotated[
+        str,
+        typer.Argument(
+            metavar="GRAPH",
+            help="A plan, as written by `syclsched plan --out`; or, with --platform, a ready graph or a graph file.",
+        ),
+    ],
+    *,
+    ready: opt.ReadyOptions,
+    file: opt.FileOptions,
+    platform: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--platform",
+            metavar="NAMES",
+            help="Platforms to compare: shipped profiles or profile files. 'cpu,max1550,a770' compares each of the "
+            "three alone and all together; if repeated, each occurrence is one platform.",
+            rich_help_panel="Platform and planning",
+        ),
+    ] = None,
+    lanes: opt.Lanes = None,
+    memory_limit: opt.MemoryLimit = None,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policies",
+            "--policy",
+            metavar="NAMES",
+            help="heft,cpop,...; 'all' for all policies. eager, priority, dmdas, stealing and hybrid are dynamic: they "
+            "schedule during the simulated run; hybrid follows a plan (of heft, or as hybrid:peft) until times "
+            "deviate too much. By default heft,auto; may be repeated.",
+            rich_help_panel="Platform and planning",
+        ),
+    ] = None,
+    minimize: opt.Minimize = "makespan",
+    subject_to: opt.SubjectTo = None,
+    rewrite: opt.Rewrite = "auto",
+    noise: mis.NoiseSigma = None,
+    wrong: mis.Wrong = None,
+    slow: mis.Slow = None,
+    fail: mis.Fail = None,
+    contention: mis.Contention = None,
+    seed: mis.Seed = None,
+    runs: mis.Runs = None,
+    trace_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace", metavar="FILE", help="Write a trace for Perfetto (of the fastest).", rich_help_panel=_SHOWN
+        ),
+    ] = None,
+    gantt_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--gantt",
+            metavar="FILE",
+            help="Draw a Gantt chart (of the fastest; .png, .svg, .pdf).",
+            rich_help_panel=_SHOWN,
+        ),
+    ] = None,
+    json_output: Annotated[
+        bool, typer.Option("--json", help="Print the table as JSON.", rich_help_panel=_SHOWN)
+    ] = False,
+    chart_file: Annotated[
+        Path | None,
+        typer.Option("--chart", metavar="FILE", help="Draw the makespans (.png, .svg, .pdf).", rich_help_panel=_SHOWN),
+    ] = None,
+) -> None:
+    """Verify a plan and run it on a virtual clock; or predict a graph's execution on other hardware. Needs no device.
+
+    [bold]syclsched simulate plan.json --gantt plan.png[/bold]
+
+    [bold]syclsched simulate cholesky --n 4096 --platform xeon-8480,max1550,a770 --chart what-if.png[/bold]
+
+    Compare policies under wrong costs, device slow-downs or failures:
+
+    [bold]syclsched simulate cholesky --platform max1550 --policies heft,dmdas,hybrid --noise 0.3 --runs 20[/bold]
+
+    [bold]syclsched simulate plan.json --slow max1550@2ms=4 --fail xeon-8480@5ms[/bold]
+    """
+    from rich.console import Console
+
+    console = Console(stderr=json_output, highlight=False)
+    check_outputs(trace_file, pictures=(gantt_file, chart_file))
+    disturbance = mis.disturbance_of(noise, wrong, slow, fail)
+    scenario = Tried(disturbance, mis.seeds_of(disturbance, noise, seed, runs), contention, noise)
+    shown = Shown(json_output, chart_file, trace_file, gantt_file, console)
+    if not platform:
+        _refuse_options(context, graph)
+        simulate_plan(graph, scenario, shown)
+        return
+    given = load_graph(graph, ready.given(), file)
+    _compare_platforms(
+        given, platforms_of(platform), lanes, memory_limit, policies or ["heft,auto"], scenario, shown,
+        minimize=minimize, subject_to=subject_to or (), rewrite=rewrite,
+    )  # fmt: skip
+
+
+def _refuse_options(context: typer.Context, plan: str) -> None:
+    """Raise `ArgumentError` for options that do not apply to a plan, which has a fixed graph, platform and policy."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if source is not None and source.name == "COMMANDLINE" and parameter.name not in _PLAN_OPTIONS:
+            raise ArgumentError(
+                f"{parameter.opts[0]} does not belong to a plan, which has its graph, hardware and policy",
+                where=plan,
+                hint="For a graph, name the hardware: --platform cpu,max1550,a770",
+            )
+
+
+def platforms_of(given: list[str]) -> tuple[str, ...]:
+    """Return the platforms to compare, each as profile names joined by commas."""
+    if len(given) > 1:
+        return tuple(dict.fromkeys(given))
+    names = [name.strip() for name in given[0].split(",") if name.strip()]
+    return tuple(dict.fromkeys([*names, ",".join(names)]))
+
+
+def _compare_platforms(
+    given: Given,
+    names: tuple[str, ...],
+    lanes: str | None,
+    memory_limit: str | None,
+    policies: Sequence[str],
+    what: Tried,
+    shown: Shown,
+    *,
+    minimize: str,
+    subject_to: Sequence[str],
+    rewrite: str,
+) -> None:
+    """Plan on every platform with every policy, simulate the plans and show the results."""
+    from rich.text import Text
+
+    from syclsched.cli.requests.planning import described_platform, limited
+    from syclsched.cli.views.comparing import compare, policy_names
+    from syclsched.planner.rewrite_choice import check_rewrite
+    from syclsched.profiling import HistoryStore
+
+    graph = given.graph
+    asked, rewrite = check_rewrite(rewrite), mis.fair_rewrite(what.disturbance, what.sigma, rewrite)
+    many = len(names) > 1
+    platforms = [
+        mis.with_contention(
+            limited(described_platform(each, lanes, of_many=many), memory_limit, of_many=many), what.contention
+        )
+        for each in names
+    ]
+    mis.check_names(what.disturbance, {task.family for task in graph.tasks}, platforms)
+    found, without = [], []
+    if rewrite != asked:
+        without.append("planned with --rewrite none, so that all plans are compared under equal random factors")
+    with HistoryStore() as history, shown.console.status("planning ...") as status, patience(shown.console):
+
+        def tell(platform: str, policy: str) -> None:
+            status.update(Text(f"planning for {platform}: {policy} ..."))
+
+        for name, platform in zip(names, platforms, strict=True):
+            chosen = policy_names(policies, graph, platform, in_loop=True)
+            if given.model is not None:
+                from syclsched.onnx.implementations import on_devices
+
+                graph = on_devices(given.graph, platform)
+            here, elsewhere = mis.on_platform(what.disturbance, platform)
+            without += [f"{name}: has no {device}, so its events are ignored there" for device in
+                        dict.fromkeys(event.device for event in elsewhere)]  # fmt: skip
+            found += compare(
+                graph, platform, chosen, label=name, history=history, minimize=minimize, subject_to=subject_to,
+                rewrite=rewrite, disturbance=here, seeds=what.seeds,
+                progress=partial(tell, name),
+            )  # fmt: skip
+    show_all(found, f"{graph.name}: {plural(len(graph), 'task')}", len(graph), graph.name, what, shown, without)

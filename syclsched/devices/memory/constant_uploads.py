@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Constants in device memory: uploaded once in an implementation's form, and shared by all tasks that use it.
+
+An uploaded form lives as long as an executable compiled with it. On a context that outlives the open devices it also
+lives as long as the first of its constants, so that the next run with the same weights finds it.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import numpy as np
+
+from syclsched.devices.memory import usm_memory
+from syclsched.devices.programs.executables import Executable, KernelExecutable, LibraryExecutable, SequenceExecutable
+from syclsched.devices.programs.task_compiler import signature_key
+from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError
+from syclsched.model.constant import Constant
+from syclsched.model.operation import Implementation, Operation, Signature
+from syclsched.model.sequence import parts_of
+from syclsched.model.usm import UsmKind
+
+
+class UploadedConstants:
+    """Constants in one form in the memory of one space."""
+
+    __slots__ = ("__weakref__", "arrays", "nbytes", "space")
+
+    def __init__(self, arrays: Mapping[str, Any], space: str) -> None:
+        self.arrays = dict(arrays)
+        self.space = space
+        self.nbytes = sum(int(array.nbytes) for array in self.arrays.values())
+
+
+_AS_IT_IS: Final = "as it is"
+
+#: By constants, form, context, device and memory space.
+_found: WeakValueDictionary[Hashable, UploadedConstants] = WeakValueDictionary()
+#: Uploads kept as long as the first of their constants.
+_kept: WeakKeyDictionary[Constant, dict[Hashable, UploadedConstants]] = WeakKeyDictionary()
+_lock = threading.RLock()
+
+
+def release_unused(constants: Iterable[Constant] | None = None) -> int:
+    """Free uploaded constants that are not in use; return how many bytes were freed."""
+    with _lock:
+        before = sum(upload.nbytes for upload in _found.values())
+        if constants is None:
+            _kept.clear()
+        else:
+            for each in constants:
+                keys = list(_kept.pop(each, ()))
+                used = {key: upload for key in keys if (upload := _found.get(key)) is not None}
+                if used:
+                    _kept[each] = used
+        return before - sum(upload.nbytes for upload in _found.values())
+
+
+def uploaded_bytes(executables: Iterable[Executable | None]) -> dict[str, int]:
+    """Return the bytes of constants used by executables, by memory space; each upload counts once."""
+    uploads = {id(upload): upload for executable in executables for upload in _uploads(executable)}
+    found: dict[str, int] = {}
+    for upload in uploads.values():
+        found[upload.space] = found.get(upload.space, 0) + upload.nbytes
+    return found
+
+
+def _uploads(executable: Executable | None) -> Iterator[UploadedConstants]:
+    if isinstance(executable, (KernelExecutable, LibraryExecutable)):
+        yield from executable.uploads
+    elif isinstance(executable, SequenceExecutable):
+        for step, _ in executable.steps:
+            yield from _uploads(step)
+
+
+class ConstantUploader:
+    """Uploads constants to memory that the devices of a platform can read."""
+
+    def __init__(self, allocator_queue: Callable[[str], Any], kind: Callable[[str], str]) -> None:
+        self._allocator_queue = allocator_queue
+        self._kind = kind
+
+    def bind(
+        self,
+        executable: Executable,
+        operation: Operation,
+        implementation: Implementation,
+        signature: Signature,
+        constants: Mapping[str, Constant],
+        queue: Any,
+        space: str,
+    ) -> Executable:
+        """Return an executable with its constants bound; they need not be among its arguments any more."""
+        if not constants:
+            return executable
+        if queue is None:
+            return executable.with_constants({name: each.data for name, each in constants.items()}, ())
+        if isinstance(executable, SequenceExecutable):
+            return self._bind_steps(executable, operation, implementation, signature, constants, queue, space)
+        where = f"operation {operation.name!r}, implementation {implementation.name!r}, memory space {space!r}"
+        if implementation.prepare is None:
+            plain = {name: self._plain(name, each, queue, space) for name, each in constants.items()}
+            arrays = {name: upload.arrays[_AS_IT_IS] for name, upload in plain.items()}
+            return executable.with_constants(arrays, tuple(plain.values()))
+        prepared = self._prepared(implementation, signature, constants, queue, space, where)
+        missing = constants.keys() - prepared.arrays.keys()
+        if missing and isinstance(executable, KernelExecutable):
+            raise ExecutionError(f"prepare() returned nothing for {', '.join(sorted(missing))}", where=where)
+        return executable.with_constants(prepared.arrays, (prepared,))
+
+    def _bind_steps(
+        self,
+        executable: SequenceExecutable,
+        operation: Operation,
+        implementation: Implementation,
+        signature: Signature,
+        constants: Mapping[str, Constant],
+        queue: Any,
+        space: str,
+    ) -> Executable:
+        parts = [part for part in parts_of(operation, implementation, signature) if not part.writes_nothing]
+        steps = []
+        for part, (step, wiring) in zip(parts, executable.steps, strict=True):
+            own = {mine: constants[whole] for mine, whole in wiring if whole in constants}
+            bound = self.bind(step, part.operation, part.implementation, part.signature, own, queue, space)
+            steps.append((bound, tuple((mine, whole) for mine, whole in wiring if whole not in constants)))
+        return SequenceExecutable(steps)
+
+    def _plain(self, name: str, constant: Constant, queue: Any, space: str) -> UploadedConstants:
+        owner = self._allocator_queue(space)
+        where = f"constant {constant.name or name!r}"
+
+        def make() -> dict[str, Any]:
+            return {_AS_IT_IS: self._uploaded(constant.data, owner, space, where)}
+
+        return self._get((constant,), _AS_IT_IS, owner, space, make)
+
+    def _prepared(
+        self,
+        implementation: Implementation,
+        signature: Signature,
+        constants: Mapping[str, Constant],
+        queue: Any,
+        space: str,
+        where: str,
+    ) -> UploadedConstants:
+        prepare = implementation.prepare
+        assert prepare is not None
+
+        def make() -> dict[str, Any]:
+            made = prepare(signature, queue, {name: each.data for name, each in constants.items()})
+            owner = self._allocator_queue(space)
+            return {
+                name: self._uploaded(np.ascontiguousarray(each), owner, space, where)
+                if isinstance(each, np.ndarray)
+                else each
+                for name, each in made.items()
+            }
+
+        try:
+            form: Hashable = ("signature", prepare, signature_key(signature))
+            if implementation.form is not None:
+                form = ("form", tuple(constants), implementation.form(signature, queue))
+            return self._get(tuple(constants.values()), form, queue, space, make)
+        except (SyclschedError, MemoryError):
+            raise
+        except Exception as error:
+            what = f"its constants could not be prepared: {type(error).__name__}: {error}"
+            raise ExecutionError(what, where=where) from error
+
+    def _get(
+        self,
+        constants: tuple[Constant, ...],
+        form: Hashable,
+        queue: Any,
+        space: str,
+        make: Callable[[], dict[str, Any]],
+    ) -> UploadedConstants:
+        key = (tuple(each.number for each in constants), form, queue.sycl_context, queue.sycl_device, space)
+        with _lock:
+            upload = _found.get(key)
+            if upload is None:
+                upload = UploadedConstants(self._make(make), space)
+                _found[key] = upload
+            if queue.sycl_context == queue.sycl_device.sycl_platform.default_context:
+                _kept.setdefault(constants[0], {})[key] = upload
+            return upload
+
+    @staticmethod
+    def _make(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        try:
+            return make()
+        except (MemoryLimitError, MemoryError):
+            if not release_unused():
+                raise
+            return make()
+
+    def _uploaded(self, value: np.ndarray[Any, Any], queue: Any, space: str, where: str) -> Any:
+        """Return a NumPy array as a `usm_ndarray` in a space."""
+        kind: UsmKind = "device" if self._kind(space) == "device" else "shared"
+        try:
+            made = usm_memory.allocate(queue, value.nbytes, kind)
+        except MemoryLimitError as error:
+            raise MemoryLimitError(
+                f"there is no memory for its {value.nbytes} bytes",
+                where=f"{where}, memory space {space!r}",
+                hint="Free memory, plan with a memory limit, or leave the device out",
+            ) from error
+        if math.prod(value.shape):
+            queue.memcpy_async(made, usm_memory.as_bytes(value), value.nbytes, []).wait()
+        return usm_memory.as_usm_array(made, tuple(value.shape), value.dtype.name, queue)

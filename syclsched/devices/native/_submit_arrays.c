@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Input arrays of a run, read from NumPy's structures: with cold caches each access from Python costs microseconds. The
+ * structures are those that the headers of CPython and NumPy guarantee to extensions; the caller compares their sizes
+ * first (syclsched/devices/native/input_arrays.py).
+ */
+#include "_submit.h"
+
+struct object {
+    int64_t references;
+    const void *type;
+};
+
+struct tuple {
+    struct object head;
+    int64_t count;
+    const struct array *items[];
+};
+
+struct array {
+    struct object head;
+    void *data;
+    int32_t dimensions;
+    const int64_t *shape;
+    const int64_t *strides;
+    const void *base;
+    const void *dtype;
+    int32_t flags;
+};
+
+enum { C_CONTIGUOUS = 0x1, ALIGNED = 0x100 };
+
+static int is_as(const struct array *array, const struct given *wanted)
+{
+    if (array->head.type != wanted->type || array->dtype != wanted->dtype || array->dimensions != wanted->dimensions ||
+        (array->flags & (C_CONTIGUOUS | ALIGNED)) != (C_CONTIGUOUS | ALIGNED))
+        return 0;
+    for (int64_t i = 0; i < wanted->dimensions; ++i)
+        if (array->shape[i] != wanted->shape[i])
+            return 0;
+    return 1;
+}
+
+/* Read the data addresses of all arrays in a tuple. Returns 0 if one is not an array of the expected form. */
+int32_t syclsched_look(struct given *given, int64_t count, const void *tuple)
+{
+    const struct tuple *all = tuple;
+    if (all->count != count)
+        return 0;
+    for (int64_t i = 0; i < count; ++i) {
+        if (!is_as(all->items[i], &given[i]))
+            return 0;
+        given[i].data = all->items[i]->data;
+    }
+    return 1;
+}
+
+/* Make commands read the arrays found. Returns 0 if a library refuses its pointer; commands need no roll-back, because
+ * all pointers are set again before each run. */
+int32_t syclsched_take(struct given *given, int64_t count)
+{
+    typedef int32_t function(ref, void *);
+    for (int64_t i = 0; i < count; ++i) {
+        if (given[i].copy)
+            given[i].copy->from = given[i].data;
+        if (!given[i].move || given[i].moved_to == given[i].data)
+            continue;
+        given[i].moved_to = NULL;
+        if (((function *)given[i].move)(given[i].moved, given[i].data) != 0)
+            return 0;
+        given[i].moved_to = given[i].data;
+    }
+    return 1;
+}

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compilation of task implementations to executables, each compiled once and cached.
+
+numba-dpex compiles and does not submit: its own launcher costs ten times a bare submission. It produces SPIR-V, which
+dpctl turns into a kernel. OpenCL C and ready SPIR-V are built the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from syclsched.devices.programs.bounded_cache import BoundedCache
+from syclsched.devices.programs.dpex_compiler import KernelCompilationError, kernel_spirv
+from syclsched.devices.programs.executables import (
+    Executable,
+    HostExecutable,
+    KernelExecutable,
+    LibraryExecutable,
+    SequenceExecutable,
+    Submission,
+)
+from syclsched.devices.programs.programs import build_together, compile_code
+from syclsched.errors import CapabilityError, ExecutionError, SyclschedError
+from syclsched.model.operation import (
+    DeviceLimits,
+    Implementation,
+    Launch,
+    OpenCLSource,
+    Operation,
+    Signature,
+    Tailored,
+)
+from syclsched.model.sequence import Part
+
+__all__ = ["CompileRequest", "Executable", "Submission", "build_ahead", "compile_task", "compile_tasks"]
+
+MAX_DIMENSIONS = 3
+
+# Bounded, because a kernel keeps its program alive.
+_EXECUTABLES = BoundedCache(4096)
+
+
+def compile_task(
+    operation: Operation,
+    implementation: Implementation,
+    signature: Signature,
+    queue: Any,
+    limits: DeviceLimits | None,
+) -> Executable:
+    """Return an implementation compiled for one signature and the device of a queue; cached, thread-safe."""
+    return _compiled(CompileRequest(operation, implementation, signature, queue, limits), {})
+
+
+@dataclass(frozen=True, slots=True)
+class CompileRequest:
+    """The arguments of `compile_task`."""
+
+    operation: Operation
+    implementation: Implementation
+    signature: Signature
+    queue: Any
+    limits: DeviceLimits | None
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for pieces that compile to the same executable."""
+        return (
+            self.operation,
+            self.implementation,
+            signature_key(self.signature),
+            self.queue.sycl_context,
+            self.queue.sycl_device,
+            self.limits,
+        )
+
+    @property
+    def where(self) -> str:
+        """Operation, implementation and device, for error messages."""
+        device = "host" if self.queue is None else self.queue.sycl_device.name.strip()
+        return f"operation {self.operation.name!r}, implementation {self.implementation.name!r}, device {device!r}"
+
+
+def compile_tasks(pieces: Sequence[CompileRequest]) -> list[Executable]:
+    """Compile several pieces like `compile_task`, building the OpenCL C of one device as few programs."""
+    loaded: dict[Hashable, Any] = {}
+    sources: dict[Hashable, tuple[Any, list[OpenCLSource]]] = {}
+    for piece in pieces:
+        _load_ahead(piece, loaded, sources)
+    for queue, codes in sources.values():
+        build_together(codes, queue)
+    return [_compiled(piece, loaded) for piece in pieces]
+
+
+def build_ahead(pieces: Iterable[CompileRequest]) -> None:
+    """Build the OpenCL C of several pieces as few programs, for `compile_task` to find; errors are left to it."""
+    sources: dict[Hashable, tuple[Any, list[OpenCLSource]]] = {}
+    for piece in pieces:
+        with suppress(SyclschedError):
+            _load_ahead(piece, {}, sources)
+    for queue, codes in sources.values():
+        build_together(codes, queue)
+
+
+def _load_ahead(
+    piece: CompileRequest, loaded: dict[Hashable, Any], sources: dict[Hashable, tuple[Any, list[OpenCLSource]]]
+) -> None:
+    """Load the OpenCL C of a piece or of its steps, if it has not been compiled yet."""
+    if piece.queue is None or piece.implementation.kind not in ("opencl-c", "sequence"):
+        return
+    key = piece.key
+    if key in loaded or key in _EXECUTABLES:
+        return
+    made = loaded[key] = _load(piece)
+    if piece.implementation.kind == "sequence":
+        for step in _steps(made, piece):
+            _load_ahead(step, loaded, sources)
+    elif isinstance(made, OpenCLSource):
+        device = (piece.queue.sycl_context, piece.queue.sycl_device)
+        sources.setdefault(device, (piece.queue, []))[1].append(made)
+
+
+def _steps(parts: Sequence[Part], whole: CompileRequest) -> list[CompileRequest]:
+    """Return the steps of a sequence, without those that write nothing."""
+    return [
+        CompileRequest(p.operation, p.implementation, p.signature, whole.queue, whole.limits)
+        for p in parts
+        if not p.writes_nothing
+    ]
+
+
+def _compiled(piece: CompileRequest, loaded: dict[Hashable, Any]) -> Executable:
+    """Return a compiled piece; ``loaded`` has the sources that were loaded before, by key."""
+    if piece.implementation.kind == "host":
+        return HostExecutable(_load(piece), piece.where)
+    if piece.queue is None or piece.limits is None:
+        raise ExecutionError("it needs a SYCL queue to be compiled for", where=piece.where)
+    key = piece.key
+
+    def make() -> Executable:
+        source = loaded[key] if key in loaded else _load(piece)
+        return _make(piece, source, loaded)
+
+    return _EXECUTABLES.get(key, make)
+
+
+def signature_key(signature: Signature) -> Hashable:
+    """Return a hashable key of a signature: equal for equal signatures."""
+    return (
+        tuple(signature.shapes.items()),
+        tuple(signature.dtypes.items()),
+        tuple((name, type(value), value) for name, value in signature.scalars.items()),
+        signature.constants,
+    )
+
+
+def _make(piece: CompileRequest, given: Any, loaded: dict[Hashable, Any]) -> Executable:
+    operation, implementation, signature, where = piece.operation, piece.implementation, piece.signature, piece.where
+    queue, limits = piece.queue, piece.limits
+    assert limits is not None
+    if implementation.kind == "library":
+        return LibraryExecutable(given, signature.scalars, where)
+    if implementation.kind == "sequence":
+        parts = [p for p in given if not p.writes_nothing]
+        return SequenceExecutable(
+            [
+                (_compiled(step, loaded), _array_arguments(p))
+                for p, step in zip(parts, _steps(given, piece), strict=True)
+            ]
+        )
+    launch = _index_space(implementation, signature, limits, where)
+    if implementation.kind == "numba-dpex":
+        grouped = launch.local_range is not None
+        ndim = len(launch.global_range)
+        try:
+            given = kernel_spirv(given, operation, signature, ndim, grouped=grouped, device=queue.sycl_device)
+        except KernelCompilationError as error:
+            raise ExecutionError(f"numba-dpex cannot compile the kernel: {error}", where=where) from error
+    return KernelExecutable(
+        kernel=compile_code(given, queue, where),
+        operation=operation,
+        signature=signature,
+        global_range=list(reversed(launch.global_range)),
+        local_range=None if launch.local_range is None else list(reversed(launch.local_range)),
+        descriptors=implementation.kind == "numba-dpex",
+        code=given,
+    )
+
+
+def _array_arguments(part: Part) -> tuple[tuple[str, str], ...]:
+    """Return pairs of a step's array parameter and the sequence's array; its scalars are compiled in."""
+    arrays = {p.name for p in part.operation.arrays}
+    return tuple((own, whole) for own, whole in part.arguments if own in arrays)
+
+
+def _load(piece: CompileRequest) -> Any:
+    where = piece.where
+    try:
+        made = piece.implementation.load(piece.signature)
+        return made.of(piece.limits) if isinstance(made, Tailored) and piece.limits is not None else made
+    except SyclschedError:
+        raise
+    except ImportError as error:
+        raise CapabilityError(f"a package it needs cannot be imported: {error}", where=where) from error
+    except Exception as error:
+        raise ExecutionError(f"load() failed: {type(error).__name__}: {error}", where=where) from error
+
+
+def _index_space(implementation: Implementation, signature: Signature, limits: DeviceLimits, where: str) -> Launch:
+    if implementation.launch is None:
+        raise ExecutionError("a kernel implementation must have a launch function", where=where)
+    try:
+        launch = implementation.launch(signature, limits)
+    except SyclschedError:
+        raise
+    except Exception as error:
+        raise ExecutionError(f"launch() failed: {type(error).__name__}: {error}", where=where) from error
+    wrong = _launch_error(launch, limits)
+    if wrong is not None:
+        raise CapabilityError(wrong, where=where)
+    return launch
+
+
+def _launch_error(launch: Launch, limits: DeviceLimits) -> str | None:
+    """Return the error in an index space, or None."""
+    size, group = launch.global_range, launch.local_range
+    if not 1 <= len(size) <= MAX_DIMENSIONS or any(n < 0 for n in size):
+        return f"global range {size} must be 1 to {MAX_DIMENSIONS} non-negative extents"
+    if group is None:
+        return None
+    if len(group) != len(size) or any(n < 1 for n in group):
+        return f"local range {group} must be one positive extent per dimension of {size}"
+    if any(n % g for n, g in zip(size, group, strict=True)):
+        return f"local range {group} does not divide global range {size}"
+    items = 1
+    for n in group:
+        items *= n
+    if items > limits.max_work_group_size:
+        return f"work-groups of {items} work-items are larger than the device's {limits.max_work_group_size}"
+    return None

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of the compiled submission loop as C structures, and the result of submitting a batch of them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from syclsched.model.operation import NativeCall
+
+#: ``enum kind`` of ``_submit.h``.
+FENCE, RANGE, ND_RANGE, COPY, CALL = range(5)
+
+
+class CommandStructure(ctypes.Structure):
+    """``struct command`` of ``_submit.h``."""
+
+    _fields_ = [
+        ("kind", ctypes.c_int64),
+        ("lane", ctypes.c_int64),
+        ("slot", ctypes.c_int64),
+        ("waits", ctypes.c_void_p),
+        ("waits_count", ctypes.c_size_t),
+        ("kernel", ctypes.c_void_p),
+        ("arguments", ctypes.c_void_p),
+        ("types", ctypes.c_void_p),
+        ("arguments_count", ctypes.c_size_t),
+        ("global_range", ctypes.c_size_t * 3),
+        ("local_range", ctypes.c_size_t * 3),
+        ("dimensions", ctypes.c_size_t),
+        ("to", ctypes.c_void_p),
+        ("source", ctypes.c_void_p),
+        ("nbytes", ctypes.c_size_t),
+        ("function", ctypes.c_void_p),
+        ("words", ctypes.c_void_p),
+        ("event_word", ctypes.c_int64),
+        ("returned", ctypes.c_void_p),
+    ]
+
+
+class Command:
+    """One submission, ready for the loop; keeps all memory alive that it points to."""
+
+    __slots__ = ("_kept", "_structure", "address", "slot")
+
+    def __init__(self, structure: CommandStructure, kept: tuple[Any, ...]) -> None:
+        self.slot = int(structure.slot)
+        self._structure = structure
+        self._kept = kept
+        self.address = ctypes.addressof(structure)
+
+    @property
+    def lane(self) -> int:
+        """The index of its lane."""
+        return int(self._structure.lane)
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it is a copy."""
+        return int(self._structure.kind) == COPY
+
+    def truncated_copy(self, nbytes: int) -> tuple[Command, int]:
+        """Return a copy command of the first ``nbytes`` bytes, and its structure's address, to change its pointers."""
+        structure = CommandStructure.from_buffer_copy(self._structure)
+        structure.nbytes = nbytes
+        return Command(structure, self._kept), ctypes.addressof(structure)
+
+    @property
+    def copied(self) -> tuple[int, int]:
+        """Destination address and number of bytes of a copy command."""
+        return int(self._structure.to), int(self._structure.nbytes)
+
+    @property
+    def parts(self) -> tuple[Command, ...]:
+        """The submissions it is made of: itself."""
+        return (self,)
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The slots that its event completes."""
+        return (self.slot,)
+
+    def apart(self) -> Sequence[Command]:
+        """Return equivalent commands, one for each slot."""
+        return (self,)
+
+    @property
+    def refusal(self) -> str | None:
+        """The error message of the library's last call if it failed, else None."""
+        return None
+
+
+class CallCommand(Command):
+    """The call of a library function."""
+
+    __slots__ = ("_explain", "_returned")
+
+    def __init__(
+        self,
+        structure: CommandStructure,
+        kept: tuple[Any, ...],
+        returned: ctypes.c_int32,
+        explain: Callable[[int], str] | None,
+    ) -> None:
+        super().__init__(structure, kept)
+        self._returned = returned
+        self._explain = explain
+
+    @property
+    def call(self) -> NativeCall:
+        """The call it was made from."""
+        found: NativeCall = self._kept[0]
+        return found
+
+    @property
+    def refusal(self) -> str | None:
+        """The error message and status of the last call if it failed, else None."""
+        status = int(self._returned.value)
+        if status == 0:
+            return None
+        return f"status {status}" if self._explain is None else f"{self._explain(status)} (status {status})"
+
+
+class CommandSequence(Command):
+    """Several submissions of one instruction, one after another on its lane."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, slot: int, parts: tuple[Command, ...]) -> None:
+        self.slot = slot
+        self._parts = parts
+
+    @property
+    def parts(self) -> tuple[Command, ...]:
+        """The submissions, in order."""
+        return self._parts
+
+    @property
+    def refusal(self) -> str | None:
+        """The error message of the first part whose library call failed, else None."""
+        return next((said for part in self._parts if (said := part.refusal) is not None), None)
+
+
+class JointCommand(Command):
+    """One submission that does the work of several instructions."""
+
+    __slots__ = ("_apart", "_slots")
+
+    def __init__(self, whole: Command, slots: tuple[int, ...], apart: Callable[[int], Command]) -> None:
+        super().__init__(whole._structure, (whole,))
+        self._slots = slots
+        self._apart = apart
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The slots that its event completes."""
+        return self._slots
+
+    def apart(self) -> Sequence[Command]:
+        """Return a command for each slot; the first slot's comes last, as others wait for its event only."""
+        return [self._apart(slot) for slot in reversed(self._slots)]
+
+
+class Batch:
+    """The result of one submission call: how many commands were submitted, when, and their events."""
+
+    __slots__ = ("done", "fences", "further", "made", "made_count", "submit_ns")
+
+    def __init__(
+        self, done: int, submit_ns: list[int], fences: int, made: Any, made_count: int, further: int = 0
+    ) -> None:
+        self.further = further
+        self.done = done
+        self.submit_ns = submit_ns
+        self.fences = fences
+        self.made = made
+        self.made_count = made_count

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of commands executed by lane threads, where every lane is one core of the host.
+
+The OpenCL CPU runtime passes submitted commands to its own threads: a few microseconds a command, more where lanes wait
+for each other, and the submitting thread needs a core, too. A queue of cl_intel_exec_by_local_thread executes commands
+on the submitting thread: a lane is then one thread that executes its commands and polls flags to wait for other lanes
+(``_submit_perform.c``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from syclsched.devices.native.native_opencl import NativeOpenCL, load_native
+from syclsched.devices.native.submission_library import SubmissionLibrary
+from syclsched.devices.submission.commands import Command
+from syclsched.devices.submission.submission_loop import SubmissionLoop
+
+#: With one worker thread each queue of the CPU device is one core.
+_WORKERS = "CL_CONFIG_CPU_TBB_NUM_WORKERS"
+
+
+class LocalQueues:
+    """Queues of one-core lanes that execute commands on the submitting thread."""
+
+    def __init__(self, native: NativeOpenCL, handles: dict[int, int]) -> None:
+        self._native = native
+        self.handles = handles
+
+    def close(self) -> None:
+        """Release the queues."""
+        for handle in self.handles.values():
+            self._native.release_queue(handle)
+        self.handles = {}
+
+
+def why_not_local(queues: Mapping[int, Any]) -> str | None:
+    """Return why lanes are not each one core of the host, executable by one thread each; None if they are."""
+    if os.environ.get(_WORKERS) != "1":
+        return f"its lanes are not one core of the host each: {_WORKERS} is not 1"
+    if len(queues) > len(os.sched_getaffinity(0)) + 1:
+        return f"there are {len(queues)} lanes, and fewer cores"
+    for queue in queues.values():
+        device = queue.sycl_device
+        if queue.backend.name != "opencl" or device.device_type.name != "cpu":
+            return f"a lane is on {device.name!r}, which is not the OpenCL CPU device"
+        if device.parent_device is not None:
+            return "a lane is a sub-device, which has fewer cores than its device's threads run on"
+    return None if load_native() is not None else "the OpenCL library is not found"
+
+
+def local_queues(queues: Mapping[int, Any]) -> LocalQueues | None:
+    """Return local queues for lanes, or None if not every lane is one core of the host."""
+    native = load_native()
+    if native is None or why_not_local(queues) is not None:
+        return None
+    found = LocalQueues(native, {})
+    for index, queue in queues.items():
+        handle = native.local_queue(queue)
+        if handle is None:
+            found.close()
+            return None
+        found.handles[index] = handle
+    return found
+
+
+class _Performer(ctypes.Structure):
+    _fields_ = [
+        ("lane", ctypes.c_void_p),
+        ("commands", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("start_ns", ctypes.c_void_p),
+        ("end_ns", ctypes.c_void_p),
+    ]
+
+
+class LaneThreadBatch:
+    """The commands of some lanes, executed on lane threads any number of times."""
+
+    def __init__(
+        self, library: SubmissionLibrary, loop: SubmissionLoop, queues: LocalQueues, commands: Sequence[Command]
+    ) -> None:
+        self._library = library
+        self._loop = loop
+        self._commands = list(commands)
+        self._lanes = loop.copy_lanes(queues.handles)
+        lane_bytes = ctypes.sizeof(self._lanes) // max(1, len(self._lanes))
+        by_lane: dict[int, list[Command]] = {}
+        for command in self._commands:
+            for part in command.parts:
+                by_lane.setdefault(part.lane, []).append(part)
+        self._pointers: list[Any] = []
+        self._times: list[tuple[Any, Any]] = []
+        self._performers = (_Performer * len(by_lane))()
+        place: dict[int, tuple[int, int]] = {}
+        for number, (lane, parts) in enumerate(by_lane.items()):
+            pointers = (ctypes.c_void_p * len(parts))(*[part.address for part in parts])
+            start_ns, end_ns = np.zeros(len(parts), np.int64), np.zeros(len(parts), np.int64)
+            self._pointers.append(pointers)
+            self._times.append((start_ns, end_ns))
+            self._performers[number] = _Performer(
+                ctypes.addressof(self._lanes) + lane * lane_bytes,
+                ctypes.addressof(pointers),
+                len(parts),
+                start_ns.ctypes.data,
+                end_ns.ctypes.data,
+            )
+            place.update((id(part), (number, position)) for position, part in enumerate(parts))
+        self._first = np.array([place[id(c.parts[0])] for c in self._commands], np.int64).reshape(-1, 2)
+        self._last = np.array([place[id(c.parts[-1])] for c in self._commands], np.int64).reshape(-1, 2)
+        self._slots = np.array([command.slot for command in self._commands], np.int64)
+        self._position = {command.slot: position for position, command in enumerate(self._commands)}
+        self._done = np.zeros(loop.event_slots, np.int32)
+        self._turn = 0
+
+    def replace(self, command: Command) -> None:
+        """Replace the command with the same slot; both must be one submission."""
+        position = self._position[command.slot]
+        lane, place = self._first[position]
+        self._commands[position] = command
+        self._pointers[lane][place] = command.address
+
+    def begin(self) -> None:
+        """Mark all commands as not executed."""
+        self._turn += 1
+        for start_ns, end_ns in self._times:
+            start_ns.fill(0)
+            end_ns.fill(0)
+
+    def perform(self) -> bool:
+        """Execute all commands without the GIL; return whether all were done, none refused and the loop not stopped."""
+        completed = self._library.perform(
+            self._performers,
+            len(self._performers),
+            self._done.ctypes.data,
+            self._turn,
+            ctypes.byref(self._loop.stop_flag),
+        )
+        return bool(completed) or bool((self._done[self._slots] == self._turn).all())
+
+    def is_begun(self, slot: int) -> bool:
+        """Return whether the command of a slot has been started since `begin`; for any thread."""
+        lane, place = self._first[self._position[slot]]
+        return bool(self._times[lane][0][place])
+
+    def is_done(self, slot: int) -> bool:
+        """Return whether the command of a slot has been executed since `begin`; for any thread."""
+        return bool(self._done[slot] == self._turn)
+
+    def unfinished_parts(self, command: Command) -> list[Command]:
+        """Return the parts of a command that have not been executed since `begin`, after `perform`."""
+        lane, place = self._first[self._position[command.slot]]
+        ends_ns = self._times[lane][1][place : place + len(command.parts)].tolist()
+        return [part for part, end_ns in zip(command.parts, ends_ns, strict=True) if not end_ns]
+
+    def times(self) -> tuple[Any, Any]:
+        """Return start and end of each command, on the host's clock, in the order of the commands."""
+        starts = np.empty(len(self._commands), np.int64)
+        ends = np.empty(len(self._commands), np.int64)
+        for number, (start_ns, end_ns) in enumerate(self._times):
+            on_lane = self._first[:, 0] == number
+            starts[on_lane] = start_ns[self._first[on_lane, 1]]
+            ends[on_lane] = end_ns[self._last[on_lane, 1]]
+        return starts, ends

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs made by one blocking call of C, from first submission to copied results (``_submit_flight.c``).
+
+After some milliseconds of a large model's work the interpreter's data has left the processor's caches: Python code that
+takes 60 us in a loop takes half a millisecond at the end of such a run. Here no Python runs between the inputs and the
+results.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import weakref
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any, Final
+
+from syclsched.devices.native.input_arrays import InputArrays
+from syclsched.devices.native.submission_library import SubmissionLibrary
+from syclsched.devices.submission.command_list import MAX_CALLS_IN_FLIGHT, MAX_IN_FLIGHT, CommandList, EventRange
+from syclsched.devices.submission.commands import CallCommand, Command
+from syclsched.devices.submission.submission_loop import SubmissionLoop
+from syclsched.oneapi.fork_check import is_forked
+
+#: Results of `NativeRun.fly`: still running, completed, or ended without completing.
+STILL_RUNNING, COMPLETED, NOT_COMPLETED = 0, 1, -1
+
+#: Variable; ``0`` means that computing threads are never moved to the core of a waiting caller (``_submit_spread.c``).
+SPREADING_VARIABLE = "SYCLSCHED_SPREADING"
+
+
+#: The caller polls for the end of a run whose last instance took no longer than this after its submission: waiting in
+#: another thread, and the wake-up, cost some 60 us.
+SHORT_NS = 150_000
+_UNKNOWN = (1 << 63) - 1
+
+
+class _Result(ctypes.Structure):
+    _fields_ = [("to", ctypes.c_void_p), ("source", ctypes.c_void_p), ("nbytes", ctypes.c_size_t)]
+
+
+class _Job(ctypes.Structure):
+    """``struct job``."""
+
+    _fields_ = [
+        ("lanes", ctypes.c_void_p),
+        ("lanes_count", ctypes.c_int64),
+        ("commands", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("ahead", ctypes.c_int64),
+        ("events", ctypes.c_void_p),
+        ("events_count", ctypes.c_int64),
+        ("submit_ns", ctypes.c_void_p),
+        ("made", ctypes.c_void_p),
+        ("stop", ctypes.c_void_p),
+        ("results", ctypes.c_void_p),
+        ("results_count", ctypes.c_int64),
+        ("done", ctypes.c_int64 * 2),
+        ("made_count", ctypes.c_int64 * 2),
+        ("handed_ns", ctypes.c_int64),
+        ("listed", ctypes.c_void_p),
+        ("own", ctypes.c_void_p),
+        ("given", ctypes.c_void_p),
+        ("given_count", ctypes.c_int64),
+        ("short_ns", ctypes.c_int64),
+        ("handed_at_ns", ctypes.c_int64),
+        ("took_ns", ctypes.c_int64),
+        ("spreads", ctypes.c_int64),
+    ]
+
+
+class InPlaceCommands:
+    """Variants of a list's commands that read the input arrays in place."""
+
+    def __init__(
+        self,
+        commands: Sequence[Command],
+        given: InputArrays,
+        names: Sequence[str | None],
+        omitted: Sequence[tuple[int, int, int, int, int]],
+    ) -> None:
+        self._commands = commands
+        self.given = given
+        self.names = names
+        self._omitted = omitted
+        #: The addresses of the commands.
+        self.pointers = (ctypes.c_void_p * len(commands))(*[each.address for each in commands])
+
+    def make_omitted_copies(self, done: int) -> None:
+        """Make the omitted input copies that commands of the original list after ``done`` submissions will read."""
+        for copy, reader, number, to, nbytes in self._omitted:
+            if copy < done <= reader:  # otherwise the memory may belong to another array
+                ctypes.memmove(to, self.given.structures[number].data, nbytes)
+
+
+class NativeRun:
+    """A run by one C call: submits all commands, waits for their end and copies results; made by `native_run_for`."""
+
+    def __init__(
+        self,
+        library: SubmissionLibrary,
+        loop: SubmissionLoop,
+        commands: CommandList,
+        ahead: int,
+        results: Sequence[tuple[int, int]],
+    ) -> None:
+        self._library = library
+        self._results = (_Result * len(results))(*[_Result(None, source, nbytes) for source, nbytes in results])
+        count = len(commands)
+        self._made, submit_ns = loop.new_event_array(2 * count), (ctypes.c_int64 * count)()
+        lanes, lanes_count, events, events_count = loop.tables
+        self._job = _Job(
+            *(lanes, lanes_count, commands.address, count, ahead, events, events_count),
+            *(ctypes.addressof(submit_ns), ctypes.addressof(self._made), ctypes.addressof(loop.stop_flag)),
+            *(ctypes.addressof(self._results), len(results)),
+            listed=commands.address,
+            short_ns=SHORT_NS,
+            took_ns=_UNKNOWN,
+            spreads=len(os.sched_getaffinity(0)) > 1 and os.environ.get(SPREADING_VARIABLE, "1") != "0",
+        )
+        self._own: InPlaceCommands | None = None
+        self._arrays: tuple[Any, ...] | None = None
+        keep = loop, commands, self._job, self._results, self._made, submit_ns
+        handle = library.flight_new(ctypes.byref(self._job))
+        #: Whether its thread exists.
+        self.is_ready = handle is not None
+        self._handle = ctypes.c_void_p(handle)
+        if self.is_ready:
+            _flights.add(self)
+            self._finalizer = weakref.finalize(self, _delete, library, handle, keep)
+            self._finalizer.atexit = False
+
+    def begin(self) -> None:
+        """Submit the commands that need no waiting; then call `fly`, or `follow` and `land`."""
+        self._arrays = None
+        self._library.flight_begin(self._handle)
+
+    def own(self, commands: InPlaceCommands) -> None:
+        """Set the commands that `begin_with` submits; no run may be in progress."""
+        self._own = commands
+        self._job.own, self._job.given = ctypes.addressof(commands.pointers), commands.given.address
+        self._job.given_count = len(commands.given)
+
+    def begin_in_place(self, arrays: tuple[Any, ...]) -> bool:
+        """Begin with input arrays read in place; return False if they have not the expected form."""
+        self._arrays = arrays  # they must live until all commands have completed
+        return bool(self._library.flight_begin_with(self._handle, arrays))
+
+    def fly(self, targets: Sequence[int], seconds: float) -> int:
+        """Complete the run that was begun, for at most this many seconds, without the GIL."""
+        for result, target in zip(self._results, targets, strict=True):
+            result.to = target
+        return int(self._library.fly(self._handle, seconds))
+
+    def follow(self) -> bool:
+        """Keep the run's events until `land`; return False if it has completed already and has none."""
+        return bool(self._library.flight_follow(self._handle) != COMPLETED)
+
+    def take_over(self) -> list[EventRange]:
+        """Wait for the end of a followed run; return its event ranges, for `CommandList.adopt`."""
+        self._library.flight_land(self._handle)
+        if self._own is not None and self._arrays is not None:
+            self._own.make_omitted_copies(self.done)
+        ahead, others = self._job.made_count
+        return [(self._made, 0, ahead), (self._made, 2 * self._job.ahead, others)]
+
+    @property
+    def read(self) -> dict[str, Any] | None:
+        """The arrays of the last `begin_with`, by name; None after `begin`."""
+        if self._own is None or self._arrays is None:
+            return None
+        return {name: each for name, each in zip(self._own.names, self._arrays, strict=True) if name is not None}
+
+    @property
+    def handed_ns(self) -> int:
+        """Host time of the last run, as `syclsched.execution.runner.bound_plan.Runner.handed_over_ns`."""
+        return int(self._job.handed_ns)
+
+    @property
+    def done(self) -> int:
+        """The number of submissions made, after `land`."""
+        return int(sum(self._job.done))
+
+    def settle(self) -> None:
+        """Wait until the run and its cleaning up have ended, unless it is followed."""
+        if self.is_ready:
+            self._library.flight_settle(self._handle)
+
+    def close(self) -> None:
+        """End the thread; no run may be in progress."""
+        if self.is_ready:
+            self.is_ready = False
+            self._finalizer()
+
+
+def native_run_for(
+    library: SubmissionLibrary, loop: SubmissionLoop, commands: CommandList, results: Sequence[tuple[int, int]]
+) -> NativeRun | None:
+    """Return a flight for a command list; None if a lane is not split or there are too many commands."""
+    parts = commands.parts
+    lanes = {part.lane for part in parts}
+    if not 0 < len(parts) <= MAX_IN_FLIGHT or not all(loop.is_split(lane) for lane in lanes):
+        return None
+    # The first copies depend on nothing, and the calls behind them only on predecessors on their lane.
+    copies = sum(1 for _ in takewhile(lambda part: part.is_copy, parts))
+    calls = sum(1 for _ in takewhile(lambda part: isinstance(part, CallCommand), parts[copies:]))
+    ahead = copies + min(calls, MAX_CALLS_IN_FLIGHT)
+    made = NativeRun(library, loop, commands, ahead if len(lanes) == 1 else 0, results)
+    return made if made.is_ready else None
+
+
+_flights: Final[weakref.WeakSet[NativeRun]] = weakref.WeakSet()
+
+
+def _delete(library: SubmissionLibrary, handle: int, keep: Any) -> None:
+    if not is_forked():  # the thread does not exist in a forked process
+        library.flight_delete(handle)
+
+
+@atexit.register
+def _settle_all() -> None:
+    for flight in list(_flights):
+        if not is_forked():
+            flight.settle()

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes of the known-answer computations to a device: numba-dpex, OpenCL C and dpnp.
+
+The routes differ in compiler: numba-dpex makes SPIR-V itself (submitted directly, as the executor does), OpenCL C is
+compiled from source by the driver, dpnp ships SPIR-V optimised by its vendor's compiler.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from syclsched import oneapi
+from syclsched.devices.programs.arguments import flatten_array, pointer
+from syclsched.devices.programs.dpex_compiler import kernel_spirv
+from syclsched.devices.programs.programs import source_program
+from syclsched.devices.trust import known_answers as ka
+from syclsched.devices.trust.known_answers import Array, Dtype
+from syclsched.errors import CapabilityError
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import OpenCLSource, Operation, Parameter, Signature, Work
+from syclsched.oneapi.cache_folder import cache_root
+from syclsched.writing import write_whole
+
+DPEX = "numba-dpex"
+OPENCL_C = "OpenCL C"
+DPNP = "dpnp"
+
+#: The dtype and lengths of the sums checked through dpnp. It has another kernel for short arrays, and compiling each
+#: takes a driver as long as the rest of dpnp's check for a dtype.
+_DPNP_SUM, _DPNP_SUM_LENGTHS = "float32", (1000, 1023)
+
+#: The numba-dpex kernels as SPIR-V, made by ``tools/known_answer_kernels.py``, because compiling them takes seconds.
+SHIPPED = Path(__file__).with_name("known_answer_kernels.json")
+
+#: The operation that all the kernels implement, for the compiler.
+_OPERATION = Operation(
+    name="known answer",
+    parameters=(Parameter("out", AccessMode.UPDATE), Parameter("given", AccessMode.READ)),
+    implementations=(),
+    work=lambda signature: Work(flops=0.0, bytes=0.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RouteResult:
+    """The result of one computation on a device, and the correct result."""
+
+    dtype: Dtype
+    kind: str
+    length: int
+    result: Array
+    right: Array
+
+
+class RouteUnavailable(Exception):
+    """A route cannot be used on this device or machine, for the reason in the message; not a wrong result."""
+
+
+Route = Callable[[Any, tuple[Dtype, ...]], Iterator[RouteResult]]
+
+
+# --- numba-dpex ---------------------------------------------------------------------------------------
+
+
+def run_dpex(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
+    """Run the numba-dpex kernels: compiled by numba-dpex, submitted through dpctl."""
+    for dtype in dtypes:
+        kernel = _dpex_kernel(queue, ka.dpex_kernel(dtype), dtype)
+        for length in ka.LENGTHS:
+            yield from _all_kinds(queue, kernel, dtype, length, flatten_array)
+
+
+def _dpex_kernel(queue: Any, function: Callable[..., None], dtype: Dtype) -> Any:
+    from dpctl import program
+
+    name, spirv = dpex_spirv(queue, function, dtype)
+    try:
+        return program.create_program_from_spirv(queue, spirv).get_sycl_kernel(name)
+    except program.SyclProgramCompilationError as error:
+        raise RouteUnavailable(
+            "the device's OpenCL takes no SPIR-V; OpenCL 1.2 devices need the package's OpenCL layer"
+        ) from error
+
+
+def dpex_spirv(queue: Any, function: Callable[..., None], dtype: Dtype) -> tuple[str, bytes]:
+    """Return kernel name and SPIR-V: shipped, from the user's cache, or compiled."""
+    key = dpex_key(queue.sycl_device, function, dtype)
+    shipped = _shipped().get(key)
+    if shipped is not None:
+        return shipped
+    path = cache_root() / "known-answers" / f"{key}.spv"
+    stored = _read_spirv(path)
+    if stored is not None:
+        return stored
+    name, spirv = dpex_compile(queue, function, dtype)
+    content = name.encode() + b"\n" + spirv
+    try:
+        write_whole(path, hashlib.sha256(content).digest() + content, folders=True)
+    except OSError:
+        return name, spirv  # with a read-only or full cache the next process compiles again
+    return name, spirv
+
+
+def dpex_key(device: Any, function: Callable[..., None], dtype: Dtype) -> str:
+    """Return a key that changes with all inputs of a kernel's SPIR-V."""
+    versions = oneapi.load().versions
+    for name in ("numba-dpex", "numba"):
+        if name not in versions:
+            raise RouteUnavailable(f"{name} is not installed")
+    parts = [
+        inspect.getsource(function),
+        dtype.name,
+        f"float64 {bool(device.has_aspect_fp64)}",
+        *(f"{name} {versions.get(name)}" for name in ("numba-dpex", "numba", "dpctl", "dpcpp-llvm-spirv")),
+    ]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> dict[str, tuple[str, bytes]]:
+    """Return name and SPIR-V of the kernels shipped with the package, by key; none if the file is invalid."""
+    try:
+        kernels = json.loads(SHIPPED.read_text(encoding="utf-8"))["kernels"]
+        return {key: (each["name"], base64.b64decode(each["spirv"], validate=True)) for key, each in kernels.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def _read_spirv(path: Path) -> tuple[str, bytes] | None:
+    """Read a stored kernel; None if it is missing or damaged (damaged SPIR-V can crash a driver)."""
+    try:
+        stored = path.read_bytes()
+    except OSError:
+        return None
+    digest, content = stored[:32], stored[32:]
+    if hashlib.sha256(content).digest() != digest:
+        return None
+    name, _, spirv = content.partition(b"\n")
+    return name.decode(), spirv
+
+
+def dpex_compile(queue: Any, function: Callable[..., None], dtype: Dtype) -> tuple[str, bytes]:
+    """Return kernel name and SPIR-V, made by the same compiler as tasks."""
+    try:
+        import numba_dpex
+    except ImportError as error:
+        raise RouteUnavailable(f"numba-dpex cannot be imported ({error})") from error
+    signature = Signature(shapes={"out": (1,), "given": (1,)}, dtypes={"out": dtype.name, "given": dtype.name})
+    kernel = numba_dpex.kernel(function)
+    module = kernel_spirv(kernel, _OPERATION, signature, 1, grouped=False, device=queue.sycl_device)
+    return module.kernel_name, module.code
+
+
+# --- OpenCL C -----------------------------------------------------------------------------------------
+
+
+def run_opencl(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
+    """Run the OpenCL C kernels as one program: compiled by the driver, or first to SPIR-V for Level Zero."""
+    try:
+        compiled = source_program(OpenCLSource(ka.opencl_source(dtypes), ""), queue)
+    except CapabilityError as error:
+        raise RouteUnavailable(f"the device's backend takes no OpenCL C: {error.what}") from error
+    for dtype in dtypes:
+        kernel = compiled.get_sycl_kernel(ka.opencl_kernel(dtype))
+        for length in ka.LENGTHS:
+            yield from _all_kinds(queue, kernel, dtype, length, _pointer_only, (ctypes.c_longlong(length),))
+    kernel, dtype = compiled.get_sycl_kernel(ka.OPENCL_GROUPS), ka.OPENCL_GROUPS_DTYPE
+    for length in ka.LENGTHS:
+        given = ka.inputs(ka.REDUCTION, dtype, length)
+        right = ka.opencl_group_totals(given)
+        result = _submit(
+            queue, kernel, np.zeros_like(right), given, _pointer_only, ka.OPENCL_REDUCTION_ITEMS, ka.OPENCL_GROUP_ITEMS,
+            extra=(ctypes.c_longlong(length),),
+        )  # fmt: skip
+        yield RouteResult(dtype, ka.REDUCTION, length, result, right)
+
+
+def _all_kinds(
+    queue: Any,
+    kernel: Any,
+    dtype: Dtype,
+    length: int,
+    arguments_of: Callable[[Any], list[Any]],
+    extra: tuple[Any, ...] = (),
+) -> Iterator[RouteResult]:
+    """Run a kernel that writes the results of all kinds one after another."""
+    given = np.concatenate([ka.inputs(kind, dtype, length) for kind in (ka.FORMULA, ka.REDUCTION)])
+    right = [ka.expected(kind, dtype, length) for kind in ka.KINDS]
+    out = np.zeros(sum(each.size for each in right), dtype=dtype.name)
+    result = _submit(queue, kernel, out, given, arguments_of, length, extra=extra)
+    parts = np.split(result, np.cumsum([each.size for each in right])[:-1])
+    for kind, part, answer in zip(ka.KINDS, parts, right, strict=True):
+        yield RouteResult(dtype, kind, length, part, answer)
+
+
+def _pointer_only(array: Any) -> list[Any]:
+    return [pointer(array)]
+
+
+def _submit(
+    queue: Any,
+    kernel: Any,
+    out: Array,
+    given: Array,
+    arguments_of: Callable[[Any], list[Any]],
+    items: int,
+    group_items: int | None = None,
+    extra: tuple[Any, ...] = (),
+) -> Array:
+    """Copy the inputs, run one kernel, and return its output."""
+    from dpctl import tensor
+
+    device_out, device_in = tensor.asarray(out, sycl_queue=queue), tensor.asarray(given, sycl_queue=queue)
+    arguments = [*arguments_of(device_out), *arguments_of(device_in), *extra]
+    local = [group_items] if group_items is not None else None
+    queue.submit_async(kernel, arguments, [items], local).wait()
+    result: Array = tensor.asnumpy(device_out)
+    return result
+
+
+# --- dpnp ---------------------------------------------------------------------------------------------
+
+
+def run_dpnp(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
+    """Run dpnp's arange, sum, addition and sine."""
+    try:
+        import dpnp
+    except ImportError as error:
+        raise RouteUnavailable(f"dpnp cannot be imported ({error})") from error
+    for dtype in dtypes:
+        for length in ka.LENGTHS:
+            numbers = np.arange(length).astype(dtype.name)
+            ramp = dpnp.arange(length, dtype=dtype.name, sycl_queue=queue)
+            yield RouteResult(dtype, ka.RAMP, length, ramp.asnumpy(), numbers)
+            if dtype.name == _DPNP_SUM and length in _DPNP_SUM_LENGTHS:
+                total = dpnp.sum(ramp).asnumpy().reshape(1)
+                yield RouteResult(dtype, ka.REDUCTION, length, total, numbers.sum(dtype=np.int64).reshape(1))
+            if dtype.is_float:
+                computed = dpnp.sin(ramp + ramp).asnumpy()
+                yield RouteResult(dtype, ka.FORMULA, length, computed, np.sin(2.0 * numbers.astype(np.float64)))
+
+
+#: In the order of the checks: OpenCL C first, whose kernels stay within bounds even if a runtime makes work-groups
+#: other than requested.
+ROUTES: dict[str, Route] = {OPENCL_C: run_opencl, DPEX: run_dpex, DPNP: run_dpnp}

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The child process of `probe`: loads the stack, checks every device, and writes one JSON document a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from typing import Any, TextIO
+
+from syclsched import oneapi
+from syclsched.devices.trust import trust_check
+from syclsched.devices.trust.onednn_check import onednn_error
+from syclsched.errors import SyclschedError
+from syclsched.oneapi.loading import installed_versions
+
+
+def main(out: TextIO | None = None) -> None:
+    """Run as the child: report the loaded libraries, then each device before and after its check."""
+    stream = out if out is not None else sys.stdout
+    try:
+        runtime = oneapi.load()
+    except SyclschedError as error:
+        _write_line(stream, {"error": error.what, "hint": error.hint})
+        return
+    _write_line(
+        stream,
+        {
+            "libraries": [asdict(each) for each in runtime.libraries],
+            "emulator": runtime.emulator,
+            "notes": list(runtime.notes),
+        },
+    )
+    import dpctl
+
+    for index, device in enumerate(dpctl.get_devices()):
+        about = {
+            "index": index,
+            "name": device.name,
+            "backend": device.backend.name,
+            "kind": device.device_type.name,
+            "driver": device.driver_version,
+        }
+        _write_line(stream, {**about, "trusted": None, "reason": None, "skipped": []})
+        verdict = trust_check.check(device, guarded=False)
+        skipped = [f"{each.route}: {each.detail}" for each in verdict.checks if each.status == "skipped"]
+        _write_line(stream, {**about, "trusted": verdict.trusted, "reason": verdict.reason, "skipped": skipped})
+    if any(device.is_cpu for device in dpctl.get_devices()) and "onednn" in installed_versions():
+        _write_line(stream, {"onednn": onednn_error() or ""})
+    stream.flush()
+    if out is None:
+        # Skip the drivers' process-exit code, which is not part of the check; all results are written.
+        os._exit(0)
+
+
+def _write_line(stream: TextIO, document: dict[str, Any]) -> None:
+    print(json.dumps(document), file=stream, flush=True)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batch compilation of task implementations, each distinct one once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from syclsched.devices.memory.constant_uploads import ConstantUploader
+from syclsched.devices.programs.executables import Executable
+from syclsched.devices.programs.task_compiler import CompileRequest, compile_tasks, signature_key
+from syclsched.model.operation import Implementation
+from syclsched.model.platform import Device
+from syclsched.model.task import Task
+
+
+class CompilationBatch:
+    """Collects implementations and compiles them together, which takes less time and memory than one by one."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[Hashable, tuple[CompileRequest, Task, str]] = {}
+
+    def add(self, task: Task, implementation: Implementation, queue: Any, device: Device) -> Hashable:
+        """Request a task's implementation for a device; return its key in the result of `compiled`."""
+        assert task.operation is not None and task.signature is not None
+        # Operations are compared by identity: hashing one costs more than the rest of the key.
+        constants = tuple((name, each.number) for name, each in task.constants.items())
+        key = (id(task.operation), implementation.name, device.name, signature_key(task.signature), constants)
+        if key not in self._wanted:
+            limits = None if queue is None else device.limits
+            piece = CompileRequest(task.operation, implementation, task.signature, queue, limits)
+            self._wanted[key] = (piece, task, device.space)
+        return key
+
+    def compiled(self, uploads: ConstantUploader) -> dict[Hashable, Executable]:
+        """Compile all requested implementations and upload their constants."""
+        made = compile_tasks([piece for piece, _, _ in self._wanted.values()])
+        return {
+            key: uploads.bind(
+                each, piece.operation, piece.implementation, piece.signature, task.constants, piece.queue, space
+            )
+            for (key, (piece, task, space)), each in zip(self._wanted.items(), made, strict=True)
+        }

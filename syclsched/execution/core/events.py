@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Table of a run's events by instruction, submitted from Python or by the compiled loop."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from syclsched.devices.submission import faultpoints
+from syclsched.devices.submission.faultpoints import Target
+from syclsched.devices.submission.submission_loop import INJECTED_STATUS, SubmissionLoop
+
+_IN_LOOP = object()
+
+
+class EventTable:
+    """Maps each submitted instruction to its event, or to None if it has completed without one.
+
+    Written by the dispatcher, read by any thread. Python objects for events of the compiled loop are created on
+    request.
+    """
+
+    def __init__(self, loop: SubmissionLoop | None = None) -> None:
+        self._loop = loop
+        self._events: dict[int, Any] = {}
+        self._loop_events: dict[int, Any] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+        self._injected: set[int] = set()
+
+    @property
+    def target(self) -> Target:
+        """Target of fault injection; instruction numbers are the same for Python and the compiled loop."""
+        return self if self._loop is None else self._loop
+
+    def fail(self, number: int) -> None:
+        """Mark an instruction as failed on its device; called by fault injection."""
+        self._injected.add(number)
+
+    def is_pending(self, number: int) -> bool:
+        """Return whether an instruction was submitted and has neither completed nor failed."""
+        return number in self._events and not self.is_complete(number)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._events
+
+    def put(self, number: int, event: Any, lane: int = -1) -> None:
+        """Set an instruction's event and lane; the event is None if the instruction has completed without one."""
+        if event is not None and self._loop is not None:
+            self._loop.adopt(number, lane, event)
+        self._events[number] = event
+
+    def put_submitted(self, number: int) -> None:
+        """Note that the compiled loop has submitted an instruction."""
+        self._events[number] = _IN_LOOP
+
+    def forget(self, number: int) -> None:
+        """Remove a completed instruction, so that its number can be reused."""
+        self._events.pop(number, None)
+
+    def get(self, number: int) -> Any:
+        """Return the event of an instruction; None if it has completed without one or the table is closed."""
+        event = self._events.get(number)
+        if event is not _IN_LOOP:
+            return event
+        with self._lock:
+            if self._closed:
+                return None
+            assert self._loop is not None
+            event = self._loop_events.get(number)
+            if event is None:
+                event = self._loop_events[number] = self._loop.event(number)
+            return event
+
+    def is_complete(self, number: int) -> bool:
+        """Return whether an instruction was submitted and has completed."""
+        if number not in self._events:
+            return False
+        event = self._events[number]
+        if event is _IN_LOOP and self._loop is not None:
+            with self._lock:
+                return self._closed or self._loop.is_complete(number)
+        return event is None or bool(event.execution_status.name == "complete")
+
+    def failed(self) -> dict[int, int]:
+        """Return the runtime's error codes of instructions that failed on their device after submission."""
+        with self._lock:
+            if self._loop is None:
+                return dict.fromkeys(self._injected, INJECTED_STATUS)
+            return {} if self._closed else self._loop.failed()
+
+    def any_failed(self) -> bool:
+        """Return whether an instruction failed on its device after submission."""
+        return bool(self.failed())
+
+    def close(self) -> None:
+        """Release the loop's events, once all instructions have completed."""
+        with self._lock:
+            self._closed = True
+            if faultpoints.active is not None:
+                faultpoints.active.forget(self)
+            if self._loop is not None:
+                self._loop.close()

@@ -1,0 +1,472 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dispatcher thread of a run: submits instructions as they become ready, and waits for messages otherwise."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from syclsched.devices.native.submission_library import load_library
+from syclsched.devices.programs.executables import Executable, needs_python
+from syclsched.devices.submission.commands import Command
+from syclsched.devices.submission.submission_loop import SubmissionLoop
+from syclsched.errors import DeadlineError, MemoryLimitError
+from syclsched.execution.core.clock import now_ns, with_new_last_anchor
+from syclsched.execution.core.events import EventTable
+from syclsched.execution.core.execution_records import Outcome, Record
+from syclsched.execution.core.failures import FailureReason, task_failed_error
+from syclsched.execution.core.program import Buffer, Program, ProgramNode
+from syclsched.execution.core.work import InstructionWork
+from syclsched.execution.dispatch.program_engine import ProgramEngine
+from syclsched.execution.dispatch.readiness import Readiness
+from syclsched.execution.lanes.batches import CommandCache, InstructionBatch
+from syclsched.execution.lanes.failure_detection import read_device_failures, read_statuses
+from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane, by_index, device_names
+from syclsched.execution.memory.buffers import BufferTable
+from syclsched.execution.memory.memory_admission import MemoryAdmission
+
+#: Messages to the dispatcher besides completions: memory may have been freed, a throttled lane may submit again, the
+#: run was cancelled, a task is past its deadline.
+DispatcherMessage = Literal["memory", "room", "cancel", "overdue"]
+
+
+class Dispatcher(ProgramEngine):
+    """Engine that submits the instructions of one program in the order in which they become ready."""
+
+    failing = "the dispatcher failed"
+
+    def __init__(
+        self,
+        program: Program,
+        work: dict[int, InstructionWork],
+        buffers: BufferTable,
+        queues: dict[str, Any],
+        *,
+        record: bool,
+        executables: Mapping[int, Executable] | None = None,
+    ) -> None:
+        super().__init__(program, work, buffers, queues, record=record, executables=executables)
+        self._readiness = Readiness(program.lanes)
+        self._pinned = {buffers.memory_of(piece.status) for piece in work.values() if piece.status is not None}
+        library, lanes = load_library(), by_index(program.plan, queues)
+        self._loop_in_c = (
+            None if library is None else SubmissionLoop(library, lanes, program.slots, device_names(program.plan))
+        )
+        self._commands: CommandCache | None = None
+        self._gathered = InstructionBatch()
+        self._events = EventTable(self._loop_in_c)
+        self._inbox: queue.SimpleQueue[Completion | DispatcherMessage] = queue.SimpleQueue()
+        self._admission = MemoryAdmission(
+            program,
+            buffers,
+            self._events,
+            self._pinned,
+            freed=self._readiness.unpark,
+            wake=lambda: self._inbox.put("memory"),
+        )
+        self._signals_due = 0
+        self._throttled = 0
+
+    # --- for other threads ------------------------------------------------------------------------
+
+    def event(self, number: int) -> Any:
+        """Return the event of a submitted device instruction; None if it has completed without one."""
+        return self._events.get(number)
+
+    def passed(self, number: int) -> bool:
+        """Return whether an instruction has been submitted, completed or cancelled."""
+        return number in self._events
+
+    def any_failed(self) -> bool:
+        """Return whether a submitted instruction has failed and the failure is not recorded yet."""
+        return self._events.any_failed()
+
+    def is_complete(self, number: int) -> bool:
+        """Return whether an instruction has completed, was cancelled, or was empty."""
+        return self.finished.is_set() or self._events.is_complete(number)
+
+    @property
+    def completed(self) -> bool:
+        """Whether every instruction was executed."""
+        return self._readiness.finished and all(r.outcome != "cancelled" for r in self.records.values())
+
+    def overdue(self, number: int, error: DeadlineError) -> None:
+        """Mark a running task as failed because it is past its deadline, and cancel its dependents."""
+        super().overdue(number, error)
+        self._inbox.put("overdue")
+
+    def _be_cancelled(self) -> None:
+        if self._loop_in_c is not None:
+            self._loop_in_c.stop()
+        self._inbox.put("cancel")
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _go(self) -> None:
+        self._prepare()
+        begun_ns = time.thread_time_ns()
+        self._loop()
+        self.counts.dispatch_ns = time.thread_time_ns() - begun_ns
+
+    def _prepare(self) -> None:
+        """Compile, allocate memory, create the lanes and read the clocks, before the first submission."""
+        self._compile()
+        self.buffers.prepare(self._admission.prepared.values(), self._queues_by_buffer())
+        self._lanes = self._make_lanes(self._events, self._inbox.put, lambda: self._ending)
+        if self._loop_in_c is not None:
+            queues = by_index(self.program.plan, self._queues)
+            if not any(needs_python(executable) for executable in self._executables.values()):
+                self._loop_in_c.use_native_queues()
+            self._loop_in_c.time_calls(self.recording)
+            self._commands = CommandCache(
+                self._loop_in_c, self.program, self._work, self._executables, self.buffers, queues
+            )
+            self._commands.prepare()
+        if self.recording:
+            self._anchor()
+
+    def _queues_by_buffer(self) -> dict[Buffer, dict[int, Any]]:
+        """Return, for each buffer, the lanes whose kernels use it, with their queues."""
+        users: dict[Buffer, dict[int, Any]] = {}
+        for index, lane in enumerate(self.program.plan.lanes):
+            for instruction in lane.instructions:
+                if instruction.kind == "launch":
+                    for use in instruction.uses:
+                        users.setdefault((use.array, use.space), {})[index] = self._queues[lane.name]
+        return users
+
+    def _anchor(self) -> None:
+        """Read the device clocks; a later reading replaces the last anchor of each map."""
+        lanes = [
+            (n, lane.name, lane.device, self._queues[lane.name])
+            for n, lane in enumerate(self.program.plan.lanes)
+            if lane.name in self._queues
+        ]
+        self.clocks = with_new_last_anchor(
+            self.clocks, lanes, None if self._loop_in_c is None else self._loop_in_c.stamp
+        )
+
+    def _loop(self) -> None:
+        readiness = self._readiness
+        while self._gathered.nodes or not readiness.finished:
+            if not self._inbox.empty():
+                self._handle(self._inbox.get())
+                continue
+            node = readiness.take()
+            if node is not None:
+                self._dispatch(node)
+            elif self._gathered.nodes:
+                self._submit_batch()
+            elif not (readiness.parked and self._retry_allocations()):
+                self._handle(self._inbox.get())
+
+    def _dispatch(self, node: ProgramNode) -> None:
+        instruction = node.instruction
+        if instruction.kind == "alloc":
+            self._allocate(node, force=False)
+        elif instruction.kind == "free":
+            if self.failures.halted:  # keep values that recovery may need
+                self.failures.left_out.add(node.id)
+            else:
+                self._admission.free(node)
+            self._readiness.submitted(node)
+        elif self._must_skip(node):
+            if self._gathered.nodes:
+                self._submit_batch()  # in order: `Failures` tracks the latest write of each buffer
+            self._skip_taken(node)
+        elif node.on_host:
+            self._start_on_host(node)
+        else:
+            self._submit(node)
+
+    def _skip_taken(self, node: ProgramNode) -> None:
+        if node.on_host:
+            self._readiness.submitted(node)
+            self._skip_on_host(node)
+        else:
+            self._skip(node)
+            self._readiness.submitted(node)
+
+    def _skip_on_host(self, node: ProgramNode) -> None:
+        """Skip a host instruction but wait for its predecessors, because its successors rely on that order."""
+        if not self._ending and (events := self._events_before(node)):
+            self.failures.lost(node.instruction)
+            self.records[node.id] = Record(now_ns(), "cancelled")
+            self._host_lane(node).skip(node, events)
+        else:
+            self._skip(node)
+            self._readiness.completed(node)
+
+    @property
+    def _ending(self) -> bool:
+        """Whether no more instructions may start."""
+        return self.cancelled or self.failures.halted
+
+    def _must_skip(self, node: ProgramNode) -> bool:
+        if self._ending:
+            return True
+        if self.failures.none:
+            return False
+        # A buffer may be missing because its allocation failed.
+        allocated = all((use.array, use.space) in self.buffers for use in node.instruction.uses)
+        return not allocated or self.failures.cancels(node.instruction)
+
+    def _skip(self, node: ProgramNode) -> None:
+        self.failures.lost(node.instruction)
+        self.records[node.id] = Record(now_ns(), "cancelled")
+        ordered = not (self._ending or node.on_host) and node.events
+        self._put_event(node, self._device_lane(node).order(self._events_before(node)) if ordered else None)
+        if node.id in self.program.signals:
+            self._readiness.completed(node)
+
+    def _submit(self, node: ProgramNode) -> None:
+        lane = self._device_lane(node)
+        if not lane.pacing.may_submit():
+            self._readiness.park(node)
+            self._throttled += 1
+            lane.call_when_ready(lambda: self._inbox.put("room"))
+            return
+        command = self._command(node)
+        device = self.program.plan.lanes[node.lane].device
+        if self._gathered.nodes and (command is None or device != self._gathered.device or self._gathered.full):
+            self._submit_batch()
+            if self._must_skip(node):  # a predecessor in the batch was refused
+                self._skip_taken(node)
+                return
+        if command is None:
+            self._submit_from_python(node)
+        else:
+            self._gathered.add(node, command, device)
+        self._readiness.submitted(node)
+
+    def _command(self, node: ProgramNode) -> Command | None:
+        """Return the compiled loop's command for an instruction; None if Python must submit it."""
+        if self._commands is None:
+            return None
+        try:
+            return self._commands.get(node)
+        except Exception:  # submission from Python raises it again and reports the task
+            return None
+
+    def _submit_batch(self) -> None:
+        """Submit the gathered batch with the compiled loop."""
+        gathered, self._gathered = self._gathered, self._gathered.next()
+        assert self._loop_in_c is not None
+        begun_ns = now_ns()
+        batch = self._loop_in_c.submit(gathered.commands)
+        self.counts.submission_ns += now_ns() - begun_ns
+        self.counts.barriers += batch.fences
+        self.counts.submissions += batch.further
+        for node, submit_ns in zip(gathered.nodes, batch.submit_ns, strict=False):
+            if self.recording:
+                self.records[node.id] = Record(submit_ns)
+            self._events.put_submitted(node.id)
+            self._note_submitted(node)
+        lender = self._device_lane(gathered.nodes[0]).helper
+        if lender is not None:
+            lender.wait_for_batch(self._loop_in_c, batch)
+        for node in gathered.nodes[batch.done :]:  # an instruction was refused, or the run was cancelled
+            if self._must_skip(node):
+                self._skip(node)
+            else:
+                self._submit_from_python(node)
+
+    def _submit_from_python(self, node: ProgramNode) -> None:
+        lane, record, before = self._device_lane(node), Record(now_ns()), self._events_before(node)
+        fence = None
+        try:
+            event = lane.submit(node, self._work.get(node.id), self._executables.get(node.id), before)
+        except Exception as error:
+            record.outcome, event = "failed", None
+            work = self._work.get(node.id)
+            begun = work is not None and not work.implementation.is_kernel
+            reason: FailureReason = "copy" if node.instruction.kind == "copy" else "submission"
+            self._failed(
+                node.instruction,
+                task_failed_error(node.instruction, error, "could not be submitted:"),
+                reason,
+                begun=begun,
+            )
+            fence = lane.order(before) if node.events else None
+        else:
+            self.counts.submission_ns += now_ns() - record.submit_ns
+        if self.recording:
+            record.event, record.first_event = event, lane.first_event
+            self.records[node.id] = record
+        self._put_event(node, fence if event is None else event)
+        if event is not None:
+            self._note_submitted(node)
+        elif node.id in self.program.signals:
+            self._readiness.completed(node)
+
+    def _note_submitted(self, node: ProgramNode) -> None:
+        """Record a submission, and watch for the completion if host instructions depend on it."""
+        lane = self._device_lane(node)
+        lane.submitted(node)
+        self.failures.done(node.instruction)
+        if node.id in self.program.waited_for:
+            self.counts.events += 1
+        if node.id in self.program.signals:
+            self._signals_due += 1
+            lane.watch(node, self._events.get(node.id))
+        self._notify_waiters(node.id)
+
+    def _start_on_host(self, node: ProgramNode) -> None:
+        if self._gathered.nodes:
+            self._submit_batch()  # it may wait for some of the batch, which must not wait for it
+            if self._must_skip(node):
+                self._skip_taken(node)
+                return
+        self._readiness.submitted(node)
+        self._post_to_host(node)
+
+    def _post_to_host(self, node: ProgramNode) -> None:
+        self.records[node.id] = Record(now_ns())
+        lane = self._host_lane(node)
+        try:
+            lane.start(node, self._work.get(node.id), self._executables.get(node.id), self._events_before(node))
+        except Exception as error:
+            self._note_completed(Completion(node, now_ns(), now_ns(), error))
+
+    def _events_before(self, node: ProgramNode) -> list[Any]:
+        return [event for number in node.events if (event := self._events.get(number)) is not None]
+
+    def _handle(self, message: Completion | DispatcherMessage) -> None:
+        if isinstance(message, Completion):
+            if not message.node.on_host:
+                self._note_signalled(message)
+                return
+            if not message.unexecuted:
+                self._note_completed(message)
+            for node in self._host_lane(message.node).take_unexecuted(message):
+                if self._must_skip(node):
+                    self._skip_on_host(node)
+                else:
+                    self._post_to_host(node)
+            return
+        if message == "memory":
+            self._admission.woken()
+            self._admission.reap()
+        elif message == "room":
+            self._throttled -= 1
+        elif message == "overdue":
+            self._note_overdue()
+        self._readiness.unpark()
+
+    def _note_signalled(self, completion: Completion) -> None:
+        self._signals_due -= 1
+        if completion.error is not None:
+            error = task_failed_error(completion.node.instruction, completion.error, "failed:")
+            self._failed(completion.node.instruction, error, "device", begun=True)
+        self._readiness.completed(completion.node)
+
+    def _note_completed(self, completion: Completion) -> None:
+        node, record = completion.node, self.records[completion.node.id]
+        record.start_ns, record.finish_ns = completion.start_ns, completion.finish_ns
+        if completion.error is not None:
+            record.outcome = "failed"
+            begun = completion.start_ns is not None
+            reason: FailureReason = (
+                "raised" if begun and node.instruction.kind == "host" else "copy" if begun else "device"
+            )
+            self._failed(
+                node.instruction, task_failed_error(node.instruction, completion.error, "raised"), reason, begun=begun
+            )
+        elif completion.start_ns is None:
+            record.outcome = "cancelled"
+            self.failures.lost(node.instruction)
+        elif node.id in self._overdue:
+            record.outcome = "failed"
+        else:
+            self.failures.done(node.instruction)
+        self._put_event(node, None)
+        self._readiness.completed(node)
+
+    def _note_overdue(self) -> None:
+        for number, error in list(self._overdue.items()):
+            if number not in self.failures.spoilt:
+                self._failed(self.program.nodes[number].instruction, error, "deadline", begun=True)
+                if number in self.records:
+                    self.records[number].outcome = "failed"
+
+    def _put_event(self, node: ProgramNode, event: Any) -> None:
+        self._events.put(node.id, event, node.lane)
+        self._notify_waiters(node.id)
+
+    def _device_lane(self, node: ProgramNode) -> DeviceLane:
+        assert self._lanes is not None
+        return self._lanes.devices[node.lane]
+
+    def _host_lane(self, node: ProgramNode) -> HostLane:
+        assert self._lanes is not None
+        return self._lanes.hosts[node.lane]
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    def _allocate(self, node: ProgramNode, *, force: bool) -> None:
+        instruction = node.instruction
+        if self._ending:
+            self._admission.skip(instruction)
+        else:
+            try:
+                if not self._admission.allocate(instruction, force=force):
+                    self._readiness.park(node)
+                    return
+            except MemoryLimitError as error:
+                self._failed(node.instruction, task_failed_error(instruction, error, "no memory:"), "memory")
+        self._events.put(node.id, None)
+        self._readiness.submitted(node)
+
+    def _retry_allocations(self) -> bool:
+        """Retry parked allocations; return False if the dispatcher must wait for a message."""
+        if self._admission.reap() or self._ending:
+            self._readiness.unpark()
+            return True
+        if self._admission.expect() or self._readiness.running or self._signals_due or self._throttled:
+            return False
+        # Nothing submitted will free memory, so the plan's peak is wrong. Exceed it rather than deadlock.
+        node = self._readiness.take_parked()
+        if node is not None:
+            self._allocate(node, force=True)
+        return True
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        """Wait for submitted instructions, execute the frees, and read the outcomes and status values."""
+        if self._lanes is not None:
+            self._lanes.finish()
+        self._admission.stop()
+        self._admission.reap()
+        self._read_outcomes()
+        if self.recording and self._queues and self.error is None:
+            self._anchor()
+        self._events.close()
+        passed = self._events.__contains__
+        self._set_outcomes(read_statuses(self.program, self._work, self.buffers, self.failures, passed))
+        for buffer in self._pinned:
+            if buffer not in {self.buffers.memory_of(kept) for kept, _ in self.program.final_buffers.values()}:
+                self.buffers.free(buffer)
+        if self._lanes is not None:
+            self._lanes.release()
+        self._executables.clear()
+        self.counts.peak_bytes, self.counts.held_bytes = dict(self.buffers.peak_bytes), dict(self.buffers.held_bytes)
+
+    def _read_outcomes(self) -> None:
+        """Read device failures and device times, before the events are released."""
+        self._note_overdue()
+        late = bool(self._overdue)
+        self._set_outcomes(read_device_failures(self._events, self.program, self.failures, walk=late))
+        loop = self._loop_in_c
+        if loop is not None and self.recording:
+            # Including work that Python submitted to these queues: SYCL's event times may use another clock.
+            records = {n: r for n, r in self.records.items() if r.first_event is None and loop.has_event(n)}
+            for record, times in zip(records.values(), loop.times(list(records)), strict=True):
+                record.device_ns = times
+
+    def _set_outcomes(self, outcomes: Mapping[int, Outcome]) -> None:
+        for number, outcome in outcomes.items():
+            if number in self.records:
+                self.records[number].outcome = outcome

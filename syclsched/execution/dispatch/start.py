@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The choice of a one-off run's engine: the dispatcher, or the step-by-step engine of a debugged run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from syclsched.devices.programs.executables import Executable
+from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
+from syclsched.execution.dispatch.debug_checks import debug_checks_for
+from syclsched.execution.dispatch.debug_engine import DebugEngine
+from syclsched.execution.dispatch.dispatcher import Dispatcher
+from syclsched.execution.dispatch.prepared import PreparedPlan
+from syclsched.execution.handle.engine import Engine
+from syclsched.execution.lanes.lanes import queues_of
+from syclsched.execution.memory.buffers import NumpyArray
+
+
+def make_engine(
+    prepared: PreparedPlan,
+    live: Any,
+    values: Mapping[str, NumpyArray],
+    *,
+    record: bool,
+    safeguards: Safeguards = DEFAULT_SAFEGUARDS,
+    executables: Mapping[int, Executable] | None = None,
+) -> Engine:
+    """Return an engine for a prepared plan, not yet started."""
+    plan, program = prepared.plan, prepared.program
+    queues = queues_of(plan, live)
+    buffers = prepared.new_buffers(live, guarded=safeguards.debug)
+    for name in prepared.inputs:
+        buffers.add_input(name, values[name], private=name in program.written_inputs)
+    if safeguards.stepped:
+        inspections = debug_checks_for(safeguards, buffers)
+        return DebugEngine(program, prepared.work, buffers, queues, inspections, record=record)
+    return Dispatcher(program, prepared.work, buffers, queues, record=record, executables=executables)

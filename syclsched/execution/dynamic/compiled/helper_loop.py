@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled loop of a helper thread that waits for the events of CPU devices, one after another, without Python.
+
+See `syclsched.execution.lanes.cpu_helper_thread` for the purpose. The helper polls for new submissions: to wake it would cost the
+deciding thread more than all its other work for a task.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from syclsched.compiled import call_at, lean
+from syclsched.scheduling.tables import Ints
+
+#: Indices of `SubmittedEvents.at`: addresses of C functions and their arguments.
+WAIT, SLEEP, BELL, MADE = range(4)
+#: Idle back-off, shortest and longest.
+_SHORTEST_NAP_NS, _LONGEST_NAP_NS = 50_000, 1_000_000
+
+
+class SubmittedEvents(NamedTuple):
+    """Submitted events, as helper threads see them."""
+
+    events: Ints  # events in C layout; their second word is the address of their lane
+    batches: Ints  # half the index of the first event, and the number of events, of each submission
+    counters: Ints  # number of submissions, and whether the run is over
+    at: Ints  # indexed by `WAIT` and following
+
+
+@lean
+def wait_for_events(lent: SubmittedEvents, lanes: Ints) -> int:
+    """Wait for all events of some lanes, in order of submission; return their number."""
+    seen, waited, nap_ns = 0, 0, _SHORTEST_NAP_NS
+    while seen < lent.counters[0] or not lent.counters[1]:
+        if seen == lent.counters[0]:
+            call_at(lent.at[SLEEP], (lent.at[BELL], 0, nap_ns))
+            nap_ns = min(2 * nap_ns, _LONGEST_NAP_NS)
+            continue
+        nap_ns = _SHORTEST_NAP_NS
+        for number in range(2 * lent.batches[seen, 0], 2 * lent.batches[seen, 0] + lent.batches[seen, 1]):
+            for lane in lanes:
+                if lent.events[number, 1] == lane:
+                    call_at(lent.at[WAIT], (lent.at[MADE] + number * 24, 1))
+                    waited += 1
+        seen += 1
+    return waited

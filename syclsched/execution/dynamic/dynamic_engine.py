@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dynamic engine: one thread per run that asks the policy, moves data, submits tasks and polls completions.
+
+A task is offered to the policy once its predecessors on device queues have been *submitted* and its predecessors on the
+host have completed: in-order queues and event lists then order it without waiting. `Lookahead` limits the submitted
+work of each lane. Where no event list can express a dependency (host functions, another SYCL context), the successor is
+deferred until its predecessor has completed. Events are polled; there is no thread per task.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from syclsched.devices.memory.constant_uploads import uploaded_bytes
+from syclsched.errors import DeadlineError, PolicyError
+from syclsched.execution.core.clock import ClockMap, now_ns, with_new_last_anchor
+from syclsched.execution.core.execution_records import Record
+from syclsched.execution.core.progress import LaneProgress
+from syclsched.execution.core.work import InstructionWork
+from syclsched.execution.dispatch.threaded_engine import ThreadedEngine
+from syclsched.execution.dynamic.compiled.fast_path import CompiledRun
+from syclsched.execution.dynamic.compiled.fast_path_eligibility import fast_path_placement
+from syclsched.execution.dynamic.compiled.inbox import Inbox
+from syclsched.execution.dynamic.data.capacity import Block, limits_beside_constants
+from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
+from syclsched.execution.dynamic.data.submission_lookahead import SubmissionLookahead
+from syclsched.execution.dynamic.decision_loop import DecisionLoop
+from syclsched.execution.dynamic.lane_progress import progress_of
+from syclsched.execution.dynamic.learning import Learn, measured_durations
+from syclsched.execution.dynamic.submission.dynamic_executor import COPY_SLOTS, DynamicExecutor
+from syclsched.execution.dynamic.submission.dynamic_program import DynamicBuffers, DynamicProgram
+from syclsched.execution.dynamic.submission.execution_log import ExecutionLog, plan_from_log
+from syclsched.execution.dynamic.submission.finished_run import FinishedRun
+from syclsched.execution.dynamic.submission.submitter import Submitter
+from syclsched.execution.dynamic.submission.task_outcomes import TaskOutcomes
+from syclsched.execution.dynamic.submission.tasks import TaskWork, with_current_status
+from syclsched.execution.lanes.lanes import Completion, HostLane
+from syclsched.execution.memory.buffers import BufferTable
+from syclsched.execution.memory.statuses import failed_status
+from syclsched.model.plan import Plan
+from syclsched.scheduling.dynamic.hybrid import Hybrid
+from syclsched.scheduling.dynamic.policy_state import DynamicPolicy
+from syclsched.scheduling.dynamic.state_tracker import StateTracker
+from syclsched.scheduling.tables import NOTHING
+
+#: Idle back-off of the thread, shortest and longest.
+SHORTEST_NAP_S, LONGEST_NAP_S = 20e-6, 500e-6
+#: A host lane's completion, a cancellation, or a task (by its index) past its deadline.
+_Message: TypeAlias = Completion | Literal["cancel"] | tuple[int, DeadlineError]
+
+
+class DynamicEngine(ThreadedEngine):
+    """Runs one graph, once, under a dynamic policy; implements `syclsched.execution.handle.engine.Engine`."""
+
+    failing = "the engine failed"
+
+    def __init__(
+        self,
+        layout: IndexedGraph,
+        policy: DynamicPolicy,
+        work: TaskWork,
+        buffers: BufferTable,
+        queues: Mapping[int, Any],
+        limits: Sequence[int],
+        *,
+        record: bool,
+        lookahead: SubmissionLookahead | None = None,
+        learn: Learn | None = None,
+    ) -> None:
+        super().__init__(f"syclsched {layout.graph.name}", f"graph {layout.graph.name!r}", record=record)
+        self.clocks: dict[str, ClockMap] = {}
+        self.program = DynamicProgram(layout, f"dynamic:{policy.name}", self._where)
+        self._empty = self.program.plan
+        self._made: tuple[Plan, dict[int, Record]] | None = None
+        self._layout, self._policy, self._work, self._queues = layout, policy, work, queues
+        self._table, self._limits = buffers, limits
+        self._lookahead = lookahead or SubmissionLookahead()
+        self._learn = learn
+        self._book = StateTracker(layout.problem, policy.prepare(layout.problem), policy.sorts_queues)
+        self._state = self._book.state
+        self._outcomes = TaskOutcomes(self.program.tasks, work.unplaced_instruction)
+        self.failures = self._outcomes.failures
+        self._inbox: Inbox[_Message] = Inbox()
+        self._submitter: Submitter | None = None
+        self._hosts: dict[int, HostLane] = {}
+        self._carrier: DynamicExecutor | None = None
+        self._express: CompiledRun | None = None
+        self._logged = False
+        self._lock = threading.RLock()  # reentrant: garbage collected under it may hold this run
+        self._pinned: set[Block] = set()
+        self.buffers = DynamicBuffers(buffers, layout, self._where, self._pinned.add, self._lock)
+        self._decider = DecisionLoop(
+            policy, self._book, self._lookahead, self._hosts, len(layout.tasks), lambda: self._ending
+        )
+        self._began_ns = 0
+
+    # --- for other threads ------------------------------------------------------------------------
+
+    def event(self, number: int) -> Any:
+        """Return a value other than None if a task, by its index, has been submitted."""
+        return True if self.passed(number) else None
+
+    def passed(self, number: int) -> bool:
+        """Return whether a task, by its index, has been submitted, has completed or was cancelled."""
+        if self._express is not None:
+            return self._express.is_submitted(number)
+        return self._carrier is not None and self._carrier.stamp[number] is not None
+
+    def is_complete(self, number: int) -> bool:
+        """Return whether a task, by its index, has completed or was cancelled."""
+        if self.finished.is_set():
+            return True
+        if self._express is not None:
+            return self._express.is_done(number)
+        stamp = None if self._carrier is None else self._carrier.stamp[number]
+        return stamp is not None and self._carrier is not None and self._carrier.is_done(*stamp)
+
+    def any_failed(self) -> bool:
+        """Return False: device failures are recorded when polling sees them."""
+        return False
+
+    @property
+    def completed(self) -> bool:
+        """Whether every task was executed, none cancelled."""
+        return self._decider.left == 0 and (self._carrier is None or not self._carrier.left_out)
+
+    @property
+    def records(self) -> dict[int, Record]:
+        """The record of each instruction, by number; once the run is over."""
+        return self._happened()[1]
+
+    def _happened(self) -> tuple[Plan, dict[int, Record]]:
+        """Return the executed plan and its records; built on first use."""
+        with self._lock:
+            if self._made is None:
+                carrier = self._carrier
+                log = ExecutionLog() if carrier is None else self._whole_log(carrier)
+                self._made = plan_from_log(log, self._layout, self._empty, self._work.instruction)
+            return self._made
+
+    def _whole_log(self, carrier: DynamicExecutor) -> ExecutionLog:
+        """Return the log, including the entries of compiled code."""
+        if self._express is not None and not self._logged:
+            self._logged = True
+            carrier.log.entries += self._express.entries()
+        return carrier.log
+
+    def ended(self) -> FinishedRun:
+        """Return the finished run for recovery."""
+        plan, records = self._happened()
+        names = self._layout.tasks
+        return FinishedRun(
+            plan,
+            records,
+            self.failures.all,
+            {names[task].name for task in self._outcomes.never_begun},
+            self._table,
+            cancelled=self.cancelled,
+            error=self.error,
+        )
+
+    def statuses_behind(self, array: str) -> list[InstructionWork]:
+        """Return the tasks with a status that an array's last value depends on, in order of submission."""
+        writer = self._layout.last_writer[self._layout.piece[array]]
+        if not self._work.with_status or writer == NOTHING or self._carrier is None:
+            return []
+        ancestors = self.program.ancestors(self._layout.tasks[writer].name)
+        found = sorted(self._carrier.status_work.items(), key=lambda each: self._layout.submission[each[0]])
+        return [with_current_status(piece) for _, piece in found if piece.task.name in ancestors]
+
+    def positions(self) -> list[LaneProgress]:
+        """Return the progress of unfinished lanes, tasks numbered by index; for any thread."""
+        if self._express is not None:
+            return self._express.positions()
+        return [] if self._carrier is None else progress_of(self._layout, self._carrier.in_flight)
+
+    def overdue(self, number: int, error: DeadlineError) -> None:
+        """Fail a task past its deadline, and cancel its descendants."""
+        self._tell((number, error))
+
+    def what_is_left(self) -> str:
+        """Return the progress of the lanes as text."""
+        if self._carrier is None:
+            return "nothing has been submitted yet"
+        at = [f"lane {p.lane} is at {p.name}, the first of {p.of} given to it" for p in self.positions()]
+        if self._express is None and self._decider.left:
+            at.append(f"{self._decider.left} of {len(self._layout.tasks)} tasks are yet to be submitted")
+        return "; ".join(at) or "everything is done but the end"
+
+    def _be_cancelled(self) -> None:
+        submitter = self._submitter
+        if submitter is not None:
+            submitter.cancel()
+        self._tell("cancel")
+
+    def _be_watched(self) -> None:
+        """Make the compiled loop return, so that watched tasks are checked."""
+        if (express := self._express) is not None:
+            express.ask()
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _go(self) -> None:
+        self._prepare()
+        begun_ns = time.thread_time_ns()
+        self._loop()
+        self.counts.dispatch_ns = time.thread_time_ns() - begun_ns
+        self.counts.loop_ns = now_ns() - self._began_ns
+
+    def _prepare(self) -> None:
+        """Compile the tasks, create the lanes, and read the clocks."""
+        layout = self._layout
+        self._work.compile(self._queues, self._table.uploads)
+        self.counts.constant_bytes = uploaded_bytes(self._work.executables())
+        self._limits = limits_beside_constants(layout, self._limits, self.counts.constant_bytes)
+        self._submitter = Submitter(
+            layout.lanes,
+            self._queues,
+            len(layout.tasks) + COPY_SLOTS + layout.most_copies,
+            self._table,
+            self.counts,
+            native=not self._work.needs_python,
+            libraries=self._work.has_libraries,
+        )
+        for index, lane in enumerate(layout.lanes):
+            if lane.kind == "host":
+                self._hosts[index] = HostLane(
+                    lane.name, self._table, self._on_completion, lambda: self._ending, self.counts
+                )
+        for item, space in enumerate(layout.problem.tables.item_space.tolist()):
+            if space != NOTHING:
+                self._state.where[item][space] = 0.0
+                self._state.origin[item] = space
+        self._carrier = DynamicExecutor(
+            layout, self._state, self._work, self._table, self._submitter, self._queues, self._hosts, self._limits,
+            self._outcomes, self._submitted, self.counts, self._lock, self._pinned,
+        )  # fmt: skip
+        self._express = self._make_express(self._carrier)
+        if self.recording:
+            self._anchor()
+        self._began_ns = now_ns()
+
+    def _make_express(self, carrier: DynamicExecutor) -> CompiledRun | None:
+        """Return the compiled fast path of this run; None if it is not eligible."""
+        policy, submitter = self._policy, self._submitter
+        assert submitter is not None
+        placement = fast_path_placement(self._layout, self._work, self._limits, policy, submitter)
+        if placement is None:
+            return None
+        bound = policy.bound if isinstance(policy, Hybrid) else math.inf
+        express = CompiledRun(
+            self._layout, self._work, self._table, submitter, self._hosts, carrier, self._lookahead,
+            self._state.known, policy.name, bound, placement, self._inbox,
+        )  # fmt: skip
+        return express if express.prepare() else None
+
+    def _run_express(self, express: CompiledRun, carrier: DynamicExecutor) -> bool:
+        """Run on the fast path; on failure take over all its submitted work and return False."""
+
+        def watched() -> bool:
+            for number in tuple(self._watched) if self._watched else ():
+                if express.is_submitted(number):
+                    self._notify_waiters(number)
+            return bool(self._watched)
+
+        if express.run(self._began_ns, lambda: self.cancelled, watched):
+            self._decider.left = 0
+            return True
+        express.settle(lambda: self.cancelled)
+        for entry in express.entries():
+            if entry.kind == "copy":
+                carrier.adopt_copy(entry, express.slot_of(entry))
+                continue
+            task, processor = entry.task, entry.lane
+            while task not in self._state.ready:
+                self._poll(carrier)  # its predecessor on the host has completed, but was not polled yet
+            self._book.begin(task, processor, entry.start_s)
+            given = carrier.adopt(entry, ended=express.has_ended(task))
+            if task in express.host_tasks and not express.has_ended(task):
+                carrier.expect(given, *express.host_tasks[task])
+            self._decider.report_lookahead(carrier, processor)
+        self._express = None
+        self._poll(carrier)
+        if express.failed_message is not None:
+            self._handle(carrier, express.failed_message)
+        return False
+
+    def _tell(self, message: _Message) -> None:
+        """Post a message to the engine's thread; for other threads."""
+        self._inbox.put(message)
+        self._be_watched()
+
+    def _on_completion(self, completion: Completion) -> None:
+        """Forward a completion from a host lane's thread; that thread ends before the wake-up counter is freed."""
+        self._tell(completion)
+        if self._submitter is not None and self._submitter.wakeup is not None:
+            self._submitter.wakeup.ring()
+
+    def _anchor(self) -> None:
+        """Read the device clocks; the second reading replaces the end point of each map."""
+        assert self._submitter is not None
+        loop = self._submitter.loop
+        lanes = [
+            (n, lane.name, lane.device, self._queues[n])
+            for n, lane in enumerate(self._layout.lanes)
+            if n in self._queues
+        ]
+        self.clocks = with_new_last_anchor(self.clocks, lanes, None if loop is None else loop.stamp)
+
+    def _loop(self) -> None:
+        carrier = self._carrier
+        assert carrier is not None
+        for task in self._book.sources():
+            self._book.arrive(task)
+        if self._express is not None and self._run_express(self._express, carrier):
+            return
+        nap_s = SHORTEST_NAP_S
+        while (self._decider.left or not carrier.idle()) and not self._ending:
+            progress = self._poll(carrier)
+            progress |= self._decider.retry(carrier)
+            progress |= self._decider.decide(carrier)
+            carrier.flush()
+            if not self._inbox.empty():
+                self._handle(carrier, self._inbox.get())
+            elif progress:
+                nap_s = SHORTEST_NAP_S
+            elif carrier.idle() and not self._decider.held:
+                raise PolicyError(
+                    f"{self._decider.left} tasks are left undone: no device that can run them can get their data",
+                    where=f"policy {self._policy.name!r}",
+                )
+            else:
+                nap_s = self._nap(carrier, nap_s)
+
+    @property
+    def _ending(self) -> bool:
+        """Whether no further task may start."""
+        return self.cancelled or self.failures.halted
+
+    def _nap(self, carrier: DynamicExecutor, nap_s: float) -> float:
+        """Sleep until a message arrives, at most for a while; return the next back-off."""
+        self._inbox.wait(nap_s)
+        if self._inbox.empty():
+            return min(2.0 * nap_s, LONGEST_NAP_S)
+        self._handle(carrier, self._inbox.get())
+        return SHORTEST_NAP_S
+
+    def _handle(self, carrier: DynamicExecutor, message: _Message) -> None:
+        if isinstance(message, Completion):
+            carrier.handle(message)
+        elif message != "cancel":
+            number, error = message
+            if number < len(self._layout.tasks):
+                for task, outcome in self._outcomes.past_deadline(number, error).items():
+                    carrier.failure_propagator.set_outcome(task, outcome)
+            else:
+                self.error = self.error or error
+
+    def _poll(self, carrier: DynamicExecutor) -> bool:
+        return self._decider.poll(carrier, lambda: (now_ns() - self._began_ns) * 1e-9)
+
+    def _submitted(self, task: int, processor: int) -> None:
+        """Notify waiting threads and the decider that a task was submitted."""
+        self._notify_waiters(task)
+        self._decider.submitted(task, processor)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        """Wait for all submitted work, and read the status of tasks that report one."""
+        carrier, submitter = self._carrier, self._submitter
+        if carrier is not None and submitter is not None:
+            try:
+                carrier.flush()
+                reports = True
+                while reports:  # tasks returned after a failure start again, and report in turn
+                    for host in self._hosts.values():
+                        host.worker.stop()
+                    reports = not self._inbox.empty()
+                    while not self._inbox.empty():
+                        self._handle(carrier, self._inbox.get())
+            finally:  # submitted work uses the run's memory until it completes
+                submitter.stop()
+                if self.error is not None:  # work of compiled code may not have been taken over
+                    submitter.wait_for_all()
+                nap_s = SHORTEST_NAP_S
+                while not carrier.idle():
+                    if carrier.poll():
+                        nap_s = SHORTEST_NAP_S
+                    else:
+                        time.sleep(nap_s)
+                        nap_s = min(2.0 * nap_s, LONGEST_NAP_S)
+            try:
+                if self.recording and self.error is None:
+                    self._anchor()
+                self._read_statuses(carrier)
+            finally:  # ends its threads
+                submitter.close()
+            if self._learn is not None and self.error is None and not self.failures.halted:
+                drift = self._book.drift if self._express is None else self._express.board.drift
+                self._learn(measured_durations(self._layout, self._work, self._state.known, drift))
+        self.counts.peak_bytes, self.counts.held_bytes = dict(self._table.peak_bytes), dict(self._table.held_bytes)
+        self.program.get_executed_plan = lambda: self._happened()[0]
+
+    def _read_statuses(self, carrier: DynamicExecutor) -> None:
+        for task, piece in sorted(carrier.status_work.items()):
+            if self._outcomes.failures.lost_task(piece.task.name):
+                continue
+            error = failed_status(with_current_status(piece), self.buffers)
+            if error is not None:
+                self._whole_log(carrier)
+                self._outcomes.note(task, error)
+                carrier.failure_propagator.set_outcome(task, "failed")
+
+    def _where(self, piece: int) -> int | None:
+        """Return a space in which the current value of a piece can be read now, host memory if possible."""
+        carrier, layout = self._carrier, self._layout
+        if carrier is None:
+            return None
+        if self._express is not None:
+            return self._express.where(piece)
+        return carrier.directory.where(piece, layout.host_space, carrier.is_done)

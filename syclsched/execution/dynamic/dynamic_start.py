@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start of a dynamic run; all validation happens here, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from syclsched.costs import CostModel, History
+from syclsched.errors import PolicyError
+from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
+from syclsched.execution.core.work import argument_rows
+from syclsched.execution.dispatch.prepared import PreparedPlan
+from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
+from syclsched.execution.dynamic.data.submission_lookahead import SubmissionLookahead
+from syclsched.execution.dynamic.dynamic_engine import DynamicEngine
+from syclsched.execution.dynamic.learning import Learn, record_in_history
+from syclsched.execution.dynamic.submission.dynamic_program import empty_plan
+from syclsched.execution.dynamic.submission.finished_run import FinishedRun
+from syclsched.execution.dynamic.submission.tasks import TaskWork
+from syclsched.execution.handle.run import Run
+from syclsched.execution.lanes.lanes import queue_of
+from syclsched.execution.memory.buffers import BufferTable
+from syclsched.execution.memory.inputs import gather_inputs
+from syclsched.execution.recovery.fault_tolerant_engine import FaultTolerantEngine
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Lane, Plan
+from syclsched.model.platform import HOST
+from syclsched.planning import verify
+from syclsched.rewrites import planned_graph
+from syclsched.scheduling import build_problem
+from syclsched.scheduling.dynamic import DYNAMIC_POLICIES, DynamicPolicy, Hybrid
+from syclsched.scheduling.dynamic.plan_timetable import timetable_of
+from syclsched.scheduling.problem import Problem
+
+#: Names of dynamic policies.
+NAMES = (*(policy.name for policy in DYNAMIC_POLICIES), "hybrid")
+
+
+def check_name(name: str) -> None:
+    """Raise `PolicyError` if a name is not a dynamic policy."""
+    if name not in NAMES:
+        raise PolicyError(f"no dynamic policy {name!r}", where="dynamic", hint=f"There are {', '.join(NAMES)}")
+
+
+def policy_by_name(name: str) -> DynamicPolicy:
+    """Return the dynamic policy of this name; it must be one that needs no plan."""
+    check_name(name)
+    return next(policy for policy in DYNAMIC_POLICIES if policy.name == name)
+
+
+def run_dynamically(
+    graph: TaskGraph,
+    live: Any,
+    name: str,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    plan: Plan | None = None,
+    history: History | None = None,
+    trace: bool = True,
+    owns_devices: bool = False,
+    safeguards: Safeguards = DEFAULT_SAFEGUARDS,
+    learn: bool = True,
+    recover: bool = False,
+) -> Run:
+    """Start a graph under a dynamic policy by its name, and return at once."""
+    check_name(name)
+    asked = graph if plan is None else planned_graph(plan, graph)
+    problem = build_problem(asked, live.platform, CostModel(live.platform, history))
+    if name != "hybrid":
+        policy = policy_by_name(name)
+    elif plan is None:
+        raise PolicyError("there is no plan to follow", where="dynamic", hint="Make one with syclsched.plan()")
+    else:
+        verify(plan, graph)
+        policy = Hybrid(timetable_of(problem, plan.schedule))
+    return execute_dynamic(
+        asked,
+        problem,
+        live,
+        policy,
+        inputs,
+        trace=trace,
+        owns_devices=owns_devices,
+        safeguards=safeguards,
+        learn=record_in_history if learn else None,
+        recover=recover,
+    )
+
+
+def execute_dynamic(
+    graph: TaskGraph,
+    problem: Problem,
+    live: Any,
+    policy: DynamicPolicy,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    trace: bool = True,
+    owns_devices: bool = False,
+    memory_limits: Mapping[str, int] | None = None,
+    lookahead: SubmissionLookahead | None = None,
+    safeguards: Safeguards = DEFAULT_SAFEGUARDS,
+    learn: Learn | None = None,
+    recover: bool = False,
+) -> Run:
+    """Start a graph under a dynamic policy, and return at once."""
+    graph.validate()
+    platform = live.platform
+    layout = IndexedGraph(graph, problem, platform)
+    work = TaskWork(layout)
+    empty = empty_plan(layout, policy.name)
+    values = gather_inputs(empty, graph, inputs)
+    given = memory_limits or {}
+    limits = {s.name: given.get(s.name, s.capacity_bytes if s.name != HOST else 0) for s in platform.spaces}
+    buffers = BufferTable(platform, live, {a.name: a for a in empty.arrays}, argument_rows(graph), layout.memory)
+    written = {layout.arrays[layout.array_of[t.piece]].name for ts in layout.touches for t in ts if t.writes}
+    for array in layout.arrays:
+        if array.is_input:
+            buffers.add_input(array.name, values[array.name], private=array.name in written)
+    queues = {
+        index: queue
+        for index, lane in enumerate(layout.lanes)
+        if (queue := queue_of(Lane(lane.name, lane.device, lane.kind), live)) is not None
+    }
+    engine = DynamicEngine(
+        layout, policy, work, buffers, queues, [limits.get(name, 0) for name in layout.spaces],
+        record=trace, lookahead=lookahead, learn=learn,
+    )  # fmt: skip
+    joined = {name: wholes[0].parts for name, wholes in graph.joined.items() if name not in graph.arrays}
+    deadlines_s = {
+        number: deadline_s
+        for number, planned in enumerate(layout.tasks)
+        if (deadline_s := graph.task(planned.name).deadline_s) is not None
+    }
+    recovering = None
+    if recover:
+
+        def conclude() -> tuple[FinishedRun, PreparedPlan]:
+            ended = engine.ended()
+            return ended, PreparedPlan(ended.program.plan, graph, ended.program, {})
+
+        recovering = FaultTolerantEngine(
+            engine, PreparedPlan(empty, graph, engine.program, {}), live, values, conclude=conclude
+        )
+        recovering.deadlines_s.update(deadlines_s)
+    return Run(
+        engine if recovering is None else recovering,
+        live,
+        values,
+        owns_devices=owns_devices,
+        joined=joined,
+        safeguards=safeguards,
+        deadlines_s=deadlines_s if recovering is None else recovering.deadlines_s,
+        recovering=recovering,
+    )

@@ -1,0 +1,473 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executor of the dynamic engine: submits tasks and copies, allocates and frees memory, polls completions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from syclsched.devices.programs.executables import calls_library
+from syclsched.errors import MemoryLimitError
+from syclsched.execution.core.clock import now_ns
+from syclsched.execution.core.execution_records import Counts, Outcome, Record
+from syclsched.execution.core.program import ProgramNode
+from syclsched.execution.core.work import InstructionWork
+from syclsched.execution.dynamic.data.capacity import Block, Capacity
+from syclsched.execution.dynamic.data.coherence import CoherenceDirectory, Stamp
+from syclsched.execution.dynamic.data.data_manager import DataManager, ResidentInputs
+from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
+from syclsched.execution.dynamic.data.remaining_uses import RemainingUses
+from syclsched.execution.dynamic.data.submission_lookahead import InFlightQueue
+from syclsched.execution.dynamic.submission.execution_log import ExecutionLog, LogEntry, instruction_of
+from syclsched.execution.dynamic.submission.failure_propagation import FailurePropagator
+from syclsched.execution.dynamic.submission.in_flight import CompletedTask, InFlightTask, measured_s
+from syclsched.execution.dynamic.submission.lane_sequence import LaneSequences
+from syclsched.execution.dynamic.submission.polled_durations import PolledDurations
+from syclsched.execution.dynamic.submission.submitter import SubmissionRequest, Submitter
+from syclsched.execution.dynamic.submission.task_outcomes import TaskOutcomes
+from syclsched.execution.dynamic.submission.tasks import TaskWork
+from syclsched.execution.lanes.lanes import Completion, HostLane
+from syclsched.execution.memory.buffers import BufferTable
+from syclsched.model.plan import InstructionKind
+from syclsched.scheduling.dynamic.policy_state import PolicyState
+
+#: Copies that may be in flight at once.
+COPY_SLOTS = 512
+
+
+class DynamicExecutor:
+    """Carries out the decisions of one run; implements `syclsched.execution.dynamic.data.data_manager.MemoryOps`."""
+
+    def __init__(
+        self,
+        layout: IndexedGraph,
+        state: PolicyState,
+        work: TaskWork,
+        buffers: BufferTable,
+        submitter: Submitter,
+        queues: Mapping[int, Any],
+        hosts: Mapping[int, HostLane],
+        limits: Sequence[int],
+        outcomes: TaskOutcomes,
+        submitted: Callable[[int, int], None],
+        counts: Counts,
+        lock: threading.RLock,
+        pinned: set[Block],
+    ) -> None:
+        self._layout, self._state, self._work, self._buffers = layout, state, work, buffers
+        self._submitter, self._queues, self._hosts, self._outcomes = submitter, queues, hosts, outcomes
+        self._submitted = submitted
+        lanes = len(layout.lanes)
+        self._stamps = LaneSequences(lanes)
+        self.is_done = self._stamps.is_done
+        self._demand = RemainingUses(layout)
+        self._observed = PolledDurations(lanes)
+        self.log = ExecutionLog()
+        self.counts = counts
+        self._lock = lock
+        self.directory = CoherenceDirectory(len(layout.pieces), len(layout.spaces))
+        self.capacity = Capacity(
+            [whole.nbytes for whole in layout.arrays],
+            layout.parts,
+            limits,
+            self.directory,
+            self.is_done,
+            self._demand.is_wanted,
+            pinned,
+        )
+        self.failure_propagator = FailurePropagator(layout, self.log, self.directory, outcomes)
+        self.data_manager = DataManager(layout, self.directory, self.capacity, self)
+        tasks = len(layout.tasks)
+        self.stamp: list[Stamp | None] = [None] * tasks
+        self.in_flight: list[InFlightQueue[InFlightTask]] = [InFlightQueue() for _ in range(lanes)]
+        self.status_work: dict[int, InstructionWork] = {}
+        self._contexts = [None if lane not in queues else queues[lane].sycl_context for lane in range(lanes)]
+        self._free_slots = list(range(tasks + COPY_SLOTS - 1, tasks - 1, -1))
+        self._orders: dict[int, InFlightTask] = {}
+        self._nodes: dict[int, tuple[InFlightTask, ProgramNode, Any, Any, Sequence[int]]] = {}
+        self._current_task = 0
+        self._item = layout.first_items()
+        #: By piece, the stamps of skipped tasks that access it: they carry the order between their predecessors and
+        #: successors.
+        self._gaps: dict[int, list[Stamp]] = {}
+        #: Number of tasks cancelled, or failed before submission.
+        self.left_out = 0
+        for number, piece in enumerate(layout.pieces):
+            if piece.is_input:
+                self.directory.put(number, layout.given_in[number])
+                block = (layout.array_of[number], layout.given_in[number])
+                if not self.capacity.has(block):
+                    self.capacity.lend(block)
+
+    # --- a task -----------------------------------------------------------------------------------
+
+    def attempt(self, task: int, processor: int) -> bool:
+        """Make the inputs of a task resident and submit it; return False if that is not possible yet."""
+        self._current_task = task
+        if self._outcomes.cancels(task):
+            self._skip(task, processor, "cancelled")
+            return True
+        before = [stamp for other in self._layout.after[task] if (stamp := self.stamp[other]) is not None]
+        if self._gaps:
+            before += [stamp for touch in self._layout.touches[task] for stamp in self._gaps.get(touch.piece, ())]
+        try:
+            brought = self.data_manager.make_resident(task, processor, before)
+        except MemoryLimitError as error:
+            self._outcomes.failed(task, "no memory:", error, "memory")
+            self._skip(task, processor, "failed")
+            return True
+        if brought is None:
+            return False
+        if self._outcomes.has_failed(task):  # a copy for it was refused
+            self._skip(task, processor, "failed")
+            return True
+        self._submit_task(task, processor, brought)
+        return True
+
+    def _submit_task(self, task: int, processor: int, brought: ResidentInputs) -> None:
+        """Submit a task whose data is resident."""
+        layout, state = self._layout, self._state
+        device = layout.lanes[processor].number
+        barrier = layout.tasks[task].kind == "barrier"
+        seconds = 0.0 if barrier else state.seconds(task, device)
+        start_s = max(state.now_s, state.lanes[processor].until_s)
+        waits, slots = self._stamps.waits(processor, brought.before)
+        stamp = self._stamps.next(processor)
+        touched = tuple([touch.piece for touch in layout.touches[task]])
+        kind: InstructionKind = "barrier" if barrier else "host" if processor in self._hosts else "launch"
+        entry = self.log.add(
+            LogEntry(
+                kind, processor, task, touched, brought.spaces, stamp, waits, start_s, start_s + seconds, None, device
+            )
+        )
+        for touch, space in zip(layout.touches[task], brought.spaces, strict=True):
+            if touch.writes:
+                self.directory.written(touch.piece, space, stamp)
+            else:
+                self.directory.read(touch.piece, space, stamp)
+        self._record_writes(task, brought.spaces, start_s + seconds)
+        work = self._work.work(task, device, brought.spaces)
+        if work is not None and work.status is not None:
+            self.status_work[task] = work
+        instruction, executable = (
+            self._work.instruction(task, device, brought.spaces, task),
+            self._work.executable(task, device),
+        )
+        given = InFlightTask(task, stamp[1], entry)
+        self.in_flight[processor].add(given, seconds)
+        self._outcomes.done(task)
+        if processor in self._hosts:
+            self.flush()
+            self._start_on_host(given, ProgramNode(instruction, processor, True), work, executable, slots)
+        else:
+            self._submit(given, SubmissionRequest(task, processor, slots, instruction, work, executable), stamp)
+        self.stamp[task] = stamp
+        self._submitted(task, processor)
+
+    def expect(self, given: InFlightTask, node: ProgramNode, work: Any, executable: Any) -> None:
+        """Expect the host lane's completion of an adopted task."""
+        given.entry.record = Record(now_ns())
+        self._nodes[node.id] = (given, node, work, executable, ())
+
+    def adopt(self, entry: LogEntry, *, ended: bool) -> InFlightTask:
+        """Take over a task that compiled code has submitted, with its log entry."""
+        task, processor, stamp = entry.task, entry.lane, entry.stamp
+        assert stamp is not None
+        self.log.add(entry)
+        self._stamps.adopt(stamp, entry.waits)
+        for touch, space in zip(self._layout.touches[task], entry.spaces, strict=True):
+            if touch.writes:
+                self.directory.written(touch.piece, space, stamp)
+            else:
+                self.directory.read(touch.piece, space, stamp)
+        self._record_writes(task, entry.spaces, entry.finish_s)
+        self._outcomes.done(task)
+        given = InFlightTask(task, stamp[1], entry, ended=ended)
+        if processor not in self._hosts:
+            given.order = SubmissionRequest(
+                task, processor, (), self._work.instruction(task, entry.device, entry.spaces, task)
+            )
+            given.order.submit_ns = entry.record.submit_ns if entry.record is not None else 0
+            self._orders[task], self._stamps.slots[stamp] = given, task
+        self.in_flight[processor].add(given, entry.finish_s - entry.start_s)
+        self.stamp[task] = stamp
+        self._submitted(task, processor)
+        return given
+
+    def adopt_copy(self, entry: LogEntry, slot: int) -> None:
+        """Take over a copy that compiled code has submitted, with its log entry."""
+        stamp, lane = entry.stamp, entry.lane
+        assert stamp is not None
+        self.log.add(entry)
+        self._stamps.adopt(stamp, entry.waits)
+        source, destination = entry.spaces
+        for piece in entry.pieces:
+            self.directory.copied(piece, source, destination, stamp)
+            if self._item[piece] >= 0:
+                self._state.where[self._item[piece]][destination] = entry.finish_s
+        given = InFlightTask(entry.task, stamp[1], entry)
+        given.order = SubmissionRequest(
+            slot, lane, (), instruction_of(entry, slot, self._layout, self._work.instruction)
+        )
+        given.order.submit_ns = entry.record.submit_ns if entry.record is not None else 0
+        self._orders[slot], self._stamps.slots[stamp] = given, slot
+        self.in_flight[lane].add(given, entry.finish_s - entry.start_s)
+
+    def _submit(self, given: InFlightTask, order: SubmissionRequest, stamp: Stamp) -> None:
+        given.order = order
+        self._orders[order.slot] = given
+        self._stamps.slots[stamp] = order.slot
+        self._handle_refusals(self._submitter.take(order))
+
+    def _start_on_host(
+        self, given: InFlightTask, node: ProgramNode, work: Any, executable: Any, slots: Sequence[int]
+    ) -> None:
+        self._nodes[node.id] = (given, node, work, executable, slots)
+        events = [event for slot in slots if (event := self._submitter.event(slot)) is not None]
+        given.entry.record = Record(now_ns())
+        try:
+            self._hosts[node.lane].start(node, work, executable, events)
+        except Exception as error:
+            self._ended_on_host(given, Completion(node, now_ns(), now_ns(), error))
+
+    def _skip(self, task: int, processor: int, outcome: Outcome) -> None:
+        """Submit a placeholder for a task that does not run: successors by explicit edges wait for its stamp."""
+        layout = self._layout
+        behind = {s for o in layout.after[task] if (s := self.stamp[o]) is not None}
+        behind.update(s for touch in layout.touches[task] for s in self._gaps.get(touch.piece, ()))
+        waits, slots = self._stamps.waits(processor, behind)
+        stamp = self._stamps.next(processor)
+        entry = self.log.add(LogEntry("barrier", processor, task, (), (), stamp, waits))
+        entry.record = Record(now_ns(), outcome)
+        self.left_out += 1
+        self._outcomes.left_out(task)
+        self._record_writes(task, (layout.home[layout.lanes[processor].number],) * len(layout.touches[task]), 0.0)
+        given = InFlightTask(task, stamp[1], entry)
+        self.in_flight[processor].add(given, 0.0)
+        if processor in self._hosts:
+            given.ended, given.behind = True, tuple(behind)
+        else:
+            given.order = SubmissionRequest(task, processor, slots, self._work.instruction(task, -1, None, task))
+            self._orders[task], self._stamps.slots[stamp] = given, task
+            self.flush()
+            self._submitter.submit_noop(given.order)
+        self.stamp[task] = stamp
+        for touch in layout.touches[task]:
+            self._gaps.setdefault(touch.piece, []).append(stamp)
+        self._submitted(task, processor)
+
+    def _record_writes(self, task: int, spaces: Sequence[int], when_s: float) -> None:
+        """Record the accesses of a submitted task, and the locations and times of the items it writes."""
+        layout, state = self._layout, self._state
+        made = iter(layout.makes[task])
+        for touch, space in zip(layout.touches[task], spaces, strict=True):
+            self._demand.touched(touch)
+            if touch.writes:
+                item = self._item[touch.piece] = next(made)
+                state.origin[item], state.where[item] = space, {space: when_s}
+
+    # --- memory and copies ------------------------------------------------------------------------
+
+    def needs_host_sync(self, stamp: Stamp, lane: int) -> bool:
+        """Return whether a lane cannot wait for a command by itself, so that the host must see it complete first."""
+        other = stamp[0]
+        if other == lane and lane not in self._hosts:
+            return False
+        if self.is_done(*stamp):
+            return False
+        if other in self._hosts:
+            return True
+        return lane not in self._hosts and bool(self._contexts[other] != self._contexts[lane])
+
+    def allocate(self, block: Block, lane: int) -> None:
+        """Allocate an array in a space."""
+        array, space = block
+        self._buffers.allocate((self._layout.arrays[array].name, self._layout.spaces[space]))
+        self.capacity.take(block)
+        self.log.add(LogEntry("alloc", lane, self._current_task, (array,), (space,)))
+
+    def free(self, block: Block) -> None:
+        """Free an array in a space; all commands that access it have completed."""
+        layout, (array, space) = self._layout, block
+        users = self.directory.users(layout.parts[array], space)
+        with self._lock:
+            if block in self.capacity.pinned:
+                return
+            self.directory.left(layout.parts[array], space)
+            self._buffers.free((layout.arrays[array].name, layout.spaces[space]))
+        self.capacity.give(block)
+        lane = next(iter(users), 0)
+        self.log.add(LogEntry("free", lane, self._current_task, (array,), (space,), waits=tuple(users.items())))
+        for piece in layout.parts[array]:
+            item = self._item[piece]
+            if item >= 0:
+                arrivals = self._state.where[item]
+                arrivals.pop(space, None)
+                if self._state.origin[item] == space and arrivals:
+                    self._state.origin[item] = next(iter(arrivals))
+
+    def copy(self, pieces: Sequence[int], source: int, destination: int, lane: int, before: set[Stamp]) -> bool:
+        """Submit a copy to a lane, ordered after other commands; return False if too many copies are in flight."""
+        if not self._free_slots:
+            return False
+        layout, state = self._layout, self._state
+        slot = self._free_slots.pop()
+        waits, slots = self._stamps.waits(lane, before)
+        stamp = self._stamps.next(lane)
+        nbytes = sum(layout.pieces[piece].nbytes for piece in pieces)
+        seconds = state.known.latency_s[source][destination] + nbytes * state.known.s_per_byte[source][destination]
+        start_s = max(state.now_s, state.now_s + self.in_flight[lane].seconds)
+        entry = self.log.add(
+            LogEntry(
+                "copy",
+                lane,
+                self._current_task,
+                tuple(pieces),
+                (source, destination),
+                stamp,
+                waits,
+                start_s,
+                start_s + seconds,
+            )
+        )
+        for piece in pieces:
+            self.directory.copied(piece, source, destination, stamp)
+            item = self._item[piece]
+            if item >= 0:
+                state.where[item][destination] = start_s + seconds
+        given = InFlightTask(self._current_task, stamp[1], entry)
+        self.in_flight[lane].add(given, seconds)
+        self._submit(
+            given,
+            SubmissionRequest(slot, lane, slots, instruction_of(entry, slot, layout, self._work.instruction)),
+            stamp,
+        )
+        return True
+
+    def idle(self) -> bool:
+        """Return whether nothing is in flight."""
+        return not any(len(each) for each in self.in_flight)
+
+    # --- completions ------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Submit the gathered orders."""
+        self._handle_refusals(self._submitter.flush())
+
+    def poll(self) -> list[CompletedTask]:
+        """Return the tasks completed since the last call, and retire them from their lanes."""
+        ended: list[CompletedTask] = []
+        finished: list[tuple[int, InFlightTask]] = []
+        for lane, in_flight in enumerate(self.in_flight):
+            items = in_flight.items
+            while items:
+                given = items[0][0]
+                if given.order is None:
+                    if not given.ended or not all(self.is_done(*stamp) for stamp in given.behind):
+                        break
+                else:
+                    status = self._submitter.status(given.order.slot)
+                    if status == 0:
+                        break
+                    if status < 0:
+                        self.failure_propagator.failed_on_device(given, status)
+                    finished.append((lane, given))
+                in_flight.pop()
+                self._stamps.end(lane, given.place)
+                if given.order is None:
+                    seconds = measured_s(given.entry.record)
+                    ended.append(CompletedTask(given.task, lane, seconds))
+        if finished:
+            self._note_finished(finished, ended)
+        if self._demand.dead_arrays and (ended or finished):
+            self._free_dead_arrays()
+        return ended
+
+    def _note_finished(self, finished: Sequence[tuple[int, InFlightTask]], ended: list[CompletedTask]) -> None:
+        orders = [given.order for _, given in finished if given.order is not None]
+        seen_ns, untimed = now_ns(), dict[int, list[InFlightTask]]()
+        for (lane, given), order, times in zip(finished, orders, self._submitter.times(orders), strict=True):
+            del self._stamps.slots[lane, given.place], self._orders[order.slot]
+            record = given.entry.record
+            if record is None:
+                given.entry.record = Record(order.submit_ns, device_ns=times)
+            else:
+                record.device_ns = times
+            if order.slot < len(self._layout.tasks):
+                good = times is not None and given.entry.record is not None and given.entry.record.outcome == "done"
+                taken_ns = times[1] - times[0] if good and times else 0
+                if good and not taken_ns and order.executable is not None and calls_library(order.executable):
+                    untimed.setdefault(lane, []).append(given)
+                else:
+                    ended.append(CompletedTask(given.task, lane, taken_ns * 1e-9 if taken_ns > 0 else None))
+            else:
+                self._submitter.forget(order.slot)
+                self._free_slots.append(order.slot)
+        for lane in {lane for lane, _ in finished}:
+            on_lane = untimed.get(lane, [])
+            submit_ns = on_lane[0].order.submit_ns if on_lane and on_lane[0].order is not None else 0
+            spans_ns = self._observed.estimate_spans(lane, submit_ns, len(on_lane), seen_ns)
+            for given, span_ns in zip(on_lane, spans_ns, strict=True):
+                assert given.entry.record is not None
+                given.entry.record.device_ns = None
+                given.entry.record.start_ns, given.entry.record.finish_ns = span_ns
+                ended.append(CompletedTask(given.task, lane, (span_ns[1] - span_ns[0]) * 1e-9))
+
+    def handle(self, completion: Completion) -> None:
+        """Handle a completion that a host lane reports."""
+        pending = self._nodes.pop(completion.node.id)
+        if completion.unexecuted:
+            self._nodes[completion.node.id] = pending
+        else:
+            self._ended_on_host(pending[0], completion)
+        for node in self._hosts[completion.node.lane].take_unexecuted(completion):
+            given, node, work, executable, slots = self._nodes.pop(node.id)
+            self._start_on_host(given, node, work, executable, slots)
+
+    def _ended_on_host(self, given: InFlightTask, completion: Completion) -> None:
+        record = given.entry.record
+        assert record is not None
+        record.start_ns, record.finish_ns = completion.start_ns, completion.finish_ns
+        if completion.error is not None:
+            record.outcome = "failed"
+            self._outcomes.failed(given.task, "raised", completion.error, "raised")
+        elif completion.start_ns is None:
+            record.outcome = "cancelled"
+            self._outcomes.left_out(given.task)
+        given.ended = True
+
+    def _free_dead_arrays(self) -> None:
+        """Free arrays without remaining accesses, once their last users have completed."""
+        remaining = []
+        for array in self._demand.dead_arrays:
+            blocks = [(array, space) for space in range(len(self._layout.spaces))]
+            blocks = [block for block in blocks if self.capacity.has(block) and block not in self.capacity.pinned]
+            idle = [block for block in blocks if self.capacity.is_idle(block)]
+            for block in idle:
+                self.free(block)
+            if len(idle) < len(blocks):
+                remaining.append(array)
+        self._demand.dead_arrays = remaining
+
+    # --- refusals ---------------------------------------------------------------------------------
+
+    def _handle_refusals(self, refused: Sequence[tuple[SubmissionRequest, Exception]]) -> None:
+        """Record orders that the runtime refused; skip gathered orders that depend on them, and submit the rest."""
+        while refused:
+            for order, error in refused:
+                given = self._orders[order.slot]
+                given.entry.record = Record(order.submit_ns, "failed")
+                if order.slot < len(self._layout.tasks) and (order.work is None or order.work.implementation.is_kernel):
+                    self._outcomes.never_begun.add(given.task)
+                self.failure_propagator.lose(given, "could not be submitted:", error)
+            for order in self._submitter.gathered:
+                given = self._orders[order.slot]
+                if order.slot >= len(self._layout.tasks):
+                    continue
+                failed = self._outcomes.has_failed(given.task)
+                if failed or self._outcomes.cancels(given.task):
+                    given.entry.record = Record(now_ns(), "failed" if failed else "cancelled")
+                    self._outcomes.left_out(given.task)
+                    self._submitter.drop(order)
+            refused = self._submitter.flush()

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Failed tasks and their cancelled descendants, tracked by value rather than by copy. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from syclsched.errors import ExecutionError, TaskFailedError
+from syclsched.execution.core.failures import FailureReason, Failures, task_failed_error
+from syclsched.execution.core.program import Buffer
+from syclsched.model.plan import Instruction, PlannedTask
+
+#: Space of a value whose location does not matter.
+ANY_SPACE = ""
+#: Stands for a runtime error code where a task is past its deadline.
+_LATE = 0
+
+
+class ValueFailures(Failures):
+    """Failures tracked by value: `ANY_SPACE` is the only space."""
+
+    def is_lost(self, buffer: Buffer) -> bool:
+        """Return whether a value is missing, in any space."""
+        return super().is_lost((buffer[0], ANY_SPACE))
+
+    def forget(self) -> None:
+        """Forget the missing values, but keep the errors."""
+        self._bad.clear()
+        self._dead.clear()
+
+
+class TaskOutcomes:
+    """Failures and cancellations of one run, by task index."""
+
+    def __init__(self, tasks: Mapping[str, PlannedTask], instruction: Callable[[int], Instruction]) -> None:
+        self.failures = ValueFailures(tasks)
+        self._instruction = instruction
+        self._started: list[int] = []
+        self._out: set[int] = set()
+        #: Tasks that did not start, and never will.
+        self.never_begun: set[int] = set()
+        self._codes: dict[int, int] = {}
+
+    def cancels(self, task: int) -> bool:
+        """Return whether a task must not run because a predecessor failed."""
+        return not self.failures.none and self.failures.cancels(self._instruction(task))
+
+    def has_failed(self, task: int) -> bool:
+        """Return whether a task failed or was skipped."""
+        return task in self._out
+
+    def done(self, task: int) -> None:
+        """Record a submitted task; its results count as valid until it fails."""
+        self._started.append(task)
+        if not self.failures.none:
+            self.failures.done(self._instruction(task))
+
+    def left_out(self, task: int) -> None:
+        """Record a skipped task; its results are missing."""
+        self.never_begun.add(task)
+        self._started.append(task)
+        self._out.add(task)
+        self.failures.lost(self._instruction(task))
+
+    def failed(self, task: int, verb: str, cause: BaseException, reason: FailureReason) -> None:
+        """Record the failure of a task; its results are missing."""
+        instruction = self._instruction(task)
+        self._out.add(task)
+        self.failures.record(instruction, task_failed_error(instruction, cause, verb), reason)
+        self.failures.lost(instruction)
+
+    def past_deadline(self, task: int, error: TaskFailedError) -> dict[int, Literal["failed", "cancelled"]]:
+        """Record a task past its deadline; its results count as missing even when it ends."""
+        self.failures.record(self._instruction(task), error, "deadline")
+        self._codes[task] = _LATE
+        return self.spoilt()
+
+    def note(self, task: int, error: TaskFailedError) -> None:
+        """Record an error that a task reports in its status; its results are valid."""
+        self.failures.record(self._instruction(task), error, "status")
+
+    def failed_on_device(self, task: int, code: int) -> dict[int, Literal["failed", "cancelled"]]:
+        """Record a device failure of a submitted task; return the outcomes of affected tasks."""
+        cause = ExecutionError(f"the runtime gives it status {code}")
+        instruction = self._instruction(task)
+        self.failures.record(instruction, task_failed_error(instruction, cause, "failed on its device:"), "device")
+        self._codes[task] = code
+        return self.spoilt()
+
+    def spoilt(self) -> dict[int, Literal["failed", "cancelled"]]:
+        """Return the started tasks that failed (``failed``) or depend on a failed one (``cancelled``)."""
+        found: dict[int, Literal["failed", "cancelled"]] = {}
+        self.failures.forget()
+        for each in self._started:
+            instruction = self._instruction(each)
+            if each in self._codes or each in self._out or self.failures.cancels(instruction):
+                self.failures.lost(instruction)
+                if each not in self._out:
+                    found[each] = "failed" if each in self._codes else "cancelled"
+            else:
+                self.failures.done(instruction)
+        return found

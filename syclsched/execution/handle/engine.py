@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Interface of engines, which execute the plan of a `Run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from syclsched.errors import DeadlineError, SyclschedError
+from syclsched.execution.core.clock import ClockMap
+from syclsched.execution.core.execution_records import Counts, Record
+from syclsched.execution.core.failures import Failures
+from syclsched.execution.core.program import Program
+from syclsched.execution.core.progress import LaneProgress
+from syclsched.execution.core.waiting import Waitable
+from syclsched.execution.core.work import InstructionWork
+from syclsched.execution.memory.buffers import BufferLookup
+from syclsched.model.access import RowRange
+from syclsched.model.plan import Plan
+from syclsched.model.recovery import Recovery
+from syclsched.model.trace import Trace
+
+
+class Engine(Protocol):
+    """Executes a plan once."""
+
+    when_finished: Callable[[], None] | None
+    """Called on the engine's thread, as its last action."""
+
+    given_up: bool
+    """Whether callers have stopped waiting for the engine because it hangs."""
+
+    @property
+    def program(self) -> Program:
+        """The program being executed."""
+
+    @property
+    def buffers(self) -> BufferLookup:
+        """Buffers of the run."""
+
+    @property
+    def counts(self) -> Counts:
+        """Counters of the run so far."""
+
+    @property
+    def failures(self) -> Failures:
+        """Failures so far."""
+
+    @property
+    def finished(self) -> Waitable:
+        """Set when the run has ended, with or without an error."""
+
+    @property
+    def error(self) -> SyclschedError | None:
+        """Error of the run itself, as opposed to one of its tasks."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the run was cancelled."""
+
+    @property
+    def completed(self) -> bool:
+        """Whether every instruction was executed."""
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the run owns its buffers, so that results may share their memory."""
+
+    @property
+    def recording(self) -> bool:
+        """Whether the run is traced."""
+
+    @property
+    def records(self) -> Mapping[int, Record]:
+        """Execution records by instruction number."""
+
+    @property
+    def clocks(self) -> Mapping[str, ClockMap]:
+        """Device clock maps by lane name."""
+
+    def start(self) -> None:
+        """Start execution."""
+
+    def cancel(self) -> None:
+        """Stop submitting; submitted instructions still complete. Returns at once."""
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait for the run to end."""
+
+    def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
+        """Wait until an instruction has been submitted or the run has ended; return False on time-out."""
+
+    def event(self, number: int) -> Any:
+        """Return the event of a submitted device instruction; None if it has completed without one."""
+
+    def passed(self, number: int) -> bool:
+        """Return whether an instruction has been submitted, completed or cancelled."""
+
+    def statuses_behind(self, array: str) -> list[InstructionWork]:
+        """Return the tasks with a status value that an array's final value depends on, in the plan's order."""
+
+    def any_failed(self) -> bool:
+        """Return whether a submitted instruction has failed and the failure is not recorded yet."""
+
+    def is_complete(self, number: int) -> bool:
+        """Return whether an instruction has completed, was cancelled, or was empty."""
+
+    def positions(self) -> list[LaneProgress]:
+        """Return the progress of the unfinished lanes; callable on any thread."""
+
+    def overdue(self, number: int, error: DeadlineError) -> None:
+        """Mark a running task as failed because it is past its deadline, and cancel its dependents.
+
+        Callable on any thread. Submitted instructions still execute, but their results count as missing.
+        """
+
+    def what_is_left(self) -> str:
+        """Describe in words the current instruction of each unfinished lane."""
+
+
+class RecoveringEngine(Engine, Protocol):
+    """An engine that plans the rest of a run again after a fault."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the first engine."""
+
+    @property
+    def recoveries(self) -> tuple[Recovery, ...]:
+        """The recoveries so far."""
+
+    def ask(self, read: Callable[[Engine, float | None], Any], timeout_s: float | None) -> Any:
+        """Read from the current engine, and again if another one takes over meanwhile."""
+
+    def check_not_lost(self, array: str, rows: RowRange | None) -> None:
+        """Raise the first cause if an array, or some of these rows, will never have a value."""
+
+    def trace(self) -> Trace | None:
+        """Return the traces of all engines as one; None if there was only one engine."""
+
+
+class EngineRecorder(Protocol):
+    """A store for the records of finished engines."""
+
+    def add(self, engine: Engine, generation: int = 0) -> None:
+        """Keep the records of a finished engine."""

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ownership of a run's buffers and devices: released once, when the run has ended or is given up as hung.
+
+A submitted kernel cannot be withdrawn. When a run hangs it is given up: all waits for it end, its engine's threads are
+left running, and memory the device may still write to is kept until the engine has ended, or for ever.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import logging
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from syclsched.errors import ExecutionError
+from syclsched.execution.core import stall_timeout
+from syclsched.execution.core.waiting import SLICE_S, Flag, wait_flag
+from syclsched.execution.handle.engine import Engine
+from syclsched.oneapi.fork_check import exit_without_destructors
+
+_LOGGER = logging.getLogger("syclsched")
+#: Seconds for which interpreter exit, an interrupted wait, or `Run.close` waits for submitted kernels.
+GRACE_S = 60.0
+
+
+class RunMonitor(Protocol):
+    """Periodic monitor of a run."""
+
+    tick_s: float
+
+    def look(self, now_s: float) -> None:
+        """Check the run, and act on what is found."""
+
+
+class Resources:
+    """The buffers of a run and, if the run opened them, its devices."""
+
+    def __init__(self, engine: Engine, live: Any, *, owns_devices: bool) -> None:
+        self.engine = engine
+        #: Set when the run has ended, with or without an error, or was given up.
+        self.finished = Flag()
+        #: Why the run was given up, if it was.
+        self.hung: ExecutionError | None = None
+        #: The watchdog's monitor of this run.
+        self.watch: RunMonitor | None = None
+        self._live = live
+        self._owns_devices = owns_devices
+        self._abandoned = self._released = False
+        # Reentrant: a garbage collection under the lock may drop a run, whose finaliser calls `abandon`.
+        self._lock = threading.RLock()
+        self._when_ended: list[Callable[[], None]] = []
+        unfinished.add(self)
+        engine.when_finished = self._ended
+
+    def abandon(self) -> None:
+        """Cancel the run, and release everything as soon as its last kernel has ended; returns at once."""
+        self._abandoned = True
+        self.engine.cancel()
+        if self.engine.finished.is_set():
+            self.release()
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Register a callback for the end of the run, on any thread; call it at once if the run has ended."""
+        with self._lock:
+            if not self.finished.is_set():
+                self._when_ended.append(call)
+                return
+        call()
+
+    def wait_or_give_up(self) -> None:
+        """Wait for the end of the run; give it up after `GRACE_S`, or on an interrupt."""
+        try:
+            if wait_flag(self.finished, GRACE_S):
+                return
+        except BaseException:
+            self.give_up(ExecutionError("the wait for its end was interrupted", where=self._where))
+            raise
+        what = f"its end was awaited for {GRACE_S:g} s: {self.engine.what_is_left()}"
+        self.give_up(ExecutionError(what, where=self._where))
+
+    def wait_unless_stalled(self, limit_s: float | None = None) -> None:
+        """Wait for the end of the run; give it up if it stalls, or at the time limit."""
+        if self.finished.is_set():
+            return
+        stall_detector = StallDetector(self, limit_s)
+        while not self.finished.wait(stall_detector.tick_s):
+            stall_detector.look()
+
+    def give_up(self, error: ExecutionError) -> None:
+        """End all waits for the run although some of its instructions still run."""
+        with self._lock:
+            if self.finished.is_set():
+                return
+            self.hung = error
+            self.engine.given_up = True
+            _never_free(self)
+            if self._live is not None:
+                self._live.abandon()
+            waiting = self._end()
+        _LOGGER.warning("given up, its memory is kept until it ends: %s", error)
+        self.engine.cancel()
+        for call in waiting:
+            call()
+
+    def release(self) -> None:
+        """Release buffers and owned devices once the engine has ended; idempotent."""
+        with self._lock:
+            if self.hung is not None and not self.engine.finished.is_set():
+                self._abandoned = True
+                return
+            released, self._released = self._released, True
+        if released:
+            return
+        self.engine.buffers.clear()
+        if self._owns_devices:
+            self._live.close()
+
+    @property
+    def _where(self) -> str:
+        return f"plan {self.engine.program.plan.name!r}"
+
+    def _ended(self) -> None:
+        """Handle the engine's end; called by the engine."""
+        unfinished.discard(self)
+        with self._lock:
+            waiting = self._end()
+        for call in waiting:
+            call()
+        if self._abandoned:
+            self.release()
+
+    def _end(self) -> list[Callable[[], None]]:
+        self.finished.set()
+        waiting, self._when_ended = self._when_ended, []
+        return waiting
+
+
+class StallDetector:
+    """Stall detector of one waiting caller: `look` gives the run up when it stalls, or at the time limit."""
+
+    def __init__(self, resources: Resources, limit_s: float | None = None) -> None:
+        self._resources = resources
+        self._limit_s = limit_s
+        self._patience = stall_timeout.StallTimeout(stall_timeout.HANG_S)
+        self._begun_s = time.monotonic()
+        self._look_s = min(stall_timeout.CHECK_INTERVAL_S, stall_timeout.HANG_S / 4)
+        self._next_s = self._begun_s + self._look_s
+        #: Most seconds between two checks.
+        self.tick_s = max(0.0, min(SLICE_S, self._look_s, math.inf if limit_s is None else limit_s))
+
+    def look(self) -> None:
+        """Give the run up if it has stalled or the time is up; cheap otherwise."""
+        now_s, resources = time.monotonic(), self._resources
+        if self._limit_s is not None and now_s - self._begun_s >= self._limit_s:
+            what = f"its end was awaited for {self._limit_s:g} s: {resources.engine.what_is_left()}"
+            resources.give_up(ExecutionError(what, where=resources._where))
+        elif now_s >= self._next_s:
+            self._next_s = now_s + self._look_s
+            held_s = self._patience.stalled_s(resources.engine.positions(), now_s)
+            if held_s is not None:
+                what = f"no progress for {held_s:.3g} s: {resources.engine.what_is_left()}"
+                resources.give_up(ExecutionError(what, where=resources._where))
+
+
+#: Runs whose engines have not ended: they must be stopped before the interpreter exits.
+unfinished: set[Resources] = set()
+
+
+def _never_free(resources: Resources) -> None:
+    """Leak the resources, even at exit: freeing an event waits for it, and the device may still write to the memory."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(resources))
+
+
+def _forget_after_fork() -> None:
+    """Forget all runs in a forked child: their threads do not exist there, so no run may be waited for."""
+    for resources in list(unfinished):
+        _never_free(resources)
+    unfinished.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
+
+
+@atexit.register
+def _stop_all() -> None:
+    for resources in list(unfinished):
+        resources.abandon()
+    deadline = time.monotonic() + GRACE_S
+    for resources in list(unfinished):
+        if resources.hung is None:
+            resources.engine.join(max(0.0, deadline - time.monotonic()))
+    hung = [resources for resources in list(unfinished) if not resources.engine.finished.is_set()]
+    if hung:
+        _exit_at_once(hung)
+
+
+def _exit_at_once(hung: list[Resources]) -> None:
+    """End the process without C and C++ destructors, which would wait for the hung runs."""
+    for resources in hung:
+        _never_free(resources)
+    sys.stderr.write(f"syclsched: {len(hung)} run(s) hang, and are left behind: {hung[0].engine.what_is_left()}\n")
+    exit_without_destructors()

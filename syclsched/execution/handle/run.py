@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A running plan: waiting, cancelling, results, trace and release."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import weakref
+from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from syclsched.errors import ExecutionError, WaitTimeoutError
+from syclsched.execution.core.execution_records import Counts, make_trace
+from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
+from syclsched.execution.core.waiting import elapsed_text, wait_flag
+from syclsched.execution.handle.engine import Engine, EngineRecorder, RecoveringEngine
+from syclsched.execution.handle.resources import Resources, StallDetector
+from syclsched.execution.handle.result_access import ResultAccess
+from syclsched.execution.handle.watchdog import WATCHDOG, RunWatch
+from syclsched.execution.memory.buffers import NumpyArray
+from syclsched.model.trace import Trace
+from syclsched.oneapi.fork_check import check_not_forked
+
+
+def _record(resources: Resources, recorder: EngineRecorder, generation: int) -> None:
+    if resources.hung is None:
+        recorder.add(resources.engine, generation)
+
+
+class Run(ResultAccess):
+    """A plan being executed. Made by `execute`; use it in a ``with`` statement, or call `close`.
+
+    Leaving the ``with`` block waits for the run and frees its memory; after an exception the run is cancelled first. A
+    run that is garbage-collected is cancelled.
+
+    Parameters
+    ----------
+    dispatcher : Engine
+        The engine of the run, not yet started.
+    live : LiveDevices
+        The devices of the run.
+    values : dict of str to numpy.ndarray
+        Inputs, and values of arrays that no task accesses.
+    owns_devices : bool
+        Whether to close the devices with the run.
+    joined : Mapping[str, tuple of str], optional
+        Arrays that are held in parts, with the names of their parts in order.
+    keep : object, optional
+        An object to keep alive as long as the run.
+    safeguards : Safeguards, optional
+        Checks and time limits of the run.
+    deadlines_s : Mapping[int, float], optional
+        Deadlines of tasks in seconds, by instruction number.
+    recovering : RecoveringEngine, optional
+        The same engine, if it is fault-tolerant.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Engine,
+        live: Any,
+        values: dict[str, NumpyArray],
+        *,
+        owns_devices: bool = False,
+        joined: Mapping[str, tuple[str, ...]] | None = None,
+        keep: Any = None,
+        safeguards: Safeguards = DEFAULT_SAFEGUARDS,
+        deadlines_s: Mapping[int, float] | None = None,
+        recovering: RecoveringEngine | None = None,
+    ) -> None:
+        resources = Resources(dispatcher, live, owns_devices=owns_devices)
+        super().__init__(dispatcher, live, values, joined, recovering, resources)
+        self._trace: Trace | None = None
+        self._keep = keep
+        self._finalizer = weakref.finalize(self, self._resources.abandon)
+        self._finalizer.atexit = False  # `resources` ends all runs at interpreter exit
+        WATCHDOG.watch(RunWatch(self._resources, safeguards, deadlines_s or {}), self._resources)
+        dispatcher.start()
+
+    @property
+    def constant_bytes(self) -> dict[str, int]:
+        """Bytes of constants in device memory, by memory space, in the implementations' own format."""
+        return dict(self.counts.constant_bytes)
+
+    # --- waiting ----------------------------------------------------------------------------------
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for the end of the run; its errors are not raised.
+
+        A stalled run is given up: after ten minutes without progress that are also at least 30 times the predicted
+        duration of the running tasks.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds after which the run is given up in any case.
+        """
+        self._resources.wait_unless_stalled(timeout)
+
+    def waits(self) -> StallDetector:
+        """Return a stall detector for callers that poll the run themselves."""
+        return StallDetector(self._resources)
+
+    @property
+    def hang_error(self) -> ExecutionError | None:
+        """The reason why the run was given up; None if it was not, or its engine has ended since."""
+        return None if self._resources.engine.finished.is_set() else self._resources.hung
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for the whole run.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; no limit if not given.
+
+        Raises
+        ------
+        TaskFailedError
+            If a task failed: the first one in the plan's order. Tasks that do not depend on it have been executed.
+        RunCancelledError
+            If the run was cancelled before all tasks were executed.
+        WaitTimeoutError
+            If the time limit was reached; the run continues.
+        ExecutionError
+            If the run itself failed, for instance to compile a kernel; or was given up because it hangs.
+        """
+        try:
+            self._wait_finished(timeout)
+        except KeyboardInterrupt:
+            self._interrupted()
+            raise
+        self._raise_failure()
+
+    def settle(self, future: asyncio.Future[None]) -> None:
+        """Set a future's result (None) in its event loop when the run has ended, with or without an error."""
+        loop = future.get_loop()
+
+        def resolve() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        def resolve_in_loop() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for the run
+                loop.call_soon_threadsafe(resolve)
+
+        self._resources.when_ended(resolve_in_loop)
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Register a callback for the end of the run, on any thread; call it at once if the run has ended."""
+        self._resources.when_ended(call)
+
+    def record_in(self, recorder: EngineRecorder, generation: int = 0) -> None:
+        """Add the run's recording to a recorder once the run has ended."""
+        self.when_ended(partial(_record, self._resources, recorder, generation))
+
+    async def wait_async(self, timeout: float | None = None) -> None:
+        """Wait for the whole run in a coroutine, without a waiting thread.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; no limit if not given.
+
+        Raises
+        ------
+        TaskFailedError, RunCancelledError, WaitTimeoutError, ExecutionError
+            As `wait`.
+        """
+        check_not_forked(self._where)
+        ended = asyncio.get_running_loop().create_future()
+        self.settle(ended)
+        if timeout is None:
+            await ended
+        else:
+            await asyncio.wait([ended], timeout=timeout)
+            if not self.done():
+                raise self._timed_out(timeout)
+        self._raise_failure()
+
+    def __await__(self) -> Generator[Any, None, Run]:
+        """Wait as `wait_async` without a limit; ``await run`` returns the run."""
+        yield from self.wait_async().__await__()
+        return self
+
+    def trace(self) -> Trace:
+        """Wait for the end of the run, with or without an error, and return its trace.
+
+        Returns
+        -------
+        Trace
+            Includes failed and cancelled instructions, marked as such.
+
+        Raises
+        ------
+        ExecutionError
+            If the run was started with ``trace=False``, or was given up.
+        """
+        self._wait_finished(None)
+        if self._resources.hung is not None:
+            raise ExecutionError("the run was given up: there is no trace", where=self._where) from self._resources.hung
+        if not self._engine.recording:
+            raise ExecutionError("the run was started with trace=False", where=f"plan {self.plan.name!r}")
+        if self._trace is None:
+            engine, recovering = self._engine, self._recovering
+            merged = None if recovering is None else recovering.trace()
+            extra_waits = engine.program.further
+            self._trace = merged or make_trace(self.plan, engine.records, engine.clocks, engine.counts, extra_waits)
+        return self._trace
+
+    def story(self, task: str) -> str:
+        """Describe a task's execution: when it was ready, its waits, its device, and its times.
+
+        Waits for the run to end.
+
+        Parameters
+        ----------
+        task : str
+            Name of the task.
+
+        Returns
+        -------
+        str
+            A few lines, with predicted times beside measured ones.
+
+        Raises
+        ------
+        GraphError
+            If no such task ran.
+        ExecutionError
+            As `trace`.
+        """
+        from syclsched.tracing.story import tell_story
+
+        return tell_story(self.trace(), task)
+
+    @property
+    def counts(self) -> Counts:
+        """Counters of the run so far."""
+        return self._engine.counts
+
+    # --- ending -----------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Stop submitting; submitted kernels still complete. Returns at once; `wait` then raises."""
+        self._engine.cancel()
+
+    def close(self) -> None:
+        """Cancel the rest of the run, wait for submitted kernels, and free the memory.
+
+        A run that does not end within a minute is given up; its memory is freed when it ends.
+        """
+        check_not_forked(self._where)
+        if self._closed:
+            return
+        if self._resources.hung is not None or not self._resources.finished.is_set():
+            self._engine.cancel()
+            self._resources.wait_or_give_up()
+        self._release()
+
+    def collect_results(self, names: Iterable[str]) -> dict[str, NumpyArray]:
+        """Wait, return results by name, and close the run in any case."""
+        try:
+            self.wait()
+            return {name: self.result(name) for name in names}
+        finally:
+            self.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and not self._closed and not self._reported:
+                self.wait()
+        finally:
+            self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "done" if self.done() else "running"
+        return f"<Run of {self.plan.name!r}: {state}>"
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _wait_finished(self, timeout: float | None) -> None:
+        check_not_forked(self._where)
+        finished = self._resources.finished
+        if finished.is_set():
+            return
+        self._engine.counts.host_waits += 1
+        if not wait_flag(finished, timeout):
+            raise self._timed_out(timeout)
+
+    def _timed_out(self, timeout: float | None) -> WaitTimeoutError:
+        return WaitTimeoutError(f"not done {elapsed_text(timeout)}: {self._what_is_left()}", where=self._where)
+
+    def _interrupted(self) -> None:
+        """Handle Ctrl-C: end the run and free its memory before the exception is raised."""
+        self._engine.cancel()
+        self._resources.wait_or_give_up()
+        self._release()
+
+    def _release(self) -> None:
+        self._closed = True
+        self._finalizer.detach()
+        self._resources.release()

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lanes of one run: device lanes with the helper threads of CPU devices, and host lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from syclsched.execution.core.events import EventTable
+from syclsched.execution.core.execution_records import Counts
+from syclsched.execution.lanes.cpu_helper_thread import HelperThread, computes_on_host_cores
+from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane
+from syclsched.execution.memory.buffers import BufferTable
+from syclsched.model.plan import Plan
+
+
+class LaneSet:
+    """All lanes of a plan, by lane index."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        queues: Mapping[str, Any],
+        buffers: BufferTable,
+        events: EventTable,
+        counts: Counts,
+        report: Callable[[Completion], None],
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self.devices: dict[int, DeviceLane] = {}
+        self.hosts: dict[int, HostLane] = {}
+        self._lenders: dict[str, HelperThread] = {}
+        for index, lane in enumerate(plan.lanes):
+            if lane.name not in queues:
+                self.hosts[index] = HostLane(lane.name, buffers, report, cancelled, counts)
+                continue
+            queue = queues[lane.name]
+            if lane.device not in self._lenders and computes_on_host_cores(queue.sycl_device):
+                self._lenders[lane.device] = HelperThread(lane.device)
+            lender = self._lenders.get(lane.device)
+            self.devices[index] = DeviceLane(lane, queue, buffers, events, counts, report, lender)
+
+    def finish(self) -> None:
+        """Stop the threads, and wait for all submitted instructions."""
+        for host in self.hosts.values():
+            host.worker.stop()
+        for lender in self._lenders.values():
+            lender.stop()  # after its waits; a further waiting thread would oversubscribe the cores
+        broken: BaseException | None = None
+        for lane in self.devices.values():
+            try:
+                lane.wait()
+            except BaseException as error:  # the other lanes still use the run's memory: wait for them, too
+                broken = broken or error
+            lane.stop()
+        if broken is not None:
+            raise broken
+
+    def release(self) -> None:
+        """Release objects that had to live until the last event."""
+        for lane in self.devices.values():
+            lane.release()

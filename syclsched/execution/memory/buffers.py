@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Buffers of one run: allocation, views for devices and host, accounting, and release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from syclsched.devices.memory import usm_memory
+from syclsched.devices.memory.memory_pool import MemoryBlock, padded
+from syclsched.devices.programs.arguments import BoundArray
+from syclsched.errors import MemoryLimitError
+from syclsched.execution.core.program import Buffer
+from syclsched.execution.memory.memory_layout import MemoryLayout
+from syclsched.model.access import RowRange, rows_name
+from syclsched.model.plan import Instruction, Plan, PlannedArray, PlannedRows
+from syclsched.model.platform import HOST, Platform
+from syclsched.model.usm import ArrayMemory, PoolKey, PoolKeys
+
+NumpyArray = np.ndarray[Any, np.dtype[Any]]
+
+
+class AllocatedBuffer:
+    """Memory of one array, or of some of its rows, in one memory space."""
+
+    def __init__(
+        self, array: PlannedArray, storage: Any, *, on_host: bool, owned: bool, block: MemoryBlock | None = None
+    ) -> None:
+        self.array = array
+        self.storage = storage
+        self.on_host = on_host
+        self.owned = owned
+        self.block = block
+        #: Whether a result array shares the memory; a list, so that the whole buffer and its parts have one value.
+        self._shared = [False]
+        self._views: dict[int | tuple[int, tuple[int, ...]], BoundArray] = {}
+        self._parts: dict[RowRange, AllocatedBuffer] = {}
+
+    def part(self, start: int, stop: int) -> AllocatedBuffer:
+        """Return a view of some rows; the same object for the same rows."""
+        found = self._parts.get((start, stop))
+        if found is None:
+            whole = self.array
+            row_bytes = whole.nbytes // whole.shape[0]
+            nbytes = row_bytes * (stop - start)
+            array = PlannedArray(
+                rows_name(whole.name, (start, stop)), (stop - start, *whole.shape[1:]), whole.dtype, nbytes
+            )
+            storage = (
+                usm_memory.memory_slice(self.storage, start * row_bytes, nbytes)
+                if self.is_usm
+                else self.storage[start:stop]
+            )
+            found = AllocatedBuffer(array, storage, on_host=self.on_host, owned=self.owned)
+            found._shared = self._shared
+            self._parts[start, stop] = found
+        return found
+
+    @property
+    def is_usm(self) -> bool:
+        """Whether the memory is USM."""
+        return not isinstance(self.storage, np.ndarray)
+
+    @property
+    def address(self) -> int:
+        """Address of the first byte."""
+        return int(self.storage.ctypes.data if isinstance(self.storage, np.ndarray) else self.storage._pointer)
+
+    def mark_shared(self) -> None:
+        """Mark the memory as shared with a result array: it is then released with that array."""
+        self._shared[0] = True
+
+    def give_back(self) -> None:
+        """Return the memory to its pool, unless it is shared; it must no longer be in use."""
+        if self.block is not None and not self._shared[0]:
+            self.block.give_back()
+
+    def bound(self, lane: int, queue: Any, shape: tuple[int, ...] | None = None) -> BoundArray:
+        """Return the buffer as a kernel argument for a lane's queue, without a copy."""
+        key = lane if shape is None else (lane, shape)
+        view = self._views.get(key)
+        if view is None:
+            view = self._views[key] = BoundArray(self.usm_array(queue, shape))
+        return view
+
+    def usm_array(self, queue: Any, shape: tuple[int, ...] | None = None) -> Any:
+        """Return the buffer as `usm_ndarray` on a queue, without a copy; by default in its own shape."""
+        return usm_memory.as_usm_array(
+            self.storage, self.array.shape if shape is None else shape, self.array.dtype, queue
+        )
+
+    def numpy(self, *, writable: bool) -> NumpyArray:
+        """Return the buffer as a NumPy array, without a copy."""
+        if isinstance(self.storage, np.ndarray):
+            view: NumpyArray = self.storage.view()
+        else:
+            view = usm_memory.as_numpy(self.storage, self.array.shape, self.array.dtype)
+        if not writable:
+            view.flags.writeable = False
+        return view
+
+    def copy_operand(self, queue: Any) -> Any:
+        """Return the buffer as an operand of ``SyclQueue.memcpy_async`` on a queue."""
+        if not self.is_usm:
+            return usm_memory.as_bytes(self.storage)
+        if self.on_host and self.storage.sycl_context != queue.sycl_context:
+            return np.asarray(self.storage)  # to this queue, memory of another context is a plain host pointer
+        return self.storage
+
+
+class BufferLookup(Protocol):
+    """Read access to a set of buffers."""
+
+    def get(self, buffer: Buffer) -> AllocatedBuffer | None:
+        """Return a buffer, or None if it is not allocated."""
+
+    def __getitem__(self, buffer: Buffer) -> AllocatedBuffer: ...
+
+    def __contains__(self, buffer: Buffer) -> bool: ...
+
+    def clear(self) -> None:
+        """Release all buffers."""
+
+
+class BufferTable:
+    """All buffers of one run, by array and memory space."""
+
+    def __init__(
+        self,
+        platform: Platform,
+        live: Any,
+        arrays: Mapping[str, PlannedArray],
+        ranges: Mapping[str, PlannedRows] | None = None,
+        memory: Iterable[ArrayMemory] = (),
+    ) -> None:
+        self._host_accessible = {s.name for s in platform.spaces if s.host_accessible} | {HOST}
+        self._keys = PoolKeys(platform, memory)
+        #: Inputs that kernels read in place, and their memory space.
+        self.residents = {chosen.array: chosen.space for chosen in memory if chosen.resident}
+        self._live = live
+        self._arrays = arrays
+        self._rows = {name: array.rows for name, array in arrays.items() if array.rows is not None} | dict(ranges or {})
+        self._buffers: dict[Buffer, AllocatedBuffer] = {}
+        self._held_bytes: dict[str, int] = {}
+        self._prepared: dict[Buffer, AllocatedBuffer] = {}
+        #: Peak bytes of arrays, by memory space.
+        self.peak_bytes: dict[str, int] = {}
+        #: Peak bytes of allocated memory, by memory space: includes early allocations and padding.
+        self.held_bytes: dict[str, int] = {}
+        self._taken: dict[str, int] = {}
+        self._own: dict[str, AllocatedBuffer] = {}
+        # With a static layout: its blocks, its buffers by number of the `alloc`, and each buffer's last `alloc`.
+        self._blocks: list[MemoryBlock] = []
+        self._laid_out: dict[int, AllocatedBuffer] = {}
+        self._last: dict[Buffer, int] = {}
+
+    @property
+    def uploads(self) -> Any:
+        """Uploader of constants to device memory."""
+        return self._live.uploads
+
+    def add_input(self, name: str, data: NumpyArray, *, private: bool) -> None:
+        """Add an input in host memory; a resident input in its own space."""
+        if name in self.residents:
+            self.set_resident(name, data)
+            return
+        storage = data.copy() if private else data
+        self._buffers[name, HOST] = AllocatedBuffer(self._arrays[name], storage, on_host=True, owned=private)
+
+    def set_resident(self, name: str, data: NumpyArray) -> bool:
+        """Set a resident input: in place if kernels can read it there, else by a host copy. Return whether it moved.
+
+        No kernel may still be reading the previous value.
+        """
+        buffer = name, self.residents[name]
+        before = self._buffers.get(buffer)
+        if before is not None and data.__array_interface__["data"][0] == before.address:
+            return False
+        key = self._keys[buffer]
+        found = usm_memory.usm_memory_of(data, self._live.allocator_queue(key.context or key.space))
+        if found is not None:
+            self._buffers[buffer] = AllocatedBuffer(self._arrays[name], found, on_host=True, owned=False)
+            return True
+        own = self._own_resident(name)
+        np.copyto(own.numpy(writable=True), data)
+        self._buffers[buffer] = own
+        return own is not before
+
+    def _own_resident(self, name: str) -> AllocatedBuffer:
+        """Return memory for an input that kernels cannot read in place; allocate it on first use."""
+        own = self._own.get(name)
+        if own is None:
+            buffer = name, self.residents[name]
+            own = self._own[name] = self._make(buffer, touch=True)
+            self._note_taken(own.array.nbytes, buffer[1])
+        return own
+
+    def prepare(self, buffers: Iterable[Buffer], users: Mapping[Buffer, Mapping[int, Any]]) -> None:
+        """Allocate and touch memory and create the views for kernels, before the plan starts."""
+        for buffer in buffers:
+            made = self._make(buffer, touch=True)
+            self._note_taken(made.array.nbytes, buffer[1])
+            for lane, queue in users.get(buffer, {}).items():
+                made.bound(lane, queue)
+            self._prepared[buffer] = made
+
+    def place_in_layout(self, layout: MemoryLayout, plan: Plan) -> None:
+        """Allocate and touch all the memory of a static layout, and place the plan's buffers in it."""
+        held = []
+        for key, nbytes in layout.blocks:
+            block, storage = self._take(key, nbytes, f"{nbytes} bytes for arrays of {plan.name!r}", touch=True)
+            self._blocks.append(block)
+            held.append(storage)
+        for _, instruction in plan.instructions():
+            if instruction.kind == "alloc":
+                use, place = instruction.uses[0], layout.places[instruction.id]
+                buffer = self.memory_of((use.array, use.space))
+                array = self._arrays[buffer[0]]
+                key = layout.blocks[place.block][0]
+                live = self._live_buffer(array, key, _cut(held[place.block], place.offset, array.nbytes), None)
+                self._laid_out[instruction.id] = self._buffers[buffer] = live
+                self._last[buffer] = instruction.id
+        self.peak_bytes = dict(layout.peak_bytes)
+        self.held_bytes = dict(layout.nbytes)
+        self._taken = dict(layout.nbytes)
+
+    def use(self, buffer: Buffer, allocation: int | None) -> None:
+        """Select which allocation of a buffer that is allocated several times is current; by default the last."""
+        self._buffers[buffer] = self._laid_out[self._last[buffer] if allocation is None else allocation]
+
+    def allocate(self, buffer: Buffer) -> None:
+        """Allocate a buffer; free its previous allocation."""
+        name, space = buffer
+        self.free(buffer)
+        array = self._arrays[name]
+        made = self._prepared.pop(buffer, None)
+        if made is None:
+            made = self._make(buffer)
+            self._note_taken(array.nbytes, space)
+        self._buffers[buffer] = made
+        held = self._held_bytes.get(space, 0) + array.nbytes
+        self._held_bytes[space] = held
+        self.peak_bytes[space] = max(held, self.peak_bytes.get(space, 0))
+
+    def _note_taken(self, nbytes: int, space: str) -> None:
+        self._taken[space] = self._taken.get(space, 0) + padded(nbytes)
+        self.held_bytes[space] = max(self._taken[space], self.held_bytes.get(space, 0))
+
+    def _make(self, buffer: Buffer, *, touch: bool = False) -> AllocatedBuffer:
+        name, key = buffer[0], self._keys[buffer]
+        array = self._arrays[name]
+        block, storage = self._take(key, array.nbytes, f"{array.nbytes} bytes for array {name!r}", touch=touch)
+        return self._live_buffer(array, key, storage, block)
+
+    def _take(self, key: PoolKey, nbytes: int, purpose: str, *, touch: bool) -> tuple[MemoryBlock, Any]:
+        try:
+            found: tuple[MemoryBlock, Any] = self._live.pools.take(key, nbytes, touch=touch)
+        except (MemoryError, MemoryLimitError) as error:
+            raise MemoryLimitError(
+                f"{purpose} could not be allocated",
+                where=f"memory space {key.space!r}",
+                hint="Give memory back, or use smaller arrays (tiles, batches)",
+            ) from error
+        return found
+
+    def _live_buffer(
+        self, array: PlannedArray, key: PoolKey, storage: Any, block: MemoryBlock | None
+    ) -> AllocatedBuffer:
+        if isinstance(storage, np.ndarray):
+            storage = storage.view(array.dtype).reshape(array.shape)
+        return AllocatedBuffer(array, storage, on_host=self._on_host(key), owned=True, block=block)
+
+    def _on_host(self, key: PoolKey) -> bool:
+        """Return whether the host can access memory of a pool."""
+        return key.kind != "device" and key.space in self._host_accessible
+
+    def free(self, buffer: Buffer) -> int:
+        """Free a buffer if it is allocated; return its bytes."""
+        found = self._buffers.pop(buffer, None)
+        if found is None:
+            return 0
+        self._held_bytes[buffer[1]] -= found.array.nbytes
+        self._taken[buffer[1]] -= padded(found.array.nbytes)
+        found.give_back()
+        return found.array.nbytes
+
+    def memory_of(self, buffer: Buffer) -> Buffer:
+        """Return the buffer whose memory a buffer uses: that of the whole array for rows, else itself."""
+        rows = self._rows.get(buffer[0])
+        return buffer if rows is None else (rows.array, buffer[1])
+
+    def ends(self, copy: Instruction) -> tuple[AllocatedBuffer, AllocatedBuffer]:
+        """Return the source and target of a copy: an array, or the rows of several adjacent segments."""
+        (first, _), (last, _) = copy.uses[:2], copy.uses[-2:]
+        found = []
+        for use in copy.uses[:2]:
+            buffer: Buffer = (use.array, use.space)
+            live = self.get_or_prepared(buffer if len(copy.uses) == 2 else self.memory_of(buffer))
+            assert live is not None, buffer
+            found.append(live)
+        if len(copy.uses) > 2:
+            start, stop = self._rows[first.array].start, self._rows[last.array].stop
+            found = [live.part(start, stop) for live in found]
+        return found[0], found[1]
+
+    def get_or_prepared(self, buffer: Buffer) -> AllocatedBuffer | None:
+        """Return a buffer that is allocated or prepared for allocation; None if it is neither."""
+        return self._found(self._buffers, buffer) or self._found(self._prepared, buffer)
+
+    def get(self, buffer: Buffer) -> AllocatedBuffer | None:
+        """Return a buffer, or None if it is not allocated."""
+        return self._found(self._buffers, buffer)
+
+    def _found(self, among: Mapping[Buffer, AllocatedBuffer], buffer: Buffer) -> AllocatedBuffer | None:
+        rows = self._rows.get(buffer[0]) if self._rows else None
+        if rows is None:
+            return among.get(buffer)
+        whole = among.get((rows.array, buffer[1]))
+        return None if whole is None else whole.part(rows.start, rows.stop)
+
+    def __getitem__(self, buffer: Buffer) -> AllocatedBuffer:
+        found = self.get(buffer)
+        if found is None:
+            raise KeyError(buffer)
+        return found
+
+    def __contains__(self, buffer: Buffer) -> bool:
+        return self.memory_of(buffer) in self._buffers
+
+    def __len__(self) -> int:
+        return len(self._buffers)
+
+    def clear(self) -> None:
+        """Release all memory, except memory shared with result arrays."""
+        for live in (*self._buffers.values(), *self._prepared.values(), *self._own.values()):
+            live.give_back()
+        for block in self._blocks:
+            block.give_back()
+        self._blocks.clear()
+        self._laid_out.clear()
+        self._own.clear()
+        self._buffers.clear()
+        self._prepared.clear()
+        self._held_bytes.clear()
+
+
+def _cut(storage: Any, start: int, nbytes: int) -> Any:
+    """Return a slice of memory, without a copy."""
+    return (
+        storage[start : start + nbytes]
+        if isinstance(storage, np.ndarray)
+        else usm_memory.memory_slice(storage, start, nbytes)
+    )

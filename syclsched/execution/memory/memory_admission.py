@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission of allocations at run time: an allocation waits for frees when memory would exceed the planned peak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from syclsched.devices.native.host_tasks import wait_for
+from syclsched.errors import MemoryLimitError
+from syclsched.execution.core.events import EventTable
+from syclsched.execution.core.program import Buffer, Program, ProgramNode
+from syclsched.execution.core.worker import WorkerThread
+from syclsched.execution.memory.buffers import BufferTable
+from syclsched.execution.memory.deferred_frees import DeferredFree, DeferredFrees
+from syclsched.execution.memory.peak_limit import PeakMemoryLimit
+from syclsched.execution.memory.preallocation import buffers_to_preallocate
+from syclsched.model.plan import Instruction
+
+
+class MemoryAdmission:
+    """Allocations and frees of the dispatcher; used on the dispatcher's thread only."""
+
+    def __init__(
+        self,
+        program: Program,
+        buffers: BufferTable,
+        events: EventTable,
+        pinned: set[Buffer],
+        freed: Callable[[], None],
+        wake: Callable[[], None],
+    ) -> None:
+        allocations = [n.instruction for n in program.nodes.values() if n.instruction.kind == "alloc"]
+        self._program = program
+        self._buffers = buffers
+        self._events = events
+        self._pinned = pinned
+        self._freed = freed
+        self._wake = wake
+        plan = program.plan
+        #: Buffers to allocate before the plan starts, by allocation number.
+        self.prepared = buffers_to_preallocate((i for _, i in plan.instructions()), plan.peak_bytes, plan.memory)
+        self._limit = PeakMemoryLimit(allocations, program.plan.peak_bytes, self.prepared)
+        self._frees = DeferredFrees(len(program.lanes))
+        self._watcher = WorkerThread("syclsched memory")
+        self._watching = False
+
+    def skip(self, instruction: Instruction) -> None:
+        """Note that an allocation is skipped because the run was cancelled."""
+        self._limit.skipped(instruction)
+
+    def allocate(self, instruction: Instruction, *, force: bool) -> bool:
+        """Make an allocation; return False if it must wait until memory is freed."""
+        use = instruction.uses[0]
+        buffer = (use.array, use.space)
+        if not force and not self._fits(instruction, buffer):
+            self.reap()
+            if not self._fits(instruction, buffer):
+                return False
+        self._limit.allocated(instruction)
+        try:
+            self._buffers.allocate(buffer)
+        except MemoryLimitError:
+            self._limit.freed(use.space, instruction.nbytes)
+            raise
+        return True
+
+    def _fits(self, instruction: Instruction, buffer: Buffer) -> bool:
+        """Return whether there is memory, and the buffer's memory from before an eviction has been freed."""
+        return buffer not in self._buffers and self._limit.allows(instruction)
+
+    def free(self, node: ProgramNode) -> None:
+        """Free a buffer once all predecessors of its ``free`` have completed."""
+        use = node.instruction.uses[0]
+        after = self._program.frees_after(node.instruction)
+        self._frees.add(node.lane, DeferredFree((use.array, use.space), after))
+
+    def reap(self) -> bool:
+        """Execute the frees whose predecessors have completed; return whether there were any."""
+        due = self._frees.take(self._events.is_complete)
+        for free in due:
+            found = self._buffers.get(free.buffer)
+            if found is None:
+                continue
+            self._limit.freed(free.buffer[1], found.array.nbytes)
+            if free.buffer not in self._pinned:
+                self._buffers.free(free.buffer)
+        if due:
+            self._freed()
+        return bool(due)
+
+    def expect(self) -> bool:
+        """Call `wake` when the next free can take effect; return False if none can without further submissions."""
+        free = self._frees.waitable(self._events.__contains__)
+        if free is None:
+            return False
+        if not self._watching:
+            self._watching = True
+            events = [e for number in free.after if (e := self._events.get(number)) is not None]
+            self._watcher.post(lambda: self._wait_and_wake(events))
+        return True
+
+    def woken(self) -> None:
+        """Note that the dispatcher has received the wake-up."""
+        self._watching = False
+
+    def stop(self) -> None:
+        """Stop the thread that waits for frees."""
+        self._watcher.stop()
+
+    def _wait_and_wake(self, events: list[Any]) -> None:
+        try:
+            for event in events:
+                wait_for(event)
+        finally:
+            self._wake()

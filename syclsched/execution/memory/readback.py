@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read-back of completed buffers as NumPy, dpnp or dpctl arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from syclsched.devices.memory import usm_memory
+from syclsched.errors import UnknownArrayError
+from syclsched.execution.memory.buffers import AllocatedBuffer
+from syclsched.model.access import RowRange, rows_name
+from syclsched.model.plan import PlannedArray, PlannedRows
+
+Like = Literal["numpy", "dpnp", "usm_ndarray"]
+NumpyArray = np.ndarray[Any, np.dtype[Any]]
+
+
+def read_numpy(buffer: AllocatedBuffer) -> NumpyArray:
+    """Return a copy of a buffer's value in host memory."""
+    result = np.empty(buffer.array.shape, buffer.array.dtype)
+    _read_into(result, buffer)
+    return result
+
+
+def _read_into(target: NumpyArray, buffer: AllocatedBuffer) -> None:
+    if buffer.on_host:
+        np.copyto(target, buffer.numpy(writable=False))
+    elif target.nbytes:
+        # Any queue of the memory's context will do: everything before this copy has completed.
+        buffer.storage.sycl_queue.memcpy_async(usm_memory.as_bytes(target), buffer.storage, target.nbytes, []).wait()
+
+
+def covers(pieces: Sequence[PlannedRows], start: int, stop: int) -> bool:
+    """Return whether sorted row ranges cover rows ``start`` to ``stop`` without a gap."""
+    for rows in pieces:
+        if rows.start > start:
+            return False
+        start = rows.stop
+    return start >= stop
+
+
+def assemble(
+    array: PlannedArray,
+    rows: RowRange,
+    pieces: Sequence[tuple[PlannedRows, AllocatedBuffer]],
+    given: NumpyArray | None,
+) -> NumpyArray:
+    """Return rows of an array gathered from several buffers."""
+    start, stop = rows
+    if given is None and not covers([each for each, _ in pieces], start, stop):
+        raise UnknownArrayError(
+            "some of its rows are written by no task, and no value was given for them",
+            where=f"array {rows_name(array.name, rows)!r}",
+            hint="Give the array a value, or ask for the rows that are written",
+        )
+    result = np.empty((stop - start, *array.shape[1:]), array.dtype)
+    if given is not None:
+        np.copyto(result, given[start:stop])
+    for held, live in pieces:
+        first, last = max(start, held.start), min(stop, held.stop)
+        _read_into(result[first - start : last - start], live.part(first - held.start, last - held.start))
+    return result
+
+
+def read(buffer: AllocatedBuffer, like: Like, queue: Any, *, share: bool) -> Any:
+    """Return a buffer's value as the requested kind of array."""
+    if like == "numpy":
+        return read_numpy(buffer)
+    from dpctl import tensor
+
+    if buffer.is_usm:
+        array = buffer.usm_array(buffer.storage.sycl_queue)
+        if share and buffer.owned:  # an input read in place belongs to the caller
+            buffer.mark_shared()
+        else:
+            array = tensor.copy(array)
+    else:
+        array = tensor.asarray(buffer.numpy(writable=False), sycl_queue=queue)
+    if like == "usm_ndarray":
+        return array
+    import dpnp
+
+    return dpnp.asarray(array)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Degraded plans: planning again without lost or excluded devices."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from syclsched.errors import EmptyPlatformError
+from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
+from syclsched.execution.recovery.subgraphs import SubgraphBuilder
+from syclsched.model.platform import HOST, Platform
+
+
+def replan_without(prepared: PreparedPlan, live: Any, devices: Collection[str]) -> PreparedPlan:
+    """Return a plan of the same graph without some devices."""
+    from syclsched.planner import plan_graph
+
+    remains = SubgraphBuilder(prepared.graph, prepared.plan)
+    platform = platform_without(prepared.plan.platform, live, devices)
+    graph = remains.all(platform)
+    return prepare(plan_graph(graph, platform, policy="heft", history=remains.times, rewrite="none"), graph)
+
+
+def platform_without(platform: Platform, live: Any, devices: Collection[str]) -> Platform:
+    """Return a plan's platform without some devices, with current profiles; if none is left, with the host alone."""
+    profiles = {device.name: device.profile for device in live.platform.devices}
+    whole = replace(platform, devices=tuple(replace(d, profile=profiles.get(d.name)) for d in platform.devices))
+    kept = [device.name for device in whole.compute_devices if device.name not in devices]
+    if kept:
+        return whole.select(kept)
+    hosts = tuple(replace(d, reaches=(HOST,)) for d in whole.devices if d.is_host)
+    if not hosts:
+        raise EmptyPlatformError("no device is left", where=f"platform {platform.name!r}")
+    spaces = tuple(s for s in whole.spaces if s.name == HOST)
+    return replace(whole, devices=hosts, spaces=spaces, links=(), interferences=())

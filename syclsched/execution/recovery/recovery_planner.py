@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recovery planning after an engine has failed: remaining tasks, usable devices, and surviving values."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final, Protocol
+
+from syclsched.errors import DeviceError, MemoryLimitError, SyclschedError
+from syclsched.execution.core.failures import FailureReason, Failures, InstructionFailure
+from syclsched.execution.core.program import MEMORY_KINDS, Buffer, Program
+from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
+from syclsched.execution.memory.buffers import BufferLookup, NumpyArray
+from syclsched.execution.recovery.degraded import platform_without
+from syclsched.execution.recovery.health import DeviceHealth
+from syclsched.execution.recovery.lineage import RemainingWork, find_remaining_work
+from syclsched.execution.recovery.subgraphs import SubgraphBuilder
+from syclsched.execution.recovery.surviving_values import UnreachableValueError, collect_surviving_values, reachable
+from syclsched.execution.recovery.versions import GIVEN, find_contents, find_versions
+from syclsched.model.access import RowRange
+from syclsched.model.plan import Instruction, PlannedArray
+from syclsched.model.platform import HOST, Platform
+from syclsched.model.recovery import Recovery
+
+#: Most recoveries of one run; later failures are final.
+MOST_RECOVERIES: Final = 8
+
+#: Failures of the device or the runtime, as opposed to those of a task itself.
+_OF_THE_RUNTIME: Final[frozenset[FailureReason]] = frozenset({"submission", "copy", "memory", "device"})
+
+
+@dataclass(frozen=True, slots=True)
+class LostRows:
+    """Rows of an array (None: all rows) whose value cannot be computed, and the cause."""
+
+    rows: RowRange | None
+    error: SyclschedError
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPlan:
+    """Plan of the remaining tasks, with its inputs and the recovery report."""
+
+    prepared: PreparedPlan  # the plan of the remaining tasks
+    values: dict[str, NumpyArray]  # start values, and results already available
+    recovery: Recovery
+
+
+@dataclass(slots=True)
+class _Failure:
+    """The failures with which an engine ended."""
+
+    runtime: list[InstructionFailure]
+    own: list[InstructionFailure]
+    error: SyclschedError | None
+    devices: tuple[str, ...]
+    reason: FailureReason = "device"
+    first: SyclschedError = field(default_factory=lambda: SyclschedError("nothing failed"))
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Tasks hit by failures of the runtime or a device."""
+        return tuple(dict.fromkeys(f.instruction.task for f in self.runtime if f.instruction.task is not None))
+
+
+class EndedEngine(Protocol):
+    """An engine that has ended; the members are those of `Engine`."""
+
+    @property
+    def program(self) -> Program:
+        """The executed program."""
+
+    @property
+    def buffers(self) -> BufferLookup:
+        """The buffers that hold the values."""
+
+    @property
+    def failures(self) -> Failures:
+        """Failed tasks and their dependents."""
+
+    @property
+    def error(self) -> SyclschedError | None:
+        """The error of the run itself, if any."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the run was cancelled."""
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the engine owns its buffers."""
+
+    def passed(self, number: int) -> bool:
+        """Return whether an instruction was submitted."""
+
+
+class RecoveryPlanner:
+    """Plans the recoveries of one run."""
+
+    def __init__(self, prepared: PreparedPlan, live: Any, health: DeviceHealth, most: int = MOST_RECOVERIES) -> None:
+        self._first = prepared
+        self._live = live
+        self._health = health
+        self._left = most
+        self._tried: Counter[str] = Counter()
+        #: Errors of tasks that failed permanently, by task name, in the order of failure.
+        self.failed: dict[str, SyclschedError] = {}
+        #: Values that cannot be computed, by array.
+        self.lost: dict[str, list[LostRows]] = {}
+
+    # Cached: most runs never fail and need none of these.
+
+    @cached_property
+    def _remains(self) -> SubgraphBuilder:
+        return SubgraphBuilder(self._first.graph, self._first.plan)
+
+    @cached_property
+    def _repeatable(self) -> frozenset[str]:
+        return self._remains.repeatable()
+
+    @cached_property
+    def _retries(self) -> dict[str, int]:
+        return {t.name: t.retries for t in self._first.graph.tasks if t.retries}
+
+    def set_plan(self, prepared: PreparedPlan) -> None:
+        """Set the plan of a run under a dynamic policy, derived from its decisions."""
+        self._first = prepared
+
+    def halts(self, instruction: Instruction, reason: FailureReason) -> bool:
+        """Return whether a failure will be recovered from: the engine then stops submitting other tasks."""
+        return self._left > 0 and (reason in _OF_THE_RUNTIME or self._may_retry(instruction.task, reason))
+
+    def rest(self, engine: EndedEngine, prepared: PreparedPlan, given: Mapping[str, NumpyArray]) -> RecoveryPlan | None:
+        """Return the plan of the remaining tasks after an engine has ended; None without failures or recovery."""
+        begun_s = time.perf_counter()
+        failure = self._recoverable_failure(engine)
+        if failure is None:
+            return None
+        self._left -= 1
+        before = self._health.lost
+        self._health.record_failures(failure.devices)
+        for last_resort in (False, True) if self._left else (True,):
+            try:
+                rest = self._attempt(engine, prepared, given, failure, last_resort=last_resort)
+            except SyclschedError:  # no plan exists without the excluded devices or within the memory
+                continue
+            lost = tuple(device for device in self._health.lost if device not in before)
+            report = replace(rest.recovery, lost=lost, took_s=time.perf_counter() - begun_s)
+            return replace(rest, recovery=report)
+        self.failed.setdefault("", failure.first)
+        return None
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _recoverable_failure(self, engine: EndedEngine) -> _Failure | None:
+        """Return the failures to recover from; None if there are none, or they are not recoverable."""
+        if engine.cancelled or self._left <= 0:
+            return None
+        found = engine.failures.all
+        runtime = [f for f in found if f.reason in _OF_THE_RUNTIME]
+        own = [f for f in found if f.reason not in _OF_THE_RUNTIME]
+        retried = [f for f in own if self._may_retry(f.instruction.task, f.reason)]
+        error = engine.error
+        if error is not None and not isinstance(error, (DeviceError, MemoryLimitError)):
+            return None
+        if not runtime and not retried and error is None:
+            return None
+        lanes = {i.id: lane.device for lane in engine.program.plan.lanes for i in lane.instructions}
+        devices = tuple(dict.fromkeys(d for f in runtime if (d := lanes[f.instruction.id]) != HOST))
+        failure = _Failure(runtime, own, error, devices)
+        first = min([*runtime, *retried], key=lambda f: f.instruction.id, default=None)
+        if first is not None:
+            failure.first, failure.reason = first.error, first.reason
+        elif error is not None:
+            failure.first, failure.reason = error, "memory" if isinstance(error, MemoryLimitError) else "device"
+        return failure
+
+    def _may_retry(self, task: str | None, reason: FailureReason) -> bool:
+        """Return whether a task is retried; the engine itself has already retried a host function that raised."""
+        return reason != "raised" and task is not None and self._tried[task] < self._retries.get(task, 0)
+
+    def _attempt(
+        self,
+        engine: EndedEngine,
+        prepared: PreparedPlan,
+        given: Mapping[str, NumpyArray],
+        failure: _Failure,
+        *,
+        last_resort: bool,
+    ) -> RecoveryPlan:
+        """Plan the remaining tasks; as a last resort without the failed ones, on all responding devices."""
+        failed: dict[str, SyclschedError] = {}
+        retried = []
+        for task_failure in failure.own:
+            task = task_failure.instruction.task or ""
+            if self._may_retry(task, task_failure.reason) and not last_resort:
+                retried.append(task)
+            else:
+                failed[task] = task_failure.error
+        if last_resort:
+            failed |= {f.instruction.task or "": f.error for f in failure.runtime}
+        excluded = self._health.lost if last_resort else self._health.left_out
+        platform = platform_without(prepared.plan.platform, self._live, excluded)
+        unreachable: set[Buffer] = set()
+        while True:
+            left, contents = self._remaining_work(engine, prepared, given, platform, failed, unreachable)
+            impossible = self._remains.unrunnable(left.tasks, platform)
+            if impossible:
+                failed |= dict.fromkeys(impossible, failure.first)
+                continue
+            try:
+                arrays = {array.name: array for array in prepared.plan.arrays}
+                values = collect_surviving_values(left.start, contents, engine.buffers, given, arrays)
+                break
+            except UnreachableValueError as error:
+                unreachable.add(error.buffer)
+        if left.lost or left.dead:
+            # Values that cannot be recomputed are attributed to the current failure if no other cause is known.
+            failed |= dict.fromkeys(
+                sorted(left.dead - failed.keys()) or [""], next(iter(failed.values()), failure.first)
+            )
+        replanned = self._plan(left, platform)
+        self._note_lost(left, failed, failure.first, arrays)
+        for task in retried:
+            self._tried[task] += 1
+        self.failed |= {task: error for task, error in failed.items() if task not in self.failed}
+        return RecoveryPlan(replanned, values, self._report(failure, left, prepared, replanned))
+
+    def _remaining_work(
+        self,
+        engine: EndedEngine,
+        prepared: PreparedPlan,
+        given: Mapping[str, NumpyArray],
+        platform: Platform,
+        failed: Mapping[str, SyclschedError],
+        unreachable: set[Buffer],
+    ) -> tuple[RemainingWork, dict[Buffer, int]]:
+        """Return the remaining work, and the array version in each reachable buffer."""
+        plan, failures = prepared.plan, engine.failures
+        versions = find_versions(plan.tasks)
+        work = [i for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
+        left_out, spoilt = set(failures.left_out), set(failures.spoilt)
+        for instruction in work:
+            if not engine.passed(instruction.id) and instruction.id not in left_out | spoilt:
+                # After an error of the engine itself it is unknown whether the instruction was submitted.
+                (left_out if engine.error is None else spoilt).add(instruction.id)
+        undone = left_out | spoilt
+        if not engine.lasting and failures.halted:
+            # Buffers of a bound plan share memory, reused when commands run: skip allocations and frees after the last
+            # submitted command.
+            last = max((i.id for i in work if i.id not in left_out), default=-1)
+            left_out |= {i.id for _, i in plan.instructions() if i.kind in MEMORY_KINDS and i.id > last}
+        done = {i.task for i in work if i.kind in ("launch", "host", "barrier") and i.id not in undone}
+        tasks = {task.name: task for task in plan.tasks}
+        spaces = {device.space for device in platform.devices}
+        contents = find_contents(plan, versions, left_out, spoilt)
+        contents = {b: v for b, v in reachable(contents, spaces).items() if b not in unreachable}
+        arrays = {array.name: array for array in plan.arrays}
+        whole: dict[str, set[int]] = {}
+        for name, array in arrays.items():
+            if array.is_input and (name if array.rows is None else array.rows.array) in given:
+                whole[name] = {GIVEN}
+        for (name, _), version in contents.items():
+            maker = versions.writer(name, version) if name in versions.writers else None
+            if maker is None or maker not in failed:
+                whole.setdefault(name, set()).add(version)
+        wanted = [name for name in versions.writers if not arrays[name].temporary]
+        left = find_remaining_work(
+            tasks,
+            versions,
+            whole,
+            {t for t in done if t is not None},
+            set(failed) & set(tasks),
+            wanted,
+            self._repeatable,
+        )
+        return left, contents
+
+    def _plan(self, left: RemainingWork, platform: Platform) -> PreparedPlan:
+        from syclsched.planner import plan_graph
+
+        graph = self._remains.of(frozenset(left.tasks), platform)
+        plan = plan_graph(graph, platform, policy="heft", history=self._remains.times, rewrite="none")
+        return prepare(plan, graph)
+
+    def _note_lost(
+        self,
+        left: RemainingWork,
+        failed: Mapping[str, SyclschedError],
+        first: SyclschedError,
+        arrays: Mapping[str, PlannedArray],
+    ) -> None:
+        error = next(iter({**self.failed, **failed}.values()), first)
+        for name in left.lost:
+            rows = arrays[name].rows
+            whole, range_ = (name, None) if rows is None else (rows.array, (rows.start, rows.stop))
+            self.lost.setdefault(whole, []).append(LostRows(range_, error))
+
+    def _report(self, failure: _Failure, left: RemainingWork, before: PreparedPlan, after: PreparedPlan) -> Recovery:
+        old_device = {a.task: a.device for a in before.plan.schedule.assignments}
+        new_device = {a.task: a.device for a in after.plan.schedule.assignments}
+        first = failure.first
+        return Recovery(
+            reason=failure.reason,
+            what=str(first),
+            task=getattr(first, "task", None),
+            device=failure.devices[0] if failure.devices else None,
+            failures=max(1, len(failure.runtime) + len(failure.own)),
+            left_out=self._health.left_out,
+            planned=len(left.tasks),
+            redone=left.redone,
+            moved=sum(1 for task, device in new_device.items() if old_device.get(task) not in (None, device)),
+            given_up=tuple(sorted(left.dead)),
+        )

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of repeated runs that read the caller's inputs in place, or copy them from the caller's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from syclsched.devices.native.input_arrays import InputArrays
+from syclsched.devices.submission.command_list import CommandList
+from syclsched.devices.submission.commands import CallCommand, Command
+from syclsched.devices.submission.native_run import InPlaceCommands
+from syclsched.devices.submission.submission_loop import SubmissionLoop
+from syclsched.execution.core.program import Program, ProgramNode
+from syclsched.model.platform import HOST
+
+#: One input: its name in the graph (None if no task reads it), dtype and shape.
+InputSpec = tuple[str | None, np.dtype[Any], tuple[int, ...]]
+
+
+def make_input_commands(
+    library: Any, loop: SubmissionLoop, program: Program, commands: CommandList, inputs: Sequence[InputSpec]
+) -> InPlaceCommands | None:
+    """Return commands whose inputs C resolves at each run; None if an input is not read by exactly one copy."""
+    given = InputArrays([(np.empty(0, dtype).dtype, shape) for _, dtype, shape in inputs])
+    if program.segments or program.written_inputs or program.plan.residents or not given.layout_matches(library):
+        return None
+    made, omitted = list(commands.parts), []
+    nodes = {program.nodes[slot]: command for command in commands.commands for slot in command.slots}
+    for number, (name, _, _) in enumerate(inputs):
+        users = [node for node in nodes if any(use.array == name for use in node.instruction.uses)]
+        if not users:
+            continue
+        copies = [node for node in users if _touches(node, name, HOST)]
+        if len(copies) != 1 or copies[0].instruction.kind != "copy" or len(copies[0].instruction.uses) != 2:
+            return None
+        at = commands.first_part(nodes[copies[0]])
+        original = made[at]
+        to, nbytes = original.copied
+        structure = given.structures[number]
+        space = copies[0].instruction.uses[1].space
+        readers = [node for node in users if node is not copies[0] and _touches(node, name, space)]
+        in_place = _in_place_call(nodes[readers[0]], to) if len(readers) == 1 else None
+        made[at], structure.copy = original.truncated_copy(nbytes if in_place is None else 0)
+        if in_place is not None:
+            reader = readers[0]
+            reader_at = commands.first_part(nodes[reader])
+            made[reader_at] = loop.call(reader.id, reader.lane, reader.events, in_place.call)
+            structure.move, structure.moved = in_place.move, in_place.moved
+            omitted.append((at, reader_at, number, to, nbytes))
+    return InPlaceCommands(made, given, [name for name, _, _ in inputs], omitted)
+
+
+def _touches(node: ProgramNode, name: str | None, space: str) -> bool:
+    return any(use.array == name and use.space == space for use in node.instruction.uses)
+
+
+def _in_place_call(command: Command, address: int) -> Any:
+    # A command of several submissions may read the input in more than one of them.
+    if not isinstance(command, CallCommand) or command.call.reading_elsewhere is None:
+        return None
+    return command.call.reading_elsewhere(address)

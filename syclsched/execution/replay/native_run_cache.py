@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One-call runs of a plan instance: one blocking C call per run, prepared for each selection of results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from syclsched.devices.submission.command_list import CommandList
+from syclsched.devices.submission.native_run import COMPLETED, NativeRun, native_run_for
+from syclsched.devices.submission.submission_loop import SubmissionLoop
+from syclsched.execution.core.program import Program
+from syclsched.execution.core.waiting import SLICE_S
+from syclsched.execution.memory.buffers import AllocatedBuffer, BufferTable, NumpyArray
+
+#: Maximum number of prepared result selections, each with its own thread; beyond it all are dropped.
+MOST = 8
+
+
+class NativeRunCache:
+    """The one-call runs of one plan instance."""
+
+    def __init__(self, library: Any, loop: SubmissionLoop, program: Program, buffers: BufferTable) -> None:
+        self._library = library
+        self._loop = loop
+        self._program = program
+        self._buffers = buffers
+        self._made: dict[tuple[str, ...], tuple[NativeRun | None, Sequence[AllocatedBuffer]]] = {}
+        self._last: NativeRun | None = None
+        #: Result arrays of the run in flight, kept alive until it is known to have ended; None if no run is in flight.
+        self._written: dict[str, NumpyArray] | None = None
+
+    def fly(self, commands: CommandList, names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
+        """Run all commands, and return copies of the results; None if not eligible, failed or in progress."""
+        found = self._made.get(names)
+        if found is None:
+            if len(self._made) == MOST:
+                self.close()
+            found = self._made[names] = self._make(commands, names)
+        self._last, buffers = found
+        if self._last is None:
+            return None
+        self._written = {}
+        self._last.begin()
+        return self._complete_run(self._last, names, buffers)
+
+    def ready(self, names: tuple[str, ...]) -> NativeRun | None:
+        """Return the prepared run for a selection of results; None if there is none."""
+        return self._made.get(names, (None,))[0]
+
+    def run_blocking_with(
+        self, flight: NativeRun, given: tuple[Any, ...], names: tuple[str, ...]
+    ) -> dict[str, NumpyArray] | None:
+        """Run as `fly` does, with the flight's own commands and new input arrays, if it was the last flight."""
+        if flight is not self._last or self.is_under_way:
+            return None
+        self._written = {}
+        if not flight.begin_in_place(given):
+            self._written = None
+            return None
+        return self._complete_run(flight, names, self._made[names][1])
+
+    def _complete_run(
+        self, flight: NativeRun, names: tuple[str, ...], buffers: Sequence[AllocatedBuffer]
+    ) -> dict[str, NumpyArray] | None:
+        """Complete a run that has begun."""
+        assert self._written is not None
+        results = self._written
+        # Allocated while the devices work: with cold caches each array takes microseconds.
+        for name, b in zip(names, buffers, strict=True):
+            results[name] = np.empty(b.array.shape, b.array.dtype)
+        targets = [each.__array_interface__["data"][0] for each in results.values()]
+        if flight.fly(targets, SLICE_S) != COMPLETED and self.unfinished() is not None:
+            return None
+        self._written = None
+        return results
+
+    @property
+    def handed_ns(self) -> int | None:
+        """The caller's thread time at submission, see `Runner.handed_over_ns`; None if there was no run."""
+        return None if self._last is None else self._last.handed_ns
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a run was begun and is not known to have ended."""
+        return self._written is not None
+
+    def unfinished(self) -> NativeRun | None:
+        """Return the run if it is still in progress or failed. The caller must take it over."""
+        if self._last is None or self._written is None:
+            return None
+        if self._last.follow():
+            self._written = {}
+            return self._last
+        self._written = None
+        return None
+
+    def settle(self) -> None:
+        """Wait for a run in flight that no caller has taken over."""
+        if self._last is not None:
+            self._last.settle()
+
+    def close(self) -> None:
+        """Stop the threads of the prepared runs; no run may be in flight."""
+        for flight, _ in self._made.values():
+            if flight is not None:
+                flight.close()
+        self._made.clear()
+        self._last = self._written = None
+
+    def _make(
+        self, commands: CommandList, names: tuple[str, ...]
+    ) -> tuple[NativeRun | None, Sequence[AllocatedBuffer]]:
+        finals, segments = self._program.final_buffers, self._program.segments
+        # An array without a writer is the caller's own and may be at another address in the next run.
+        if len(set(names)) < len(names) or any(
+            name in segments or name not in finals or finals[name][1] is None for name in names
+        ):
+            return None, ()
+        buffers = [self._buffers[finals[name][0]] for name in names]
+        results = [(buffer.address, buffer.array.nbytes) for buffer in buffers]
+        return native_run_for(self._library, self._loop, commands, results), buffers

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instance of a bound plan: memory and commands of one run in flight, on lanes that all instances share."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from syclsched.devices.memory.constant_uploads import uploaded_bytes
+from syclsched.devices.programs.joined_launches import can_join, join_key
+from syclsched.devices.submission import faultpoints
+from syclsched.devices.submission.command_list import CommandList
+from syclsched.devices.submission.commands import Command
+from syclsched.devices.submission.lane_thread_batch import LaneThreadBatch, LocalQueues, local_queues
+from syclsched.devices.submission.lane_threads import SharedLaneThreads
+from syclsched.devices.submission.submission_loop import SubmissionLoop
+from syclsched.errors import ExecutionError
+from syclsched.execution.core.clock import host_clocks
+from syclsched.execution.core.program import ProgramNode
+from syclsched.execution.core.waiting import wait_flag
+from syclsched.execution.core.worker import WorkerThread
+from syclsched.execution.dispatch.prepared import PreparedPlan
+from syclsched.execution.handle.resources import GRACE_S
+from syclsched.execution.lanes.batches import CommandCache
+from syclsched.execution.lanes.device_clocks import DeviceClocks
+from syclsched.execution.lanes.host_calls import make_host_step, with_own_views
+from syclsched.execution.lanes.host_thread import HostThread
+from syclsched.execution.lanes.lanes import by_index, device_names
+from syclsched.execution.memory.buffers import NumpyArray
+from syclsched.execution.replay.host_step_replay import HostStepReplay, StagedHostStepReplay
+from syclsched.execution.replay.host_sync import HostSyncSchedule
+from syclsched.execution.replay.input_commands import InputSpec, make_input_commands
+from syclsched.execution.replay.lane_thread_replay import LaneThreadReplay
+from syclsched.execution.replay.launch_fusion import fuse_launches
+from syclsched.execution.replay.native_run_cache import NativeRunCache
+from syclsched.execution.replay.native_run_replay import NativeRunReplay
+from syclsched.execution.replay.replay import Replay
+from syclsched.execution.replay.stream_replay import StagedReplay
+from syclsched.model.platform import HOST
+
+AnyReplay = TypeVar("AnyReplay", bound=Replay)
+
+
+class PlanInstance:
+    """Memory and prepared commands of a plan whose work can be submitted at once; used for repeated runs."""
+
+    def __init__(
+        self,
+        prepared: PreparedPlan,
+        executables: Mapping[int, Any],
+        library: Any,
+        queues: dict[str, Any],
+        live: Any,
+        threads: tuple[WorkerThread, HostThread | None, SharedLaneThreads | None],
+        levels: HostSyncSchedule,
+        clocks: DeviceClocks,
+    ) -> None:
+        self._prepared = prepared
+        self._executables = executables
+        #: Bytes of constants, by memory space.
+        self.constant_bytes = uploaded_bytes(executables.values())
+        self._with_status = {number: piece for number, piece in prepared.work.items() if piece.status is not None}
+        plan, program = prepared.plan, prepared.program
+        lanes = by_index(plan, queues)
+        self._queues = queues
+        self._clocks = clocks
+        self._current: Replay | None = None
+        self._worker, self._host, self._lane_threads = threads
+        self._levels = levels
+        self._calls: dict[int, Callable[[], object]] = {}
+        self._retried: list[str] = []
+        self._inputs: dict[str, NumpyArray] = {}
+        self._input_addresses: dict[str, int] = {}
+        #: Inputs at a new address whose commands are not updated yet: the update can fail or be interrupted.
+        self._moved_inputs: set[str] = set()
+        self._buffers = prepared.new_buffers(live)
+        self.loop = SubmissionLoop(library, lanes, program.slots, device_names(plan))
+        self.loop.use_native_queues(own_kernels=True)
+        self._commands = CommandCache(self.loop, program, prepared.work, dict(executables), self._buffers, lanes)
+        self._commands_made: CommandList | None = None
+        #: One-call runs of the instance.
+        self.native_runs = NativeRunCache(library, self.loop, program, self._buffers)
+        self._local_queues: LocalQueues | None = None
+        try:
+            assert prepared.layout is not None
+            self._buffers.place_in_layout(prepared.layout, plan)
+        except BaseException:
+            self.close()
+            raise
+        nodes = sorted((program.nodes[number] for number in levels.of), key=lambda node: levels.of[node.id])
+        self._library = library
+        if self._lane_threads is not None and not levels.steps:  # with host steps, lanes must wait for the host
+            self._local_queues = local_queues({lane: lanes[lane] for lane in {node.lane for node in nodes}})
+        self._lane_batch: LaneThreadBatch | None = None
+        joins = self.loop.native and self._lane_threads is None
+        #: Instructions in submission order; those of one tuple are submitted as one command.
+        self._units: list[tuple[ProgramNode, ...]] = fuse_launches(
+            program,
+            nodes,
+            self._join_key if joins else lambda _: None,
+            frozenset(prepared.graph.edges),
+            prepared.layout.behind,
+            levels.of,
+            self._can_join,
+        )
+        for unit in self._units:
+            self.loop.share([node.id for node in unit])
+
+    def replay(
+        self, values: Mapping[str, NumpyArray], *, record: bool, kind: type[AnyReplay], in_flight: int = 1
+    ) -> AnyReplay:
+        """Return a replay with these inputs, not yet started."""
+        self.settle()
+        commands = self._command_list(values)
+        commands.share(in_flight)
+        on_lane_threads = kind is Replay and self._lane_batch is not None and faultpoints.active is None
+        self.loop.use_lanes(None if kind is Replay and not self._levels.steps else self._active_lane_threads())
+        if record and not self._clocks.first and not self.loop.uses_lane_threads:
+            self._clocks.read()
+        with_steps = {Replay: HostStepReplay, StagedReplay: StagedHostStepReplay}[kind] if self._levels.steps else kind
+        return cast(AnyReplay, self._made(LaneThreadReplay if on_lane_threads else with_steps, commands, record=record))
+
+    def fly(self, values: Mapping[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
+        """Run with these inputs by one C call; return copies of the results, or None (see `NativeRunCache.fly`)."""
+        self.settle()
+        self._current = None
+        commands = self._command_list(values)
+        return None if self._levels.steps or faultpoints.active is not None else self.native_runs.fly(commands, names)
+
+    def repeat(self, inputs: Sequence[InputSpec], names: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any] | None:
+        """Return a fast path for repeating the last one-call run with new inputs; None if not eligible."""
+        flight = self.native_runs.ready(names)
+        if flight is None or self._commands_made is None or faultpoints.active is not None:
+            return None
+        self.settle()
+        own = make_input_commands(self._library, self.loop, self._prepared.program, self._commands_made, inputs)
+        if own is None:
+            return None
+        flight.own(own)
+        flights = self.native_runs
+
+        def run_again(arrays: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
+            if flights.is_under_way:  # after Ctrl-C twice, no caller has taken over the interrupted run
+                self.settle()
+            if self._current is not None or faultpoints.active is not None:
+                return None
+            return flights.run_blocking_with(flight, arrays, names)
+
+        return run_again
+
+    @property
+    def given(self) -> Mapping[str, NumpyArray]:
+        """Inputs of the last run, except a one-call run that has completed."""
+        return self._inputs
+
+    def take_over(self) -> NativeRunReplay | None:
+        """Return a replay that takes over the last one-call run; None if that run has completed.
+
+        The run is still in progress or has failed; the replay must still be started.
+        """
+        flight = self.native_runs.unfinished()
+        if flight is None:
+            return None
+        if flight.read is not None:
+            self._set_inputs(flight.read)
+        assert self._commands_made is not None
+        made = self._made(NativeRunReplay, self._commands_made, record=False)
+        made.flight = flight
+        return made
+
+    def _command_list(self, values: Mapping[str, NumpyArray]) -> CommandList:
+        """Set the inputs, and return the list of all commands."""
+        self._set_inputs(values)
+        self._make_calls()
+        if self._commands_made is None:
+            predicted_s = {node.id: node.instruction.duration_s for unit in self._units for node in unit}
+            self._commands_made = CommandList(self.loop, [self._command(unit) for unit in self._units], predicted_s)
+            of_units = [self._levels.of[unit[0].id] for unit in self._units]
+            self._ends = [bisect_right(of_units, level) for level in range(len(self._levels.steps) + 1)]
+            if self._local_queues is not None:
+                self._lane_batch = LaneThreadBatch(
+                    self._library, self.loop, self._local_queues, self._commands_made.commands
+                )
+        return self._commands_made
+
+    def _active_lane_threads(self) -> Any | None:
+        """Return the lane threads to submit to; None if there are none or faults are injected."""
+        if self._lane_threads is None or faultpoints.active is not None:
+            return None
+        return self._lane_threads.lanes(self.loop)
+
+    def _made(self, kind: type[AnyReplay], listed: CommandList, *, record: bool) -> AnyReplay:
+        made = kind(
+            self._prepared.program,
+            self._prepared.work,
+            self._with_status,
+            listed,
+            self.loop,
+            self._buffers,
+            self._worker,
+            partial(host_clocks, self._prepared.plan) if self.loop.uses_lane_threads else self._clocks.maps,
+            record=record,
+        )
+        made.counts.constant_bytes = self.constant_bytes
+        if isinstance(made, LaneThreadReplay) and self._lane_batch is not None:
+            made.thread_batch = self._lane_batch
+        if isinstance(made, HostStepReplay):
+            assert self._host is not None
+            made.host, made.levels, made.ends = self._host, self._levels, self._ends
+            made.calls, made.retried = self._calls, self._retried
+        self._current = made
+        return made
+
+    @property
+    def idle(self) -> bool:
+        """Whether no run of the instance is in flight."""
+        ended = self._current is None or self._current.finished.is_set()
+        return ended and self.native_runs.unfinished() is None
+
+    def cancel(self) -> None:
+        """Stop submitting; submitted commands still complete. Returns at once."""
+        if self._current is not None:
+            self._current.cancel()
+
+    def settle(self) -> None:
+        """Wait for a run in flight that no caller waits for, because its start was interrupted."""
+        current = self._current
+        if current is None or current.finished.is_set():
+            current = self.take_over()
+            if current is None:
+                self.native_runs.settle()
+                return
+        if not current.begun:
+            current.cancel()
+        if not current.given_up and wait_flag(current.finished, GRACE_S):
+            return
+        if not current.finished.is_set():
+            raise ExecutionError(
+                f"an earlier run was given up, and part of it is still running: {current.what_is_left()}",
+                where=f"plan {self._prepared.plan.name!r}",
+                hint="Bind the plan again, without the device that hangs",
+            )
+
+    def set_submission_order(self, order: Sequence[int]) -> None:
+        """Submit in this order of instruction numbers from now on, each alone; predecessors must come first."""
+        if [(number,) for number in order] != [tuple(node.id for node in unit) for unit in self._units]:
+            self._units = [(self._prepared.program.nodes[number],) for number in order]
+            self.loop.clear_shared_events()
+            self._commands_made = None
+            self.native_runs.close()
+
+    def close(self) -> None:
+        """Release memory, events and threads."""
+        self.native_runs.close()
+        if self._local_queues is not None:
+            self._local_queues.close()
+        self.loop.close()
+        self._buffers.clear()
+
+    def _set_inputs(self, values: Mapping[str, NumpyArray]) -> None:
+        """Set the inputs; update only the commands whose inputs have another address than before.
+
+        Inputs that tasks write in host memory are copied to private memory.
+        """
+        written = self._prepared.program.written_inputs
+        inputs = self._prepared.inputs
+        at = {name: values[name].__array_interface__["data"][0] for name in inputs}
+        residents = self._buffers.residents
+        if at == self._input_addresses and not written and not residents:
+            self._inputs = {name: values[name] for name in inputs}
+            return
+        moved = self._moved_inputs
+        moved |= {
+            name
+            for name in inputs
+            if name not in residents
+            and (name not in self._inputs or (name not in written and self._input_addresses[name] != at[name]))
+        }
+        for name in residents:
+            if self._buffers.set_resident(name, values[name]):
+                moved.add(name)
+        for name in inputs:
+            if name in residents:
+                continue
+            if name in moved:
+                self._buffers.add_input(name, values[name], private=name in written)
+            elif name in written:
+                np.copyto(self._buffers[name, HOST].numpy(writable=True), values[name])
+        if moved:
+            steps = {node.id for node in self._levels.nodes if self._uses_inputs(node, moved)}
+            self._calls = {number: call for number, call in self._calls.items() if number not in steps}
+        if moved and self._commands_made is not None:
+            for unit in self._units:
+                if any(self._uses_inputs(node, moved) for node in unit):
+                    command = self._command(unit)
+                    self._commands_made.replace(command)
+                    if self._lane_batch is not None:
+                        self._lane_batch.replace(command)
+        self._inputs, self._input_addresses = {name: values[name] for name in inputs}, at
+        self._moved_inputs = set()
+
+    def _uses_inputs(self, node: ProgramNode, inputs: Collection[str]) -> bool:
+        """Return whether an instruction uses one of some inputs in its original memory."""
+        whole, residents = self._prepared.program.whole, self._buffers.residents
+        for use in node.instruction.uses:
+            name = whole.get(use.array, use.array)
+            if name in inputs and use.space == residents.get(name, HOST):
+                return True
+        return False
+
+    def _join_key(self, node: ProgramNode) -> tuple[Hashable, int] | None:
+        executable, work = self._executables.get(node.id), self._prepared.work.get(node.id)
+        if executable is None or work is None or work.writes_nothing:
+            return None
+        lane = self._prepared.plan.lanes[node.lane]
+        return join_key(executable, self._queues[lane.name])
+
+    def _can_join(self, node: ProgramNode, count: int) -> bool:
+        lane = self._prepared.plan.lanes[node.lane]
+        return can_join(self._executables[node.id], count, self._queues[lane.name])
+
+    def _make_calls(self) -> None:
+        """Create the callables of host steps that have none yet."""
+        for step in self._levels.nodes:
+            if step.id in self._calls:
+                continue
+            executable = self._executables.get(step.id)
+            function = (
+                None if executable is None or executable.function is None else with_own_views(executable.function)
+            )
+            with self._allocations_selected([step]):
+                self._calls[step.id] = make_host_step(
+                    step.instruction, self._prepared.work.get(step.id), function, self._buffers, self._retried
+                )
+
+    def _command(self, unit: tuple[ProgramNode, ...]) -> Command:
+        with self._allocations_selected(unit):
+            command = self._commands.fused(unit) if len(unit) > 1 else self._commands.get(unit[0])
+        assert command is not None, unit[0].instruction
+        return command
+
+    @contextmanager
+    def _allocations_selected(self, nodes: Iterable[ProgramNode]) -> Iterator[None]:
+        """Select the allocations that some instructions use, of buffers that are allocated several times."""
+        assert self._prepared.layout is not None
+        selected = [each for node in nodes for each in self._prepared.layout.allocations_used.get(node.id, ())]
+        for buffer, number in selected:
+            self._buffers.use(buffer, number)
+        try:
+            yield
+        finally:
+            for buffer, _ in selected:
+                self._buffers.use(buffer, None)

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The function `bind`, which makes a plan ready for repeated runs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
+from syclsched.execution.runner.bound_plan import Runner
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+
+
+def bind(
+    plan: Plan,
+    graph: TaskGraph,
+    live: Any,
+    *,
+    trace: bool | int | Literal["exact"] = True,
+    owns_devices: bool = False,
+    safeguards: Safeguards = DEFAULT_SAFEGUARDS,
+    recover: bool = False,
+) -> Runner:
+    """Verify a plan and prepare it for repeated runs with new data."""
+    return Runner(plan, graph, live, trace=trace, owns_devices=owns_devices, safeguards=safeguards, recover=recover)

@@ -1,0 +1,502 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans bound to devices, for repeated runs with new data."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from syclsched.devices.memory.constant_uploads import uploaded_bytes
+from syclsched.devices.native.submission_library import load_library
+from syclsched.errors import ExecutionError, SyclschedError
+from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
+from syclsched.execution.core.work import compile_work
+from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
+from syclsched.execution.handle.async_lock import AsyncRunLock
+from syclsched.execution.handle.run import Run
+from syclsched.execution.lanes.lanes import queues_of
+from syclsched.execution.memory.buffers import NumpyArray
+from syclsched.execution.recovery.degraded import replan_without
+from syclsched.execution.recovery.fault_tolerant_engine import FaultTolerantEngine
+from syclsched.execution.recovery.health import DeviceHealth
+from syclsched.execution.replay.input_commands import InputSpec
+from syclsched.execution.replay.instance_pool import InstancePool
+from syclsched.execution.replay.replay import Replay
+from syclsched.execution.replay.replay_eligibility import why_not_replayed
+from syclsched.execution.runner.one_off import start
+from syclsched.execution.runner.recorder import KEPT_RUNS, Recorder
+from syclsched.execution.runner.zero_copy_inputs import ZeroCopyInputs
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.oneapi.fork_check import LockUnlessForked, check_not_forked, is_forked
+
+if TYPE_CHECKING:
+    from syclsched.execution.runner.stream import Stream
+    from syclsched.model.trace import Trace
+
+
+#: Fast callable returned by `Runner.repeat`: takes the input arrays, returns the results or None if not eligible.
+Repeat = Callable[[tuple[Any, ...]], "dict[str, NumpyArray] | None"]
+
+
+class Runner:
+    """A plan prepared for repeated runs; made by `bind`. Use it in a ``with`` statement, or `close` it.
+
+    The plan is verified and its kernels are compiled once. If all its work can be submitted at once (`replayed`), its
+    memory is allocated once, too, and each run is submitted to the devices by compiled code, hundreds of instructions
+    in one call.
+
+    One run is in flight at a time: `run` waits for the previous one. Results of a replayed run are in the runner's
+    memory; they can be read until the next run begins.
+
+    Parameters
+    ----------
+    plan, graph, live, trace, owns_devices, safeguards, recover
+        As for `bind`.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        graph: TaskGraph,
+        live: Any,
+        *,
+        trace: bool | int | Literal["exact"] = True,
+        owns_devices: bool = False,
+        safeguards: Safeguards = DEFAULT_SAFEGUARDS,
+        recover: bool = False,
+    ) -> None:
+        self._recorder = Recorder(KEPT_RUNS if trace is True or isinstance(trace, str) else int(trace))
+        self._first = prepare(plan, graph)
+        self._live = live
+        self._trace, self._exact = bool(trace), trace == "exact"
+        self._safeguards = safeguards
+        self._owns_devices = owns_devices
+        self._lock = LockUnlessForked(f"plan {plan.name!r}")
+        self._last: Run | None = None
+        self._closed = False
+        self._stream: weakref.ref[Stream] | None = None
+        self._coroutines = AsyncRunLock()
+        self._recover = recover and not safeguards.stepped
+        self._health = DeviceHealth(live)
+        #: Input buffers that the user can write directly.
+        self.zero_copy_inputs = ZeroCopyInputs(live)
+        self._no_plan_without: tuple[str, ...] = ()
+        self._bind(self._first)
+
+    def _bind(self, prepared: PreparedPlan) -> None:
+        """Compile a plan, and prepare it for replay if it is eligible."""
+        live, safeguards = self._live, self._safeguards
+        self.plan, self._prepared = prepared.plan, prepared
+        self._devices = frozenset(lane.device for lane in prepared.plan.lanes)
+        queues = queues_of(prepared.plan, live)
+        self._executables = compile_work(self._prepared.program, self._prepared.work, queues, live.uploads)
+        library = load_library()
+        submitting = {n: made for n, made in self._executables.items() if not prepared.work[n].writes_nothing}
+        self.why_not_replayed = why_not_replayed(library, safeguards, prepared.program, submitting)
+        self._ring = None
+        if self.why_not_replayed is None:
+            laid_out = self._prepared.with_layout()
+            if laid_out.layout is not None:
+                self.why_not_replayed = laid_out.layout.why_not(prepared.plan.platform)
+            self._prepared = laid_out if self.why_not_replayed is None else self._prepared
+        if library is not None and self.why_not_replayed is None:
+            self._ring = InstancePool(self._prepared, self._executables, library, queues, live)
+            self._finalizer = weakref.finalize(self, self._ring.abandon)
+            self._finalizer.atexit = False  # each run has a finaliser of its own for that
+        # Tracing, safeguards and deadlines need a `Run`; a one-call run has none.
+        watched = self._trace or safeguards != DEFAULT_SAFEGUARDS or bool(self._prepared.deadlines_s)
+        self._one_call_eligible = not watched and all(piece.status is None for piece in self._prepared.work.values())
+        plain = (
+            self._one_call_eligible and self._ring is not None and not (prepared.graph.data or prepared.graph.joined)
+        )
+        self._inputs = frozenset(self._prepared.inputs) if plain else None
+
+    @property
+    def replayed(self) -> bool:
+        """Whether runs are replayed by compiled code; `why_not_replayed` says why not."""
+        return self._ring is not None
+
+    @property
+    def why_not_on_threads(self) -> str | None:
+        """Why the lanes use their devices' queues; None if lane threads execute the work, each on a core."""
+        return self.why_not_replayed if self._ring is None else self._ring.why_not_on_threads
+
+    @property
+    def constant_bytes(self) -> dict[str, int]:
+        """Bytes of constants in device memory, by memory space, in the implementations' own format."""
+        return uploaded_bytes(self._executables.values())
+
+    def buffer(self, name: str) -> NumpyArray:
+        """Return the buffer in which kernels read an input, to be written before a run instead of passing a value.
+
+        Parameters
+        ----------
+        name : str
+            An input read in place: declared with ``usm="shared"`` or ``"host"``, or with a value in such memory.
+
+        Returns
+        -------
+        numpy.ndarray
+            The input's value in all later runs that are passed no other. Do not write to it while a run is in flight.
+
+        Raises
+        ------
+        UnknownArrayError, ArgumentError
+            If the array does not exist, or the plan does not read it in place.
+        """
+        with self._lock:
+            self._check_open()
+            return self.zero_copy_inputs.view(self._prepared, name)
+
+    def run(self, inputs: Mapping[str, Any] | None = None) -> Run:
+        """Start a run with new data; return at once.
+
+        Parameters
+        ----------
+        inputs : Mapping[str, array-like], optional
+            As for `execute`.
+
+        Returns
+        -------
+        Run
+            The run, in flight.
+
+        Raises
+        ------
+        UnknownArrayError, ArgumentError
+            If inputs are missing or unknown, or have another shape or dtype.
+        ExecutionError
+            If the runner is closed.
+        """
+        with self._lock:
+            return self._begin(self._checked_inputs(inputs))
+
+    def _checked_inputs(self, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
+        """Wait for the previous run, and return checked inputs for the next."""
+        check_not_forked(f"plan {self.plan.name!r}")
+        self._check_open()
+        values = self.zero_copy_inputs.values(self._prepared, inputs)
+        if self._last is not None:
+            self._last.join()
+        self._check_not_hung()
+        self._stream = None  # it is closed and has no instance in flight
+        self._replan_if_outdated()
+        return values
+
+    def _begin(self, values: dict[str, NumpyArray]) -> Run:
+        if self._ring is None:
+            self._last = self.start_dispatched(values)
+        else:
+            if self._last is not None:
+                self._last.close()
+            replay = self._ring.generations[0].replay(values, record=self._trace, kind=Replay)
+            replay.time_each_call = self._exact
+            self._last = self.start_replay(replay, values)
+        self._last.record_in(self._recorder)
+        return self._last
+
+    def _run_in_one_call(
+        self, values: dict[str, NumpyArray], names: tuple[str, ...]
+    ) -> dict[str, NumpyArray] | Run | None:
+        """Run by one C call: return the results, a run still in progress or failed, or None if not eligible."""
+        if self._ring is None or not self._one_call_eligible:
+            return None
+        if self._last is not None:
+            self._last.close()
+            self._last = None
+        return self._run_by_call(self._ring.generations[0].fly, values, names)
+
+    def _run_by_call(
+        self, run_call: Callable[..., dict[str, NumpyArray] | None], *arguments: Any
+    ) -> dict[str, NumpyArray] | Run | None:
+        """Make a one-call run on the first instance; see `_run_in_one_call` for what it returns."""
+        assert self._ring is not None
+        generation = self._ring.generations[0]
+        try:
+            results = run_call(*arguments)
+        except BaseException:  # Ctrl-C
+            unfinished = generation.take_over()
+            if unfinished is not None:
+                self._last = self.start_replay(unfinished, dict(generation.given))
+                self._last.close()
+            raise
+        if results is not None:
+            return results
+        unfinished = generation.take_over()
+        if unfinished is None:
+            return None
+        self._last = self.start_replay(unfinished, dict(generation.given))
+        return self._last
+
+    @property
+    def handed_over_ns(self) -> int | None:
+        """The caller's `time.thread_time_ns` when the last call was submitted; None if it was not a one-call run."""
+        return None if self._ring is None or self._last is not None else self._ring.generations[0].native_runs.handed_ns
+
+    def traces(self) -> tuple[Trace, ...]:
+        """Return traces of the last completed runs, the oldest first.
+
+        Returns
+        -------
+        tuple of Trace
+            Of at most 16 runs, or of as many as ``trace`` said in `bind`; older traces are dropped.
+        """
+        return tuple(recording.trace() for recording in self._recorder.recordings)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the plan uses devices that have been excluded, and a plan without them may exist."""
+        out = self._health.left_out
+        return bool(out) and out != self._no_plan_without and not self._devices.isdisjoint(out)
+
+    def _replan_if_outdated(self) -> None:
+        """Replan for later runs if devices that the plan uses have been excluded."""
+        if not self.outdated:
+            return
+        out = self._health.left_out
+        try:
+            prepared = replan_without(self._first, self._live, out)
+        except SyclschedError:  # there is no such plan; the run will fail with the reason
+            self._no_plan_without = out
+            return
+        if self._last is not None:
+            self._last.close()
+        if self._ring is not None:
+            self._finalizer.detach()
+            self._ring.abandon()
+        self._bind(prepared)
+
+    def renew(self) -> tuple[PreparedPlan, InstancePool | None]:
+        """Replan if need be, for a stream with no instance in flight; return the plan and its instance pool."""
+        with self._lock:
+            self._replan_if_outdated()
+            return self._prepared, self._ring
+
+    def stream(
+        self,
+        inputs: Iterable[Mapping[str, Any] | None] | AsyncIterable[Mapping[str, Any] | None],
+        *,
+        in_flight: int | None = None,
+        results: Iterable[str] | None = None,
+        return_exceptions: bool = False,
+    ) -> Stream:
+        """Run with one input after another, with several instances in flight.
+
+        Parameters
+        ----------
+        inputs : iterable or async iterable of mappings
+            As for `run`, one for each run; the next one is requested when an instance is idle. Its arrays must not be
+            changed until its results have been returned.
+        in_flight : int, optional
+            Number of instances, each with memory of its own; by default as many as keep the lanes busy and fit in
+            memory.
+        results : iterable of str, optional
+            Names of arrays; by default all arrays that tasks write and the plan keeps.
+        return_exceptions : bool, optional
+            Return errors in place of results, instead of raising them.
+
+        Returns
+        -------
+        Stream
+            Iterate over it with ``for`` or ``async for``. It yields results in order, each a dict of arrays that the
+            caller owns.
+
+        Raises
+        ------
+        MemoryLimitError
+            If so many instances do not fit in memory; the error names the sizes and the number that fits.
+        ArgumentError
+            If ``in_flight`` is less than 1.
+        ExecutionError
+            If the runner is closed or has another open stream.
+        """
+        from syclsched.execution.runner.stream_opening import open_stream
+
+        with self._lock:
+            self._check_open()
+            if self._last is not None:
+                self._last.join()
+            self._check_not_hung()
+            if self._last is not None:
+                self._last.close()
+            names = self._prepared.results if results is None else tuple(results)
+            self._replan_if_outdated()
+            stream = open_stream(self, self._prepared, self._ring, inputs, names, in_flight, return_exceptions)
+            self._stream = weakref.ref(stream)
+            return stream
+
+    def start_dispatched(self, values: dict[str, NumpyArray]) -> Run:
+        """Start a run by the dispatcher, with checked inputs."""
+        return start(
+            self._prepared,
+            self._live,
+            values,
+            trace=self._trace,
+            safeguards=self._safeguards,
+            recover=self._recover,
+            health=self._health,
+            executables=self._executables,
+        )
+
+    def start_replay(self, replay: Replay, values: dict[str, NumpyArray]) -> Run:
+        """Start a replay, with checked inputs."""
+        prepared = self._prepared
+        try:
+            recovering = (
+                FaultTolerantEngine(replay, prepared, self._live, values, self._health) if self._recover else None
+            )
+            return Run(
+                replay if recovering is None else recovering,
+                self._live,
+                values,
+                joined=prepared.joined,
+                keep=self,
+                safeguards=self._safeguards,
+                deadlines_s=prepared.deadlines_s if recovering is None else recovering.deadlines_s,
+                recovering=recovering,
+            )
+        except BaseException:  # Ctrl-C: no caller has the run, so nothing else would cancel it
+            replay.cancel()
+            raise
+
+    @property
+    def recorder(self) -> Recorder:
+        """Recorder of the last runs."""
+        return self._recorder
+
+    def _check_open(self) -> None:
+        """Raise if the runner is closed or has an open stream."""
+        if self._closed:
+            raise ExecutionError("the runner is closed", where=f"plan {self.plan.name!r}")
+        if self._stream is not None and (stream := self._stream()) is not None and not stream.closed:
+            raise ExecutionError(
+                "a stream of the runner is open",
+                where=f"plan {self.plan.name!r}",
+                hint="Read it to its end, or close() it; another `bind` of the plan has lanes of its own",
+            )
+
+    def _check_not_hung(self) -> None:
+        """Raise if a run that was given up still uses the memory of the next run."""
+        if self._ring is None:
+            return
+        try:
+            self._ring.settle()
+        except ExecutionError as error:
+            raise error from (None if self._last is None else self._last.hang_error)
+
+    async def run_async(self, inputs: Mapping[str, Any] | None = None) -> Run:
+        """Run with new data and wait in a coroutine, without a waiting thread.
+
+        Runs requested by several coroutines are executed one after another.
+
+        Parameters
+        ----------
+        inputs : Mapping[str, array-like], optional
+            As for `execute`.
+
+        Returns
+        -------
+        Run
+            The completed run. Its results can be read until the next run begins: before the next ``await``.
+
+        Raises
+        ------
+        TaskFailedError, RunCancelledError, ExecutionError
+            As `Run.wait` and `run`.
+        """
+        return await self._coroutines.take(lambda: self.run(inputs))
+
+    def __call__(
+        self, inputs: Mapping[str, Any] | None = None, results: Iterable[str] | None = None
+    ) -> dict[str, NumpyArray]:
+        """Run with new data, wait for the end, and return the results.
+
+        Parameters
+        ----------
+        inputs : Mapping[str, array-like], optional
+            As for `execute`.
+        results : iterable of str, optional
+            Names of arrays; by default all arrays that tasks write and the plan keeps.
+
+        Returns
+        -------
+        dict of str to numpy.ndarray
+            Arrays that the caller owns.
+        """
+        names = self._prepared.results if results is None else tuple(results)
+        with self._lock:
+            return self._results_of(self._checked_inputs(inputs), names)
+
+    def repeat(self, inputs: Sequence[InputSpec], names: tuple[str, ...]) -> Repeat | None:
+        """Return a fast callable for repeated calls with the same input shapes and dtypes; None if not eligible.
+
+        Parameters
+        ----------
+        inputs, names
+            As for `PlanInstance.repeat`.
+        """
+        with self._lock:
+            needed = frozenset(name for name, _, _ in inputs if name is not None)
+            ring = self._ring
+            run_call = None if ring is None or self._inputs != needed else ring.generations[0].repeat(inputs, names)
+            if run_call is None:
+                return None
+
+        def call_again(arrays: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
+            with self._lock:
+                if self._last is not None or self._stream is not None or self._closed or self._ring is not ring:
+                    return None
+                found = None if self.outdated else self._run_by_call(run_call, arrays)
+                return found if found is None or isinstance(found, dict) else found.collect_results(names)
+
+        return call_again
+
+    def _results_of(self, values: dict[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray]:
+        found = self._run_in_one_call(values, names)
+        if isinstance(found, dict):
+            return found
+        return (self._begin(values) if found is None else found).collect_results(names)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Wait for the last run, and release the memory; close the devices if the runner owns them.
+
+        A stalled run is given up, see `Run.join`; its memory is released when it ends.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds after which the last run is given up even if it is not stalled.
+        """
+        if is_forked():  # the parent process owns the resources
+            return
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            stream = None if self._stream is None else self._stream()
+            if stream is not None:
+                stream.close()
+            if self._last is not None:
+                self._last.join(timeout)
+                self._last.close()
+            if self._ring is not None:
+                self._finalizer.detach()
+                self._ring.abandon()
+            self.zero_copy_inputs.views.clear()
+            if self._owns_devices:
+                self._live.close()
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        how = "closed" if self._closed else "replayed" if self.replayed else f"dispatched: {self.why_not_replayed}"
+        return f"<Runner of {self.plan.name!r}: {how}>"

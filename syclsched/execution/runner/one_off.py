@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One-off runs: verify a plan, start it, return at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from syclsched.devices.programs.executables import Executable
+from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
+from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
+from syclsched.execution.dispatch.start import make_engine
+from syclsched.execution.handle.run import Run
+from syclsched.execution.memory.buffers import NumpyArray
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+
+if TYPE_CHECKING:
+    from syclsched.execution.recovery.health import DeviceHealth
+
+
+def execute(
+    plan: Plan,
+    graph: TaskGraph,
+    live: Any,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    trace: bool = True,
+    owns_devices: bool = False,
+    safeguards: Safeguards = DEFAULT_SAFEGUARDS,
+    recover: bool = False,
+) -> Run:
+    """Verify and start a plan; return at once."""
+    prepared = prepare(plan, graph)
+    return start(
+        prepared,
+        live,
+        prepared.values(inputs),
+        trace=trace,
+        owns_devices=owns_devices,
+        safeguards=safeguards,
+        recover=recover,
+    )
+
+
+def start(
+    prepared: PreparedPlan,
+    live: Any,
+    values: dict[str, NumpyArray],
+    *,
+    trace: bool = True,
+    owns_devices: bool = False,
+    safeguards: Safeguards = DEFAULT_SAFEGUARDS,
+    recover: bool = False,
+    health: DeviceHealth | None = None,
+    executables: Mapping[int, Executable] | None = None,
+) -> Run:
+    """Start a prepared plan and return at once."""
+    engine = make_engine(prepared, live, values, record=trace, safeguards=safeguards, executables=executables)
+    recovering = None
+    if recover and not safeguards.stepped:
+        from syclsched.execution.recovery.fault_tolerant_engine import FaultTolerantEngine
+
+        recovering = FaultTolerantEngine(engine, prepared, live, values, health)
+    return Run(
+        engine if recovering is None else recovering,
+        live,
+        values,
+        owns_devices=owns_devices,
+        joined=prepared.joined,
+        safeguards=safeguards,
+        deadlines_s=prepared.deadlines_s if recovering is None else recovering.deadlines_s,
+        recovering=recovering,
+    )

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stream set-up: number of instances in flight, their submission order, and the proof that they fit in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable, Iterable
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+from syclsched.errors import ArgumentError, MemoryLimitError
+from syclsched.execution.dispatch.prepared import PreparedPlan
+from syclsched.execution.replay.instance_pool import InstancePool
+from syclsched.execution.runner.stream import Inputs, Stream, StreamConfig
+from syclsched.execution.runner.stream_launchers import (
+    DispatchedLauncher,
+    InstanceLauncher,
+    StagedLauncher,
+    check_stream_memory,
+    most_in_flight,
+)
+from syclsched.execution.runner.stream_prediction import Forecast, forecast
+from syclsched.execution.runner.stream_rounds import interleaved_rounds, rounds_before_host_steps, sequential_rounds
+from syclsched.planning.memory.constant_memory import reserve_memory
+
+if TYPE_CHECKING:
+    from syclsched.execution.runner.bound_plan import Runner
+
+#: Default instances in flight without interleaving: one computes while the caller's thread prepares the next.
+_DOUBLE = 2
+
+
+def open_stream(
+    runner: Runner,
+    prepared: PreparedPlan,
+    ring: InstancePool | None,
+    inputs: Iterable[Inputs] | AsyncIterable[Inputs],
+    names: tuple[str, ...],
+    in_flight: int | None,
+    return_exceptions: bool,
+) -> Stream:
+    """Return a stream of a runner, with memory for its instances."""
+    if in_flight is not None and in_flight < 1:
+        raise ArgumentError(f"in_flight is {in_flight}", where="stream", hint="Give at least 1")
+    return Stream(
+        _configuration(runner, prepared, ring, in_flight),
+        inputs,
+        names,
+        runner.recorder,
+        renew=lambda: _renewed(runner, in_flight),
+        outdated=lambda: runner.outdated,
+        return_exceptions=return_exceptions,
+    )
+
+
+def _renewed(runner: Runner, in_flight: int | None) -> StreamConfig:
+    """Return the configuration of a stream after some of its devices were excluded."""
+    prepared, ring = runner.renew()
+    try:
+        return _configuration(runner, prepared, ring, in_flight)
+    except MemoryLimitError:  # fewer instances fit on the remaining devices
+        return _configuration(runner, prepared, ring, None)
+
+
+def _configuration(
+    runner: Runner, prepared: PreparedPlan, ring: InstancePool | None, in_flight: int | None
+) -> StreamConfig:
+    """Return the configuration of a stream, with memory for its instances."""
+    plan, program = prepared.plan, prepared.program
+    nbytes = dict(plan.peak_bytes if prepared.layout is None else prepared.layout.nbytes)
+    for space, taken in plan.resident_bytes.items():  # each instance has a copy of the inputs read in place
+        nbytes[space] = nbytes.get(space, 0) + taken
+    available = reserve_memory(plan.platform, plan.constant_bytes)
+    rounds = None if ring is None or in_flight == 1 else interleaved_rounds(program)
+    if in_flight is None:
+        wanted = _DOUBLE if rounds is None else rounds.stages + 1
+        most, _ = most_in_flight(available, nbytes)
+        in_flight = max(1, wanted if most is None else min(wanted, most))
+    check_stream_memory(available, nbytes, in_flight, plan.name)
+    flight: InstanceLauncher
+    predict: Callable[[], Forecast | None]
+    if ring is None:
+        flight = DispatchedLauncher(runner.start_dispatched)
+        predict = _no_forecast
+    else:
+        simulated = lru_cache(maxsize=1)(partial(forecast, program, in_flight))
+        ring.shrink(in_flight)
+        ring.grow(in_flight)
+        order = sequential_rounds(program) if rounds is None else simulated().rounds
+        if ring.host is not None:
+            order = rounds_before_host_steps(order, ring.levels.of)
+        flight = StagedLauncher(ring, order, in_flight, runner.recorder.keep > 0, runner.start_replay)
+        predict = simulated
+    return StreamConfig(flight, partial(runner.zero_copy_inputs.values, prepared), in_flight, predict)
+
+
+def _no_forecast() -> None:
+    return None

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Zero-copy inputs: buffers that the user writes directly and kernels read in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from syclsched.devices.memory import usm_memory
+from syclsched.errors import ArgumentError, UnknownArrayError
+from syclsched.execution.dispatch.prepared import PreparedPlan
+from syclsched.execution.memory.buffers import NumpyArray
+from syclsched.execution.memory.inputs import to_numpy
+from syclsched.model.usm import PoolKeys
+
+
+class ZeroCopyInputs:
+    """Memory of inputs that are read in place, allocated on first request."""
+
+    def __init__(self, live: Any) -> None:
+        self._live = live
+        #: Views of the buffers handed to the user, by array.
+        self.views: dict[str, NumpyArray] = {}
+
+    def values(self, prepared: PreparedPlan, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
+        """Return checked inputs; inputs not passed take their value from the user-writable buffer."""
+        if self.views and (inputs is None or isinstance(inputs, Mapping)):
+            inputs = {**self.views, **(inputs or {})}
+        return prepared.values(inputs)
+
+    def view(self, prepared: PreparedPlan, name: str) -> NumpyArray:
+        """Return the buffer of an input; initially it holds the value declared in the graph, or zeros."""
+        found = self.views.get(name)
+        if found is not None:
+            return found
+        plan, declared = prepared.plan, prepared.graph.arrays
+        if name not in declared:
+            raise UnknownArrayError("there is none", where=f"array {name!r}", hint="Give the name of an input")
+        space = plan.residents.get(name)
+        if space is None:
+            raise ArgumentError(
+                "its value is not read in place, so there is no buffer to fill",
+                where=f"array {name!r}",
+                hint='Declare it with usm="shared" or usm="host"; it must be an input that no task writes, and '
+                "be read, by this plan, on a device that reaches memory of that kind",
+            )
+        key, array = PoolKeys(plan.platform, plan.memory)[name, space], declared[name]
+        _, storage = self._live.pools.take(key, array.nbytes, touch=True)
+        # The view keeps the memory alive.
+        view = usm_memory.as_numpy(storage, array.shape, array.dtype)
+        given = prepared.graph.data.get(name)
+        view[...] = np.zeros((), array.dtype) if given is None else to_numpy(given)
+        self.views[name] = view
+        return view

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reference evaluation of networks on the host with NumPy: the baseline for rewrites and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from syclsched.errors import ArgumentError
+from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
+from syclsched.frontends.onnx.operations import operation_call
+from syclsched.model.operation import Signature
+
+Array = np.ndarray[Any, Any]
+
+
+def evaluate(network: Network, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Evaluate a network on the host; return its outputs by name."""
+    known: dict[str, Array] = dict(network.constants)
+    for name in network.inputs:
+        value = network.values[name]
+        given = np.asarray(inputs[name]) if name in inputs else None
+        if given is None or given.shape != value.shape or given.dtype.name != value.dtype:
+            found = "nothing" if given is None else f"{given.dtype} {given.shape}"
+            raise ArgumentError(f"expected {value.dtype} {value.shape}, not {found}", where=f"input {name!r}")
+        known[name] = given
+    last_use = {name: index for index, node in enumerate(network.nodes) for name in node.inputs if name is not None}
+    kept = {*network.outputs, *network.constants}
+    for index, node in enumerate(network.nodes):
+        known.update(evaluate_node(node, network.values, known))
+        for used in node.inputs:
+            if used is not None and used not in kept and last_use[used] == index:
+                known.pop(used, None)
+    return {name: known[name] for name in network.outputs}
+
+
+def evaluate_node(node: CanonicalNode, values: Mapping[str, Value], known: Mapping[str, Array]) -> dict[str, Array]:
+    """Evaluate a node with the host implementation of its operation; return its outputs by name."""
+    if node.kind == "reshape":
+        source, target = node.inputs[0], node.outputs[0]
+        assert source is not None and target is not None
+        return {target: known[source].reshape(values[target].shape)}
+    call = operation_call(node, values)
+    arguments = {
+        parameter: np.ascontiguousarray(known[name]).reshape(known[name].shape)
+        for parameter, name in call.reads.items()
+    }
+    made: dict[str, Array] = {}
+    for parameter, name in call.writes.items():
+        if name is not None:
+            made[name] = np.empty(values[name].shape, values[name].dtype)
+            if parameter in call.updated:
+                made[name][...] = known[call.updated[parameter]]
+            arguments[parameter] = made[name].reshape(call.reshaped.get(parameter, values[name].shape))
+        else:
+            # Only top-k may have missing outputs; both its outputs have the same shape.
+            other = values[next(each for each in node.outputs if each is not None)]
+            arguments[parameter] = np.empty(other.shape, "int64" if parameter == "indices" else other.dtype)
+    arguments |= {parameter: np.empty(value.shape, value.dtype) for parameter, value in call.scratch.items()}
+    signature = Signature(
+        {parameter: array.shape for parameter, array in arguments.items()},
+        {parameter: array.dtype.name for parameter, array in arguments.items()},
+    )
+    wrong = call.operation.check(signature) if call.operation.check is not None else None
+    if wrong is not None:
+        raise ArgumentError(wrong, where=f"node {node.name!r}")
+    host = next(each for each in call.operation.implementations if each.kind == "host")
+    host.load(signature)(**arguments)
+    return made

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Import of If, Loop and Scan with control flow known at import: their subgraphs are inlined."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from syclsched.errors import ModelError
+from syclsched.frontends.onnx.importing.bound_values import BoundValue
+from syclsched.frontends.onnx.importing.reference_fallback import import_reference
+from syclsched.frontends.onnx.importing.sequences import SEQUENCE_IMPORTERS
+from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
+
+if TYPE_CHECKING:
+    from syclsched.frontends.onnx.importing.scope import Scope
+
+#: Most iterations of an unrolled loop; longer ones are refused.
+LONGEST_LOOP: Final = 10_000
+
+
+def import_if(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
+    """Import If with a constant condition: inline the branch taken."""
+    condition = scope.b.known(scope.tensor(node.inputs[0]))
+    if condition is None:
+        return None
+    if condition.size != 1:
+        raise scope.b.wrong(f"its condition has {condition.size} elements, expected 1")
+    name = "then_branch" if condition.reshape(-1)[0] else "else_branch"
+    return scope.inline(_graph(scope, node, name), [], f"{node.name}/")
+
+
+def import_loop(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
+    """Import Loop with a known number of iterations by unrolling it."""
+    body = _graph(scope, node, "body")
+    trips_name, condition_name = (*node.inputs, "", "")[:2]
+    trips = scope.b.known(scope.tensor(trips_name)) if trips_name else None
+    proceed = scope.b.known(scope.tensor(condition_name)) if condition_name else np.array(True)
+    if (trips_name and trips is None) or proceed is None:
+        return _on_host(scope, node, body)
+    # Exporters give the largest integer as the trip count of a loop that only its condition ends.
+    limit = math.inf if trips is None else int(trips.reshape(-1)[0])
+    carried: list[BoundValue] = [scope.meaning(name) if name else None for name in node.inputs[2:]]
+    gathered: list[list[str]] = [[] for _ in body.outputs[1 + len(carried) :]]
+    if len(body.inputs) != 2 + len(carried):
+        raise scope.b.wrong(f"its body has {len(body.inputs)} inputs, expected {2 + len(carried)}")
+    rounds = 0
+    while rounds < limit and bool(proceed.reshape(-1)[0]):
+        if rounds == LONGEST_LOOP:
+            raise _too_long(scope, f"more than {LONGEST_LOOP:,}")
+        counter, condition_in = scope.b.constant(np.array(rounds, np.int64)), scope.b.constant(proceed.reshape(()))
+        made = scope.inline(body, [counter, condition_in, *carried], f"{node.name}/{rounds}/")
+        carried = made[1 : 1 + len(carried)]
+        for found, value in zip(gathered, made[1 + len(carried) :], strict=True):
+            if not isinstance(value, str):
+                return None
+            found.append(value)
+        condition = made[0]
+        known = scope.b.known(condition) if isinstance(condition, str) else None
+        if known is None:  # the number of iterations depends on the inputs' values
+            return _on_host(scope, node, body)
+        proceed = known
+        rounds += 1
+    scope.b.begin(scope.prefixed(node.name), node.label)
+    stacked: list[BoundValue] = []
+    for values in gathered:
+        if not values:
+            return None
+        rows = [scope.b.reshape(value, (1, *scope.b.shape(value))) for value in values]
+        stacked.append(rows[0] if len(rows) == 1 else scope.b.emit("concat", rows, axis=0))
+    return [*carried, *stacked]
+
+
+def _on_host(scope: Scope, node: ModelNode, body: ModelGraph) -> Sequence[BoundValue] | None:
+    """Leave a loop to the host if its body declares that the carried values keep their shapes."""
+    b = scope.b
+    if len(node.outputs) != len(node.inputs) - 2 or "" in (*node.inputs[2:], *node.outputs):
+        return None
+    carried = [scope.tensor(name) for name in node.inputs[2:]]
+    if any(out.dimensions != b.shape(each) for out, each in zip(body.outputs[1:], carried, strict=True)):
+        return None
+    b.begin(scope.prefixed(node.name), node.label)
+    inputs = [scope.tensor(name) if name else None for name in node.inputs]
+    return import_reference(b, node, inputs, scope, made=[(b.shape(each), b.dtype(each)) for each in carried])
+
+
+def _too_long(scope: Scope, rounds: str) -> ModelError:
+    return scope.b.wrong(f"a loop of {rounds} rounds; loops of known length have at most {LONGEST_LOOP:,}")
+
+
+def _graph(scope: Scope, node: ModelNode, name: str) -> ModelGraph:
+    found = node.attributes.get(name)
+    if not isinstance(found, ModelGraph):
+        raise scope.b.wrong(f"attribute {name!r} is missing")
+    return found
+
+
+def import_scan(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
+    """Import Scan by unrolling it; the number of iterations follows from the shapes."""
+    b = scope.b
+    if b.opset < 9:
+        return None
+    body, count = _graph(scope, node, "body"), node.integer("num_scan_inputs")
+    given = [scope.tensor(name) for name in node.inputs]
+    states: list[BoundValue] = list(given[: len(given) - count])
+    scanned = given[len(given) - count :]
+    if count < 1 or len(body.inputs) != len(given) or len(body.outputs) < len(states):
+        raise b.wrong(f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs for {len(given)} inputs")
+    made = len(body.outputs) - len(states)
+    axes_in = [
+        b.axis(axis, len(b.shape(x))) for axis, x in zip(_each(node, "scan_input_axes", count), scanned, strict=True)
+    ]
+    lengths = {b.shape(x)[axis] for axis, x in zip(axes_in, scanned, strict=True)}
+    if len(lengths) != 1:
+        raise b.wrong(f"its scan inputs have different lengths: {sorted(lengths)}")
+    rounds = lengths.pop()
+    if rounds > LONGEST_LOOP:
+        raise _too_long(scope, f"{rounds:,}")
+    if rounds == 0:
+        return None
+    backwards_in = _each(node, "scan_input_directions", count)
+    backwards_out = _each(node, "scan_output_directions", made)
+    gathered: list[list[str]] = [[] for _ in range(made)]
+    for index in range(rounds):
+        parts: list[BoundValue] = []
+        for x, axis, backwards in zip(scanned, axes_in, backwards_in, strict=True):
+            shape = b.shape(x)
+            at = rounds - 1 - index if backwards else index
+            part = b.slice(
+                x,
+                tuple(at if i == axis else 0 for i in range(len(shape))),
+                tuple(1 if i == axis else n for i, n in enumerate(shape)),
+            )
+            parts.append(b.reshape(part, (*shape[:axis], *shape[axis + 1 :])))
+        b.end([], [])
+        results = scope.inline(body, [*states, *parts], f"{node.name}/{index}/")
+        b.begin(scope.prefixed(node.name), node.label)
+        states = results[: len(states)]
+        for found, value in zip(gathered, results[len(states) :], strict=True):
+            if not isinstance(value, str):
+                raise b.wrong("its body gives a sequence")
+            found.append(value)
+    stacked: list[BoundValue] = []
+    for values, axis, backwards in zip(gathered, _each(node, "scan_output_axes", made), backwards_out, strict=True):
+        shape = b.shape(values[0])
+        at = b.axis(axis, len(shape) + 1)
+        rows = [b.reshape(value, (*shape[:at], 1, *shape[at:])) for value in (values[::-1] if backwards else values)]
+        stacked.append(rows[0] if len(rows) == 1 else b.emit("concat", rows, axis=at))
+    return [*states, *stacked]
+
+
+def _each(node: ModelNode, name: str, count: int) -> tuple[int, ...]:
+    return node.integers(name, (0,) * count) or (0,) * count
+
+
+#: Operator -> function of scope and node that returns the bindings of the outputs; None leaves the node to the host.
+CONTROL_FLOW_IMPORTERS: Final[dict[str, Callable[[Scope, ModelNode], Sequence[BoundValue] | None]]] = {
+    "If": import_if,
+    "Loop": import_loop,
+    "Scan": import_scan,
+    **SEQUENCE_IMPORTERS,
+}

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Query part of the network builder: values, constants, and errors located at the current node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from syclsched.errors import ModelError, ValueNeededError
+from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
+from syclsched.frontends.onnx.network import CanonicalNode, Value
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+
+class ImportState:
+    """Values and constants of a network under construction; base class of the builder."""
+
+    def __init__(self, where: str, opset: int, opsets: Mapping[str, int], limits: ModelLimits) -> None:
+        self.where = where
+        self.opset = opset
+        self.opsets = tuple(sorted(opsets.items()))
+        self.limits = limits
+        self.values: dict[str, Value] = {}
+        self.constants: dict[str, Array] = {}
+        self._inputs: list[str] = []
+        self._nodes: list[CanonicalNode] = []
+        self._fresh: list[CanonicalNode] = []
+        self._label: str = ""
+
+    # --- values ---------------------------------------------------------------------------------------
+
+    def shape(self, name: str) -> Shape:
+        """Return a value's shape."""
+        return self.values[name].shape
+
+    def dtype(self, name: str) -> str:
+        """Return a value's dtype."""
+        return self.values[name].dtype
+
+    def known(self, name: str) -> Array | None:
+        """Return a value if it is constant, else None."""
+        return self.constants.get(name)
+
+    def require(self, name: str, what: str) -> Array:
+        """Return a constant value; raise `ValueNeededError` if the value is not constant."""
+        found = self.constants.get(name)
+        if found is None:
+            inputs = self.sources(name)
+            raise ValueNeededError(
+                f"{what} must be known before anything runs, but {name!r} is computed from the values of "
+                f"{', '.join(map(repr, inputs)) or 'unknown values'}",
+                inputs=inputs,
+                where=self.place(),
+                hint="Give these inputs' values when the model is loaded (known=), or export it with constant shapes",
+            )
+        return found
+
+    def integers(self, name: str, what: str) -> Shape:
+        """Return a constant value as a tuple of integers; see `require`."""
+        array = self.require(name, what)
+        if array.ndim > 1 or array.dtype.kind not in "iu":
+            raise self.wrong(f"{what} are {array.dtype} of shape {array.shape}, expected a list of integers")
+        return tuple(int(n) for n in array.reshape(-1))
+
+    def sources(self, name: str) -> tuple[str, ...]:
+        """Return the network inputs that a value depends on."""
+        producer = {made: node for node in (*self._nodes, *self._fresh) for made in node.outputs if made is not None}
+        seen: set[str] = set()
+        waiting = [name]
+        while waiting:
+            each = waiting.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            if each in producer:
+                waiting += [source for source in producer[each].inputs if source is not None]
+        return tuple(each for each in self._inputs if each in seen)
+
+    # --- errors ---------------------------------------------------------------------------------------
+
+    def place(self) -> str:
+        """Return the location of the current node for error messages."""
+        return f"{self.where}, node {self._label}" if self._label else self.where
+
+    def wrong(self, what: str, *, hint: str | None = None) -> ModelError:
+        """Return an error located at the current node."""
+        return ModelError(what, where=self.place(), hint=hint)
+
+    def axis(self, axis: int, rank: int) -> int:
+        """Return an axis as a non-negative number."""
+        if not -rank <= axis < max(rank, 1):
+            raise self.wrong(f"there is no axis {axis} in {rank} dimensions")
+        return axis + rank if axis < 0 else axis
+
+    def axes(self, axes: Iterable[int], rank: int) -> Shape:
+        """Return axes as sorted non-negative numbers."""
+        found = sorted(self.axis(axis, rank) for axis in axes)
+        if len(set(found)) < len(found):
+            raise self.wrong(f"an axis stands twice in {found}")
+        return tuple(found)

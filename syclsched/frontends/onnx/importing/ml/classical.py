@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Importers of classical machine learning (ai.onnx.ml): preprocessing, linear models, SVMs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from syclsched.frontends.onnx.importing.importer_registry import ML, UnsupportedFormError, given, imports
+from syclsched.frontends.onnx.importing.ml.class_scores import class_labels, output_scores, predicted_label
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
+
+Array = np.ndarray[Any, Any]
+
+_NORMS: Final = {"MAX": "max", "L1": "l1", "L2": "l2"}
+
+
+@imports("Scaler", domain=ML)
+def scaler(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import Scaler: (x - offset) * scale, with one number for all features or one per feature."""
+    x = _floats(b, given(b, inputs, 0, "X"))
+    expression: Any = 0
+    values = [x]
+    for name, operator in (("offset", "sub"), ("scale", "mul")):
+        numbers = _numbers(node, name)
+        if not numbers.size:
+            continue
+        _check_features(b, numbers, b.shape(x), name)
+        expression = (operator, expression, len(values))
+        values.append(b.constant(numbers.astype(b.dtype(x))))
+    return [b.cast(b.elementwise(expression, *values, shape=b.shape(x)), "float32")]
+
+
+@imports("Normalizer", domain=ML)
+def normalizer(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import Normalizer: divide rows by their norm unless it is 0."""
+    x = _floats(b, given(b, inputs, 0, "X"))
+    shape, norm = b.shape(x), node.text("norm", "MAX")
+    if norm not in _NORMS:
+        raise b.wrong(f"norm is {norm!r}, expected MAX, L1 or L2")
+    if len(shape) not in (1, 2):
+        raise b.wrong(f"it takes rows of features, not {shape}")
+    size = b.emit("reduce", [x], mode=_NORMS[norm], axes=(len(shape) - 1,), keepdims=True)
+    divided = ("div", 0, ("where", ("equal", 1, ("const", 0.0)), ("const", 1.0), 1))
+    return [b.cast(b.elementwise(divided, x, size, shape=shape), "float32")]
+
+
+@imports("Binarizer", domain=ML)
+def binarizer(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import Binarizer: 1 where a number is above the threshold, else 0."""
+    x = given(b, inputs, 0, "X")
+    if b.dtype(x) not in ("float32", "float64"):
+        raise UnsupportedFormError
+    above = ("greater", 0, ("const", float(np.float32(node.number("threshold")))))
+    return [b.elementwise(("cast", b.dtype(x), above), x)]
+
+
+@imports("Imputer", domain=ML)
+def imputer(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import Imputer: replace missing numbers by the value for their feature."""
+    x = given(b, inputs, 0, "X")
+    floating = b.dtype(x)[0] == "f"
+    values = _numbers(node, "imputed_value_floats") if floating else _numbers(node, "imputed_value_int64s", np.int64)
+    if not values.size:
+        raise b.wrong(f"it has no values for missing numbers of {b.dtype(x)}")
+    _check_features(b, values, b.shape(x), "imputed values")
+    replaced = node.number("replaced_value_float") if floating else node.integer("replaced_value_int64")
+    missing: Any = ("isnan", 0) if replaced != replaced else ("equal", 0, ("const", replaced))
+    filled = b.constant(values.astype(b.dtype(x)))
+    return [b.elementwise(("where", missing, 1, 0), x, filled, shape=b.shape(x))]
+
+
+@imports("ArrayFeatureExtractor", domain=ML)
+def array_feature_extractor(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import ArrayFeatureExtractor: gather along the last axis."""
+    x, indices = given(b, inputs, 0, "X"), given(b, inputs, 1, "Y")
+    shape = b.shape(x) if len(b.shape(x)) > 1 else (1, *b.shape(x))
+    array = b.known(indices)
+    if array is not None and array.size and (array.min() < 0 or array.max() >= shape[-1]):
+        raise b.wrong(f"indices from {array.min()} to {array.max()}, and there are {shape[-1]} features")
+    count = int(np.prod(b.shape(indices), dtype=np.int64))
+    picked = b.reshape(indices, (count,))
+    return [b.emit("gather", [b.reshape(x, shape), picked], axis=len(shape) - 1)]
+
+
+@imports("FeatureVectorizer", domain=ML)
+def feature_vectorizer(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import FeatureVectorizer: concatenate a given number of features of each input."""
+    values = [_floats(b, given(b, inputs, i, f"X{i}")) for i in range(len(inputs))]
+    wanted = node.integers("inputdimensions") or ()
+    if len(wanted) != len(values) or any(count < 0 for count in wanted):
+        raise b.wrong(f"inputdimensions {wanted} for {len(values)} inputs")
+    parts: list[str] = []
+    for x, count in zip(values, wanted, strict=True):
+        shape = b.shape(x)
+        if len(shape) not in (1, 2):
+            raise b.wrong(f"it takes rows of features, not {shape}")
+        x = b.cast(b.reshape(x, (shape[0], shape[1] if len(shape) == 2 else 1)), "float32")
+        rows, columns = b.shape(x)
+        x = b.slice(x, (0, 0), (rows, min(count, columns)))
+        parts.append(b.pad(x, (0, 0, 0, max(0, count - columns))))
+    return [parts[0] if len(parts) == 1 else b.emit("concat", parts, axis=1)]
+
+
+@imports("OneHotEncoder", domain=ML)
+def one_hot_encoder(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import OneHotEncoder of numbers."""
+    x, categories = given(b, inputs, 0, "X"), node.integers("cats_int64s") or ()
+    if not categories or not node.integer("zeros", 1):
+        raise UnsupportedFormError
+    whole = b.cast(x, "int64")
+    hit = ("cast", "float32", ("equal", 0, 1))
+    shape = b.shape(x)
+    return [
+        b.elementwise(
+            hit, b.reshape(whole, (*shape, 1)), b.constant(np.array(categories)), shape=(*shape, len(categories))
+        )
+    ]
+
+
+@imports("LabelEncoder", domain=ML)
+def label_encoder(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import LabelEncoder from numbers to numbers."""
+    x = given(b, inputs, 0, "X")
+    keys, values = (_numeric_attribute(node, name) for name in ("keys", "values"))
+    if keys is None or values is None or str(keys.dtype) != b.dtype(x) or keys.dtype.kind == "f":
+        raise UnsupportedFormError
+    if len(keys) != len(values) or not len(keys):
+        raise b.wrong(f"{len(keys)} keys and {len(values)} values")
+    default = node.attributes.get("default_tensor")
+    if not isinstance(default, np.ndarray):
+        other = node.number("default_float", -0.0) if values.dtype.kind == "f" else node.integer("default_int64", -1)
+        default = np.array(other)
+    shape = b.shape(x)
+    # The first of equal keys matches; the entry after the last key is the default.
+    hit = ("cast", "int32", ("equal", 0, 1))
+    table = np.concatenate([values, default.reshape(-1)[:1].astype(values.dtype)])
+    hits = b.elementwise(
+        ("where", ("equal", ("index", -1), ("const", len(keys), "int64")), ("const", 1, "int32"), hit),
+        b.reshape(x, (*shape, 1)),
+        b.constant(np.append(keys, keys[-1])),
+        shape=(*shape, len(table)),
+        dtype="int32",
+    )
+    at = b.emit("arg", [hits], mode="max", axis=len(shape), keepdims=False, last=False)
+    return [b.emit("gather", [b.constant(table), at], axis=0)]
+
+
+@imports("LinearRegressor", domain=ML)
+def linear_regressor(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import LinearRegressor."""
+    x = _matrix(b, given(b, inputs, 0, "X"))
+    if node.text("post_transform", "NONE") != "NONE":
+        raise UnsupportedFormError
+    return [_linear(b, node, x, node.integer("targets", 1))]
+
+
+@imports("LinearClassifier", domain=ML)
+def linear_classifier(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import LinearClassifier; a binary one may have coefficients for one class only."""
+    x = _matrix(b, given(b, inputs, 0, "X"))
+    labels, features = class_labels(b, node, "classlabels_ints"), b.shape(x)[1]
+    columns = _numbers(node, "coefficients").size // max(features, 1)
+    made, post = _linear(b, node, x, columns), node.text("post_transform", "NONE")
+    if columns == 1 and len(labels) == 2:
+        return [predicted_label(b, made, labels, threshold=0.0), output_scores(b, made, post, second="rest")]
+    if columns != len(labels):
+        raise b.wrong(f"coefficients of {columns} classes, and {len(labels)} labels")
+    if columns == 1:
+        raise UnsupportedFormError
+    return [predicted_label(b, made, labels), output_scores(b, made, post)]
+
+
+@imports("SVMRegressor", domain=ML)
+def svm_regressor(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import SVMRegressor: a weighted sum of kernel values between rows and support vectors."""
+    x = _matrix(b, given(b, inputs, 0, "X"))
+    features, count = b.shape(x)[1], node.integer("n_supports")
+    weights, rho = _numbers(node, "coefficients"), _numbers(node, "rho")
+    if rho.size != 1 or node.text("post_transform", "NONE") != "NONE":
+        raise UnsupportedFormError
+    if count < 1:
+        if weights.size != features:
+            raise b.wrong(f"{weights.size} coefficients for {features} features")
+        made = _product(b, x, weights.reshape(features, 1), rho)
+    else:
+        vectors = _numbers(node, "support_vectors")
+        if weights.size != count or vectors.size != count * features:
+            raise b.wrong(f"{weights.size} coefficients and {vectors.size} elements of {count} vectors of {features}")
+        kernels = _kernels(b, node, x, vectors.reshape(count, features))
+        made = _product(b, kernels, weights.reshape(count, 1), rho)
+    if node.integer("one_class"):
+        made = b.elementwise(("where", ("greater", 0, ("const", 0.0)), ("const", 1.0), ("const", -1.0)), made)
+    return [b.cast(made, "float32")]
+
+
+@imports("SVMClassifier", domain=ML)
+def svm_classifier(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import SVMClassifier without probabilities: one-versus-one comparisons, then a majority vote."""
+    x = _matrix(b, given(b, inputs, 0, "X"))
+    features, counts = b.shape(x)[1], node.integers("vectors_per_class") or ()
+    weights, rho, labels = (
+        _numbers(node, "coefficients"),
+        _numbers(node, "rho"),
+        class_labels(b, node, "classlabels_ints"),
+    )
+    if not counts or node.attributes.get("prob_a") or node.text("post_transform", "NONE") != "NONE":
+        raise UnsupportedFormError
+    classes, count = len(labels), sum(counts)
+    pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
+    vectors = _numbers(node, "support_vectors")
+    if (len(counts), weights.size, vectors.size, rho.size) != (
+        classes,
+        (classes - 1) * count,
+        count * features,
+        len(pairs),
+    ):
+        raise b.wrong(f"its vectors, coefficients and rho do not fit {classes} classes of {features} features")
+    weights, starts = weights.reshape(classes - 1, count), np.cumsum((0, *counts))
+    joined = np.zeros((count, len(pairs)), np.float32)
+    wins = np.zeros((len(pairs), classes), np.float32)
+    for pair, (i, j) in enumerate(pairs):
+        for one, row in ((i, j - 1), (j, i)):
+            joined[starts[one] : starts[one + 1], pair] = weights[row, starts[one] : starts[one + 1]]
+        wins[pair, i], wins[pair, j] = 1, -1
+    made = _product(b, _kernels(b, node, x, vectors.reshape(count, features)), joined, rho)
+    won = b.elementwise(("cast", "float32", ("greater", 0, ("const", 0.0))), made)
+    label = predicted_label(b, _product(b, won, wins, (wins < 0).sum(axis=0).astype(np.float32)), labels)
+    return [label, output_scores(b, made, "NONE", second="negative" if classes == 2 else None)]
+
+
+def _kernels(b: NetworkBuilder, node: ModelNode, x: str, vectors: Array) -> str:
+    """Return the kernel values between each row and each support vector."""
+    kind = node.text("kernel_type", "LINEAR")
+    gamma, offset, degree = (float(n) for n in (*_numbers(node, "kernel_params"), 0.0, 0.0, 0.0)[:3])
+    if kind == "RBF":
+        # Squared distances computed from products lose digits far from 0, so everything is centred on the vectors.
+        centre = vectors.mean(axis=0)
+        moved, around = b.elementwise(("sub", 0, 1), x, b.constant(centre)), vectors - centre
+        squares = b.emit("reduce", [moved], mode="sumsquare", axes=(1,), keepdims=True)
+        lengths = b.constant((around.astype(np.float64) ** 2).sum(axis=1).astype(np.float32))
+        distance = ("max", ("sub", ("add", 1, 2), ("mul", 0, ("const", 2.0))), ("const", 0.0))
+        expression: Any = ("exp", ("mul", distance, ("const", -gamma)))
+        return b.elementwise(expression, _product(b, moved, around.T), squares, lengths)
+    made = _product(b, x, vectors.T)
+    scaled = ("add", ("mul", 0, ("const", gamma)), ("const", offset))
+    if kind == "LINEAR":
+        return made
+    if kind == "SIGMOID":
+        return b.elementwise(("tanh", scaled), made)
+    if kind != "POLY":
+        raise b.wrong(f"kernel_type is {kind!r}, expected LINEAR, POLY, RBF or SIGMOID")
+    return b.elementwise(("pow", scaled, ("const", degree)), made)
+
+
+def _linear(b: NetworkBuilder, node: ModelNode, x: str, columns: int) -> str:
+    features, weights = b.shape(x)[1], _numbers(node, "coefficients")
+    biases = _numbers(node, "intercepts")
+    if columns < 1 or weights.size != columns * features or biases.size not in (0, columns):
+        what = f"{weights.size} coefficients and {biases.size} intercepts"
+        raise b.wrong(f"{what} for {features} features and {columns} columns")
+    return _product(b, x, weights.reshape(columns, features).T, biases)
+
+
+def _product(b: NetworkBuilder, x: str, matrix: Array, bias: Array | None = None) -> str:
+    inputs = [x, b.constant(matrix)]
+    if bias is not None and bias.size:
+        inputs.append(b.constant(bias))
+    return b.emit("matmul", inputs, transpose_a=False, transpose_b=False, alpha=1.0, beta=1.0, activation=())
+
+
+def _floats(b: NetworkBuilder, x: str) -> str:
+    return x if b.dtype(x) in ("float32", "float64") else b.cast(x, "float32")
+
+
+def _matrix(b: NetworkBuilder, x: str) -> str:
+    """Return a float32 matrix of features; a vector becomes one row."""
+    shape = b.shape(x)
+    if len(shape) not in (1, 2):
+        raise b.wrong(f"it takes rows of features, not {shape}")
+    return b.cast(x if len(shape) == 2 else b.reshape(x, (1, *shape)), "float32")
+
+
+def _numbers(node: ModelNode, name: str, dtype: Any = np.float32) -> Array:
+    return np.array(node.attributes.get(name) or (), dtype)
+
+
+def _numeric_attribute(node: ModelNode, name: str) -> Array | None:
+    """Return the numeric attribute ``<name>_tensor``, ``_int64s`` or ``_floats``; None if there is none."""
+    tensor = node.attributes.get(f"{name}_tensor")
+    if isinstance(tensor, np.ndarray):
+        return tensor.reshape(-1) if tensor.dtype.kind in "if" else None
+    for suffix, dtype in (("int64s", np.int64), ("floats", np.float32)):
+        if node.attributes.get(f"{name}_{suffix}"):
+            return _numbers(node, f"{name}_{suffix}", dtype)
+    return None
+
+
+def _check_features(b: NetworkBuilder, numbers: Array, shape: tuple[int, ...], what: str) -> None:
+    if not shape or numbers.size not in (1, shape[-1]):
+        raise b.wrong(f"{numbers.size} {what} for {shape[-1] if shape else 0} features")

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entry point of the import: converts a model to a network for given input shapes."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from syclsched.errors import DeclaredShapeWarning, ModelError, OpenDimensionError
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.importing.scope import Scope
+from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
+from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Model
+from syclsched.frontends.onnx.network import Network
+
+Shape = tuple[int, ...]
+
+_FAMILIES: Final = ("nn", "tensor", "ml")
+
+
+@cache
+def load_families() -> None:
+    """Import the modules that register importers."""
+    for family in _FAMILIES:
+        package = importlib.import_module(f"{__package__}.{family}")
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{package.__name__}.{module.name}")
+
+
+def import_model(
+    model: Model,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    *,
+    dimensions: Mapping[str, int] | None = None,
+    known: Mapping[str, Any] | None = None,
+    limits: ModelLimits | None = None,
+) -> Network:
+    """Import a model for given shapes of its inputs."""
+    load_families()
+    b = NetworkBuilder(model.where, model.opset, model.opsets, limits or ModelLimits())
+    scope = Scope(b)
+    scope.add_constants(model.graph.initialisers)
+    declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
+    scope.run(model.graph.nodes)
+    outputs = [(output.name, scope.tensor(output.name)) for output in model.outputs]
+    for output, (_, value) in zip(model.outputs, outputs, strict=True):
+        _check_output(output, b.shape(value), b.dtype(value), model.where)
+    return b.finish(model.name, outputs)
+
+
+def declare_inputs(
+    b: NetworkBuilder,
+    scope: Scope,
+    model: Model,
+    shapes: dict[str, Sequence[int]],
+    dimensions: dict[str, int],
+    known: dict[str, Any],
+) -> None:
+    """Declare a model's inputs with concrete extents; raise `OpenDimensionError` if some are missing."""
+    names = [declared.name for declared in model.inputs]
+    for what, given in (("shape", shapes), ("value", known)):
+        for name in given:
+            if name not in names:
+                raise ModelError(
+                    f"a {what} was given for {name!r}, which is no input",
+                    where=model.where,
+                    hint=f"Inputs: {', '.join(map(describe_input, model.inputs))}",
+                )
+    named = {d for declared in model.inputs for d in declared.dimensions or () if isinstance(d, str)}
+    for name, extent in dimensions.items():
+        if name not in named:
+            raise ModelError(
+                f"an extent was given for {name!r}, which is no open dimension",
+                where=model.where,
+                hint=f"Open: {', '.join(sorted(named)) or 'none'}",
+            )
+        _check_extent(extent, f"{model.where}, dimension {name!r}")
+    for declared in model.inputs:
+        where = f"{model.where}, input {declared.name!r}"
+        if declared.name in known:
+            array = np.array(known[declared.name], order="C")
+            if array.dtype.kind in "iuf" and declared.dtype is not None and not hasattr(known[declared.name], "dtype"):
+                array = array.astype(declared.dtype)
+            if declared.dtype not in (None, array.dtype.name):
+                raise ModelError(f"its value is {array.dtype}, expected {declared.dtype}", where=where)
+            _bind(declared, array.shape, dimensions, where)
+            scope.bind(declared.name, b.constant(array))
+        elif declared.name in shapes:
+            shape = tuple(shapes[declared.name])
+            for extent in shape:
+                _check_extent(extent, where)
+            _bind(declared, shape, dimensions, where)
+    missing: list[str] = []
+    for declared in model.inputs:
+        if declared.name in known:
+            continue
+        if declared.dtype is None:
+            raise ModelError("the model does not say its element type", where=f"{model.where}, input {declared.name!r}")
+        if declared.name in shapes:
+            shape = tuple(int(n) for n in shapes[declared.name])
+        elif declared.dimensions is None:
+            missing.append(declared.name)
+            continue
+        else:
+            extents = [dimensions.get(d) if isinstance(d, str) else d for d in declared.dimensions]
+            missing += [
+                d if isinstance(d, str) else f"{declared.name}[{axis}]"
+                for axis, (d, extent) in enumerate(zip(declared.dimensions, extents, strict=True))
+                if extent is None
+            ]
+            shape = tuple(extent for extent in extents if extent is not None)
+        if not missing:
+            b.add_input(declared.name, shape, declared.dtype)
+            scope.bind(declared.name, declared.name)
+    if missing:
+        names_open = tuple(dict.fromkeys(missing))
+        raise OpenDimensionError(
+            f"it leaves open {', '.join(map(repr, names_open))}",
+            names=names_open,
+            where=model.where,
+            hint=f"Give the inputs' shapes; it declares {', '.join(map(describe_input, model.inputs))}",
+        )
+
+
+def _check_output(declared: DeclaredValue, shape: Shape, dtype: str, where: str) -> None:
+    """Raise if an output's dtype is not the declared one; warn if the shape differs, as some exporters err there."""
+    place = f"{where}, output {declared.name!r}"
+    if declared.dtype not in (None, dtype):
+        raise ModelError(f"its elements are {dtype}, and {declared.dtype} is declared", where=place)
+    said = declared.dimensions
+    if said is not None and (
+        len(said) != len(shape) or any(isinstance(d, int) and d != n for d, n in zip(said, shape, strict=True))
+    ):
+        warnings.warn(
+            f"{place}: its shape is {shape}, and {describe_shape(declared)} is declared",
+            DeclaredShapeWarning,
+            stacklevel=3,
+        )
+
+
+def _check_extent(extent: object, where: str) -> None:
+    if isinstance(extent, bool) or not isinstance(extent, int | np.integer) or extent < 0:
+        raise ModelError(f"{extent!r} is no extent, expected an integer that is not negative", where=where)
+
+
+def _bind(declared: DeclaredValue, shape: Shape, dimensions: dict[str, int], where: str) -> None:
+    """Check a shape against the declaration and record the extents of named dimensions."""
+    expected = declared.dimensions
+    if expected is None:
+        return
+    fits = len(expected) == len(shape)
+    if fits:
+        for extent, said in zip(shape, expected, strict=True):
+            if isinstance(said, str):
+                fits = fits and dimensions.setdefault(said, int(extent)) == extent
+            elif said is not None:
+                fits = fits and said == extent
+    if not fits:
+        bound = {d: dimensions[d] for d in expected if isinstance(d, str) and d in dimensions}
+        note = f" with {', '.join(f'{d} = {n}' for d, n in bound.items())}" if bound else ""
+        raise ModelError(f"shape {shape}, expected {describe_shape(declared)}{note}", where=where)
+
+
+def describe_shape(declared: DeclaredValue) -> str:
+    """Format a declared shape: ``(batch, 3, ?, ?)``."""
+    if declared.dimensions is None:
+        return "any shape"
+    inner = ", ".join("?" if d is None else str(d) for d in declared.dimensions)
+    return f"({inner},)" if len(declared.dimensions) == 1 else f"({inner})"
+
+
+def describe_input(declared: DeclaredValue) -> str:
+    """Format a declared input: ``image: float32 (batch, 3, ?, ?)``."""
+    return f"{declared.name}: {declared.dtype} {describe_shape(declared)}"

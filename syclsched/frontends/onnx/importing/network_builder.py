@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builder of networks: adds canonical nodes and folds those with constant inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from syclsched.errors import SyclschedError
+from syclsched.frontends.onnx.host_evaluation import evaluate_node
+from syclsched.frontends.onnx.importing.import_state import ImportState, Shape
+from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
+from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
+from syclsched.frontends.onnx.shapes import ShapeDtype, broadcast, infer, nbytes
+from syclsched.kernels.tensor.writing.expression import result_dtype
+
+#: Kinds that are folded if all inputs are constant. The other kinds are left to devices.
+_FOLDED: Final = frozenset(
+    {
+        *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "gather", "gather_elements", "gather_nd"),
+        *("scatter_elements", "scatter_nd", "concat", "slice", "pad", "resize", "softmax", "matmul", "batch_norm"),
+    }
+)
+
+
+class NetworkBuilder(ImportState):
+    """Incremental builder of a `Network`."""
+
+    def __init__(self, where: str, opset: int, opsets: Mapping[str, int], limits: ModelLimits) -> None:
+        super().__init__(where, opset, opsets, limits)
+        self._node_name: str = ""
+        self._made_now: set[str] = set()
+        self._number = 0
+        self._node_names: set[str] = set()
+
+    # --- adding ---------------------------------------------------------------------------------------
+
+    def add_input(self, name: str, shape: Shape, dtype: str) -> str:
+        """Declare an input of the network."""
+        self._check_size(shape, dtype, f"input {name!r}")
+        self.values[name] = Value(name, shape, dtype)
+        self._inputs.append(name)
+        return name
+
+    def begin(self, name: str, label: str) -> None:
+        """Start the import of an ONNX node."""
+        self._node_name, self._label = name, label
+        self._made_now = set()
+
+    def end(self, results: Sequence[str | None], names: Sequence[str]) -> dict[str, str]:
+        """Finish the import of an ONNX node: its results get the model's names."""
+        renamed: dict[str, str] = {}
+        for result, name in zip(results, names, strict=False):
+            if result in self._made_now and result not in renamed and name and name not in self.values:
+                renamed[result] = name
+        for old, new in renamed.items():
+            value = self.values.pop(old)
+            self.values[new] = Value(new, value.shape, value.dtype)
+            if old in self.constants:
+                self.constants[new] = self.constants.pop(old)
+        if self._fresh:
+            last = len(self._fresh) - 1
+            for index, node in enumerate(self._fresh):
+                base = self._node_name if index == last else f"{self._node_name}.{index + 1}"
+                self._nodes.append(
+                    CanonicalNode(
+                        self._free_name(base),
+                        node.kind,
+                        tuple(renamed.get(each, each) if each is not None else None for each in node.inputs),
+                        tuple(renamed.get(each, each) if each is not None else None for each in node.outputs),
+                        node.attributes,
+                        (self._label,),
+                    )
+                )
+            if len(self._nodes) > self.limits.nodes:
+                raise self.wrong(f"more than {self.limits.nodes:,} nodes")
+        self._fresh = []
+        self._label = ""
+        return {
+            name: renamed.get(result, result) for result, name in zip(results, names, strict=False) if result and name
+        }
+
+    def drop(self) -> None:
+        """Discard the canonical nodes added for the current ONNX node."""
+        self._fresh = []
+
+    def _free_name(self, base: str) -> str:
+        name, number = base, 1
+        while name in self._node_names:
+            number += 1
+            name = f"{base}#{number}"
+        self._node_names.add(name)
+        return name
+
+    def constant(self, value: Any, dtype: Any = None) -> str:
+        """Add a constant and return its name."""
+        array = np.asarray(value, dtype)
+        if not array.flags.c_contiguous:
+            array = np.ascontiguousarray(array)
+        if array.flags.writeable:
+            array = array.view()
+            array.flags.writeable = False
+        name = self._new_name()
+        self.constants[name] = array
+        self.values[name] = Value(name, array.shape, array.dtype.name)
+        return name
+
+    def emit(
+        self,
+        kind: str,
+        inputs: Sequence[str | None],
+        *,
+        shape: Shape | None = None,
+        dtype: str | None = None,
+        **attributes: Any,
+    ) -> str:
+        """Add a canonical node with one output, folded if possible; return the output's name."""
+        made = None if shape is None else ((shape, dtype or self._first(inputs).dtype),)
+        name = self.emit_all(kind, inputs, made=made, **attributes)[0]
+        assert name is not None
+        return name
+
+    def emit_all(
+        self,
+        kind: str,
+        inputs: Sequence[str | None],
+        *,
+        made: Sequence[ShapeDtype] | None = None,
+        wanted: Sequence[bool] | None = None,
+        **attributes: Any,
+    ) -> list[str | None]:
+        """Add a canonical node with any number of outputs and return their names; see `emit`."""
+        given = list(inputs)
+        while given and given[-1] is None:
+            given.pop()
+        if made is None:
+            try:
+                made = infer(kind, [None if each is None else self.values[each] for each in given], attributes)
+            except SyclschedError as error:
+                raise self.wrong(error.what, hint=error.hint) from None
+        outputs: list[str | None] = []
+        for index, (shape, dtype) in enumerate(made):
+            if wanted is not None and not wanted[index]:
+                outputs.append(None)
+                continue
+            self._check_size(shape, dtype, "its result")
+            name = self._new_name()
+            self.values[name] = Value(name, shape, dtype)
+            outputs.append(name)
+        node = CanonicalNode(f"{self._node_name}.{len(self._fresh)}", kind, tuple(given), tuple(outputs), attributes)
+        if self._foldable(node):
+            self._fold(node)
+        else:
+            self._fresh.append(node)
+        return outputs
+
+    def _foldable(self, node: CanonicalNode) -> bool:
+        if node.kind not in _FOLDED and node.kind != "reshape":
+            return False
+        if not all(name in self.constants for name in node.inputs if name is not None):
+            return False
+        if node.kind != "reshape":
+            for name in node.outputs:
+                if name is not None:
+                    self.check_folded(self.values[name].shape, self.values[name].dtype)
+        return True
+
+    def check_folded(self, shape: Shape, dtype: str) -> None:
+        """Raise `ModelError` if an array is too large for constant folding."""
+        size = nbytes(shape, dtype)
+        if size > self.limits.folded_bytes:
+            raise self.wrong(
+                f"a constant {dtype} {shape} is {math.prod(shape):,} elements, {size:,} bytes; of what is computed "
+                f"beforehand at most {self.limits.folded_bytes:,} bytes are accepted",
+                hint="If that is meant, raise ModelLimits.folded_bytes",
+            )
+
+    def _fold(self, node: CanonicalNode) -> None:
+        given = {name: self.constants[name] for name in node.inputs if name is not None}
+        try:
+            made = evaluate_node(node, self.values, given)
+        except SyclschedError as error:
+            raise self.wrong(error.what, hint=error.hint) from error
+        for name, array in made.items():
+            array = array if array.flags.c_contiguous else np.ascontiguousarray(array)
+            array.flags.writeable = False
+            self.constants[name] = array
+
+    def _first(self, inputs: Sequence[str | None]) -> Value:
+        return next(self.values[name] for name in inputs if name is not None)
+
+    def _new_name(self) -> str:
+        while True:
+            self._number += 1
+            name = f"{self._node_name or 'value'}/{self._number}"
+            if name not in self.values:
+                self._made_now.add(name)
+                return name
+
+    def _check_size(self, shape: Shape, dtype: str, what: str) -> None:
+        if any(n < 0 for n in shape):
+            raise self.wrong(f"{what} would have shape {shape}")
+        if len(shape) > self.limits.dimensions:
+            raise self.wrong(
+                f"{what} would have {len(shape)} dimensions, at most {self.limits.dimensions} are supported"
+            )
+        size = nbytes(shape, dtype)
+        if size > self.limits.memory_bytes:
+            raise self.wrong(
+                f"{what} would be {dtype} {shape}: {math.prod(shape):,} elements, {size:,} bytes, more than the "
+                f"{self.limits.memory_bytes:,} bytes of memory there are"
+            )
+
+    # --- common operations ----------------------------------------------------------------------------
+
+    def elementwise(self, expression: Any, *inputs: str, shape: Shape | None = None, dtype: str | None = None) -> str:
+        """Add an element-wise expression of broadcast inputs."""
+        try:
+            extents = broadcast([self.shape(each) for each in inputs]) if shape is None else shape
+            if dtype is None:
+                dtype = result_dtype(expression, tuple(self.dtype(each) for each in inputs))
+        except SyclschedError as error:
+            raise self.wrong(error.what, hint=error.hint) from None
+        return self.emit("elementwise", inputs, shape=extents, dtype=dtype, expression=expression)
+
+    def reshape(self, x: str, shape: Shape) -> str:
+        """Return a value reshaped."""
+        if self.shape(x) == shape:
+            return x
+        if math.prod(self.shape(x)) != math.prod(shape):
+            raise self.wrong(f"{self.shape(x)} cannot be reshaped to {shape}")
+        return self.emit("reshape", [x], shape=shape)
+
+    def transpose(self, x: str, permutation: Sequence[int]) -> str:
+        """Return a value with permuted axes."""
+        if tuple(permutation) == tuple(range(len(self.shape(x)))):
+            return x
+        return self.emit("transpose", [x], permutation=tuple(permutation))
+
+    def cast(self, x: str, dtype: str) -> str:
+        """Return a value converted to a dtype."""
+        return x if self.dtype(x) == dtype else self.elementwise(("cast", dtype, 0), x)
+
+    def expand(self, x: str, shape: Shape) -> str:
+        """Return a value broadcast to a shape."""
+        return x if self.shape(x) == shape else self.elementwise(0, x, shape=shape)
+
+    def slice(self, x: str, starts: Sequence[int], extents: Sequence[int], steps: Sequence[int] | None = None) -> str:
+        """Return a slice of a value with given starts, extents and steps."""
+        strides = tuple(steps or (1,) * len(starts))
+        if tuple(extents) == self.shape(x) and all(step == 1 for step in strides):
+            return x
+        return self.emit("slice", [x], shape=tuple(extents), starts=tuple(starts), steps=strides)
+
+    def pad(self, x: str, pads: Sequence[int], mode: str = "constant", value: float = 0) -> str:
+        """Return a value padded: the pads before all axes, then those after all axes."""
+        if not any(pads):
+            return x
+        return self.emit("pad", [x], pads=tuple(pads), mode=mode, value=value)
+
+    # --- completion -----------------------------------------------------------------------------------
+
+    def finish(self, name: str, outputs: Sequence[tuple[str, str]]) -> Network:
+        """Return the network with given outputs, pairs of model name and value; unneeded nodes are dropped."""
+        renamed: dict[str, str] = {}
+        for asked, value in outputs:
+            if asked == value:
+                continue
+            fixed = value in self._inputs or value in renamed or any(value == each for each, _ in outputs)
+            if asked in self.values:
+                # Another, internal value has this name; rename it.
+                self._rename({asked: self._new_name()})
+            if value in self.constants:
+                self.constants[asked] = self.constants[value]
+                self.values[asked] = Value(asked, self.shape(value), self.dtype(value))
+            elif fixed:
+                self.begin(asked, f"Identity {asked!r}")
+                source = renamed.get(value, value)
+                self.end([self.emit("elementwise", [source], shape=self.shape(source), expression=0)], [asked])
+            else:
+                self._rename({value: asked})
+                renamed[value] = asked
+        needed = {asked for asked, _ in outputs}
+        nodes: list[CanonicalNode] = []
+        for node in reversed(self._nodes):
+            if any(each in needed for each in node.outputs if each is not None):
+                nodes.append(node)
+                needed.update(each for each in node.inputs if each is not None)
+        nodes.reverse()
+        kept = needed | set(self._inputs) | {each for node in nodes for each in node.outputs if each is not None}
+        return Network(
+            name=name,
+            inputs=tuple(self._inputs),
+            outputs=tuple(asked for asked, _ in outputs),
+            values={each: value for each, value in self.values.items() if each in kept},
+            constants={each: array for each, array in self.constants.items() if each in needed},
+            nodes=tuple(nodes),
+        )
+
+    def _rename(self, names: Mapping[str, str]) -> None:
+        for old, new in names.items():
+            value = self.values.pop(old)
+            self.values[new] = Value(new, value.shape, value.dtype)
+            if old in self.constants:
+                self.constants[new] = self.constants.pop(old)
+
+        def named(each: str | None) -> str | None:
+            return names.get(each, each) if each is not None else None
+
+        self._nodes = [
+            replace(node, inputs=tuple(map(named, node.inputs)), outputs=tuple(map(named, node.outputs)))
+            for node in self._nodes
+        ]

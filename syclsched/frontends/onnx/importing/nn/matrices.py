@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Importers of MatMul, Gemm and Einsum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from syclsched.frontends.onnx.importing.importer_registry import UnsupportedFormError, given, imports, optional
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.model_file.dtypes import FLOATS
+from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
+
+
+def product(b: NetworkBuilder, x: str, y: str) -> str:
+    """Add a batched matrix product."""
+    return b.emit("matmul", [x, y], transpose_a=False, transpose_b=False, alpha=1.0, beta=1.0, activation=())
+
+
+@imports("MatMul")
+def matmul(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import MatMul; vectors become matrices of one row or column, which is removed from the product."""
+    x, y = given(b, inputs, 0, "A"), given(b, inputs, 1, "B")
+    if b.dtype(x) not in FLOATS:
+        raise UnsupportedFormError
+    left, right = b.shape(x), b.shape(y)
+    if not left or not right:
+        raise b.wrong(f"{left} and {right} are no matrices")
+    if len(left) == 1:
+        x = b.reshape(x, (1, *left))
+    if len(right) == 1:
+        y = b.reshape(y, (*right, 1))
+    made = product(b, x, y)
+    shape = b.shape(made)
+    if len(right) == 1:
+        shape = shape[:-1]
+    if len(left) == 1:
+        shape = (*shape[:-2], *shape[-1:]) if len(right) > 1 else shape[:-1]
+    return [b.reshape(made, shape)]
+
+
+@imports("Gemm")
+def gemm(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import Gemm."""
+    x, y, bias = given(b, inputs, 0, "A"), given(b, inputs, 1, "B"), optional(inputs, 2)
+    if b.dtype(x) not in FLOATS:
+        raise UnsupportedFormError
+    if len(b.shape(x)) != 2 or len(b.shape(y)) != 2:
+        raise b.wrong(f"{b.shape(x)} and {b.shape(y)} are not two matrices")
+    return [
+        b.emit(
+            "matmul",
+            [x, y, bias],
+            transpose_a=bool(node.integer("transA")),
+            transpose_b=bool(node.integer("transB")),
+            alpha=float(node.number("alpha", 1.0)),
+            beta=float(node.number("beta", 1.0)),
+            activation=(),
+        )
+    ]
+
+
+# --- Einsum -------------------------------------------------------------------------------------------
+
+
+@imports("Einsum")
+def einsum(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import Einsum as a chain of batched matrix products, one per additional operand."""
+    values = [given(b, inputs, i, f"Inputs_{i}") for i in range(len(inputs))]
+    if b.dtype(values[0]) not in FLOATS:
+        raise UnsupportedFormError
+    terms, result = _parsed(b, node.text("equation"), [len(b.shape(value)) for value in values])
+    if any(len(set(term)) < len(term) for term in (*terms, result)):
+        raise UnsupportedFormError  # diagonals
+    extents: dict[str, int] = {}
+    for term, value in zip(terms, values, strict=True):
+        for letter, extent in zip(term, b.shape(value), strict=True):
+            if extents.setdefault(letter, extent) != extent:
+                if 1 not in (extent, extents[letter]):
+                    raise b.wrong(f"{letter!r} stands for extents {extents[letter]} and {extent}")
+                raise UnsupportedFormError  # broadcasting of an ellipsis
+    term, value = terms[0], values[0]
+    for index in range(1, len(values)):
+        later = set(result).union(*terms[index + 1 :])
+        term, value = _joined(b, (term, value), (terms[index], values[index]), later)
+    summed_axes = tuple(axis for axis, letter in enumerate(term) if letter not in result)
+    if summed_axes:
+        value = b.emit("reduce", [value], mode="sum", axes=summed_axes, keepdims=False)
+        term = "".join(letter for letter in term if letter in result)
+    return [b.transpose(value, [term.index(letter) for letter in result])]
+
+
+def _parsed(b: NetworkBuilder, equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """Return the subscripts of each operand and of the result, with an ellipsis replaced by letters."""
+    text = equation.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    wrong = b.wrong(f"equation {equation!r} does not fit operands of {', '.join(map(str, ranks))} dimensions")
+    if len(terms) != len(ranks) or (not left.replace(",", "").replace(".", "").isalpha() and any(ranks)):
+        raise wrong
+    # Greek letters for the axes of an ellipsis; equations use Latin letters.
+    spare = [chr(0x3B1 + i) for i in range(24)]
+    widest = 0
+    made: list[str] = []
+    for term, rank in zip(terms, ranks, strict=True):
+        if "..." in term:
+            count = rank - len(term) + 3
+            if count < 0 or count > len(spare):
+                raise wrong
+            widest = max(widest, count)
+            term = term.replace("...", "".join(reversed(spare[:count])))
+        if len(term) != rank or "." in term:
+            raise wrong
+        made.append(term)
+    dots = "".join(reversed(spare[:widest]))
+    if arrow:
+        result = right.replace("...", dots)
+    else:
+        letters = sorted(set("".join(terms)) - {"."})
+        result = dots + "".join(c for c in letters if sum(term.count(c) for term in terms) == 1)
+    if any(letter not in "".join(made) for letter in result):
+        raise wrong
+    return made, result
+
+
+def _joined(b: NetworkBuilder, first: tuple[str, str], second: tuple[str, str], later: set[str]) -> tuple[str, str]:
+    """Multiply two operands, summing over shared subscripts that are not needed later."""
+    (left, x), (right, y) = first, second
+    shared = [c for c in left if c in right]
+    batch = [c for c in shared if c in later]
+    summed = [c for c in shared if c not in later]
+    rows = [c for c in left if c not in right]
+    columns = [c for c in right if c not in left]
+    size = {**dict(zip(left, b.shape(x), strict=True)), **dict(zip(right, b.shape(y), strict=True))}
+
+    def arranged(term: str, value: str, *groups: list[str]) -> str:
+        order = [*batch, *groups[0], *groups[1]]
+        turned = b.transpose(value, [term.index(c) for c in order])
+        extents = (*(size[c] for c in batch), *(math.prod(size[c] for c in group) for group in groups))
+        return b.reshape(turned, extents)
+
+    made = product(b, arranged(left, x, rows, summed), arranged(right, y, summed, columns))
+    letters = [*batch, *rows, *columns]
+    return "".join(letters), b.reshape(made, tuple(size[c] for c in letters))

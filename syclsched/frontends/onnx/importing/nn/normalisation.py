@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Importers of normalisation operators and softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from syclsched.frontends.onnx.importing.importer_registry import UnsupportedFormError, given, imports, optional
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.model_file.dtypes import FLOATS
+from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
+
+
+@imports("BatchNormalization")
+def batch_norm(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import BatchNormalization in inference mode."""
+    x, *rest = (given(b, inputs, i, name) for i, name in enumerate(("X", "scale", "B", "input_mean", "input_var")))
+    if node.integer("training_mode") or any(node.outputs[1:]):
+        raise UnsupportedFormError
+    if b.dtype(x) not in FLOATS or len(b.shape(x)) < 2:
+        raise UnsupportedFormError
+    parameters = [b.cast(each, b.dtype(x)) for each in rest]
+    epsilon = node.number("epsilon", 1e-5)
+    if not node.integer("spatial", 1):
+        # Before opset 9, parameters may be per element of a sample instead of per channel.
+        deviation = ("sqrt", ("add", 4, ("const", epsilon)))
+        normalised = ("add", ("mul", ("div", ("sub", 0, 3), deviation), 1), 2)
+        return [b.elementwise(normalised, x, *parameters, shape=b.shape(x))]
+    return [b.emit("batch_norm", [x, *parameters], epsilon=epsilon, channels_last=False, activation=())]
+
+
+@imports("InstanceNormalization")
+def instance_norm(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import InstanceNormalization: group normalisation with one group per channel."""
+    x, scale, bias = (given(b, inputs, i, name) for i, name in enumerate(("input", "scale", "B")))
+    if len(b.shape(x)) < 3 or b.shape(x)[1] == 0:
+        raise UnsupportedFormError
+    return [
+        b.emit(
+            "group_norm",
+            [x, scale, bias],
+            groups=b.shape(x)[1],
+            epsilon=node.number("epsilon", 1e-5),
+            channels_last=False,
+            activation=(),
+        )
+    ]
+
+
+@imports("GroupNormalization")
+def group_norm(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import GroupNormalization; scale and bias are per group before opset 21, then per channel."""
+    x, scale, bias = (given(b, inputs, i, name) for i, name in enumerate(("X", "scale", "bias")))
+    shape, groups = b.shape(x), node.integer("num_groups", 1)
+    if len(shape) < 2 or groups < 1 or shape[1] % groups:
+        raise b.wrong(f"{groups} groups of the channels of {shape}")
+    if b.opset < 21:
+        scale, bias = (_repeated(b, each, shape[1]) for each in (scale, bias))
+    scale, bias = (b.cast(each, b.dtype(x)) for each in (scale, bias))
+    epsilon = node.number("epsilon", 1e-5)
+    return [b.emit("group_norm", [x, scale, bias], groups=groups, epsilon=epsilon, channels_last=False, activation=())]
+
+
+def _repeated(b: NetworkBuilder, x: str, channels: int) -> str:
+    (groups,) = b.shape(x)
+    if groups in (0, channels) or channels % groups:
+        return x
+    return b.reshape(b.expand(b.reshape(x, (groups, 1)), (groups, channels // groups)), (channels,))
+
+
+@imports("LayerNormalization")
+def layer_norm(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import LayerNormalization; with the optional outputs it is built from reductions."""
+    x, scale, bias = given(b, inputs, 0, "X"), given(b, inputs, 1, "Scale"), optional(inputs, 2)
+    shape = b.shape(x)
+    axis = b.axis(node.integer("axis", -1), len(shape))
+    if any(node.outputs[1:]):
+        return _layer_norm_in_pieces(b, node, x, scale, bias, axis)
+    given_rest = [b.expand(each, shape[axis:]) for each in (scale, bias) if each is not None]
+    return [b.emit("layer_norm", [x, *given_rest], axis=axis, epsilon=node.number("epsilon", 1e-5))]
+
+
+def _layer_norm_in_pieces(
+    b: NetworkBuilder, node: ModelNode, x: str, scale: str, bias: str | None, axis: int
+) -> Sequence[str | None]:
+    axes = tuple(range(axis, len(b.shape(x))))
+    dtype = b.dtype(x)
+    wide = b.cast(x, "float32") if dtype == "float16" else x
+    kind = b.dtype(wide)
+    mean = b.emit("reduce", [wide], mode="mean", axes=axes, keepdims=True)
+    square = b.elementwise(("square", ("sub", 0, 1)), wide, mean)
+    variance = b.emit("reduce", [square], mode="mean", axes=axes, keepdims=True)
+    inverse = b.elementwise(("rsqrt", ("add", 0, ("const", node.number("epsilon", 1e-5), kind))), variance)
+    scaled = b.elementwise(("cast", dtype, ("mul", ("sub", 0, 1), 2)), wide, mean, inverse)
+    y = b.elementwise(("mul", 0, 1), scaled, scale)
+    return [y if bias is None else b.elementwise(("add", 0, 1), y, bias), mean, inverse]
+
+
+@imports("LRN")
+def lrn(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import LRN."""
+    x = given(b, inputs, 0, "X")
+    if len(b.shape(x)) < 3:
+        raise UnsupportedFormError
+    return [
+        b.emit(
+            "lrn",
+            [x],
+            alpha=node.number("alpha", 1e-4),
+            beta=node.number("beta", 0.75),
+            bias=node.number("bias", 1.0),
+            size=node.integer("size", 1),
+            channels_last=False,
+        )
+    ]
+
+
+@imports("LpNormalization")
+def lp_norm(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import LpNormalization: division by a norm; the result is 0 where the norm is 0."""
+    x = given(b, inputs, 0, "input")
+    axis, p = b.axis(node.integer("axis", -1), len(b.shape(x))), node.integer("p", 2)
+    if p not in (1, 2):
+        raise b.wrong(f"p is {p}, expected 1 or 2")
+    norm = b.emit("reduce", [x], mode=f"l{p}", axes=(axis,), keepdims=True)
+    zero = ("const", 0.0, b.dtype(x))
+    return [b.elementwise(("where", ("equal", 1, zero), zero, ("div", 0, 1)), x, norm)]
+
+
+@imports("MeanVarianceNormalization")
+def mean_variance_norm(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import MeanVarianceNormalization."""
+    x = given(b, inputs, 0, "X")
+    axes = b.axes(node.integers("axes", (0, 2, 3)) or (), len(b.shape(x)))
+    mean = b.emit("reduce", [x], mode="mean", axes=axes, keepdims=True)
+    centred = b.elementwise(("sub", 0, 1), x, mean)
+    variance = b.emit("reduce", [b.elementwise(("square", 0), centred)], mode="mean", axes=axes, keepdims=True)
+    deviation = ("add", ("sqrt", 1), ("const", 1e-9, b.dtype(x)))
+    return [b.elementwise(("div", 0, deviation), centred, variance)]
+
+
+@imports("Softmax", "LogSoftmax")
+def softmax(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import Softmax and LogSoftmax; before opset 13 they span all axes from ``axis`` on."""
+    x, log = given(b, inputs, 0, "input"), node.operator == "LogSoftmax"
+    shape = b.shape(x)
+    if not shape:
+        return [b.elementwise(("mul", ("const", 0.0, b.dtype(x)), 0) if log else ("const", 1.0, b.dtype(x)), x)]
+    if b.opset >= 13:
+        return [b.emit("softmax", [x], axis=b.axis(node.integer("axis", -1), len(shape)), log=log)]
+    y, back = flatten_to_matrix(b, node, x)
+    return [b.reshape(b.emit("softmax", [y], axis=back, log=log), shape)]
+
+
+def flatten_to_matrix(b: NetworkBuilder, node: ModelNode, x: str) -> tuple[str, int]:
+    """Flatten a value at ``axis`` to a matrix, as before opset 13; return it and the axis to reduce over."""
+    shape = b.shape(x)
+    axis = node.integer("axis", 1)
+    axis = len(shape) if axis == len(shape) else b.axis(axis, len(shape))
+    if axis == len(shape) - 1:
+        return x, axis
+    return b.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:]))), 1
+
+
+@imports("Hardmax")
+def hardmax(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import Hardmax: 1 at the first largest element and 0 elsewhere."""
+    x = given(b, inputs, 0, "input")
+    shape = b.shape(x)
+    if b.opset >= 13:
+        y, axis = x, b.axis(node.integer("axis", -1), len(shape))
+    else:
+        y, axis = flatten_to_matrix(b, node, x)
+    at = b.emit("arg", [y], mode="max", axis=axis, keepdims=True, last=False)
+    extents = b.shape(y)
+    hit = ("cast", b.dtype(x), ("equal", 0, ("index", axis - len(extents))))
+    return [b.reshape(b.elementwise(hit, at, shape=extents), shape)]

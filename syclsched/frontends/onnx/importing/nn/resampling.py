@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Importers of Resize and Upsample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from syclsched.frontends.onnx.importing.importer_registry import UnsupportedFormError, given, imports, optional
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.model_file.dtypes import FLOATS
+from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
+
+Numbers = tuple[float, ...]
+
+
+@imports("Resize", "Upsample")
+def resize(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import Resize of all opsets and its predecessor Upsample."""
+    x = given(b, inputs, 0, "X")
+    mode = node.text("mode", "nearest")
+    if node.operator == "Upsample" or b.opset < 11:
+        said = node.attributes.get("scales")
+        scales = tuple(said) if said is not None else _numbers(b, given(b, inputs, 1, "scales"), "the scales")
+        if mode == "nearest" and any(0 < scale < 1 for scale in scales) and len(scales) == len(b.shape(x)):
+            # Opset 10 rounds up where an axis shrinks and down where it grows.
+            shrunk = tuple(min(scale, 1.0) for scale in scales)
+            x = _resized(b, node, x, mode, shrunk, None, "asymmetric", "ceil", ())
+            scales = tuple(max(scale, 1.0) for scale in scales)
+        return [_resized(b, node, x, mode, scales, None, "asymmetric", "floor", ())]
+    if node.integer("antialias"):
+        raise UnsupportedFormError
+    axes = node.integers("axes")
+    shape = b.shape(x)
+    places = tuple(range(len(shape))) if axes is None else tuple(b.axis(axis, len(shape)) for axis in axes)
+    coordinates = node.text("coordinate_transformation_mode", "half_pixel")
+    roi_name, scales_name, sizes_name = (optional(inputs, i) for i in (1, 2, 3))
+    roi: Numbers = ()
+    if coordinates == "tf_crop_and_resize":
+        if roi_name is None:
+            raise b.wrong("tf_crop_and_resize needs the input roi")
+        part = _numbers(b, roi_name, "the region of interest")
+        if len(part) != 2 * len(places):
+            raise b.wrong(f"a region of interest of {len(part)} numbers for {len(places)} axes")
+        whole = [0.0] * len(shape) + [1.0] * len(shape)
+        for i, axis in enumerate(places):
+            whole[axis], whole[axis + len(shape)] = part[i], part[i + len(places)]
+        roi = tuple(whole)
+    scales_given = () if scales_name is None else _numbers(b, scales_name, "the scales")
+    sizes_given = () if sizes_name is None else b.integers(sizes_name, "the sizes")
+    if bool(scales_given) == bool(sizes_given):
+        raise b.wrong("either scales or sizes are given, not both or none")
+    spread: list[float] = [1.0] * len(shape)
+    sizes: list[int] | None = None
+    if scales_given:
+        if len(scales_given) != len(places):
+            raise b.wrong(f"{len(scales_given)} scales for {len(places)} axes")
+        for axis, scale in zip(places, scales_given, strict=True):
+            spread[axis] = scale
+    else:
+        if len(sizes_given) != len(places) or any(n < 0 for n in sizes_given):
+            raise b.wrong(f"sizes {sizes_given} for {len(places)} axes")
+        sizes = list(shape)
+        for axis, size in zip(places, sizes_given, strict=True):
+            sizes[axis] = size
+            spread[axis] = size / shape[axis] if shape[axis] else 1.0
+        policy = node.text("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            scale = (min if policy == "not_larger" else max)(spread[axis] for axis in places)
+            for axis in places:
+                spread[axis] = scale
+                sizes[axis] = math.floor(scale * shape[axis] + 0.5)
+    nearest = node.text("nearest_mode", "round_prefer_floor")
+    return [_resized(b, node, x, mode, tuple(spread), sizes, coordinates, nearest, roi)]
+
+
+def _resized(
+    b: NetworkBuilder,
+    node: ModelNode,
+    x: str,
+    mode: str,
+    scales: Numbers,
+    sizes: Sequence[int] | None,
+    coordinates: str,
+    nearest: str,
+    roi: Numbers,
+) -> str:
+    shape = b.shape(x)
+    if len(scales) != len(shape) or not all(s > 0 and math.isfinite(s) for s in scales):
+        raise b.wrong(f"scales {scales} for an input of shape {shape}")
+    if mode == "bilinear":
+        mode = "linear"
+    if mode != "nearest" and b.dtype(x) not in FLOATS:
+        raise UnsupportedFormError
+    if sizes is None:
+        parts = [1.0] * len(shape)
+        if roi:
+            parts = [end - start for start, end in zip(roi[: len(shape)], roi[len(shape) :], strict=True)]
+        sizes = [math.floor(n * part * scale) for n, part, scale in zip(shape, parts, scales, strict=True)]
+    if tuple(sizes) == shape and all(s == 1.0 for s in scales) and not roi:
+        return x
+    return b.emit(
+        "resize",
+        [x],
+        shape=tuple(sizes),
+        mode=mode,
+        coordinates=coordinates,
+        nearest=nearest,
+        scales=tuple(float(s) for s in scales),
+        roi=roi,
+        cubic=float(node.number("cubic_coeff_a", -0.75)),
+        exclude_outside=bool(node.integer("exclude_outside")),
+        extrapolation=float(node.number("extrapolation_value", 0.0)),
+    )
+
+
+def _numbers(b: NetworkBuilder, name: str, what: str) -> Numbers:
+    array = b.require(name, what)
+    if array.ndim > 1:
+        raise b.wrong(f"{what} have shape {array.shape}, expected a list")
+    return tuple(float(n) for n in array.reshape(-1))

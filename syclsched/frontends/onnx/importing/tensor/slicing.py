@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Importers of Slice, Split, Concat and Pad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from syclsched.frontends.onnx.importing.importer_registry import given, imports, optional
+from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
+
+Ints = tuple[int, ...]
+
+
+@imports("Slice")
+def slice_of(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import Slice; its parameters are attributes before opset 10, then inputs."""
+    x = given(b, inputs, 0, "data")
+    shape = b.shape(x)
+    if b.opset < 10:
+        starts, ends = node.integers("starts") or (), node.integers("ends") or ()
+        axes, steps = node.integers("axes"), None
+    else:
+        starts = b.integers(given(b, inputs, 1, "starts"), "the starts")
+        ends = b.integers(given(b, inputs, 2, "ends"), "the ends")
+        axes_name, steps_name = optional(inputs, 3), optional(inputs, 4)
+        axes = None if axes_name is None else b.integers(axes_name, "the axes")
+        steps = None if steps_name is None else b.integers(steps_name, "the steps")
+    axes = tuple(range(len(starts))) if axes is None else axes
+    steps = (1,) * len(starts) if steps is None else steps
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise b.wrong(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
+    firsts, extents, strides = [0] * len(shape), list(shape), [1] * len(shape)
+    b.axes(axes, len(shape))
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        at = b.axis(axis, len(shape))
+        if step == 0:
+            raise b.wrong("a step is 0")
+        if step < 0 and shape[at]:
+            start = max(start, -shape[at])  # unlike in Python, a start before the first element means the first
+        places = range(*slice(start, end, step).indices(shape[at]))
+        # For ends below -n and negative steps, ONNX has Python's rule: clamp to just before the first element.
+        firsts[at], extents[at], strides[at] = (places[0], len(places), step) if places else (0, 0, 1)
+    return [b.slice(x, firsts, extents, strides)]
+
+
+@imports("Split")
+def split(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import Split; the sizes are an attribute before opset 13, then an input; by default they are equal."""
+    x, sizes_name = given(b, inputs, 0, "input"), optional(inputs, 1)
+    shape = b.shape(x)
+    axis = b.axis(node.integer("axis"), len(shape))
+    sizes = node.integers("split") if sizes_name is None else b.integers(sizes_name, "the sizes")
+    if not sizes:
+        count = node.integer("num_outputs", len(node.outputs))
+        chunk = -(-shape[axis] // count) if count > 0 else 0
+        if count < 1 or (b.opset < 18 and shape[axis] % count):
+            raise b.wrong(f"axis {axis} of {shape} cannot be split into {count} equal parts")
+        sizes = tuple(min(chunk, max(shape[axis] - i * chunk, 0)) for i in range(count))
+    if sum(sizes) != shape[axis] or min(sizes) < 0 or len(sizes) < len(node.outputs):
+        raise b.wrong(f"parts {sizes} of axis {axis} of {shape}, for {len(node.outputs)} outputs")
+    parts: list[str | None] = []
+    start = 0
+    for size, name in zip(sizes, node.outputs, strict=False):
+        firsts = tuple(start if i == axis else 0 for i in range(len(shape)))
+        extents = tuple(size if i == axis else n for i, n in enumerate(shape))
+        parts.append(b.slice(x, firsts, extents) if name else None)
+        start += size
+    return parts
+
+
+@imports("Concat")
+def concat(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import Concat."""
+    values = [given(b, inputs, i, f"inputs_{i}") for i in range(len(inputs))]
+    axis = b.axis(node.integer("axis"), len(b.shape(values[0])))
+    if len({len(b.shape(value)) for value in values}) > 1:
+        raise b.wrong(f"shapes {', '.join(str(b.shape(v)) for v in values)} cannot be joined along axis {axis}")
+    if len(values) == 1:
+        return values
+    return [b.emit("concat", values, axis=axis)]
+
+
+@imports("Pad")
+def pad(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import Pad; its parameters are attributes before opset 11, then inputs; negative pads crop."""
+    x = given(b, inputs, 0, "data")
+    shape = b.shape(x)
+    rank = len(shape)
+    value: float = 0
+    if b.opset < 11:
+        pads, value = node.integers("pads") or (), node.number("value", 0.0)
+    else:
+        pads = b.integers(given(b, inputs, 1, "pads"), "the margins")
+        value_name, axes_name = optional(inputs, 2), optional(inputs, 3)
+        if value_name is not None:
+            number = b.require(value_name, "the value of a margin").reshape(-1)
+            if number.size:
+                value = number[0].item()
+        if axes_name is not None:
+            axes = b.integers(axes_name, "the axes")
+            if len(pads) != 2 * len(axes):
+                raise b.wrong(f"{len(pads)} margins for {len(axes)} axes")
+            b.axes(axes, rank)
+            spread = [0] * (2 * rank)
+            for i, axis in enumerate(axes):
+                at = b.axis(axis, rank)
+                spread[at], spread[at + rank] = pads[i], pads[i + len(axes)]
+            pads = tuple(spread)
+    if len(pads) != 2 * rank:
+        raise b.wrong(f"{len(pads)} margins for {rank} dimensions")
+    mode = node.text("mode", "constant")
+    if mode not in ("constant", "reflect", "edge", "wrap"):
+        raise b.wrong(f"mode is {mode!r}, expected constant, reflect, edge or wrap")
+    if min(pads, default=0) < 0:
+        x = _crop(b, x, pads)
+        pads = tuple(max(n, 0) for n in pads)
+    if mode != "constant" and any(n == 0 and pads[i] + pads[i + rank] for i, n in enumerate(b.shape(x))):
+        raise b.wrong(f"{b.shape(x)} has no elements to fill a margin with")
+    return [b.pad(x, pads, mode, value)]
+
+
+def _crop(b: NetworkBuilder, x: str, pads: Ints) -> str:
+    shape = b.shape(x)
+    starts = tuple(max(-n, 0) for n in pads[: len(shape)])
+    extents = tuple(n - s + min(p, 0) for n, s, p in zip(shape, starts, pads[len(shape) :], strict=True))
+    if min(extents) < 0:
+        raise b.wrong(f"margins {pads} cut more than there is of {shape}")
+    return b.slice(x, starts, extents)

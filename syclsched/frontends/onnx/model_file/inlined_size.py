@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check of a model's size after function inlining, computed before inlining."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from syclsched.errors import ModelError
+
+_Key = tuple[str, str, str]
+
+
+def check_inlined_size(proto: Any, where: str, most: int) -> None:
+    """Raise `ModelError` if inlining a model's functions would not end or would make too many nodes."""
+    # A small file can hold 40 functions that each call the next one twice: 2^40 nodes after inlining.
+    functions = {_key(each): each for each in proto.functions}
+    sizes: dict[_Key, int] = {}
+    on_stack: set[_Key] = set()
+    todo = list(functions)
+    while todo:
+        key = todo[-1]
+        if key in sizes:
+            todo.pop()
+            continue
+        called = [each for each in map(_called, _nodes(functions[key].node)) if each in functions]
+        pending = [each for each in called if each not in sizes]
+        if pending:
+            on_stack.add(key)
+            recursive = next((each for each in pending if each in on_stack), None)
+            if recursive is not None:
+                raise ModelError(f"its function {recursive[1]!r} calls itself", where=where)
+            todo += pending
+        else:
+            on_stack.discard(key)
+            sizes[todo.pop()] = _size(functions[key].node, sizes)
+    total = _size(proto.graph.node, sizes)
+    if total > most:
+        raise ModelError(
+            f"{total:,} nodes when its functions are inlined, more than {most:,}",
+            where=where,
+            hint="If that is meant, raise ModelLimits.nodes",
+        )
+
+
+def _size(nodes: Iterable[Any], sizes: dict[_Key, int]) -> int:
+    return sum(sizes.get(_called(node), 1) for node in _nodes(nodes))
+
+
+def _key(function: Any) -> _Key:
+    return (function.domain, function.name, getattr(function, "overload", ""))
+
+
+def _called(node: Any) -> _Key:
+    return (node.domain, node.op_type, getattr(node, "overload", ""))
+
+
+def _nodes(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Yield nodes and, recursively, the nodes of their subgraphs."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _nodes(attribute.g.node)
+            for graph in attribute.graphs:
+                yield from _nodes(graph.node)

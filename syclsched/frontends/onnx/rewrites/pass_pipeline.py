@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ordered list of all passes, their execution until nothing changes, and the report of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from syclsched.errors import ArgumentError
+from syclsched.frontends.onnx.network import Network
+from syclsched.frontends.onnx.rewrites import common_subexpressions, dead_code, folding, identities
+from syclsched.frontends.onnx.rewrites.data_layout import (
+    channel_shuffles,
+    concats,
+    dense_weight_order,
+    in_place_residuals,
+    layout_propagation,
+    pads,
+    transposes,
+)
+from syclsched.frontends.onnx.rewrites.fusion import (
+    activation_patterns,
+    affine,
+    algebra,
+    concat_scale_shift,
+    elementwise_fusion,
+    normalisation_patterns,
+    pool_after_conv,
+    pool_before_conv,
+    post_op_fusion,
+    redundant_relus,
+)
+from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """An optimisation pass."""
+
+    name: str  # for switching it off
+    does: str  # one-line description
+    change: Callable[[NetworkDraft], None]
+
+
+_TABLE: Final = (
+    Pass("dead_code", "leave out what no output needs", dead_code.remove_dead_nodes),
+    Pass("constant_folding", "compute beforehand what follows from constants", folding.fold_constants),
+    Pass("algebra", "write numbers into expressions and make those simpler", algebra.simplify),
+    Pass("identities", "leave out what changes nothing", identities.remove_identities),
+    Pass("common", "compute the same once", common_subexpressions.merge_common),
+    Pass("concats", "join concatenations, slice what slices are cut from", concats.merge_concats),
+    Pass("pads", "let convolutions and poolings pad for themselves", pads.fuse_pads),
+    Pass("batch_norm", "take batch normalisations into weights", affine.fold_batch_norms),
+    Pass("scale_shift", "take scales and shifts into weights", affine.fold_scale_shifts),
+    Pass(
+        "normalisations",
+        "find layer normalisation and softmax in pieces",
+        normalisation_patterns.replace_normalisations,
+    ),
+    Pass("formulas", "find activations in pieces", activation_patterns.replace_activations),
+    Pass("pool_order", "average before convolutions of single elements", pool_before_conv.move_average_first),
+    Pass(
+        "averages",
+        "average behind convolutions of single elements that make fewer channels",
+        pool_after_conv.move_average_last,
+    ),
+    Pass("signs", "rectify before joining, and only what can be negative", redundant_relus.simplify_rectifiers),
+    Pass("post_ops", "take sums and activations into convolutions and matrix products", post_op_fusion.fuse_post_ops),
+    Pass("shuffles", "make channels in the order in which they are shuffled", channel_shuffles.permute_channels),
+    Pass("transposes", "make one transposition of two", transposes.merge_transposes),
+    Pass("products", "let matrix products read transposed", transposes.fuse_into_products),
+    Pass("layout", "store images with channels last between convolutions", layout_propagation.propagate_layouts),
+    Pass("flattened", "permute weights instead of images", dense_weight_order.permute_weights),
+    Pass("elementwise", "join element-wise nodes", elementwise_fusion.fuse_elementwise),
+    Pass("joins", "scale and shift what is joined in one pass", concat_scale_shift.fuse_scale_shift),
+    # Last in every round: it depends on the final readers of residuals.
+    Pass("in_place", "let convolutions add to residuals where those are", in_place_residuals.mark_in_place),
+)
+
+#: All passes by name, in execution order.
+PASSES: Final[dict[str, Pass]] = {each.name: each for each in _TABLE}
+DEFAULT_PASSES: Final = tuple(PASSES)
+#: Limit of rounds over all passes; in networks seen so far the third round changed nothing.
+_MOST_ROUNDS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkChange:
+    """One kind of change that a pass made."""
+
+    rewrite: str  # name of the pass
+    what: str  # description of the change
+    nodes: tuple[str, ...]  # the changed nodes or values
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.nodes[:3]) + (", ..." if len(self.nodes) > 3 else "")
+        return f"{self.rewrite}: {self.what}: {len(self.nodes)} ({shown})"
+
+
+@dataclass(frozen=True, slots=True)
+class OptimisedNetwork:
+    """The result of the optimisation."""
+
+    network: Network  # the optimised network
+    changes: tuple[NetworkChange, ...]  # the changes, in pass order
+    nodes_before: int  # number of nodes before
+    rounds: int  # number of rounds over all passes; the last round changed nothing
+
+    @property
+    def report(self) -> str:
+        """Text report with a line for every kind of change."""
+        head = f"{self.nodes_before} nodes became {len(self.network.nodes)}"
+        return "\n".join([head, *(f"  {deed}" for deed in self.changes)])
+
+
+def rewrite(
+    network: Network, *, passes: Sequence[str] = DEFAULT_PASSES, without: Iterable[str] = ()
+) -> OptimisedNetwork:
+    """Optimise a network: repeat the passes until nothing changes."""
+    without = frozenset([without] if isinstance(without, str) else without)
+    unknown = sorted({*passes, *without} - PASSES.keys())
+    if unknown:
+        raise ArgumentError(
+            f"there is no rewrite {', '.join(map(repr, unknown))}",
+            where="rewrite()",
+            hint=f"There are: {', '.join(PASSES)}",
+        )
+    wanted = [each for each in _TABLE if each.name in passes and each.name not in without]
+    done: dict[tuple[str, str], list[str]] = {}
+    current = network
+    rounds = 0
+    changed = True
+    while changed and rounds < _MOST_ROUNDS:
+        changed = False
+        rounds += 1
+        for each in wanted:
+            draft = NetworkDraft(current)
+            each.change(draft)
+            current = draft.finish() if draft.changes else current
+            for what, nodes in draft.changes.items():
+                done.setdefault((each.name, what), []).extend(nodes)
+                changed = True
+    order = list(PASSES)
+    deeds = [NetworkChange(name, what, tuple(nodes)) for (name, what), nodes in done.items()]
+    deeds.sort(key=lambda deed: order.index(deed.rewrite))
+    return OptimisedNetwork(current, tuple(deeds), len(network.nodes), rounds)

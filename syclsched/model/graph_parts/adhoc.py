@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations made from a user's host function, and the operation that copies one array into another."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from syclsched.model.access import AccessMode
+from syclsched.model.graph_parts.sizes import signature_bytes
+from syclsched.model.operation import Copies, Implementation, Operation, Parameter, Signature, Work
+
+
+def host_operation(
+    function: Callable[..., Any], modes: Mapping[str, AccessMode | None], flops: float, *, pure: bool = False
+) -> Operation:
+    """Return an operation with one host implementation that calls ``function``.
+
+    Parameters
+    ----------
+    function : callable
+        Called with NumPy arrays and scalars by parameter name.
+    modes : Mapping[str, AccessMode or None]
+        Access mode of each argument; None for a scalar.
+    flops : float
+        Floating-point operations of one call.
+    pure : bool, optional
+        Whether the function's only effect is to write values that depend on its arguments alone.
+
+    Returns
+    -------
+    Operation
+        Named after the function.
+    """
+    label = getattr(function, "__name__", "host").strip("<>")
+
+    def work(signature: Signature) -> Work:
+        return Work(flops=flops, bytes=signature_bytes(signature), parallelism=1)
+
+    return Operation(
+        name=label,
+        parameters=tuple(Parameter(name, mode, dtype="float64") for name, mode in modes.items()),
+        implementations=(Implementation("host", "host", load=lambda _: function, revision=_revision(function)),),
+        work=work,
+        pure=pure,
+    )
+
+
+def _revision(function: Callable[..., Any]) -> str:
+    """Return a digest that distinguishes functions of one name, so that they do not share measurements."""
+    code = getattr(function, "__code__", None)
+    seen = repr(function) if code is None else f"{code.co_filename}:{code.co_firstlineno}:{code.co_code.hex()}"
+    return hashlib.sha256(seen.encode()).hexdigest()[:12]
+
+
+@lru_cache(maxsize=1)
+def copy_operation() -> Operation:
+    """Return the operation of `TaskGraph.copy`: a copy within one memory space, or on the host."""
+
+    def copies(arguments: Mapping[str, Any]) -> list[tuple[Any, Any, int]]:
+        source, destination = arguments["source"], arguments["destination"]
+        return [(destination.usm_data, source.usm_data, source.nbytes)]
+
+    def on_host(source: Any, destination: Any) -> None:
+        destination[...] = source
+
+    def check(signature: Signature) -> str | None:
+        shapes = signature.shapes
+        if shapes["source"] != shapes["destination"]:
+            return f"cannot copy shape {shapes['source']} into shape {shapes['destination']}"
+        return None
+
+    return Operation(
+        name="copy",
+        parameters=(
+            Parameter("source", AccessMode.READ),
+            Parameter("destination", AccessMode.WRITE, like="source"),
+        ),
+        implementations=(
+            Implementation("memcpy", "library", load=lambda _: Copies(copies), efficiency=0.8),
+            Implementation("host", "host", load=lambda _: on_host, efficiency=0.8),
+        ),
+        work=lambda signature: Work(flops=0.0, bytes=signature_bytes(signature)),
+        check=check,
+    )

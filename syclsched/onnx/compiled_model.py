@@ -1,0 +1,499 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled models: callables that are planned and bound per set of input shapes, and cached for later calls."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from syclsched.errors import ArgumentError, ExecutionError, RemadeModelWarning, ValueNeededError
+from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue
+from syclsched.model.graph import TaskGraph
+from syclsched.model.memory_limit import MemoryLimit
+from syclsched.model.plan import Plan
+from syclsched.model.platform import Platform
+from syclsched.onnx.cached_call import CachedCall, cached_call_for
+from syclsched.onnx.implementations import check_names
+from syclsched.onnx.lru_cache import BoundModel, BoundModelCache
+from syclsched.onnx.model import GivenShapes, OnnxModel, load
+from syclsched.onnx.model_build import ModelBuilder, default_platform
+from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_times
+from syclsched.onnx.specialised import Array, Shapes
+from syclsched.scheduling.objectives import minimize as aim_at
+
+if TYPE_CHECKING:
+    from syclsched.execution import Run
+
+_Result = TypeVar("_Result")
+
+#: Number of sets of input shapes in a model's cache, evicted least recently used.
+KEPT = 16
+
+
+def compile(
+    model: OnnxModel | str | os.PathLike[str] | bytes | Any,
+    platform: Platform | None = None,
+    *,
+    devices: str | None = None,
+    shapes: GivenShapes | None = None,
+    minimize: str = "latency",
+    policy: str = "auto",
+    rewrites: bool | Iterable[str] = True,
+    rewrite: str | None = None,
+    subject_to: Iterable[str] = (),
+    memory_limit: MemoryLimit | None = None,
+    autotune: bool = True,
+    without: Iterable[str] = (),
+    progress: Callable[[int, int, str], None] | None = None,
+    keep: int = KEPT,
+    trace: bool | int = False,
+) -> CompiledModel:
+    """Make an ONNX model ready to be called with inputs.
+
+    It is planned and bound at the first call, and again at the first call with other shapes; or beforehand by
+    `CompiledModel.load`, if the model or ``shapes`` gives all shapes.
+
+    Parameters
+    ----------
+    model : OnnxModel, path, bytes or onnx.ModelProto
+        The model; see `load`.
+    platform : Platform, optional
+        The devices to use; by default every usable device of this machine except emulators.
+    devices : str, optional
+        A selection of this machine's devices in place of ``platform``, as for `syclsched.discover`.
+    shapes, rewrites
+        As for `load`; not allowed with an `OnnxModel`.
+    minimize : str, optional
+        ``latency`` (of one run), ``throughput`` (the time between runs of a stream), ``energy`` or ``memory``.
+    policy, rewrite, subject_to, memory_limit
+        As for `syclsched.plan`. By default tasks are split and merged only if there is more than one lane.
+    autotune : bool, optional
+        Time the implementations of every operation on every device, once per shape; the times are stored.
+    without : iterable of str, optional
+        Names of implementations not to use: ``["opencl-c-winograd"]``. Tasks without another one keep them.
+    progress : callable, optional
+        Called with (done, total, next step) while the model is prepared; both numbers are 0 if the amount of work is
+        unknown. The next step is also logged by ``syclsched`` as INFO.
+    keep : int, optional
+        Number of sets of input shapes in the cache, evicted least recently used.
+    trace : bool or int, optional
+        Record traces of runs; see `syclsched.bind`.
+
+    Returns
+    -------
+    CompiledModel
+        Call it; use it in a ``with`` statement, or `CompiledModel.close` it.
+
+    Raises
+    ------
+    StorageError, ModelError
+        As `load`.
+    ArgumentError
+        If arguments contradict the model or each other, or name an unknown implementation.
+
+    Examples
+    --------
+    >>> import numpy as np, syclsched
+    >>> with syclsched.compile("resnet50.onnx", devices="cpu") as classify:  # doctest: +SKIP
+    ...     classify(np.zeros((1, 3, 224, 224), "float32"))
+    """
+    if platform is not None and devices is not None:
+        raise ArgumentError("both a platform and devices are given", where="compile()", hint="Leave one of them out")
+    if isinstance(without, str):
+        raise ArgumentError(f"without={without!r} is one name", where="compile()", hint=f"Give a list: [{without!r}]")
+    without = frozenset(without)
+    check_names(without)
+    subject_to = tuple(subject_to)
+    aim_at(minimize).subject_to(*subject_to)  # refuse an unknown objective now, not at the first call
+    if isinstance(model, OnnxModel):
+        if shapes is not None or rewrites is not True:
+            raise ArgumentError(
+                "shapes and rewrites are given when a model is loaded, not when it is compiled", where="compile()"
+            )
+        loaded = model
+    else:
+        loaded = load(model, shapes=shapes, rewrites=rewrites)
+    maker = ModelBuilder(
+        loaded,
+        default_platform(devices) if platform is None else platform,
+        policy=policy,
+        minimize=minimize,
+        rewrite=rewrite,
+        subject_to=subject_to,
+        memory_limit=memory_limit,
+        autotune=autotune,
+        without=without,
+        progress=progress,
+        trace=trace,
+    )
+    return CompiledModel(loaded, maker, keep=keep)
+
+
+class CompiledModel:
+    """A model that can be called, from any number of threads. Made by `compile`.
+
+    Parameters
+    ----------
+    model : OnnxModel
+        The model.
+    maker : Maker
+        Plans and binds it.
+    keep : int
+        As for `compile`.
+    """
+
+    def __init__(self, model: OnnxModel, maker: ModelBuilder, *, keep: int = KEPT) -> None:
+        if keep < 1:
+            raise ArgumentError(f"keep={keep} keeps nothing", where="compile()", hint="At least 1")
+        self.model = model
+        self._maker = maker
+        self._names = tuple(each.name for each in model.inputs)
+        self._dtypes = {name: model.dtype(name) for name in self._names}
+        #: Inputs whose values determine shapes.
+        self._shape_inputs: tuple[str, ...] = ()
+        self._kept = BoundModelCache(keep)
+        self._last: BoundModel | None = None
+        #: Fast path for the last input shapes, and the bound model for which it was last built.
+        self._again: CachedCall | None = None
+        self._again_built_for: BoundModel | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+
+    # --- running ----------------------------------------------------------------------------------
+
+    def __call__(self, *inputs: Any, **named: Any) -> dict[str, Array]:
+        """Run the model and return its outputs.
+
+        Parameters
+        ----------
+        *inputs : array-like, or one Mapping[str, array-like]
+            In the model's order, or by name.
+        **named : array-like
+            By name.
+
+        Returns
+        -------
+        dict of str to numpy.ndarray
+            The outputs by name, in the model's order; the caller owns the arrays.
+
+        Raises
+        ------
+        ArgumentError
+            If an input is missing or unknown, has a dtype or shape that the model does not take, or has indices out of
+            range.
+        TaskFailedError, ExecutionError
+            If the run fails.
+        """
+        again = self._again
+        found = None if again is None or named else again(inputs)
+        if found is not None:
+            return found
+        values = self._values(inputs, named)
+        made = self._call_with(_run, values)
+        last = self._last
+        if last is not None and last is not self._again_built_for and not self._shape_inputs:
+            self._again_built_for = last
+            self._again = cached_call_for(last, self._dtypes)
+        return made
+
+    def start(self, *inputs: Any, **named: Any) -> Run:
+        """Start a run and return at once.
+
+        Its results, under the names of the graph's arrays, can be read until the next call of the model.
+
+        Parameters
+        ----------
+        *inputs, **named
+            As for a call.
+        """
+        return self._call_with(_start, self._values(inputs, named))
+
+    def stream(self, inputs: Iterable[Any], *, in_flight: int | None = None) -> Iterator[dict[str, Array]]:
+        """Run the model with one input after another, several runs in flight at once.
+
+        Parameters
+        ----------
+        inputs : iterable
+            Arguments of a call: a mapping, one array, or a tuple of arrays. Where the shapes change, runs in flight
+            complete first.
+        in_flight : int, optional
+            Runs in flight at once; by default enough to keep the devices busy.
+
+        Yields
+        ------
+        dict of str to numpy.ndarray
+            As a call returns it, in order.
+        """
+        waiting = iter(inputs)
+        following = self._next(waiting)
+        while following is not None:
+            with self._using(following, awaited=False) as bound:
+                key, first = self._key(following), following
+                following = None
+
+                def same_shapes(
+                    first: dict[str, Any] = first, key: Any = key, bound: BoundModel = bound
+                ) -> Iterator[Any]:
+                    nonlocal following
+                    value: dict[str, Any] | None = first
+                    while value is not None:
+                        if self._key(value) != key:
+                            following = value
+                            return
+                        yield bound.specialised.given(value)
+                        value = self._next(waiting)
+
+                with bound.runner.stream(
+                    same_shapes(), in_flight=in_flight, results=bound.specialised.fetched
+                ) as stream:
+                    for outputs in stream:
+                        assert isinstance(outputs, dict)  # errors are raised
+                        yield bound.specialised.results(outputs)
+
+    def times(self, *inputs: Any, repeat: int = 5) -> tuple[OperatorTime, ...]:
+        """Run the model a few times with tracing, and return how long each of its tasks takes.
+
+        Parameters
+        ----------
+        *inputs
+            As for a call.
+        repeat : int, optional
+            Number of runs; the medians are returned.
+        """
+        values = self._values(inputs, {})
+        with self._using(values) as bound, self._maker.rebind(bound, repeat) as runner:
+            for _ in range(repeat + 1):
+                runner(bound.specialised.given(values), bound.specialised.fetched)
+            return measured_times(runner.traces()[-repeat:], bound.plan, bound.specialised.origins)
+
+    # --- properties -------------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> tuple[DeclaredValue, ...]:
+        """The inputs as the model declares them: name, dtype, dimensions (known, named, or None for open ones)."""
+        return self.model.inputs
+
+    @property
+    def outputs(self) -> tuple[DeclaredValue, ...]:
+        """The outputs as the model declares them."""
+        return self.model.outputs
+
+    def load(self) -> None:
+        """Plan and bind the model for the shapes given when it was loaded, if not done yet.
+
+        Raises
+        ------
+        OpenDimensionError
+            If dimensions of inputs are open.
+        """
+        shapes = self.model.full_shapes()
+        with self._bound(tuple(shapes[name] for name in self._names), lambda: shapes, dict):
+            pass
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the last call; made now if there was no call."""
+        return self._current().plan
+
+    @property
+    def graph(self) -> TaskGraph:
+        """The graph of that plan."""
+        return self._current().specialised.graph
+
+    @property
+    def report(self) -> Report:
+        """The tasks of the model's operators in that plan, with predicted times."""
+        bound = self._current()
+        return Report(
+            self.model.name,
+            planned_times(bound.plan, bound.specialised.origins),
+            bound.specialised.rewrites,
+            bound.plan.makespan_s,
+            dict(bound.plan.peak_bytes),
+        )
+
+    @property
+    def peak_bytes(self) -> int:
+        """Peak memory of inputs, outputs and activations over all devices in that plan, in bytes."""
+        return sum(self._current().plan.peak_bytes.values())
+
+    @property
+    def handed_over_ns(self) -> int | None:
+        """Host time of the last call until everything was submitted, in ns; None if it was not one call of C.
+
+        It is `time.thread_time_ns` of the calling thread at the end of its submissions, plus the processor time of
+        another thread for the remaining ones.
+        """
+        return self._current().runner.handed_over_ns
+
+    @property
+    def platform(self) -> Platform:
+        """The platform on which the model runs."""
+        return self._maker.platform
+
+    @property
+    def kept_shapes(self) -> tuple[Shapes, ...]:
+        """The cached sets of input shapes, most recently used last."""
+        return tuple(bound.specialised.shapes for bound in self._kept.all())
+
+    # --- closing ----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Release all memory and the devices once no call is in flight; open streams end."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._again = None
+        self._kept.close()
+        self._maker.close()
+
+    def __enter__(self) -> CompiledModel:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        how = "closed" if self._closed else f"ready for {len(self._kept.all())} sets of shapes"
+        return f"<CompiledModel {self.model.name!r} on {self._maker.platform.name}: {how}>"
+
+    # --- internals --------------------------------------------------------------------------------
+
+    def _next(self, waiting: Iterator[Any]) -> dict[str, Any] | None:
+        for value in waiting:
+            return self._values(value if isinstance(value, tuple) else (value,), {})
+        return None
+
+    def _values(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the value of every input by name, in the dtype that the model takes."""
+        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
+            given = {**inputs[0], **named}
+        elif len(inputs) > len(self._names):
+            raise ArgumentError(
+                f"{len(inputs)} inputs are given, and the model takes {len(self._names)}",
+                where=f"model {self.model.name!r}",
+                hint=f"They are {', '.join(self._names)}",
+            )
+        else:
+            given = {**dict(zip(self._names, inputs, strict=False)), **named}
+        missing = [name for name in self._names if name not in given]
+        unknown = [str(name) for name in given if name not in self._dtypes]
+        if missing or unknown:
+            said = [f"no value is given for {', '.join(missing)}"] if missing else []
+            said += [f"there is no input {', '.join(unknown)}"] if unknown else []
+            raise ArgumentError(
+                ", and ".join(said),
+                where=f"model {self.model.name!r}",
+                hint=f"Its inputs are {', '.join(self._names) or 'none'}",
+            )
+        return {name: _value(name, given[name], dtype) for name, dtype in self._dtypes.items()}
+
+    def _key(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        shapes = tuple(tuple(value.shape) for value in values.values())
+        if not self._shape_inputs:
+            return shapes
+        return (*shapes, *(np.asarray(values[name]).tobytes() for name in self._shape_inputs))
+
+    def _call_with(self, do: Callable[[BoundModel, Mapping[str, Any]], _Result], values: Mapping[str, Any]) -> _Result:
+        """Call a function with the model bound for the shapes of these values; return its result."""
+        slot = None if self._closed else self._kept.acquire_ready(self._key(values))
+        if slot is None:
+            with self._using(values) as bound:
+                return do(bound, values)
+        try:
+            assert slot.bound is not None
+            self._last = slot.bound
+            return do(slot.bound, values)
+        finally:
+            self._kept.give(slot)
+
+    @contextmanager
+    def _using(self, values: Mapping[str, Any], *, awaited: bool = True) -> Iterator[BoundModel]:
+        """Yield the model bound for the shapes of these values."""
+
+        def shapes() -> Shapes:
+            return self.model.full_shapes({name: tuple(value.shape) for name, value in values.items()})
+
+        def shape_values() -> dict[str, Array]:
+            return {name: np.asarray(values[name]) for name in self._shape_inputs}
+
+        while True:
+            entered = False
+            try:
+                with self._bound(self._key(values), shapes, shape_values, awaited=awaited) as bound:
+                    entered = True
+                    yield bound
+                return
+            except ValueNeededError as error:
+                unknown = set(error.inputs) - set(self._shape_inputs)
+                if entered or not unknown or not set(error.inputs) <= set(self._names):
+                    raise
+                self._add_shape_inputs(error.inputs)
+
+    def _add_shape_inputs(self, names: Iterable[str]) -> None:
+        """Make input values part of the cache key; warn of floating-point values, which rarely repeat."""
+        new = [name for name in names if name not in self._shape_inputs]
+        self._shape_inputs = (*self._shape_inputs, *dict.fromkeys(new))
+        floating = [repr(name) for name in new if self._dtypes[name].kind == "f"]
+        if floating:
+            warnings.warn(
+                f"model {self.model.name!r} is planned and bound anew for every value of {', '.join(floating)}, as "
+                "shapes follow from it; export the model with constant shapes if calls are to be quick",
+                RemadeModelWarning,
+                stacklevel=2,
+            )
+
+    @contextmanager
+    def _bound(
+        self,
+        key: tuple[Any, ...],
+        shapes: Callable[[], Shapes],
+        values: Callable[[], Mapping[str, Array]],
+        *,
+        awaited: bool = True,
+    ) -> Iterator[BoundModel]:
+        if self._closed:
+            raise ExecutionError("it is closed", where=f"model {self.model.name!r}")
+        with self._kept.using(key, lambda: self._maker.make(shapes(), values()), awaited=awaited) as bound:
+            self._last = bound
+            yield bound
+
+    def _current(self) -> BoundModel:
+        if self._last is None:
+            self.load()
+        assert self._last is not None
+        return self._last
+
+
+def _start(bound: BoundModel, values: Mapping[str, Any]) -> Run:
+    return bound.runner.run(bound.specialised.given(values))
+
+
+def _run(bound: BoundModel, values: Mapping[str, Any]) -> dict[str, Array]:
+    specialised = bound.specialised
+    return specialised.results(bound.runner(specialised.given(values), specialised.fetched))
+
+
+def _value(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
+    if not hasattr(value, "dtype") or not hasattr(value, "shape"):
+        try:
+            return np.asarray(value, dtype)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ArgumentError(f"this is no array of {dtype.name}: {error}", where=f"input {name!r}") from error
+    if value.dtype != dtype:
+        raise ArgumentError(
+            f"its dtype is {value.dtype}, and the model takes {dtype.name}",
+            where=f"input {name!r}",
+            hint=f"Convert it with astype({dtype.name!r})",
+        )
+    return value

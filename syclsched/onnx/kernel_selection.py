@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choice of CPU tasks that run as kernels instead of library calls, given the cost of each switch between them.
+
+On a CPU the library computes on threads of the SYCL runtime, and kernels on threads of the OpenCL runtime. A switch
+waits for one side to complete and wakes the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from syclsched.costs import CostModel
+from syclsched.costs.history import HistoryKey, history_key, in_run_key
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Implementation
+from syclsched.model.platform import Device, Platform
+from syclsched.model.task import Task
+from syclsched.onnx.plan_comparison import CLEARLY, is_disturbed
+from syclsched.onnx.report import OperatorTime
+from syclsched.onnx.specialised import Specialised
+from syclsched.profiling.busy import read_times
+
+if TYPE_CHECKING:
+    from syclsched.profiling.calibration import RecordingHistory
+
+#: Name of the library implementation.
+LIBRARY: Final = "onednn"
+#: Cost of one switch, beside kernel times on the device (docs/benchmarks.md, "Kernels between
+#: oneDNN's tasks").
+SWITCH_S: Final = 50e-6
+#: Predicted share of the time that kernels must save to be tried: half of the share they must save when measured.
+WORTH_TRYING: Final = (1.0 - CLEARLY) / 2.0
+#: Traced runs, of which the least time of each task counts: at most; and at least, after so many seconds.
+TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 4, 0.5
+#: Rounds of choosing tasks and measuring them.
+ROUNDS: Final = 3
+
+
+def is_worth_mixing(platform: Platform, *, minimize: str, rewrite: str, is_limited: bool) -> bool:
+    """Return whether kernels may replace library calls: only on one lane of one CPU, when latency is minimised."""
+    devices = platform.compute_devices
+    is_one = len(devices) == 1 and devices[0].kind == "cpu" and devices[0].lanes == 1
+    return is_one and minimize in ("makespan", "latency") and rewrite == "none" and not is_limited
+
+
+def default_rewrite(platform: Platform, policy: str) -> str:
+    """Return the default rewrite of task sizes: only platforms with several lanes gain by it."""
+    lanes = sum(device.lanes for device in platform.compute_devices)
+    return "auto" if lanes > 1 and policy == "auto" else "none"
+
+
+def select_kernels(
+    order: Iterable[str],
+    library_s: Mapping[str, float],
+    kernel_s: Mapping[str, float],
+    switch_s: float = SWITCH_S,
+) -> frozenset[str]:
+    """Return the tasks to run as kernels so that all tasks and all switches take the least total time.
+
+    A shortest path through two states (the Viterbi algorithm), in time proportional to the number of tasks.
+    """
+    reached = (0.0, 0.0)
+    steps: list[tuple[str, tuple[int, int]]] = []
+    for task in order:
+        own = library_s.get(task, math.inf), kernel_s.get(task, math.inf)
+        if min(own) == math.inf:
+            continue
+        to_library, to_kernels = reached[1] + switch_s, reached[0] + switch_s
+        steps.append((task, (int(to_library < reached[0]), int(to_kernels >= reached[1]))))
+        reached = min(reached[0], to_library) + own[0], min(reached[1], to_kernels) + own[1]
+    side = 0 if reached[0] <= reached[1] else 1
+    found: set[str] = set()
+    for task, origin_side in reversed(steps):
+        if side == 1:
+            found.add(task)
+        side = origin_side[side]
+    return frozenset(found)
+
+
+def saved_share(
+    order: Iterable[str],
+    library_s: Mapping[str, float],
+    kernel_s: Mapping[str, float],
+    kernels: Collection[str],
+    switch_s: float = SWITCH_S,
+) -> float:
+    """Return the share of the time saved by kernels for some tasks, against the library for all it can do."""
+    by_library = with_kernels = 0.0
+    sides: list[tuple[bool, bool]] = []
+    for task in order:
+        if task not in library_s and task not in kernel_s:
+            continue
+        sides.append((task not in library_s, task not in library_s or (task in kernels and task in kernel_s)))
+        for index, side in enumerate(sides[-1]):
+            seconds = (kernel_s if side else library_s)[task]
+            if len(sides) > 1 and sides[-2][index] != side:
+                seconds += switch_s
+            if index:
+                with_kernels += seconds
+            else:
+                by_library += seconds
+    return 1.0 - with_kernels / by_library if by_library else 0.0
+
+
+def task_times(
+    graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory, *, by_library: bool
+) -> dict[str, float]:
+    """Return the seconds of each task by the library, or by its best kernel; measured within a run if known."""
+    found = {}
+    for task in graph.tasks:
+        seconds = []
+        for each in task.operation.implementations if task.operation is not None else ():
+            if each.kind == "host" or (each.name == LIBRARY) != by_library:
+                continue
+            if costs.supports(task, each, device) is None:
+                known = history.lookup(_key(task, each, device))
+                if known is not None:
+                    seconds.append(known.value + costs.launch_gap_s(each, device))
+                elif not by_library:
+                    seconds.append(costs.task_seconds(task, each, device).seconds)
+        if seconds:
+            found[task.name] = min(seconds)
+    return found
+
+
+def is_known(graph: TaskGraph, tasks: Iterable[str], device: Device, history: RecordingHistory) -> bool:
+    """Return whether each of these tasks has an implementation whose time within a run is known."""
+    return all(
+        any(history.lookup(_key(task, each, device)) is not None for each in task.operation.implementations)
+        for task in map(graph.task, tasks)
+        if task.operation is not None
+    )
+
+
+def record_times(
+    graph: TaskGraph,
+    tasks: Collection[str],
+    device: Device,
+    history: RecordingHistory,
+    traced: Callable[[], Sequence[OperatorTime]],
+) -> bool:
+    """Store the times of tasks within a run; alone they differ: weights are cached, or threads are asleep."""
+    tasks = frozenset(tasks)
+    before = read_times()
+    times = traced()
+    if is_disturbed(before):
+        return False
+    quickest: dict[tuple[str, str], float] = {}
+    for each in times:
+        if each.task in tasks:
+            done = each.task, each.implementation
+            quickest[done] = min(each.seconds, quickest.get(done, each.seconds))
+    least: dict[HistoryKey, float] = {}
+    for (name, implementation), seconds in quickest.items():
+        task = graph.task(name)
+        for by in task.operation.implementations if task.operation is not None else ():
+            if by.name == implementation:
+                key = _key(task, by, device)
+                least[key] = min(seconds, least.get(key, seconds))
+    for key, seconds in least.items():
+        history.record(key, [seconds])
+    return True
+
+
+def sample_inputs(specialised: Specialised, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return inputs to time a model with: the given values, else zeros."""
+    arrays = specialised.graph.arrays
+    zeros = {name: np.zeros(arrays[made].shape, arrays[made].dtype) for name, made in specialised.inputs.items()}
+    return {**zeros, **values}
+
+
+def _key(task: Task, by: Implementation, device: Device) -> HistoryKey:
+    """Return the history key of a task timed within a run."""
+    assert task.operation is not None
+    assert task.signature is not None
+    return in_run_key(history_key(device.key, task.operation, by, task.signature))

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A/B comparison of two plans of a model: alternating runs, and a stored ratio with its standard error."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from syclsched.costs.history import HistoryKey
+from syclsched.interrupts import interrupts_held
+from syclsched.model.graph import TaskGraph
+from syclsched.model.platform import Device
+from syclsched.model.profile import Quantity
+from syclsched.profiling.busy import BUSY_SHARE, CpuTimes, others_share, read_times
+from syclsched.profiling.statistics import summarise
+
+if TYPE_CHECKING:
+    from syclsched.profiling.calibration import RecordingHistory
+
+#: A plan with kernels must take less than this share of the time without: two equal plans differ by 1 %.
+CLEARLY: Final = 0.98
+#: Runs of each plan, at least and at most, and seconds after which the minimum suffices.
+LEAST_RUNS, MOST_RUNS, ENOUGH_S = 5, 25, 1.5
+#: Relative error of a ratio that more runs do not reduce: memory placement, other users of the machine.
+_FLOOR: Final = 0.005
+#: Distance of a ratio from `CLEARLY`, in standard errors, to be certain, and to end a comparison early. The latter is
+#: tested after every turn, so it must be stricter.
+_CERTAIN, _EARLY = 2.0, 4.0
+#: Samples of each plan stored by a full comparison, and the number of comparisons after which the ratio is final.
+_KEPT, _RACES = MOST_RUNS // 2 + 1, 3
+
+Run = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRatio:
+    """Measured ratio of two plans: with kernels for some of the library's tasks, to without."""
+
+    ratio: float  # of their times; below 1 the plan with kernels is faster
+    error: float  # standard error of the ratio
+    samples: int  # of each plan
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether the plan with kernels is clearly faster."""
+        return self.ratio < CLEARLY
+
+    @property
+    def margin(self) -> float:
+        """Distance of the ratio from `CLEARLY` in standard errors."""
+        return abs(self.ratio - CLEARLY) / self.error
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the ratio is significant, or there are enough samples of two practically equal plans."""
+        return self.margin >= _CERTAIN or self.samples >= _RACES * _KEPT
+
+
+def plan_ratio(without: Quantity, with_kernels: Quantity) -> PlanRatio | None:
+    """Return the ratio of two plans' times; None if a time is zero."""
+    if not without.value or not with_kernels.value:
+        return None
+    ratio = with_kernels.value / without.value
+    relative = math.hypot(_FLOOR, *(_relative_error(each) for each in (without, with_kernels)))
+    return PlanRatio(ratio, ratio * relative, min(without.samples, with_kernels.samples))
+
+
+def time_alternating(runs: Sequence[Run], clock: Callable[[], float] = time.perf_counter) -> list[list[float]]:
+    """Return the seconds of alternating runs of two plans, after one warm-up run of each.
+
+    Stops as soon as one is clearly faster.
+    """
+    for run in runs:
+        run()
+    found: list[list[float]] = [[] for _ in runs]
+    begun = clock()
+    while len(found[-1]) < MOST_RUNS:
+        if len(found[-1]) >= LEAST_RUNS and (clock() - begun > ENOUGH_S or _is_over(found)):
+            break
+        turn = list(zip(runs, found, strict=True))
+        # The order alternates, because each run starts with the caches that the other left.
+        for run, seconds in turn if len(found[-1]) % 2 == 0 else reversed(turn):
+            start = clock()
+            run()
+            seconds.append(clock() - start)
+    return found
+
+
+def comparison_key(graph: TaskGraph) -> str:
+    """Return a key of a graph and the revisions of its implementations."""
+    offered = [
+        (task.name, [(each.name, each.revision) for each in task.operation.implementations])
+        for task in graph.tasks
+        if task.operation is not None
+    ]
+    return hashlib.sha256(repr((graph.fingerprint(), offered)).encode()).hexdigest()[:32]
+
+
+def stored_ratio(device: Device, history: RecordingHistory, mixed: str) -> PlanRatio | None:
+    """Return the stored ratio of a plan with kernels to the one without; None if there is none."""
+    without, with_kernels = (history.lookup(key) for key in _keys_of_both(device, mixed))
+    return None if without is None or with_kernels is None else plan_ratio(without, with_kernels)
+
+
+def is_known_faster(device: Device, history: RecordingHistory, mixed: str) -> bool | None:
+    """Return whether a plan with kernels is clearly faster than the one without; None if that is uncertain."""
+    found = stored_ratio(device, history, mixed)
+    return found.is_faster if found is not None and found.is_certain else None
+
+
+def measure_is_faster(
+    device: Device, history: RecordingHistory, mixed: str, measure: Callable[[], Sequence[Sequence[float]]]
+) -> bool:
+    """Measure and store the ratio; return False and store nothing if others use the machine meanwhile."""
+    before = read_times()
+    found = measure()
+    if is_disturbed(before):
+        return False
+    with interrupts_held():  # the samples of both must be stored together
+        for key, seconds in zip(_keys_of_both(device, mixed), found, strict=True):
+            history.record(key, _undisturbed(seconds))
+    measured = stored_ratio(device, history, mixed)
+    return measured is not None and measured.is_faster
+
+
+def is_disturbed(before: CpuTimes | None) -> bool:
+    """Return whether other processes have used the machine since."""
+    share = others_share(before, read_times())
+    return share is not None and share > BUSY_SHARE
+
+
+def _is_over(found: Sequence[Sequence[float]]) -> bool:
+    measured = plan_ratio(*(summarise(_undisturbed(seconds)) for seconds in found))
+    return measured is not None and measured.margin >= _EARLY
+
+
+def _undisturbed(seconds: Sequence[float]) -> list[float]:
+    """Return the lower half of the samples: disturbances only make times longer."""
+    return sorted(seconds)[: len(seconds) // 2 + 1]
+
+
+def _relative_error(each: Quantity) -> float:
+    """Return the relative standard error of a median, doubled because only the lower half was sampled."""
+    return 2.0 * 1.4826 * 1.2533 * each.mad / (each.value * math.sqrt(max(each.samples, 1)))
+
+
+def _keys_of_both(device: Device, mixed: str) -> list[HistoryKey]:
+    return [HistoryKey(device.key, "model", by, mixed, "") for by in ("library", "library and kernels")]

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Eviction of constant values from host memory: devices hold them, and the model file can recompute them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from ctypes import CDLL
+from functools import cache, partial
+from typing import Final
+from weakref import WeakSet, ref
+
+from syclsched.errors import StorageError
+from syclsched.model.constant import Constant
+from syclsched.onnx.specialised import Array
+
+#: Smaller constants stay in host memory.
+LEAST_BYTES: Final = 1 << 16
+
+#: Recomputes values, by digest.
+Recompute = Callable[[Collection[str]], Mapping[str, Array]]
+
+
+class EvictableConstants:
+    """Constants computed during lowering whose values can be evicted from host memory and recomputed.
+
+    A read of one evicted value, such as an upload to another device, recomputes all of them.
+    """
+
+    def __init__(self, again: Recompute) -> None:
+        self._recompute = again
+        self._evicted: WeakSet[Constant] = WeakSet()
+        self._lock = threading.Lock()
+
+    def let_go(self, constants: Iterable[Constant]) -> None:
+        """Evict the values of large constants from host memory."""
+        with self._lock:
+            for each in constants:
+                if each.is_held and each.was_hashed and each.nbytes >= LEAST_BYTES:
+                    self._evicted.add(each)
+                    each.let_go(partial(self._value, ref(each)))
+
+    def _value(self, asked: ref[Constant]) -> Array:
+        wanted = asked()
+        assert wanted is not None  # the constant itself calls this
+        with self._lock:
+            if wanted.is_held:  # another thread has recomputed it
+                return wanted.data
+            evicted = {each.digest: each for each in self._evicted if not each.is_held}
+            made = self._recompute({wanted.digest, *evicted})
+            for digest, constant in evicted.items():
+                if digest in made:
+                    constant.take_back(made[digest])
+            self._evicted = WeakSet(each for digest, each in evicted.items() if digest not in made)
+            if wanted.digest not in made:
+                raise StorageError(
+                    f"the weights {wanted.name or ''!r} recomputed from the model differ from those first read",
+                    where="model",
+                    hint="Load the model again",
+                )
+            return made[wanted.digest]
+
+
+def trim_heap() -> None:
+    """Return free heap memory to the system: the C library keeps part of the memory that planning used."""
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    try:
+        return CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):  # another C library, another system
+        return None

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planning of a graph for a platform."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from syclsched.costs import CostModel, History
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.model.platform import Platform
+from syclsched.planner.attempt import PlanRequest
+from syclsched.planner.rewrite_choice import check_rewrite, plan_rewritten
+from syclsched.planner.search_budget import SearchBudget, budget_end_s
+from syclsched.scheduling.objectives import Constraint
+from syclsched.scheduling.objectives import minimize as aim_at
+from syclsched.scheduling.refine.meter import Clock
+from syclsched.scheduling.registry import AUTO
+
+
+def plan_graph(
+    graph: TaskGraph,
+    platform: Platform,
+    *,
+    policy: str = AUTO,
+    history: History | None = None,
+    steps: int | None = None,
+    budget_s: float | None = None,
+    clock: Clock | None = None,
+    seed: int = 0,
+    minimize: str = "makespan",
+    subject_to: Sequence[str | Constraint] = (),
+    rewrite: str = AUTO,
+) -> Plan:
+    """Plan a graph for a platform.
+
+    ``auto`` runs every policy on the whole platform and on subsets of it. It builds plans of the best few timetables
+    and of each single device, refines the best by search, and returns the best plan by simulation: it is never
+    predicted slower than the best single device. ``plan.candidates`` says of each candidate whether it was simulated,
+    only ranked by the scheduler's model, or refused. A plan in which devices share cores must be clearly better than
+    others.
+
+    Where tasks are so small that submitting them takes longer than running them, or so large that other devices would
+    idle, ``auto`` also plans the rewritten graph (`syclsched.rewrites.rewrite`) and keeps the better plan. Such a plan
+    carries its recipe and runs with the original graph.
+    """
+    check_rewrite(rewrite)
+    request = PlanRequest(platform, CostModel(platform, history), policy, aim_at(minimize).subject_to(*subject_to))
+    budget = SearchBudget(steps, budget_end_s(budget_s, clock), clock, seed)
+    graph.validate()
+    return plan_rewritten(graph, request, budget, rewrite)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Construction of simulated plans of one graph from timetables."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from syclsched.costs import CostModel
+from syclsched.errors import CapabilityError
+from syclsched.model.graph import TaskGraph
+from syclsched.model.memory_limit import with_memory_limit
+from syclsched.model.plan import Option, Plan
+from syclsched.model.platform import Platform
+from syclsched.planning import build_plan
+from syclsched.scheduling import Problem, build_problem, to_schedule
+from syclsched.scheduling.objectives import (
+    Aim,
+    Metrics,
+)
+from syclsched.scheduling.portfolio import ROUNDING, PolicyResult
+from syclsched.scheduling.subsets import on_devices
+from syclsched.simulation import predict
+
+#: Plans with more task-device pairs than this carry no options; `Plan.explain` then says less.
+_MAX_OPTIONS = 100_000
+
+
+@dataclass(slots=True)
+class PlanBuilder:
+    """Builds simulated plans of one graph."""
+
+    graph: TaskGraph
+    platform: Platform
+    costs: CostModel
+    problems: dict[tuple[str, ...] | None, Problem] = field(default_factory=dict)
+    limited: Platform | None = None
+
+    def limit(self, aim: Aim) -> None:
+        """Limit the memory spaces to an objective's memory constraints."""
+        limits: dict[str | None, float] = {}
+        for c in aim.constraints:
+            if c.metric == "memory":
+                limits[c.space] = min(c.limit, limits.get(c.space, math.inf))
+        if limits:
+            everywhere = limits.get(None, math.inf)
+            sizes = {s.name: min(limits.get(s.name, math.inf), everywhere) for s in self.platform.spaces}
+            self.limited = with_memory_limit(
+                self.platform, {name: max(1, int(size)) for name, size in sizes.items() if size < math.inf}
+            )
+
+    def problem(self, devices: tuple[str, ...] | None = None) -> Problem:
+        """Return the scheduling problem on all devices, or on some and the host; cached."""
+        if devices not in self.problems:
+            if devices is None:
+                self.problems[devices] = build_problem(self.graph, self.platform, self.costs)
+            else:
+                self.problems[devices] = self._part(devices)
+        return self.problems[devices]
+
+    def _part(self, devices: tuple[str, ...]) -> Problem:
+        kept = [d for d in self.platform.devices if d.is_host or d.name in devices]
+        try:
+            return on_devices(self.problem(), [d.name for d in kept])
+        except CapabilityError:
+            for task in self.graph.tasks:
+                self.costs.require(task, kept)  # raises an error that says what each device lacks
+            raise
+
+    def build(self, entry: PolicyResult) -> Plan:
+        """Return the simulated plan of a timetable."""
+        problem, timetable = entry.problem, entry.timetable
+        # Durations come from the tables: differences of the timetable's start and finish would carry rounding.
+        device = problem.tables.processor_device[timetable.processor]
+        seconds = problem.tables.seconds[np.arange(len(problem)), device]
+        durations = dict(zip(problem.names, seconds.tolist(), strict=True))
+        schedule = to_schedule(problem, timetable, entry.label)
+        return predict(build_plan(self.graph, self.limited or self.platform, schedule, durations))
+
+    def options(self) -> tuple[Option, ...]:
+        """Return the cost of each task on each device that can run it."""
+        if len(self.graph) * len(self.platform.devices) > _MAX_OPTIONS:
+            return ()
+        found = []
+        for task in self.graph.tasks:
+            choices = self.costs.choices(task, self.platform.devices)
+            for device, best in zip(self.platform.devices, choices, strict=True):
+                if best is not None and task.operation is not None:
+                    found.append(Option(task.name, device.name, best[0].name, best[1].seconds, best[1].origin))
+        return tuple(found)
+
+
+def with_metrics(plan: Plan, metrics: Metrics, bound_s: float) -> Plan:
+    """Return a plan with its metrics and its lower bound."""
+    return replace(
+        plan,
+        # No plan is shorter than the bound, but for rounding. A wrong bound is not shown.
+        lower_bound_s=bound_s if bound_s <= plan.makespan_s * (1.0 + ROUNDING) else 0.0,
+        energy_j=metrics.energy_j,
+        interval_s=metrics.initiation_interval_s,
+    )

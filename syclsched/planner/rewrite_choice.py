@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choice between a graph as it is and its rewritten form, by comparing their plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from syclsched.costs import CostModel, History
+from syclsched.errors import PlanError, PolicyError, SyclschedError
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Candidate, Plan
+from syclsched.model.platform import Platform
+from syclsched.planner.attempt import Attempt, PlanRequest, attempt
+from syclsched.planner.search_budget import SearchBudget
+from syclsched.rewrites import Rewrite, coarsen, rewrite, split
+from syclsched.rewrites.rewrite_result import unchanged
+from syclsched.scheduling.registry import AUTO
+
+#: Name of the choice to plan a graph as it is.
+NONE: Final = "none"
+
+_WAYS: Final[dict[str, Callable[[TaskGraph, Platform, CostModel], Rewrite]]] = {
+    "coarsen": coarsen, "split": split, "both": rewrite,
+}  # fmt: skip
+
+#: Choices for ``rewrite`` of `plan_graph`.
+REWRITES: Final = (AUTO, NONE, *_WAYS)
+
+#: Share of the default steps for the search on the rewritten graph: planning both must not take twice as long.
+_PART = 0.25
+
+
+def check_rewrite(name: str) -> str:
+    """Return the name of a rewrite; raise `PolicyError` if it is unknown."""
+    if name not in REWRITES:
+        raise PolicyError(f"there is no rewrite {name!r}", where="rewrite", hint=f"One of {', '.join(REWRITES)}")
+    return name
+
+
+def plan_rewritten(graph: TaskGraph, request: PlanRequest, budget: SearchBudget, how: str) -> Plan:
+    """Plan a graph as it is, rewritten, or both and keep the better plan."""
+    if not _wanted(how, request.policy):
+        return attempt(graph, request, budget).finished()
+    if how != AUTO:
+        found = _WAYS[how](graph, request.platform, request.costs)
+        planned = attempt(found.graph, request, budget).finished()
+        return with_recipe(planned, graph, found)
+    try:
+        found = rewrite(graph, request.platform, request.costs)
+    except SyclschedError as error:  # an operation's split may be wrong; uncut, the graph can be planned
+        plan = attempt(graph, request, budget).finished()
+        return _with(plan, Candidate("rewritten", None, str(error)))
+    if not found.changed:
+        return attempt(graph, request, budget).finished()
+    return _better(graph, found, request, budget)
+
+
+def graph_variants(graph: TaskGraph, platform: Platform, costs: CostModel, how: str) -> tuple[Rewrite, ...]:
+    """Return the variants of a graph to plan: as it is, rewritten, or with ``auto`` both if they differ."""
+    whole = unchanged(graph)
+    if how == NONE:
+        return (whole,)
+    if how != AUTO:
+        return (_WAYS[how](graph, platform, costs),)
+    try:
+        found = rewrite(graph, platform, costs)
+    except SyclschedError:  # as above
+        return (whole,)
+    return (whole, found) if found.changed else (whole,)
+
+
+def graph_to_time(
+    graph: TaskGraph, platform: Platform, *, policy: str = AUTO, rewrite: str = AUTO, history: History | None = None
+) -> TaskGraph | None:
+    """Return the graph with the chunks that planning would consider, so that these can be measured, too.
+
+    Merged tasks need no measurement: they take the sum of their steps.
+    """
+    if not _wanted(check_rewrite(rewrite), policy) or rewrite == "coarsen":
+        return None
+    graph.validate()
+    try:
+        found = split(graph, platform, CostModel(platform, history))
+    except SyclschedError:
+        if rewrite == AUTO:  # planning ignores the rewrite, too, and reports why
+            return None
+        raise
+    return found.graph if found.changed else None
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+def _wanted(how: str, policy: str) -> bool:
+    """Return whether to rewrite: with ``auto``, a named policy gets the graph as it is."""
+    return how != NONE and (how != AUTO or policy == AUTO)
+
+
+def _better(graph: TaskGraph, found: Rewrite, request: PlanRequest, budget: SearchBudget) -> Plan:
+    """Plan both variants and return the better plan."""
+    original, refusal = None, None
+    try:
+        original = attempt(graph, request, budget.part(0.5))
+    except PlanError as error:
+        refusal = error
+    try:
+        changed = attempt(found.graph, request, budget.reduced(len(found.graph), _PART))
+    except (PlanError, PolicyError) as error:
+        if original is None:
+            raise refusal or error from None
+        return _with(original.finished(), Candidate(f"rewritten ({found.recipe})", None, str(error)))
+    if original is None:
+        return _with(with_recipe(changed.finished(), graph, found), Candidate("not rewritten", None, str(refusal)))
+    if changed.better_than(original):
+        return _with(with_recipe(changed.finished(), graph, found), _other(original, "not rewritten"))
+    return _with(original.finished(), _other(changed, f"rewritten ({found.recipe})"))
+
+
+def _other(loser: Attempt, what: str) -> Candidate:
+    return Candidate(f"{what}, {loser.plan.policy}", loser.plan.makespan_s)
+
+
+def _with(plan: Plan, candidate: Candidate) -> Plan:
+    return replace(plan, candidates=(*plan.candidates, candidate))
+
+
+def with_recipe(plan: Plan, graph: TaskGraph, found: Rewrite) -> Plan:
+    """Return the plan of a rewritten graph with its recipe, as a plan of the original."""
+    if not found.changed:
+        return plan
+    return replace(plan, recipe=found.recipe, original_fingerprint=graph.fingerprint())

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A finished plan as index arrays for verification, read from the plan alone and not from how it was made."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, NoReturn
+
+import numpy as np
+
+from syclsched.errors import IncompletePlanError, PlanError
+from syclsched.model.access import AccessMode
+from syclsched.model.plan import BufferUse, Instruction, Plan
+from syclsched.model.platform import HOST
+from syclsched.planning.draft import Flags, Ints, gather_places, gather_ragged, ragged, ragged_starts
+
+#: Codes of instruction kinds; kinds from `LAUNCH` on run tasks.
+ALLOC, FREE, COPY, LAUNCH, HOST_CALL, BARRIER = range(6)
+_KINDS: Final = {"alloc": ALLOC, "free": FREE, "copy": COPY, "launch": LAUNCH, "host": HOST_CALL, "barrier": BARRIER}
+
+_MODES: Final = tuple(AccessMode)
+#: Code of a mode by its identity: enum members are slow to hash.
+_MODE_CODE: Final = {id(mode): code for code, mode in enumerate(_MODES)}
+READING: Final = np.array([m.reads for m in _MODES])
+WRITING: Final = np.array([m.writes for m in _MODES])
+
+# Read field by field without a loop in Python: a plan has many instructions.
+_ID, _KIND, _TASK, _USES, _WAITS, _NBYTES = map(attrgetter, ("id", "kind", "task", "uses", "waits", "nbytes"))
+_AGAIN = attrgetter("again")
+_ARRAY, _SPACE, _MODE = map(attrgetter, ("array", "space", "mode"))
+
+
+class PlanIndices(NamedTuple):
+    """Instructions by number, tasks by submission; -1 for a task or array that the plan does not contain."""
+
+    lane_count: int
+    array_count: int
+    #: Of each instruction; ``position`` is its place in its lane.
+    kind: Ints
+    lane: Ints
+    position: Ints
+    task: Ints
+    nbytes: Ints
+    again: Ints
+    #: Ragged: the instructions each waits for, by index.
+    wait_starts: Ints
+    waits: Ints
+    #: Ragged: the uses of each instruction; a buffer is a pair of array and space.
+    use_starts: Ints
+    use_array: Ints
+    use_space: Ints
+    use_mode: Ints
+    use_buffer: Ints
+    buffer_array: Ints  # array of each buffer
+    is_input: Flags  # of each buffer: whether it is the user's
+    repeatable: Flags  # of each task: whether it may run more than once
+    #: Ragged: explicit and barrier dependencies of each task.
+    after_starts: Ints
+    after: Ints
+    #: Ragged: the declared accesses of each task.
+    access_starts: Ints
+    access_array: Ints
+    access_mode: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedPlan:
+    """A plan, its instructions sorted by number, and both as `PlanIndices`."""
+
+    plan: Plan
+    instructions: Sequence[Instruction]
+    numbers: PlanIndices
+
+    def where(self, index: int) -> str:
+        """Return an instruction's place, for error messages."""
+        lane = self.plan.lanes[self.numbers.lane[index]]
+        return f"instruction {self.instructions[index].id} on lane {lane.name!r}"
+
+
+def index_plan(plan: Plan) -> IndexedPlan:
+    """Return a plan as index arrays; refuse names and references it does not define."""
+    arrays = _by_name(plan, "arrays", [a.name for a in plan.arrays])
+    tasks = _by_name(plan, "tasks", [t.name for t in plan.tasks])
+    spaces = _by_name(plan, "memory spaces", [s.name for s in plan.platform.spaces])
+    _check_devices(plan, spaces)
+    found, order, number, lane, position = _in_order(plan)
+    # Attributes are read in memory order, lane after lane; sorting the columns afterwards is cheaper.
+    count, touched = len(found), list(map(_USES, found))
+    uses = list(chain.from_iterable(touched))
+    use_starts, use_order = gather_places(ragged_starts(touched), order)
+    use_array, use_space, use_mode = _read_uses(uses, arrays, spaces)
+    if (use_space < 0).any():
+        _refuse_space(plan, spaces)
+    use_array, use_space = use_array[use_order], use_space[use_order]
+    inputs = np.array([arrays[a.name] for a in plan.arrays if a.is_input], np.int64)
+    given_in = _given_in(plan, spaces)
+    pairs = np.concatenate((use_array * len(spaces) + use_space, inputs * len(spaces) + given_in))
+    buffers, which = np.unique(pairs, return_inverse=True)
+    is_input = np.zeros(len(buffers), np.bool_)
+    is_input[which[len(uses) :]] = True
+    accesses = [access for t in plan.tasks for access in t.accesses]
+    instructions = list(map(found.__getitem__, order.tolist()))
+    wait_starts, waits = gather_ragged(*ragged(list(map(_WAITS, found))), order)
+    after_starts, after = ragged([[tasks.get(name, -1) for name in t.after] if t.after else () for t in plan.tasks])
+    numbers = PlanIndices(
+        lane_count=len(plan.lanes),
+        array_count=len(arrays),
+        kind=_looked_up(_KINDS, map(_KIND, found), count)[order],
+        lane=lane,
+        position=position,
+        task=_looked_up(tasks, map(_TASK, found), count)[order],
+        nbytes=np.fromiter(map(_NBYTES, found), np.int64, count)[order],
+        again=np.fromiter(map(_AGAIN, found), np.int64, count)[order],
+        wait_starts=wait_starts,
+        waits=_places(instructions, number, wait_starts, waits),
+        use_starts=use_starts,
+        use_array=use_array,
+        use_space=use_space,
+        use_mode=use_mode[use_order],
+        use_buffer=which[: len(uses)].astype(np.int64),
+        buffer_array=buffers // len(spaces),
+        is_input=is_input,
+        repeatable=np.fromiter((t.repeatable for t in plan.tasks), np.bool_, len(plan.tasks)),
+        after_starts=after_starts,
+        after=after,
+        access_starts=ragged_starts([t.accesses for t in plan.tasks]),
+        access_array=_looked_up(arrays, map(_ARRAY, accesses), len(accesses)),
+        access_mode=_looked_up(_MODE_CODE, map(id, map(_MODE, accesses)), len(accesses)),
+    )
+    _check_tasks(plan, numbers)
+    return IndexedPlan(plan, instructions, numbers)
+
+
+def _given_in(plan: Plan, spaces: Mapping[str, int]) -> Ints:
+    """Return the space of each input, in the order of the arrays; refuse spaces and arrays not in the plan."""
+    known = {array.name for array in plan.arrays}
+    for chosen in plan.memory:
+        missing = {chosen.space, chosen.context or chosen.space} - spaces.keys()
+        if missing or chosen.array not in known:
+            what = f"memory space {missing.pop()!r}" if missing else "array"
+            raise IncompletePlanError(
+                f"{what} is not in the plan", where=f"memory of array {chosen.array!r}", hint="Plan again"
+            )
+    residents = plan.residents
+    return np.array([spaces[residents.get(a.name, HOST)] for a in plan.arrays if a.is_input], np.int64)
+
+
+def _by_name(plan: Plan, what: str, names: Sequence[str]) -> dict[str, int]:
+    """Return the index of each name; refuse duplicates."""
+    places = {name: place for place, name in enumerate(names)}
+    if len(places) < len(names):
+        twice = next(name for name, times in Counter(names).items() if times > 1)
+        raise IncompletePlanError(
+            f"two {what} have the name {twice!r}",
+            where=f"plan {plan.name!r}",
+            hint="Names are unique within a plan; plan again",
+        )
+    return places
+
+
+def _check_devices(plan: Plan, spaces: Mapping[str, int]) -> None:
+    """Refuse a platform without the host's memory, and lanes on unknown devices."""
+    if HOST not in spaces:
+        raise IncompletePlanError(
+            f"the platform has no memory space {HOST!r}", where=f"plan {plan.name!r}", hint="Plan again"
+        )
+    devices = _by_name(plan, "devices", [d.name for d in plan.platform.devices])
+    for lane in plan.lanes:
+        if lane.device not in devices:
+            of = f"instruction {lane.instructions[0].id} on " if lane.instructions else ""
+            raise IncompletePlanError(
+                f"device {lane.device!r} is not on the platform",
+                where=f"{of}lane {lane.name!r}",
+                hint=f"It has {', '.join(devices)}",
+            )
+
+
+def _refuse_space(plan: Plan, spaces: Mapping[str, int]) -> NoReturn:
+    """Raise for the first instruction that touches an unknown space."""
+    lane, instruction, space = next(
+        (lane, instruction, use.space)
+        for lane in plan.lanes
+        for instruction in lane.instructions
+        for use in instruction.uses
+        if use.space not in spaces
+    )
+    raise IncompletePlanError(
+        f"memory space {space!r} is not on the platform",
+        where=f"instruction {instruction.id} on lane {lane.name!r}",
+        hint=f"It has {', '.join(spaces)}",
+    )
+
+
+def _looked_up(table: Mapping[Any, int], keys: Iterable[object], count: int) -> Ints:
+    """Return the table's value for each key; -1 for unknown keys."""
+    return np.fromiter(map(table.get, keys, repeat(-1)), np.int64, count)
+
+
+def _read_uses(uses: Sequence[BufferUse], arrays: Mapping[str, int], spaces: Mapping[str, int]) -> tuple[Ints, ...]:
+    """Return array, space and mode of uses; an object that is used several times is read once."""
+    identity = np.fromiter(map(id, uses), np.int64, len(uses))
+    _, first, which = np.unique(identity, return_index=True, return_inverse=True)
+    once = list(map(uses.__getitem__, first.tolist()))
+    columns = (
+        _looked_up(arrays, map(_ARRAY, once), len(once)),
+        _looked_up(spaces, map(_SPACE, once), len(once)),
+        _looked_up(_MODE_CODE, map(id, map(_MODE, once)), len(once)),
+    )
+    return tuple(column[which] for column in columns)
+
+
+def _in_order(plan: Plan) -> tuple[list[Instruction], Ints, Ints, Ints, Ints]:
+    """Return all instructions lane after lane, their order by number, and number, lane and position in that order."""
+    found = [i for lane in plan.lanes for i in lane.instructions]
+    sizes = [len(lane.instructions) for lane in plan.lanes]
+    lane = np.repeat(np.arange(len(sizes)), sizes)
+    position = np.concatenate([np.arange(size) for size in sizes] or [np.zeros(0, np.int64)]).astype(np.int64)
+    ids = np.fromiter(map(_ID, found), np.int64, len(found))
+    order = np.argsort(ids, kind="stable")
+    twice = np.flatnonzero(ids[order][1:] == ids[order][:-1])
+    if len(twice):
+        again = order[twice[0] + 1]
+        raise IncompletePlanError(
+            f"two instructions have the number {ids[again]}", where=f"lane {plan.lanes[lane[again]].name!r}"
+        )
+    falling = np.flatnonzero((np.diff(ids) < 0) & (np.diff(lane) == 0))
+    if len(falling):
+        odd = falling[0]
+        raise IncompletePlanError(
+            f"instruction {ids[odd + 1]} comes after {ids[odd]}: numbers must follow the order in which work is done",
+            where=f"lane {plan.lanes[lane[odd]].name!r}",
+        )
+    return found, order, ids[order], lane[order], position[order]
+
+
+def _places(instructions: Sequence[Instruction], ids: Ints, starts: Ints, waits: Ints) -> Ints:
+    """Return the indices of the instructions waited for; refuse unknown and later ones."""
+    places = np.searchsorted(ids, waits)
+    waiting = np.repeat(np.arange(len(ids)), np.diff(starts))
+    unknown = (places == len(ids)) | (ids[np.minimum(places, len(ids) - 1)] != waits) if len(waits) else waits != waits
+    for wrong in np.flatnonzero(unknown | (places >= waiting))[:1]:
+        instruction = instructions[waiting[wrong]]
+        what = (
+            f"instruction {instruction.id} ({instruction.kind} for task {instruction.task!r}) waits for {waits[wrong]}"
+        )
+        if unknown[wrong]:
+            raise IncompletePlanError(f"{what}, which does not exist", where=f"instruction {instruction.id}")
+        raise IncompletePlanError(
+            f"{what}, which comes later: lanes could wait for each other",
+            where=f"instruction {instruction.id}",
+            hint="The plan could deadlock; plan again",
+        )
+    return places.astype(np.int64)
+
+
+def _check_tasks(plan: Plan, numbers: PlanIndices) -> None:
+    """Refuse tasks that refer to unknown arrays or tasks."""
+    for wrong in np.flatnonzero(numbers.access_array < 0)[:1]:
+        task = plan.tasks[np.searchsorted(numbers.access_starts, wrong, side="right") - 1]
+        odd = task.accesses[wrong - numbers.access_starts[plan.tasks.index(task)]].array
+        raise PlanError(f"task {task.name!r} touches array {odd!r}, which is not in the plan")
+    for wrong in np.flatnonzero(numbers.after < 0)[:1]:
+        task = plan.tasks[np.searchsorted(numbers.after_starts, wrong, side="right") - 1]
+        raise PlanError(f"task {task.name!r} comes after a task that is not in the plan")

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies that bring each task its arrays, where memory suffices for all of them.
+
+Devices that reach the same memory space need no copy between them, and a copy serves every later reader until the array
+is written again. Of a divided array only the needed segments are copied, but all segments a task touches are in one
+space, as an argument's rows must be contiguous. Memory is not limited here, so a buffer has one block for the whole
+plan; see `syclsched.planning.memory.eviction` for limited memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+
+import numpy as np
+
+from syclsched.model.platform import HOST, Platform
+from syclsched.model.schedule import Assignment
+from syclsched.planning.draft import MODES, BufferColumns, Flags, Ints, LaneKey, PlanDraft, Steps, ragged
+from syclsched.planning.graph_record import GraphRecord
+from syclsched.planning.memory.zero_copy import NO_ZERO_COPY, ZeroCopyArrays
+from syclsched.planning.transfers.transfer_core import (
+    BLOCKS,
+    BY_HOST,
+    DIRECT,
+    MEMORIES,
+    NO_WAY,
+    NOTHING,
+    STEPS,
+    USES,
+    ArrayAccesses,
+    TransferInputs,
+    TransferState,
+    block_of,
+    holders,
+    place_tasks,
+    touches_by_array,
+)
+
+_READS = np.array([mode.reads for mode in MODES])
+_WRITES = np.array([mode.writes for mode in MODES])
+
+
+def transfers(
+    graph: GraphRecord,
+    platform: Platform,
+    durations_s: Mapping[str, float],
+    assignments: Sequence[Assignment],
+    in_place: ZeroCopyArrays = NO_ZERO_COPY,
+) -> PlanDraft:
+    """Turn assignments into steps, with a copy wherever data is needed in another space."""
+    setting = _setting(graph, platform, durations_s, assignments, in_place)
+    touching = touches_by_array(setting, len(graph.arrays))
+    made = _preallocated(setting, touching)
+    host, pieces = setting.host, graph.pieces
+    numbers = {s.name: n for n, s in enumerate(platform.spaces)}
+    resident = {name: numbers[space] for name, space in in_place.resident.items()}
+    for number, array in enumerate(graph.arrays):
+        if array.is_input and array.name not in pieces:
+            made.since[
+                block_of(setting, made, number, resident.get(graph.arrays[setting.whole[number]].name, host))
+            ] = 0
+    foreign = np.arange(made.counts[MEMORIES])
+    source, destination = place_tasks(setting, made, touching)
+    if source != NOTHING:
+        platform.route(platform.spaces[source].name, platform.spaces[destination].name)
+    count, uses, blocks, memories = made.counts[[STEPS, USES, BLOCKS, MEMORIES]].tolist()
+    lanes, lane = _lanes(platform, setting, made.lane[:count])
+    memory_of = made.block_memory[:blocks].copy()
+    memory = BufferColumns(made.memory_array[:memories].copy(), made.memory_space[:memories].copy())
+    implementations: list[str | None] = [None] * len(graph.tasks)
+    for task, assignment in zip(setting.task.tolist(), assignments, strict=True):
+        implementations[task] = assignment.implementation
+    return PlanDraft(
+        Steps(
+            made.kind[:count].copy(),
+            lane,
+            made.task[:count].copy(),
+            made.duration_s[:count].copy(),
+            made.nbytes[:count].copy(),
+            np.zeros(count, np.int64),
+            made.way[:count].copy(),
+            np.concatenate(([0], made.ends[:count])),
+            made.block[:uses].copy(),
+            made.mode[:uses].copy(),
+        ),
+        lanes,
+        tuple(implementations),
+        BufferColumns(made.block_array[:blocks].copy(), made.block_space[:blocks].copy()),
+        memory,
+        memory_of,
+        graph.nbytes[memory.array],
+        foreign,
+        np.unique(memory_of[holders(made, np.flatnonzero(_results(graph)))]),
+    )
+
+
+def _setting(
+    graph: GraphRecord,
+    platform: Platform,
+    durations_s: Mapping[str, float],
+    assignments: Sequence[Assignment],
+    in_place: ZeroCopyArrays,
+) -> TransferInputs:
+    """Return the input of the compiled pass."""
+    tasks, spaces = {t.name: n for n, t in enumerate(graph.tasks)}, {s.name: n for n, s in enumerate(platform.spaces)}
+    devices = {d.name: n for n, d in enumerate(platform.devices)}
+    names = [a.task for a in assignments]
+    lane = _ints(map(attrgetter("lane"), assignments), len(assignments))
+    reach_starts, reach = ragged([[spaces[space] for space in d.reaches] for d in platform.devices])
+    tenant = np.full(len(spaces), NOTHING, np.int64)
+    for device in reversed(platform.compute_devices):
+        tenant[spaces[device.space]] = devices[device.name]
+    way = np.full((len(spaces), len(spaces)), NO_WAY, np.int64)
+    latency_s, bytes_per_s = np.zeros(way.shape), np.ones(way.shape)
+    host = spaces[HOST]
+    for link in reversed(platform.links):
+        ends = spaces[link.source], spaces[link.destination]
+        way[ends], latency_s[ends], bytes_per_s[ends] = DIRECT, link.latency_s, link.bandwidth_bytes_per_s
+    by_host = (way == NO_WAY) & (way[:, [host]] == DIRECT) & (way[[host], :] == DIRECT)
+    way[by_host] = BY_HOST
+    number = {a.name: n for n, a in enumerate(graph.arrays)}
+    rows = [a.rows for a in graph.arrays]
+    duration_s = np.fromiter(map(durations_s.__getitem__, names), np.float64, len(names))
+    for position, name in enumerate(names if in_place.extra_s else ()):
+        duration_s[position] += in_place.extra_s.get(name, 0.0)
+    reached = np.full(len(graph.arrays), NOTHING, np.int64)
+    for name, space in in_place.reached.items():
+        reached[number[name]] = spaces[space]
+    return TransferInputs(
+        task=_ints(map(tasks.__getitem__, names), len(names)),
+        device=_ints(map(devices.__getitem__, map(attrgetter("device"), assignments)), len(assignments)),
+        lane=lane,
+        duration_s=duration_s,
+        barrier=np.array([t.kind == "barrier" for t in graph.tasks], np.bool_),
+        access_starts=graph.access_starts,
+        access_array=graph.access_array,
+        access_mode=graph.access_mode,
+        home=_ints((spaces[d.space] for d in platform.devices), len(devices)),
+        copy_lane=np.array([d.copy_lane for d in platform.devices], np.bool_),
+        on_host=np.array([d.is_host for d in platform.devices], np.bool_),
+        reach_starts=reach_starts,
+        reach=reach,
+        tenant=tenant,
+        way=way,
+        latency_s=latency_s,
+        bytes_per_s=bytes_per_s,
+        host=host,
+        nbytes=graph.nbytes,
+        whole=_ints((n if r is None else number[r.array] for n, r in enumerate(rows)), len(rows)),
+        first_row=_ints((0 if r is None else r.start for r in rows), len(rows)),
+        end_row=_ints((0 if r is None else r.stop for r in rows), len(rows)),
+        in_parts=np.array([r is not None for r in rows], np.bool_),
+        lanes=int(lane.max(initial=0)) + 2,
+        reached=reached,
+    )
+
+
+def _preallocated(setting: TransferInputs, touching: ArrayAccesses) -> TransferState:
+    """Return arrays for the largest possible result; the system provides their pages only when they are written."""
+    arrays, accesses = len(setting.nbytes), len(setting.access_array)
+    hops = 2 * int(np.count_nonzero(_READS[setting.access_mode]))
+    steps, uses, blocks = len(setting.task) + hops, accesses + 2 * hops, arrays + accesses + hops
+    return TransferState(
+        kind=_empty(steps),
+        lane=_empty(steps),
+        task=_empty(steps),
+        nbytes=_empty(steps),
+        way=_empty(steps),
+        duration_s=np.empty(steps, np.float64),
+        ends=_empty(steps),
+        block=_empty(uses),
+        mode=np.empty(uses, np.uint8),
+        block_array=_empty(blocks),
+        block_space=_empty(blocks),
+        block_next=_empty(blocks),
+        since=_empty(blocks),
+        block_memory=_empty(blocks),
+        memory_array=_empty(blocks),
+        memory_space=_empty(blocks),
+        memory_next=_empty(blocks),
+        first_block=np.full(arrays, NOTHING, np.int64),
+        first_memory=np.full(arrays, NOTHING, np.int64),
+        written=np.zeros(arrays, np.int64),
+        next_touch=touching.starts[:-1].copy(),
+        chosen=_empty(int(np.diff(setting.access_starts).max(initial=0))),
+        counts=np.zeros(5, np.int64),
+    )
+
+
+def _lanes(platform: Platform, setting: TransferInputs, used: Ints) -> tuple[tuple[LaneKey, ...], Ints]:
+    """Return the lanes in order of first use, and the lane of each step among them."""
+    codes, first, which = np.unique(used, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    keys = []
+    for device, number in zip(*(part.tolist() for part in np.divmod(codes[order], setting.lanes)), strict=True):
+        name, is_host = platform.devices[device].name, platform.devices[device].is_host
+        if number == setting.lanes - 1:
+            keys.append(LaneKey(name, "copy"))
+        else:
+            keys.append(LaneKey(name, "host" if is_host else "compute", number))
+    return tuple(keys), place[which]
+
+
+def _results(graph: GraphRecord) -> Flags:
+    """Return the arrays and segments whose last values may be read after the run."""
+    written = np.zeros(len(graph.arrays), np.bool_)
+    written[graph.access_array[_WRITES[graph.access_mode]]] = True
+    return written & np.array([not a.temporary or a.name in graph.statuses for a in graph.arrays], np.bool_)
+
+
+def _ints(values: Iterable[int], count: int) -> Ints:
+    return np.fromiter(values, np.int64, count)
+
+
+def _empty(count: int) -> Ints:
+    return np.empty(count, np.int64)

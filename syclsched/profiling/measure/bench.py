@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measurement set-up of one device: queues, arrays and kernels, none freed while commands are in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from syclsched.devices.memory.usm_memory import allocate, as_bytes, as_usm_array
+from syclsched.devices.programs.task_compiler import Executable, compile_task
+from syclsched.model.operation import Operation, Scalar, Signature
+from syclsched.model.platform import Device
+from syclsched.model.usm import UsmKind
+from syclsched.profiling.statistics import Sampler
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class QueueProvider(Protocol):
+    """The part of `syclsched.devices.opened_devices.OpenDevices` that measurements use."""
+
+    @property
+    def uploads(self) -> Any:
+        """The uploader of constants to devices."""
+        ...
+
+    def queue(self, device: str, kind: Literal["compute", "copy"] = "compute", index: int = 0) -> Any:
+        """Return an in-order queue with profiling."""
+        ...
+
+
+class Bench:
+    """A device to measure.
+
+    As a context manager it synchronises its queues before it frees any array, also on exceptions.
+    """
+
+    def __init__(self, live: QueueProvider, device: Device, sampler: Sampler) -> None:
+        self.live = live
+        self.device = device
+        self.sampler = sampler
+        self.queue = live.queue(device.name, "compute", 0)
+        self._used: dict[tuple[str, int], Any] = {("compute", 0): self.queue}
+        self._kept: list[Any] = []
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.wait()
+        self._kept.clear()
+
+    def lane(self, index: int) -> Any:
+        """Return the compute queue of an index; `wait` includes it from now on."""
+        return self._queue("compute", index)
+
+    @property
+    def copy_queue(self) -> Any:
+        """The copy queue."""
+        return self._queue("copy", 0)
+
+    def _queue(self, kind: Literal["compute", "copy"], index: int) -> Any:
+        if (kind, index) not in self._used:
+            self._used[kind, index] = self.live.queue(self.device.name, kind, index)
+        return self._used[kind, index]
+
+    def wait(self) -> None:
+        """Synchronise all queues in use."""
+        for queue in self._used.values():
+            queue.wait()
+
+    def memory(self, nbytes: int, kind: UsmKind = "device") -> Any:
+        """Allocate USM memory that lives as long as the bench, with every page touched."""
+        memory = allocate(self.queue, nbytes, kind)
+        self._kept.append(memory)
+        memory.memset(0)
+        return memory
+
+    def array(self, data: Array, kind: UsmKind = "device") -> Any:
+        """Return a copy of ``data`` in USM memory, as a `dpctl.tensor.usm_ndarray`."""
+        memory = allocate(self.queue, data.nbytes, kind)
+        array = as_usm_array(memory, data.shape, data.dtype.name, self.queue)
+        self._kept.append(array)
+        self.queue.memcpy(memory, as_bytes(np.ascontiguousarray(data)), data.nbytes)
+        return array
+
+    def read(self, array: Any) -> Array:
+        """Return the contents of an array after all submitted work."""
+        self.wait()
+        result = np.empty(array.shape, array.dtype)
+        self.queue.memcpy(as_bytes(result), array.usm_data, result.nbytes)
+        return result
+
+    def release(self) -> None:
+        """Synchronise, then free all arrays and memory allocated so far."""
+        self.wait()
+        self._kept.clear()
+
+    def compile(self, operation: Operation, arrays: Mapping[str, Any], scalars: Mapping[str, Scalar]) -> Executable:
+        """Compile an operation's only implementation for these arrays."""
+        signature = Signature(
+            shapes={n: tuple(a.shape) for n, a in arrays.items()},
+            dtypes={n: a.dtype.name for n, a in arrays.items()},
+            scalars=dict(scalars),
+        )
+        return compile_task(operation, operation.implementations[0], signature, self.queue, self.device.limits)
+
+    def wall(self, work: Callable[[], object]) -> Callable[[], float]:
+        """Return a sampler of the host's seconds from the start of ``work`` until all queues are idle."""
+
+        def sample() -> float:
+            start = self.sampler.clock()
+            work()
+            self.wait()
+            return self.sampler.clock() - start
+
+        return sample
+
+
+def event_seconds(event: Any) -> float:
+    """Return how long a finished command ran on the device, by the device's own clock."""
+    return float(event.profiling_info_end - event.profiling_info_start) * 1e-9

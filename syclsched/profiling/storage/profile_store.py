@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profile store in the user's data folder: one JSON file per device and per device pair."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from syclsched.errors import FormatError
+from syclsched.model.profile import DeviceProfile, PairProfile
+from syclsched.profiling.storage.files import parse_device_profile, parse_pair_profile, read_file, with_hint, write_file
+
+_Profile = TypeVar("_Profile", DeviceProfile, PairProfile)
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}")
+_AGAIN = "Run `python -m syclsched profile` again, or remove the file"
+
+
+def data_folder() -> Path:
+    """Return this project's user data folder; it may not exist yet."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_path("syclsched", appauthor=False))
+
+
+def file_stem(key: str) -> str:
+    """Return the file stem for a device key: the key if it is a safe name, else its hash."""
+    if _SAFE_NAME.fullmatch(key):
+        return key
+    return "key-" + hashlib.sha256(key.encode()).hexdigest()[:32]
+
+
+def _read(path: Path, parse: Callable[..., _Profile]) -> _Profile | None:
+    """Return the profile in a file, or None if it does not exist; errors have a hint how to replace it."""
+    if not path.exists():
+        return None
+    try:
+        return parse(read_file(path), where=str(path))
+    except FormatError as error:
+        raise with_hint(error, _AGAIN) from error
+
+
+class ProfileStore:
+    """Profiles kept between processes."""
+
+    def __init__(self, folder: Path | str | None = None) -> None:
+        self.folder = data_folder() if folder is None else Path(folder)
+
+    def path(self, key: str) -> Path:
+        """Return the file of a device's profile."""
+        return self.folder / "profiles" / f"{file_stem(key)}.json"
+
+    def pair_path(self, first: str, second: str) -> Path:
+        """Return the file of a pair's profile."""
+        return self.folder / "pairs" / f"{file_stem(first)}--{file_stem(second)}.json"
+
+    def save(self, profile: DeviceProfile) -> Path:
+        """Save a device's profile, replacing an older one."""
+        path = self.path(profile.key)
+        write_file(path, profile)
+        return path
+
+    def save_pair(self, pair: PairProfile) -> Path:
+        """Save a pair's profile, replacing an older one."""
+        path = self.pair_path(pair.first, pair.second)
+        write_file(path, pair)
+        return path
+
+    def load(self, key: str) -> DeviceProfile | None:
+        """Return a device's profile, or None if there is none."""
+        path = self.path(key)
+        profile = _read(path, parse_device_profile)
+        if profile is not None and profile.key != key:
+            raise FormatError(f"at identity.key: expected {key!r}, it is {profile.key!r}", where=str(path), hint=_AGAIN)
+        return profile
+
+    def load_pair(self, first: str, second: str) -> PairProfile | None:
+        """Return the profile of an ordered pair, or None if there is none."""
+        path = self.pair_path(first, second)
+        pair = _read(path, parse_pair_profile)
+        if pair is not None and (pair.first, pair.second) != (first, second):
+            raise FormatError(
+                f"expected the pair {first!r}, {second!r}, it is of {pair.first!r}, {pair.second!r}",
+                where=str(path),
+                hint=_AGAIN,
+            )
+        return pair

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Comparison of imported models with ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from support.node_cases import differences
+from support.small_models import imported, model_of
+from syclsched.frontends.onnx.host_evaluation import evaluate
+from syclsched.frontends.onnx.model_file.dtypes import NUMBERS
+
+RANDOM = np.random.default_rng(5)
+
+
+def array(*shape: int) -> Any:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def session(model: Any) -> Any:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def same_as_runtime(
+    nodes: Any,
+    inputs: dict[str, Any],
+    outputs: list[str],
+    opset: int,
+    constants: dict[str, Any] | None = None,
+    *,
+    by_host: bool = False,
+) -> None:
+    dtypes = {name: NUMBERS[value.dtype.name] for name, value in inputs.items()}
+    shapes = {name: value.shape for name, value in inputs.items()}
+    model = model_of(nodes, shapes, outputs, constants, opset=opset, dtypes=dtypes)
+    for value in model.graph.output:
+        value.type.Clear()
+    want = session(model).run(outputs, inputs)
+    network = imported(model)
+    assert any(each.kind == "reference" for each in network.nodes) == by_host
+    got = evaluate(network, {name: inputs[name] for name in network.inputs})
+    for name, expected in zip(outputs, want, strict=True):
+        assert differences(got[name], expected) is None, (name, differences(got[name], expected))

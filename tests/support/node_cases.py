@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The backend node tests that the ``onnx`` package ships: which there are, and what this project does with each."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from syclsched.errors import ModelError, ValueNeededError
+from syclsched.frontends.onnx.importing import import_model
+from syclsched.frontends.onnx.model_file.model_reader import OPSETS, read_model
+from syclsched.frontends.onnx.model_file.onnx_model import Model
+from syclsched.frontends.onnx.network import Network
+
+FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data"
+KINDS = ("node", "simple", "pytorch-operator", "pytorch-converted")
+
+#: Tolerances, relative and absolute, by dtype; whole numbers and truth values must be equal.
+TOLERANCES = {"float16": (2e-3, 1e-3), "float32": (1e-3, 2e-6), "float64": (1e-6, 1e-9)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test: a model, and what it gives for some inputs."""
+
+    name: str
+    kind: str
+    model: Any
+    operators: tuple[str, ...]
+    restamped: bool
+    older: bool = False
+
+    def data(self) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Return inputs and outputs as protos, for each data set."""
+        for folder in sorted((FOLDER / self.kind / self.name).glob("test_data_set_*")):
+            yield _protos(folder, "input", self.model.graph.input), _protos(folder, "output", self.model.graph.output)
+
+
+def _protos(folder: Path, what: str, declared: Any) -> list[Any]:
+    found = []
+    for i, value in enumerate(declared):
+        path = folder / f"{what}_{i}.pb"
+        if not path.exists():
+            continue
+        kind = value.type.WhichOneof("value")
+        proto = {"tensor_type": onnx.TensorProto, "sequence_type": onnx.SequenceProto}.get(kind, onnx.OptionalProto)()
+        proto.ParseFromString(path.read_bytes())
+        found.append(proto)
+    return found
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """Return all tests that ship with the installed ``onnx``."""
+    found = []
+    for kind in KINDS:
+        for folder in sorted((FOLDER / kind).glob("*/")):
+            path = folder / "model.onnx"
+            if not path.exists():
+                continue
+            model = onnx.ModelProto()
+            model.ParseFromString(path.read_bytes())
+            found.append(_case(folder.name, kind, model))
+    return tuple(found)
+
+
+def _case(name: str, kind: str, model: Any) -> Case:
+    """Return a test; one of an older opset as one of the oldest here, if that says the same."""
+    operators = tuple(sorted({_operator(node) for node in _nodes(model.graph)}))
+    restamped = older = False
+    for item in model.opset_import:
+        if item.domain in ("", "ai.onnx") and item.version not in OPSETS:
+            if all(_unchanged(node, item.version) for node in _nodes(model.graph)):
+                item.version = OPSETS.start
+                restamped = True
+            else:
+                older = True
+    return Case(name, kind, model, operators, restamped, older)
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                yield from _nodes(inner)
+
+
+def _operator(node: Any) -> str:
+    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+
+
+def _unchanged(node: Any, version: int) -> bool:
+    """Return whether an operator takes the same attributes, inputs and outputs in the oldest opset supported."""
+    if node.domain not in ("", "ai.onnx"):
+        return True
+    try:
+        was = onnx.defs.get_schema(node.op_type, version, "")
+        became = onnx.defs.get_schema(node.op_type, OPSETS.start, "")
+    except onnx.defs.SchemaError:
+        return False
+    if became.deprecated:
+        return False
+
+    def form(schema: Any) -> Any:
+        return (
+            {
+                name: (int(a.type), a.required, a.default_value.SerializeToString())
+                for name, a in schema.attributes.items()
+            },
+            [(value.name, value.option) for value in schema.inputs],
+            [(value.name, value.option) for value in schema.outputs],
+        )
+
+    return bool(form(was) == form(became))
+
+
+#: Why a test is none of ours: what in its inputs, outputs or nodes is out of scope.
+OTHER_TYPES = {
+    8: "strings", 14: "complex numbers", 15: "complex numbers", 16: "bfloat16", 17: "float8", 18: "float8",
+    19: "float8", 20: "float8", 21: "4-bit integers", 22: "4-bit integers", 23: "4-bit floats", 24: "float8",
+    25: "2-bit integers", 26: "2-bit integers",
+}  # fmt: skip
+#: Operators whose results are random.
+RANDOM = frozenset(
+    {"Bernoulli", "RandomUniformLike", "RandomNormalLike", "RandomUniform", "RandomNormal", "Multinomial"}
+)
+
+
+#: Tests whose expected results were wrong before onnx 1.22: ONNX Runtime gives what later versions expect.
+CORRECTED = frozenset(
+    {
+        "test_averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True",
+        "test_l2normalization_axis_0",
+        *(f"test_qlinearmatmul_{rank}D_int8_{dtype}" for rank in (2, 3) for dtype in ("float16", "float32")),
+    }
+)
+VERSION = tuple(int(part) for part in onnx.__version__.split(".")[:2])
+
+
+def out_of_scope(case: Case) -> str | None:
+    """Return why a test is out of scope, or None if it is not."""
+    if VERSION < (1, 22) and case.name in CORRECTED:
+        return "expected results that later versions of onnx correct"
+    if case.older:
+        return "forms of operators from before opset 7"
+    if "Scan" in case.operators and any(i.domain == "" and i.version < 9 for i in case.model.opset_import):
+        return "Scan as it was before opset 9"
+    for operator in case.operators:
+        if operator.startswith("ai.onnx.preview"):
+            return "training"
+        if "::" in operator:
+            return "other domains than ONNX's own"
+        if operator in RANDOM:
+            return "random results"
+    for value in (*case.model.graph.input, *case.model.graph.output):
+        kind = value.type.WhichOneof("value")
+        if kind != "tensor_type":
+            return "sequences and optional values as inputs or outputs"
+        if value.type.tensor_type.elem_type in OTHER_TYPES:
+            return OTHER_TYPES[value.type.tensor_type.elem_type]
+    for node in _nodes(case.model.graph):
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.TENSOR and attribute.t.data_type in OTHER_TYPES:
+                return OTHER_TYPES[attribute.t.data_type]
+            if attribute.name in ("to", "dtype", "output_dtype") and attribute.i in OTHER_TYPES:
+                return OTHER_TYPES[attribute.i]
+    if any(
+        node.op_type in ("BatchNormalization", "Dropout")
+        and any(a.name == "training_mode" and a.i for a in node.attribute)
+        for node in case.model.graph.node
+    ):
+        return "training"
+    return "training" if "training" in case.name or "_train_" in case.name else None
+
+
+def prepared(case: Case, given: Mapping[str, Any]) -> tuple[Model, Network]:
+    """Return a test's model as a network; inputs that shapes follow from are made constants.
+
+    Raises
+    ------
+    ModelError
+        If it cannot be imported.
+    """
+    model = read_model(case.model)
+    shapes = {declared.name: given[declared.name].shape for declared in model.inputs}
+    known: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(8):
+            try:
+                rest = {name: shape for name, shape in shapes.items() if name not in known}
+                return model, import_model(model, rest, known=known)
+            except ValueNeededError as error:
+                if not error.inputs or all(name in known for name in error.inputs):
+                    raise
+                known.update({name: given[name] for name in error.inputs})
+    raise ModelError("its inputs cannot be known", where=case.name)
+
+
+def arrays(protos: list[Any]) -> list[Any]:
+    """Return tensors as arrays."""
+    return [numpy_helper.to_array(proto) for proto in protos]
+
+
+def named(case: Case, protos: list[Any]) -> dict[str, Any]:
+    """Return a data set's inputs by name."""
+    given = {}
+    initialised = {tensor.name for tensor in case.model.graph.initializer}
+    free = [value.name for value in case.model.graph.input if value.name not in initialised]
+    names = [value.name for value in case.model.graph.input]
+    chosen = names if len(protos) == len(names) else free
+    for name, proto in zip(chosen, protos, strict=False):
+        given[name] = numpy_helper.to_array(proto)
+    return {name: array for name, array in given.items() if name not in initialised}
+
+
+def differences(got: Any, want: Any) -> str | None:
+    """Return how a result differs from what it should be, or None."""
+    got, want = np.asarray(got), np.asarray(want)
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return f"{got.dtype} {got.shape}, expected {want.dtype} {want.shape}"
+    if want.dtype.kind in "iub":
+        wrong = int((got != want).sum())
+        return f"{wrong} of {want.size} elements differ" if wrong else None
+    relative, absolute = TOLERANCES[want.dtype.name]
+    close = np.isclose(got, want, rtol=relative, atol=absolute, equal_nan=True)
+    if close.all():
+        return None
+    with np.errstate(all="ignore"):
+        worst = np.nanmax(np.abs(got.astype(np.float64) - want.astype(np.float64)))
+    return f"{int((~close).sum())} of {want.size} elements differ, by up to {worst:.3g}"

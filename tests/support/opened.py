@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This machine's devices, opened once for all tests of a process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from support.running import MIX, OPENCL
+from syclsched.api import with_lanes
+from syclsched.devices import discover, open_devices
+from syclsched.model.operation import Implementation, Launch, OpenCLSource
+from syclsched.model.platform import Platform
+
+
+@lru_cache(maxsize=4)
+def live_on(sub_devices: int | None) -> tuple[Platform, Any]:
+    """Return the platform with two lanes on every device, and the open devices."""
+    platform = with_lanes(discover(sub_devices=sub_devices), 2)
+    return platform, open_devices(platform)
+
+
+#: `MIX`, but what its source demands and what its launch says differ: nobody notices until it is submitted.
+REFUSED = replace(
+    MIX,
+    name="wrong",
+    implementations=(
+        Implementation(
+            "opencl-c",
+            "opencl-c",
+            lambda _: OpenCLSource(
+                OPENCL.replace("__kernel void mix", "__attribute__((reqd_work_group_size(4, 1, 1))) __kernel void mix"),
+                "mix",
+            ),
+            lambda *_: Launch((100,), (10,)),
+        ),
+    ),
+)
+
+
+class _Interface:
+    """An address, as the USM array interface says it."""
+
+    def __init__(self, pointer: int, queue: Any) -> None:
+        self.__sycl_usm_array_interface__ = {
+            "data": (pointer, False),
+            "shape": (1,),
+            "strides": None,
+            "typestr": "|u1",
+            "version": 1,
+            "syclobj": queue,
+            "offset": 0,
+        }
+
+
+def is_usm(pointer: int, queue: Any) -> bool:
+    """Return whether the runtime has an allocation at an address."""
+    from dpctl.memory import as_usm_memory
+
+    try:
+        as_usm_memory(_Interface(pointer, queue))
+    except ValueError:
+        return False
+    return True
+
+
+def until(true: Callable[[], Any], limit_s: float = 60.0) -> None:
+    """Wait for what a thread of ours does when nobody can be told of it."""
+    end = time.monotonic() + limit_s
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.005)

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulator written for reading: events one by one, without channels. What the compiled engine must agree with."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from syclsched.errors import IncompletePlanError
+from syclsched.execution.memory.peak_limit import PeakMemoryLimit
+from syclsched.model.plan import Instruction, Lane, Plan
+from syclsched.model.platform import HOST, Platform
+from syclsched.simulation.overheads import host_overheads
+from syclsched.simulation.timing import Timing
+
+#: Two lanes of a device that slow each other down less than this are on different cores.
+_SEPARATE = 0.5
+
+
+@dataclass(slots=True)
+class _Running:
+    """An instruction on its way: seconds of work left at ``since_s``, and its speed from then on."""
+
+    instruction: Instruction
+    left_s: float
+    since_s: float
+    rate: float
+    stamp: int
+
+
+def reference_times(plan: Plan) -> dict[int, Timing]:
+    """Simulated seconds of every instruction number."""
+    return _Simulation(plan.lanes, plan.platform, plan.peak_bytes).run()
+
+
+class _Simulation:
+    def __init__(self, lanes: Sequence[Lane], platform: Platform, peak_bytes: dict[str, int]) -> None:
+        self._lanes = lanes
+        self._submission_s, self._handoff_s = host_overheads(platform)
+        self._lane_of = {i.id: n for n, lane in enumerate(lanes) for i in lane.instructions}
+        self._on_host = {i.id for lane in lanes if lane.kind == "host" for i in lane.instructions}
+        self._neighbours = _interfering_lanes(lanes, platform)
+        self._pointer = [0] * len(lanes)
+        self._busy = [False] * len(lanes)
+        self._finished: dict[int, float] = {}
+        self._timing: dict[int, Timing] = {}
+        self._running: dict[int, _Running] = {}
+        self._events: list[tuple[float, int, int, int]] = []
+        self._waiting_lanes: dict[int, list[int]] = {}
+        self._submit_s = self._submission_times()
+        self._submitting_until_s = max(self._submit_s.values(), default=0.0)
+        self._host_load = [_load_of_submission(lane, lanes, platform) for lane in lanes]
+        self._limit = PeakMemoryLimit((i for n in lanes for i in n.instructions if i.kind == "alloc"), peak_bytes)
+        self._frees: list[Instruction] = []
+        self._parked: list[int] = []
+        self._stamp = 0
+        self._now = 0.0
+
+    def run(self) -> dict[int, Timing]:
+        """Run all lanes to their ends."""
+        for lane in range(len(self._lanes)):
+            self._step(lane)
+        heapq.heappush(self._events, (self._submitting_until_s, 2, 0, 0))
+        while self._events:
+            now, kind, lane, stamp = heapq.heappop(self._events)
+            if kind == 0:  # a start that was waiting for its time
+                self._now = now
+                self._start(lane)
+                continue
+            if kind == 2:  # the host has submitted everything
+                self._now = now
+                self._adjust(range(len(self._lanes)))
+                continue
+            running = self._running.get(lane)
+            if running is None or running.stamp != stamp:
+                continue  # its speed changed meanwhile; a newer event stands further on
+            self._now = now
+            self._finish(lane, running)
+        for stuck, position in zip(self._lanes, self._pointer, strict=True):
+            if position < len(stuck.instructions):
+                raise IncompletePlanError(
+                    f"instruction {stuck.instructions[position].id} never starts", where=f"lane {stuck.name!r}"
+                )
+        if self._frees:
+            raise IncompletePlanError(f"instruction {self._frees[0].id} never starts")
+        return self._timing
+
+    def _submission_times(self) -> dict[int, float]:
+        """Submissions happen one after another in the plan's global order."""
+        submitted: dict[int, float] = {}
+        clock = 0.0
+        for number in sorted(self._lane_of):
+            if number not in self._on_host:
+                clock += self._submission_s
+            submitted[number] = clock
+        return submitted
+
+    def _step(self, lane: int) -> None:
+        """Let a free lane go on as far as it can without time passing; stop where it runs or waits."""
+        instructions = self._lanes[lane].instructions
+        while not self._busy[lane] and self._pointer[lane] < len(instructions):
+            instruction = instructions[self._pointer[lane]]
+            if instruction.kind == "free":
+                self._pointer[lane] += 1
+                self._frees.append(instruction)
+                self._give_back()
+                continue
+            missing = next((w for w in instruction.waits if w not in self._finished), None)
+            if missing is not None:
+                self._waiting_lanes.setdefault(missing, []).append(lane)
+                return
+            if instruction.kind == "alloc":
+                if not self._limit.allows(instruction):
+                    self._parked.append(lane)
+                    return
+                self._limit.allocated(instruction)
+                self._pointer[lane] += 1
+                self._pass(instruction)
+                continue
+            self._busy[lane] = True
+            ready = max(self._submit_s[instruction.id], self._now)
+            here = instruction.id in self._on_host
+            if instruction.waits and any((w in self._on_host) != here for w in instruction.waits):
+                # Between host functions and devices a thread has to notice and another to be woken; and work that
+                # waits for a host function is submitted only once that has returned.
+                ready = max(ready, self._now + self._handoff_s)
+            if ready > self._now:
+                heapq.heappush(self._events, (ready, 0, lane, 0))
+            else:
+                self._start(lane)
+
+    def _give_back(self) -> None:
+        """Let frees take effect that wait for nothing any more."""
+        due = [free for free in self._frees if all(w in self._finished for w in free.waits)]
+        self._frees = [free for free in self._frees if free not in due]
+        for free in due:
+            self._limit.freed(free.uses[0].space, free.nbytes)
+        for free in due:
+            self._pass(free)
+        if due:
+            parked, self._parked = self._parked, []
+            for lane in parked:
+                self._step(lane)
+
+    def _pass(self, memory: Instruction) -> None:
+        """Go past an instruction about memory."""
+        self._timing[memory.id] = Timing(self._now, self._now, self._now)
+        self._finished[memory.id] = self._now
+        self._wake(memory.id)
+
+    def _start(self, lane: int) -> None:
+        instruction = self._lanes[lane].instructions[self._pointer[lane]]
+        self._timing[instruction.id] = Timing(self._submit_s[instruction.id], self._now, self._now)
+        self._running[lane] = _Running(instruction, instruction.duration_s, self._now, 1.0, 0)
+        self._reschedule(lane)
+        if instruction.kind != "copy":
+            self._disturb(lane)
+
+    def _finish(self, lane: int, running: _Running) -> None:
+        del self._running[lane]
+        number = running.instruction.id
+        begun = self._timing[number]
+        self._timing[number] = Timing(begun.submit_s, begun.start_s, self._now)
+        self._finished[number] = self._now
+        self._busy[lane] = False
+        self._pointer[lane] += 1
+        if running.instruction.kind != "copy":
+            self._disturb(lane)
+        self._wake(number)
+        self._step(lane)
+
+    def _wake(self, number: int) -> None:
+        for waiting in self._waiting_lanes.pop(number, ()):
+            self._step(waiting)
+        self._give_back()
+
+    def _disturb(self, lane: int) -> None:
+        """Something started or ended on ``lane``: bring the lanes it interferes with up to date."""
+        self._adjust(other for other, _ in self._neighbours[lane])
+
+    def _adjust(self, lanes: Iterable[int]) -> None:
+        """Settle what the instructions on these lanes have done so far, and give them their new speed."""
+        for other in lanes:
+            running = self._running.get(other)
+            if running is not None:
+                running.left_s = max(0.0, running.left_s - (self._now - running.since_s) * running.rate)
+                running.since_s = self._now
+                self._reschedule(other)
+
+    def _reschedule(self, lane: int) -> None:
+        running = self._running[lane]
+        load = self._host_load[lane] if self._now < self._submitting_until_s else 0.0
+        if running.instruction.kind != "copy":
+            for other, factor in self._neighbours[lane]:
+                beside = self._running.get(other)
+                if beside is not None and beside.instruction.kind != "copy":
+                    load += factor
+        running.rate = 1.0 / (1.0 + load)
+        self._stamp += 1
+        running.stamp = self._stamp
+        heapq.heappush(self._events, (self._now + running.left_s / running.rate, 1, lane, self._stamp))
+
+
+def _load_of_submission(lane: Lane, lanes: Sequence[Lane], platform: Platform) -> float:
+    """Return how much the submitting thread slows a lane down: its share of cores that are all taken.
+
+    With ``c`` cores and ``t`` threads of the device's lanes on them, one more thread slows all of them to
+    ``c / (t + 1)``, if that is less than 1.
+    """
+    if lane.kind != "compute" or not platform.interference(lane.device, HOST):
+        return 0.0
+    cores = platform.device(lane.device).compute_units
+    used = sum(1 for other in lanes if other.device == lane.device and other.kind == "compute")
+    apart = any({p.first, p.second} == {lane.device} and p.factor < _SEPARATE for p in platform.interferences)
+    threads = used if apart else cores
+    return max(0.0, (threads + 1) / cores - 1.0)
+
+
+def _interfering_lanes(lanes: Sequence[Lane], platform: Platform) -> list[list[tuple[int, float]]]:
+    """Return for each lane the other lanes that slow it down, with factors."""
+    factors = {frozenset((p.first, p.second)): p.factor for p in platform.interferences if p.factor > 0}
+    result: list[list[tuple[int, float]]] = [[] for _ in lanes]
+    if not factors:
+        return result
+    for a, lane in enumerate(lanes):
+        for b, other in enumerate(lanes):
+            factor = factors.get(frozenset((lane.device, other.device)), 0.0)
+            if a != b and factor and lane.kind != "copy" and other.kind != "copy":
+                result[a].append((b, factor))
+    return result

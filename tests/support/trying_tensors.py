@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs an implementation on a device by the library's own compiler, so that any dtype, rank and size can be tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from syclsched.model.operation import DeviceLimits, Operation, Signature
+
+Arrays = dict[str, np.ndarray]
+Try = Callable[..., Arrays]
+
+
+def signature_of(arrays: Mapping[str, np.ndarray]) -> Signature:
+    """Describe a call."""
+    return Signature(
+        {name: each.shape for name, each in arrays.items()}, {name: each.dtype.name for name, each in arrays.items()}
+    )
+
+
+def on_host(operation: Operation, **arrays: np.ndarray) -> Arrays:
+    """Run the host's implementation on copies and return them."""
+    signature = signature_of(arrays)
+    assert operation.check is not None
+    assert operation.check(signature) is None
+    assert operation.work(signature).bytes >= 0
+    made = {name: each.copy() for name, each in arrays.items()}
+    operation.implementation("numpy").load(signature)(**made)
+    return made
+
+
+def run_on(queue: Any, operation: Operation, name: str, arrays: Arrays, limits: DeviceLimits | None = None) -> Arrays:
+    """Run an implementation on a device, as made for one with other limits if given, and return the arrays after it."""
+    import dpctl.tensor as dpt
+
+    from syclsched.devices.programs.task_compiler import compile_task
+
+    implementation, signature = operation.implementation(name), signature_of(arrays)
+    assert operation.check is not None
+    assert operation.check(signature) is None
+    device = queue.sycl_device
+    limits = limits or DeviceLimits(device.max_work_group_size, device.max_compute_units, device.local_mem_size)
+    executable = compile_task(operation, implementation, signature, queue, limits)
+    # A guard behind every array: nothing may be written there.
+    usm, guards = {}, {}
+    for key, value in arrays.items():
+        guards[key] = dpt.full(value.size + 64, 77, dtype=value.dtype, sycl_queue=queue, usm_type="shared")
+        usm[key] = dpt.reshape(guards[key][: value.size], value.shape)
+        usm[key][...] = dpt.asarray(value, sycl_queue=queue)
+    queue.wait()
+    executable.bind(usm).submit(queue, []).wait()
+    for key, value in arrays.items():
+        assert (dpt.asnumpy(guards[key])[value.size :] == np.array(77).astype(value.dtype)).all(), key
+    return {key: dpt.asnumpy(value).reshape(arrays[key].shape) for key, value in usm.items()}
