@@ -60,7 +60,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["b.bin"]
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("name", "write"),
     [
         ("run.png", lambda path: draw_gantt(random_trace(2), path)),

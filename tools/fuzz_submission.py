@@ -49,7 +49,7 @@ def build(
         Of the executable.
     """
     compiler = os.environ.get("CC", "cc")
-    home = ROOT / "syclsched" / "devices" if sources is None else sources
+    home = ROOT / "syclsched" / "devices" / "native" if sources is None else sources
     found = folder / driver
     command = [compiler, "-g", "-O1", "-pthread", "-Wall", "-Wextra", "-Werror", *sanitizers, f"-I{home}"]
     files = [*sorted(home.glob("_submit*.c")), ROOT / "tests" / "devices" / f"{driver}.c"]

@@ -27,7 +27,7 @@ def test_plan_under_constraints(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert "above the optimum" in simulated.out
 
 
-@pytest.set_outcome.parametrize("command", ["plan --policy", "compare --policies", "simulate --policies"])
+@pytest.mark.parametrize("command", ["plan --policy", "compare --policies", "simulate --policies"])
 def test_plans_keep_to_a_limit_on_memory(capsys: pytest.CaptureFixture[str], command: str) -> None:
     name, option = command.split()
     limit = ("--memory-limit", "max1550=1MiB,xeon-8480=1MiB")  # two of the three arrays of a task

@@ -52,8 +52,8 @@ def test_described_hardware_runs_nothing(capsys: pytest.CaptureFixture[str]) -> 
     assert "--dry-run" in refused(capsys, "run", *SMALL, "--platform", "max1550")
 
 
-@pytest.set_outcome.parametrize("graph", ["cholesky", "mlp", "stencil"])
-@pytest.set_outcome.parametrize("policy", ["auto", "heft", "single:max1550"])
+@pytest.mark.parametrize("graph", ["cholesky", "mlp", "stencil"])
+@pytest.mark.parametrize("policy", ["auto", "heft", "single:max1550"])
 def test_every_graph_and_policy_plans(capsys: pytest.CaptureFixture[str], graph: str, policy: str) -> None:
     small = {"cholesky": ("--n", 128, "--tile", 64), "mlp": ("--batch", 64), "stencil": ("--n", 64, "--steps", 2)}
     done = call(capsys, "plan", graph, *small[graph], "--platform", "cpu,max1550", "--policy", policy)
@@ -93,7 +93,7 @@ def test_a_dependency_dropped_by_hand_is_refused_and_both_tasks_are_named(
     assert dropped
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("change", "expected"),
     [
         (lambda text: text[: len(text) // 2], "Invalid JSON"),
@@ -124,7 +124,7 @@ def test_a_plan_read_back_is_the_same(plan_file: Path) -> None:
     assert plan.to_json() == plan_file.read_text()
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (("run", "choleski"), "cholesky"),

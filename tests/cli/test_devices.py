@@ -42,7 +42,7 @@ def machine(distrust: str | None = None) -> Platform:
     return build_platform(candidates, HOST_FACTS, "test")
 
 
-@pytest.set_outcome.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("width", [80, 100, 160])
 def test_the_table_has_every_device_and_fits(width: int) -> None:
     text = printed(machine(), width=width)
     assert all(len(line) <= width for line in text.splitlines())
@@ -76,14 +76,14 @@ def test_memory_is_in_gib() -> None:
     assert format_bytes(128 << 30) == "128 GiB"
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_the_command_lists_this_machine() -> None:
     result = CliRunner().invoke(app, ["--select", "cpu"], env={"COLUMNS": "120"})
     assert result.exit_code == 0, result.output
     assert "cpu" in result.output and "1 device and the host" in result.output
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_json_is_the_platform() -> None:
     result = CliRunner().invoke(app, ["--json", "--all"])
     assert result.exit_code == 0, result.output

@@ -42,7 +42,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return " ".join(outcome.err.split())
 
 
-@pytest.set_outcome.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", SAMPLES)
 def test_plan_takes_every_format(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(SAMPLES[name])
@@ -134,7 +134,7 @@ def test_the_platforms_of_one_list_are_each_alone_and_all() -> None:
     assert platforms_of(["a,b", "c", "a,b"]) == ("a,b", "c")
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("command", "options", "expected"),
     [
         ("plan", (*PLATFORM, "--max-tasks", 3), "--max-tasks"),

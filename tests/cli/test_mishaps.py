@@ -120,7 +120,7 @@ def test_aims_are_refused_where_nothing_keeps_to_them(capsys: pytest.CaptureFixt
     assert found["max1550", "heft"]["refused"] is None
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("options", "expected"),
     [
         (("--noise", -1), "--noise: sigma is -1.0"),
@@ -157,7 +157,7 @@ def test_mistakes_have_exit_code_2_and_say_what_to_do(
     assert "to do:" in text
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("options", "expected"),
     [
         (("--runs", 0), "Invalid value"), (("--noise", "much"), "Invalid value"), (("--seed", -1), "Invalid value"),
@@ -171,7 +171,7 @@ def test_mistakes_with_a_plan(
     assert expected in refused(capsys, plan_file, *options)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("text", "expected"),
     [("0", 0.0), ("1.5", 1.5), ("2ms", 2e-3), (" 3 us", 3e-6), ("4µs", 4e-6), ("1e3ns", 1e-6), ("1e-3s", 1e-3)],
 )
@@ -179,13 +179,13 @@ def test_times_have_units(text: str, expected: float) -> None:
     assert seconds_of(text, "--fail") == pytest.approx(expected)
 
 
-@pytest.set_outcome.parametrize("text", ["", "ms", "1.2.3", "1 h", "inf", "-1ms", "1e"])
+@pytest.mark.parametrize("text", ["", "ms", "1.2.3", "1 h", "inf", "-1ms", "1e"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ArgumentError, match="is not a time"):
         seconds_of(text, "--fail")
 
 
-@pytest.set_outcome.parametrize("options", [("--noise", 0.1), ("--wrong", "gemm=4")])
+@pytest.mark.parametrize("options", [("--noise", 0.1), ("--wrong", "gemm=4")])
 def test_graphs_are_not_rewritten_where_durations_differ(
     capsys: pytest.CaptureFixture[str], options: tuple[object, ...]
 ) -> None:
@@ -196,13 +196,13 @@ def test_graphs_are_not_rewritten_where_durations_differ(
     assert "rewritten, " in done(capsys, *many, "--policies", "auto", "--slow", "a770@1ms=2").out
 
 
-@pytest.set_outcome.parametrize("how", ["coarsen", "split", "both"])
+@pytest.mark.parametrize("how", ["coarsen", "split", "both"])
 def test_wrong_families_of_rewritten_graphs_are_refused(capsys: pytest.CaptureFixture[str], how: str) -> None:
     text = refused(capsys, *GRAPH, *PLATFORM, "--wrong", "gemm=4", "--rewrite", how)
     assert f"--wrong with --rewrite {how}" in text and "'gemm'" in text and "to do:" in text
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("options", "expected"),
     [(("--rewrite", "nope"), "'nope'"), (("--policies", "dmdas", "--rewrite", "split"), "dmdas")],
 )

@@ -20,7 +20,7 @@ onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_run_writes_what_the_model_makes_of_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     image = np.random.default_rng(0).random((1, 1, 8, 8), dtype=np.float32)
     np.save(tmp_path / "image.npy", image)
@@ -36,14 +36,14 @@ def test_run_writes_what_the_model_makes_of_a_file(capsys: pytest.CaptureFixture
         assert found["probabilities"].shape == (1, 10)
 
 
-@pytest.set_outcome.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_outputs_that_do_not_fit_on_the_disk_are_refused_with_a_sentence() -> None:
     with pytest.raises(StorageError, match="No space left"):
         write_outputs(Path("/dev/full"), {"y": np.zeros(100_000)})
     gc.collect()  # what was left half written must not fail once more
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_batch_of_nothing_is_no_trouble(capsys: pytest.CaptureFixture[str]) -> None:
     done = call(capsys, "run", MODEL, "--shape", "batch=0", "--devices", "cpu")
     assert done.code == 0, done.err
@@ -51,7 +51,7 @@ def test_a_batch_of_nothing_is_no_trouble(capsys: pytest.CaptureFixture[str]) ->
     assert "0 x 10" in done.out
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_what_is_left_out_does_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     done = call(
         capsys, "plan", MODEL, "--shape", "batch=1", "--devices", "cpu", "--no-calibrate", "--without", "onednn"
@@ -63,15 +63,15 @@ def test_what_is_left_out_does_nothing(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @needs_onednn
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_kernels_do_what_they_do_faster_in_a_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernel_selection, "read_times", lambda: None)
-    monkeypatch.setattr(autotune, "kernels_worth", lambda order, *_: frozenset(order))
+    monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
     monkeypatch.setattr(autotune, "saved_share", lambda *_: 1.0)
     monkeypatch.setattr(autotune, "is_known_faster", lambda *_: None)
-    monkeypatch.setattr(autotune, "is_found_faster", lambda device, history, mixed, measure: bool(measure()))
+    monkeypatch.setattr(autotune, "measure_is_faster", lambda device, history, mixed, measure: bool(measure()))
     done = call(capsys, "run", MODEL, "--shape", "batch=1", "--devices", "cpu", "--compare", "onnxruntime")
     assert done.code == 0, done.err
     assert "right, largest difference" in " ".join(done.out.split())
@@ -86,7 +86,7 @@ def test_plan_says_what_other_hardware_would_gain(capsys: pytest.CaptureFixture[
     assert "host does" not in done.out  # nor does it when the model is run
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ((), "open: batch"),

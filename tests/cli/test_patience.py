@@ -25,7 +25,7 @@ class Heard(io.StringIO):
         return count
 
 
-@pytest.set_outcome.parametrize("text", [TEXT, RUNNING])
+@pytest.mark.parametrize("text", [TEXT, RUNNING])
 def test_a_long_wait_is_explained(text: str) -> None:
     stream = Heard()
     with patience(Console(file=stream, width=500), after_s=0.0, text=text):

@@ -28,7 +28,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.set_outcome.parametrize(("how", "cut"), [("auto", True), ("split", True), ("coarsen", False), ("none", False)])
+@pytest.mark.parametrize(("how", "cut"), [("auto", True), ("split", True), ("coarsen", False), ("none", False)])
 def test_a_plan_says_whether_tasks_were_cut(capsys: pytest.CaptureFixture[str], how: str, cut: bool) -> None:
     outcome = call(capsys, "plan", *MLP, *WHERE, "--rewrite", how)
     assert outcome.code == 0

@@ -38,12 +38,12 @@ def test_single_precision_runs_where_it_can() -> None:
     assert unsupported(task("float32"), implementation(), GPU) is None
 
 
-@pytest.set_outcome.parametrize("dtype", ["int8", "uint16", "int32", "int64", "bool"])
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64", "bool"])
 def test_integers_need_not_be_listed(dtype: str) -> None:
     assert unsupported(task(dtype), implementation(), GPU) is None
 
 
-@pytest.set_outcome.parametrize(("dtype", "aspect"), [("float64", "fp64"), ("complex128", "fp64"), ("float16", "fp16")])
+@pytest.mark.parametrize(("dtype", "aspect"), [("float64", "fp64"), ("complex128", "fp64"), ("float16", "fp16")])
 def test_the_dtypes_of_arrays_imply_aspects(dtype: str, aspect: str) -> None:
     why = unsupported(task(dtype), implementation(), GPU)
     assert why == f"no aspect {aspect} (array 'x' is {dtype})"
@@ -66,7 +66,7 @@ def test_a_double_scalar_needs_fp64_in_a_kernel_but_not_in_a_library_call() -> N
     assert unsupported(alike, implementation("numba-dpex"), GPU) is None
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("requires", "why"),
     [
         (Requirements(aspects=("cpu",)), "no aspect cpu"),

@@ -106,7 +106,7 @@ def test_what_was_only_timed_in_a_run_counts_until_it_is_timed_alone() -> None:
     assert in_run[1].seconds - alone[1].seconds == pytest.approx(0.125)
 
 
-@pytest.set_outcome.parametrize("value", [math.nan, math.inf, -1.0])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
 def test_what_cannot_be_a_duration_is_no_measurement(value: float) -> None:
     class Broken:
         def lookup(self, key: HistoryKey) -> Quantity:

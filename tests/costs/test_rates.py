@@ -43,7 +43,7 @@ def test_the_host_is_as_fast_as_its_profiled_cpu_device() -> None:
     assert rates.peak("float64") == 1e11
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "other",
     [
         replace(CPU, profile=None),
@@ -61,7 +61,7 @@ def test_a_device_without_profile_is_assumed() -> None:
     assert rates_of(replace(CPU, profile=None), PLATFORM).origin == "assumed"
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("dtype", "peak"),
     [("complex64", 2e11), ("complex128", 1e11), ("float16", 2e11), ("int64", 5e10), ("bool", 5e10)],
 )
@@ -84,7 +84,7 @@ def test_zeros_in_a_profile_do_not_divide() -> None:
 CURVE = ((1024, 8e10), (1024 * 1024, 2e10), (1024 * 1024 * 1024, 1e10))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("working_set", "bandwidth"),
     [(1, 8e10), (1024, 8e10), (32 * 1024, 5e10), (1024 * 1024, 2e10), (1 << 40, 1e10)],
 )

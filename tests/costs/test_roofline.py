@@ -53,7 +53,7 @@ def test_more_work_never_takes_less(flops: float, nbytes: float, more: float, it
     assert less >= seconds(Work(flops, nbytes, parallelism=2 * items), share) >= RATES.launch_s
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "work",
     [
         Work(math.nan, 0.0),
@@ -79,7 +79,7 @@ def test_no_parallelism_is_needed_where_there_is_nothing_to_do() -> None:
     assert seconds(nothing) == RATES.launch_s
 
 
-@pytest.set_outcome.parametrize("efficiency", [0.0, -0.5, math.nan, math.inf])
+@pytest.mark.parametrize("efficiency", [0.0, -0.5, math.nan, math.inf])
 def test_impossible_efficiency_is_refused(efficiency: float) -> None:
     bad = Implementation("i", "host", load=lambda _: None, efficiency=efficiency)
     with pytest.raises(ArgumentError, match="impossible efficiency"):

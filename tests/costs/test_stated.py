@@ -41,7 +41,7 @@ def test_nothing_takes_no_time() -> None:
     assert seconds(StatedCost(0.0), CPU) == (0.0, "scaled")
 
 
-@pytest.set_outcome.parametrize(("cores", "slower"), [(1.0, 1.0), (2.0, 1.0), (4.0, 1.0), (8.0, 2.0), (400.0, 100.0)])
+@pytest.mark.parametrize(("cores", "slower"), [(1.0, 1.0), (2.0, 1.0), (4.0, 1.0), (8.0, 2.0), (400.0, 100.0)])
 def test_a_device_with_fewer_cores_takes_longer(cores: float, slower: float) -> None:
     assert seconds(StatedCost(3.0, cores=cores), CPU) == (pytest.approx(3.0 / SPEED * slower), "scaled")
 
@@ -52,7 +52,7 @@ def test_what_is_stated_for_a_device_comes_first() -> None:
     assert seconds(cost, GPU) == (pytest.approx(3.0 / SPEED), "scaled")
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("on", "expected"),
     [
         ({"max1550.1": 1.0, "max1550": 2.0, "gpu": 3.0, "any": 4.0}, 1.0),

@@ -12,7 +12,7 @@ from syclsched.devices.native.input_arrays import InputArrays
 from syclsched.devices.native.submission_library import load_library
 from syclsched.oneapi import load
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_such_arrays_are_seen(library: Any, given: InputArrays) -> None:
         assert [each.data for each in given.structures] == [first.ctypes.data, number.ctypes.data]
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "other",
     [
         np.zeros((3, 2), np.float32),

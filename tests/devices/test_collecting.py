@@ -14,7 +14,7 @@ from syclsched.devices.memory import usm_memory
 from syclsched.devices.memory.memory_pool import MemoryPool
 from syclsched.model.usm import UsmKind
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 NBYTES = 1 << 20
 
 
@@ -38,8 +38,8 @@ def in_a_cycle(held: object) -> None:
     cycle.append(cycle)
 
 
-@pytest.set_outcome.parametrize("kind", ["device", "shared", "host"])
-@pytest.set_outcome.parametrize("how", ["alone", "as an array", "a part"])
+@pytest.mark.parametrize("kind", ["device", "shared", "host"])
+@pytest.mark.parametrize("how", ["alone", "as an array", "a part"])
 def test_memory_in_a_cycle_goes_back_when_it_is_collected(
     queue: Any, without_collections: None, kind: UsmKind, how: str
 ) -> None:

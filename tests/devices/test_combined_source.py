@@ -49,7 +49,7 @@ def test_every_name_and_macro_ends_with_its_part() -> None:
     assert all(text.count(f"#undef {name}\n") == 2 for name in part.macros)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "text",
     [
         "#ifdef A\n#endif\n" + KERNEL,

@@ -14,7 +14,7 @@ from syclsched.devices.submission import command_list
 from syclsched.devices.submission.command_list import CommandList
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 NewLoop = Callable[..., SubmissionLoop]
 
 
@@ -25,7 +25,7 @@ def storage_of(queue: Any, value: int) -> tuple[Any, np.ndarray[Any, Any]]:
     return storage, view
 
 
-@pytest.set_outcome.parametrize("portion", [1, 2, 128])
+@pytest.mark.parametrize("portion", [1, 2, 128])
 def test_copies_go_on_every_time(
     queues: list[Any], new_loop: NewLoop, monkeypatch: pytest.MonkeyPatch, portion: int
 ) -> None:

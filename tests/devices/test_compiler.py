@@ -117,15 +117,15 @@ def run_grid(implementation: Implementation, queue: Any, shape: tuple[int, int],
     return views[1].copy(), (views[0] * a + 100 * i + j).astype("float32")
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("implementation", [DPEX, CL], ids=["numba-dpex", "opencl-c"])
-@pytest.set_outcome.parametrize("shape", [(5, 7), (1, 33), (0, 4)])
+@pytest.mark.sycl
+@pytest.mark.parametrize("implementation", [DPEX, CL], ids=["numba-dpex", "opencl-c"])
+@pytest.mark.parametrize("shape", [(5, 7), (1, 33), (0, 4)])
 def test_kernel_gives_numpys_answer(implementation: Implementation, shape: tuple[int, int], queue: Any) -> None:
     got, wanted = run_grid(implementation, queue, shape, a=3)
     np.testing.assert_array_equal(got, wanted)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_code_can_be_tailored_to_a_devices_limits(queue: Any) -> None:
     def tailored(_: Signature) -> Tailored:
         return Tailored(lambda limits: OpenCLSource(OPENCL.replace("100 *", f"{limits.max_work_group_size} *"), "grid"))
@@ -146,7 +146,7 @@ def test_code_can_be_tailored_to_a_devices_limits(queue: Any) -> None:
         np.testing.assert_array_equal(y, size * i + j)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_nd_item_is_used_when_there_is_a_local_range(queue: Any) -> None:
     import numba_dpex
     from numba_dpex import kernel_api
@@ -168,10 +168,8 @@ def test_nd_item_is_used_when_there_is_a_local_range(queue: Any) -> None:
     np.testing.assert_array_equal(usm_memory.as_numpy(buffers[1], (12,), "int64"), index // 4 * 1000 + index % 4 + 7)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize(
-    "dtype", ["bool", "int8", "uint16", "uint64", "float32", "float64", "complex64", "complex128"]
-)
+@pytest.mark.sycl
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "uint64", "float32", "float64", "complex64", "complex128"])
 def test_scalar_is_passed_in_its_dtype(dtype: str) -> None:
     import numba_dpex
     from numba_dpex import kernel_api
@@ -194,7 +192,7 @@ def test_scalar_is_passed_in_its_dtype(dtype: str) -> None:
     assert usm_memory.as_numpy(buffer, (3,), dtype).tolist() == [value] * 3
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_library_call_gets_arrays_of_its_queue_and_scalars() -> None:
     queue = queue_on("cpu")
     seen: dict[str, Any] = {}
@@ -217,7 +215,7 @@ def test_library_call_gets_arrays_of_its_queue_and_scalars() -> None:
     assert seen["x"].usm_data._pointer == buffer._pointer
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_library_call_without_an_event_is_refused() -> None:
     queue = queue_on("cpu")
     implementation = Implementation("library", "library", lambda _: lambda *_: None)
@@ -228,7 +226,7 @@ def test_library_call_without_an_event_is_refused() -> None:
         executable.bind({}).submit(queue, [])
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_same_signature_is_compiled_once_and_another_shape_shares_the_program() -> None:
     queue = queue_on("cpu")
     op = operation(DPEX)
@@ -243,7 +241,7 @@ def test_same_signature_is_compiled_once_and_another_shape_shares_the_program() 
     assert len(_grid_kernel().overloads) <= len(devices())
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_numbas_explanation_is_given() -> None:
     import numba_dpex
     from numba_dpex import kernel_api
@@ -260,8 +258,8 @@ def test_numbas_explanation_is_given() -> None:
     assert "implementation 'numba-dpex'" in str(caught.value)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize(
+@pytest.mark.sycl
+@pytest.mark.parametrize(
     ("launch", "message"),
     [
         (Launch((10,), (4,)), "does not divide"),
@@ -277,8 +275,8 @@ def test_impossible_launch_is_refused(launch: Launch, message: str) -> None:
         task_compiler.compile_task(operation(implementation), implementation, signature, queue_on("cpu"), LIMITS)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize(
+@pytest.mark.sycl
+@pytest.mark.parametrize(
     ("loaded", "error", "message"),
     [
         (OpenCLSource("__kernel void grid() { nonsense; }", "grid"), CapabilityError, "refuses the kernel's OpenCL C"),

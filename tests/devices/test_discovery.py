@@ -133,7 +133,7 @@ def test_a_device_without_unified_shared_memory_is_told() -> None:
 # --- this machine ------------------------------------------------------------------------------------
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_this_machine_has_a_cpu_device_and_the_host() -> None:
     platform = discover()
     cpu, host = platform.device("cpu"), platform.host
@@ -145,7 +145,7 @@ def test_this_machine_has_a_cpu_device_and_the_host() -> None:
     assert discover().device("cpu").key == cpu.key
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_sub_devices_of_this_machine() -> None:
     whole = discover(selector="cpu").device("cpu")
     if whole.compute_units < 2:
@@ -160,7 +160,7 @@ def test_sub_devices_of_this_machine() -> None:
         discover(selector="cpu", sub_devices=whole.compute_units + 1)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_predicate_selects_and_says_if_nothing_is_left() -> None:
     platform = discover(where=lambda device: device.kind == "cpu")
     assert [device.name for device in platform.compute_devices] == ["cpu"]
@@ -182,10 +182,8 @@ _LIST = (
 )
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize(
-    "selector", ["opencl:cpu", "*:fpga", "opencl:1", "opencl:0,1", "level_zero:*;OpenCL:CPU"]
-)
+@pytest.mark.sycl
+@pytest.mark.parametrize("selector", ["opencl:cpu", "*:fpga", "opencl:1", "opencl:0,1", "level_zero:*;OpenCL:CPU"])
 def test_selectors_mean_what_they_mean_to_the_runtime(selector: str) -> None:
     everything = discover(include_untrusted=True).compute_devices
     wanted = parse_selector(selector)
@@ -202,7 +200,7 @@ def choose_here(selector: str) -> list[str | None]:
         return []
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_variable_that_hides_everything_is_named() -> None:
     code = (
         "from syclsched.devices import discover; from syclsched.errors import EmptyPlatformError\n"

@@ -49,7 +49,7 @@ def test_the_host() -> None:
     assert host.cores >= 1 and host.memory_bytes > 0 and host.processor
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_this_machines_devices() -> None:
     found = find_devices()
     cpu = next(each for each in found if each.facts.kind == "cpu")

@@ -13,11 +13,11 @@ from syclsched.devices.native.fences import lane_queue, submit_fence
 from syclsched.devices.programs.task_compiler import compile_task
 from syclsched.model.operation import Signature
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 SIZE = 1000
 
 
-@pytest.set_outcome.parametrize("name", ["cpu", "accelerator"])
+@pytest.mark.parametrize("name", ["cpu", "accelerator"])
 def test_kernel_behind_a_fence_waits_for_copies_of_another_queue(name: str) -> None:
     platform = discover()
     if name not in {d.name for d in platform.devices}:
@@ -42,7 +42,7 @@ def test_kernel_behind_a_fence_waits_for_copies_of_another_queue(name: str) -> N
             np.testing.assert_array_equal(views[1], 5 * source + np.arange(SIZE))
 
 
-@pytest.set_outcome.parametrize("name", ["cpu", "accelerator"])
+@pytest.mark.parametrize("name", ["cpu", "accelerator"])
 def test_fence_completes_after_what_it_waits_for(name: str) -> None:
     platform = discover()
     if name not in {d.name for d in platform.devices}:

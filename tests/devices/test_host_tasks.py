@@ -15,7 +15,7 @@ from syclsched import oneapi
 oneapi.load()
 import dpctl
 import dpctl.tensor as dpt
-from syclsched.devices import host_tasks
+from syclsched.devices.native import host_tasks
 from syclsched.devices.programs.executables import LibrarySubmission
 from syclsched.devices.native.fences import submit_fence
 from syclsched.devices.native.submission_library import load_library
@@ -59,8 +59,8 @@ print("ended")
 """
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("where", ["in Python", "in C"])
+@pytest.mark.sycl
+@pytest.mark.parametrize("where", ["in Python", "in C"])
 def test_waiting_and_submitting_at_once_does_not_hang(where: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, where], capture_output=True, text=True, timeout=120, check=False

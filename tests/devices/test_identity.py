@@ -28,7 +28,7 @@ def test_the_key_is_readable_and_the_same_in_every_process() -> None:
     assert key().endswith("76f316cb")
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "change",
     [
         {"driver_version": "2"},

@@ -40,7 +40,7 @@ def test_other_kernels_of_the_program_are_left_alone() -> None:
     assert "case 1: other(x_1)" in joined.source
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "body",
     [
         "__local int shared[4]; x[0] = shared[0];",
@@ -61,7 +61,7 @@ def test_what_could_tell_is_not_joined(body: str) -> None:
     assert joined_source(OpenCLSource(plain, "k"), 2) is None
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "source",
     [
         "__kernel void k(__local int *x) {}",

@@ -27,8 +27,8 @@ class Item:
         return self.index
 
 
-@pytest.set_outcome.parametrize("dtype", ka.DTYPES, ids=lambda dtype: dtype.name)
-@pytest.set_outcome.parametrize("length", ka.LENGTHS)
+@pytest.mark.parametrize("dtype", ka.DTYPES, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("length", ka.LENGTHS)
 def test_the_kernels_as_plain_python_give_the_answers(dtype: ka.Dtype, length: int) -> None:
     answers = [ka.expected(kind, dtype, length) for kind in ka.KINDS]
     out = np.zeros(sum(each.size for each in answers), dtype=dtype.name)
@@ -41,7 +41,7 @@ def test_the_kernels_as_plain_python_give_the_answers(dtype: ka.Dtype, length: i
     assert out.size == 0
 
 
-@pytest.set_outcome.parametrize("dtype", ka.DTYPES, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("dtype", ka.DTYPES, ids=lambda dtype: dtype.name)
 def test_sums_are_exact_in_any_order(dtype: ka.Dtype) -> None:
     for length in ka.LENGTHS:
         values = ka.inputs(ka.REDUCTION, dtype, length)
@@ -66,7 +66,7 @@ def test_one_wrong_value_anywhere_is_seen(dtype: ka.Dtype, kind: str, length: in
     assert ka.mismatch(wrong, answer, dtype.tolerance) is not None
 
 
-@pytest.set_outcome.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.name)
 def test_not_a_number_is_wrong_whatever_the_tolerance(dtype: ka.Dtype) -> None:
     answer = ka.expected(ka.FORMULA, dtype, 17)
     broken = answer.astype(dtype.name)

@@ -56,7 +56,7 @@ def test_the_parts_of_a_moved_card_stay_on_one_card() -> None:
     assert set(match_roots(parts, moved).values()) == {moved[0]}
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"description": "Another card"}, "Another card.*not on this machine"),
@@ -93,7 +93,7 @@ def live(platform: Platform) -> Iterator[OpenDevices]:
         yield opened
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_queues_are_in_order_profiling_and_made_once(live: OpenDevices) -> None:
     queue = live.queue("cpu")
     assert queue.is_in_order and queue.has_enable_profiling
@@ -103,7 +103,7 @@ def test_queues_are_in_order_profiling_and_made_once(live: OpenDevices) -> None:
     assert len({live.queue("cpu", "compute", index) for index in range(2)}) == 2
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_arrays_made_on_default_queues_are_in_the_same_context(live: OpenDevices, platform: Platform) -> None:
     import dpctl
     import dpnp
@@ -117,8 +117,8 @@ def test_arrays_made_on_default_queues_are_in_the_same_context(live: OpenDevices
     assert np.array_equal(dpnp.asnumpy(array), np.arange(1, 11))
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("kind", ["MemoryUSMShared", "MemoryUSMHost", "MemoryUSMDevice"])
+@pytest.mark.sycl
+@pytest.mark.parametrize("kind", ["MemoryUSMShared", "MemoryUSMHost", "MemoryUSMDevice"])
 def test_memory_of_a_space_is_reached_by_all_its_devices(kind: str) -> None:
     from dpctl import memory
 
@@ -138,7 +138,7 @@ def test_memory_of_a_space_is_reached_by_all_its_devices(kind: str) -> None:
                 assert np.array_equal(block.copy_to_host().view(np.float32), np.full(100, len(members)))
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_one_context_a_space(platform: Platform) -> None:
     parts = discover(selector="cpu", sub_devices=platform.device("cpu").compute_units)
     with open_devices(parts) as live:
@@ -150,7 +150,7 @@ def test_one_context_a_space(platform: Platform) -> None:
         ]
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_the_hosts_memory_is_allocated_where_a_device_reaches_it(live: OpenDevices) -> None:
     from dpctl import memory
 
@@ -161,7 +161,7 @@ def test_the_hosts_memory_is_allocated_where_a_device_reaches_it(live: OpenDevic
     assert np.array_equal(np.asarray(block).view(np.float32), np.ones(100))
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_after_closing_nothing_is_given_out(platform: Platform) -> None:
     live = open_devices(platform)
     live.queue("cpu")
@@ -173,7 +173,7 @@ def test_after_closing_nothing_is_given_out(platform: Platform) -> None:
             ask()
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_what_there_is_not_is_refused(live: OpenDevices) -> None:
     with pytest.raises(DeviceNotFoundError, match="no device 'gpu9'"):
         live.queue("gpu9")
@@ -190,7 +190,7 @@ def changed(platform: Platform, **changes: Any) -> Platform:
     return replace(platform, devices=devices)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_platform_with_a_vanished_device_is_not_opened(platform: Platform) -> None:
     with pytest.raises(DeviceNotFoundError, match=r"device 'cpu'.*not on this machine"):
         open_devices(changed(platform, driver_version="1999.1"))
@@ -201,7 +201,7 @@ def test_a_platform_with_a_vanished_device_is_not_opened(platform: Platform) -> 
         open_devices(changed(platform, partition=Partition("count", "1", 7)))
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_an_untrusted_device_is_not_opened(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UntrustedDeviceError, match="not trusted: wrong sums"):
         open_devices(changed(platform, distrust="wrong sums"))

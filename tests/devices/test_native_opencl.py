@@ -17,7 +17,7 @@ from syclsched.devices.native.native_opencl import NativeOpenCL, load_native
 from syclsched.devices.native.submission_library import NATIVE_VARIABLE, load_library
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 _QUEUE_CONTEXT = 0x1090
 _OUT_OF_RESOURCES = -5
@@ -105,7 +105,7 @@ def test_a_kernel_of_ones_own(queues: list[Any], native: NativeOpenCL) -> None:
         native.release_kernel(made)
 
 
-@pytest.set_outcome.parametrize("value", ["0", "sycl"])
+@pytest.mark.parametrize("value", ["0", "sycl"])
 def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     load_native.cache_clear()
     monkeypatch.setenv(NATIVE_VARIABLE, value)

@@ -16,7 +16,7 @@ from syclsched.errors import ExecutionError
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.usm import usual_kind
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 def discrete(platform: Platform) -> Platform:
@@ -41,7 +41,7 @@ def test_the_kind_of_memory_follows_from_who_reaches_it(platform: Platform) -> N
     }
 
 
-@pytest.set_outcome.parametrize("apart", [False, True])
+@pytest.mark.parametrize("apart", [False, True])
 def test_blocks_can_be_written_and_read_in_every_space(platform: Platform, apart: bool) -> None:
     platform = discrete(platform) if apart else platform
     with open_devices(platform) as live:

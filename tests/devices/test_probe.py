@@ -42,7 +42,7 @@ def test_a_device_whose_check_killed_the_process_has_no_verdict() -> None:
     assert (found.died, found.stderr) == ("SIGILL", "some words")
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("child", "died"),
     [
         ("import os; os.kill(os.getpid(), 4)", "SIGILL"),
@@ -67,7 +67,7 @@ def test_a_stack_that_does_not_load_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     assert (found.error, found.hint) == ("dpctl is not installed", "Run: pip")
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_this_machines_devices_are_diagnosed() -> None:
     found = diagnose()
     devices = [each for each in found if each.topic == "device"]
@@ -75,8 +75,8 @@ def test_this_machines_devices_are_diagnosed() -> None:
     assert [each for each in found if each.topic == "loading"] == []
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.skipif(not installed("onednn"), reason="onednn is not installed")
+@pytest.mark.sycl
+@pytest.mark.skipif(not installed("onednn"), reason="onednn is not installed")
 def test_onednn_is_tried_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     found = next(each for each in diagnose() if each.topic == "oneDNN")
     assert found.status == "ok" and found.what.endswith("computes on the CPU device")

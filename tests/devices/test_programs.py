@@ -25,7 +25,7 @@ from syclsched.model.operation import (
     Work,
 )
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 LIMITS = DeviceLimits(max_work_group_size=64, compute_units=1, local_memory_bytes=1 << 15)
 SIGNATURE = Signature({"y": (5,)}, {"y": "float32"})
 ALONE = "#ifdef NONE\n#endif\n"
@@ -158,7 +158,7 @@ def test_what_takes_no_source_is_given_spirv(queue: Any, built: list[str], monke
     assert not built
 
 
-@pytest.set_outcome.parametrize("dtype", ["float64", "float16", "int64"])
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int64"])
 def test_spirv_of_other_numbers(queue: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from syclsched.kernels.nn import softmax_over
     from syclsched.kernels.tensor.reductions.reduce import reduce

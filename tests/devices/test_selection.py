@@ -28,7 +28,7 @@ OCL = {"opencl:gpu:0", "opencl:gpu:1"}
 ZE = {"level_zero:gpu:0", "level_zero:gpu:1"}
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         (None, ALL),
@@ -70,7 +70,7 @@ def wish(text: str, facts: DeviceFacts = WORKSTATION[0]) -> tuple[bool, set[int]
     return found.whole, {index for index in range(4) if found.includes_part(index)}
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("opencl:0.1", (False, {1})),
@@ -90,7 +90,7 @@ def test_parts(text: str, expected: tuple[bool, set[int]]) -> None:
     assert wish(text) == expected
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "text",
     [
         "",

@@ -18,7 +18,7 @@ from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError
 from syclsched.model.operation import Signature
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 SIZE = 100
 
 

@@ -11,7 +11,7 @@ from syclsched.devices.programs.dpex_compiler import kernel_spirv
 from syclsched.kernels import nn
 from syclsched.model.operation import Signature
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 SHAPES = {"y": (2, 8, 3), "x": (2, 8, 3), "scale": (8,), "bias": (8,)}
 

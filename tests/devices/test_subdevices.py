@@ -13,7 +13,7 @@ from syclsched.devices.discovery.subdevices import SubDevices, parse_sub_devices
 from syclsched.errors import SelectionError
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("2", SubDevices("count", "2")),
@@ -30,7 +30,7 @@ def test_reading(text: str | int, expected: SubDevices) -> None:
     assert parse_sub_devices(text) == expected
 
 
-@pytest.set_outcome.parametrize("text", ["", "0", "-1", -3, "two", "units:", "units:0", "l5", "1.5", "9999999"])
+@pytest.mark.parametrize("text", ["", "0", "-1", -3, "two", "units:", "units:0", "l5", "1.5", "9999999"])
 def test_what_cannot_be_read_is_refused(text: str | int) -> None:
     with pytest.raises(SelectionError, match="Write 2"):
         parse_sub_devices(text)
@@ -74,8 +74,8 @@ class _Odd:
         return [self]
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize(("fake", "reason"), [(_Refusing(), "its driver refuses"), (_Odd(), "made 1 parts")])
+@pytest.mark.sycl
+@pytest.mark.parametrize(("fake", "reason"), [(_Refusing(), "its driver refuses"), (_Odd(), "made 1 parts")])
 def test_a_driver_that_refuses_is_quoted(fake: object, reason: str) -> None:
     from syclsched import oneapi
 

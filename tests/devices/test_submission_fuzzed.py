@@ -64,7 +64,7 @@ def test_random_sequences_are_submitted_in_order_and_leave_nothing_behind(tool: 
     assert f"{SEQUENCES} sequences" in found.stdout
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("right", "wrong", "noticed"),
     [
         ("> lane->longest_list", "> lane->longest_list + 2", "a command runs before one it waits for"),
@@ -107,9 +107,7 @@ def test_it_notices_what_is_wrong(tool: ModuleType, tmp_path: Path, right: str, 
     assert re.search(noticed, found.stderr), found.stderr
 
 
-@pytest.set_outcome.parametrize(
-    ("usual", "often"), [("CALLS = 128", "CALLS = 2"), ("REMEMBERED = 4096", "REMEMBERED = 3")]
-)
+@pytest.mark.parametrize(("usual", "often"), [("CALLS = 128", "CALLS = 2"), ("REMEMBERED = 4096", "REMEMBERED = 3")])
 def test_calls_that_are_waited_for_in_between_keep_to_their_order(
     tool: ModuleType, tmp_path: Path, usual: str, often: str
 ) -> None:
@@ -117,7 +115,7 @@ def test_calls_that_are_waited_for_in_between_keep_to_their_order(
     assert found.returncode == 0, found.stderr
 
 
-@pytest.set_outcome.parametrize("sanitizers", ["SANITIZERS", "THREAD_SANITIZER"])
+@pytest.mark.parametrize("sanitizers", ["SANITIZERS", "THREAD_SANITIZER"])
 def test_generations_on_lanes_that_are_threads_keep_to_their_order(
     tool: ModuleType, tmp_path: Path, sanitizers: str
 ) -> None:
@@ -126,7 +124,7 @@ def test_generations_on_lanes_that_are_threads_keep_to_their_order(
     assert f"{THREADED} sequences" in found.stdout
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("right", "wrong", "noticed"),
     [
         ("state_of(entry->waits[w]) == WAITING;", "0 && look;", "a command before one it waits for"),

@@ -21,7 +21,7 @@ from syclsched.execution.lanes.eventfd_wakeup import EventFd
 from syclsched.model.operation import Signature
 from syclsched.oneapi.built_libraries import find_submission_loop
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 SIZE = 1000
 
 SOURCE = """
@@ -47,7 +47,7 @@ def array(queue: Any, count: int, dtype: str = DTYPE) -> tuple[Any, np.ndarray[A
     return storage, view
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("global_range", "local_range"),
     [([24], None), ([6, 4], None), ([2, 3, 4], None), ([24], [6]), ([6, 4], [3, 2]), ([2, 4, 6], [1, 2, 3])],
 )

@@ -124,7 +124,7 @@ def test_identical_cards_have_keys_of_their_own() -> None:
     assert build(whole("gpu", ZE_GPU0)).device("gpu").key == platform.device("gpu").key
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("aspects", "there", "missing"),
     [
         ((), {"float32", "int8", "uint64", "bool", "complex64"}, {"float16", "float64", "complex128"}),

@@ -56,7 +56,7 @@ def test_passed_routes_are_those_without_a_failure() -> None:
 # --- real devices ------------------------------------------------------------------------------------
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_every_device_is_asked_everything_it_can_do() -> None:
     for device in every_device():
         dtypes = {dtype.name for dtype in ka.DTYPES if dtype.name != "float64" or device.has_aspect_fp64}
@@ -73,7 +73,7 @@ def test_every_device_is_asked_everything_it_can_do() -> None:
             assert {each.dtype for each in verdict.checks if each.route == DPNP} == dtypes
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_sub_device_has_its_root_devices_verdict(cpu: Any) -> None:
     verdict = trust_check.check(cpu)
     for sub_device in cpu.create_sub_devices(partition=1):
@@ -132,8 +132,8 @@ def wrong_reduction(item: Any, out: Any, given: Any) -> None:
                 out[2 * half + i] += given[j]
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize(
+@pytest.mark.sycl
+@pytest.mark.parametrize(
     ("function", "wrong", "kind", "dtype"),
     [
         ("float_kernel", wrong_ramp, ka.RAMP, "float32"),
@@ -153,8 +153,8 @@ def test_a_wrong_numba_dpex_kernel_is_caught(
     assert "values are wrong" in str(verdict.reason)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize(
+@pytest.mark.sycl
+@pytest.mark.parametrize(
     ("right", "wrong", "kind"),
     [
         ("given[1] * ({type})i", "given[1] * ({type})(i == 16 ? 0 : i)", ka.RAMP),
@@ -173,7 +173,7 @@ def test_a_wrong_opencl_kernel_is_caught(
     assert not verdict.trusted
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_sum_through_local_memory_that_leaves_something_out_is_caught(
     cpu: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,8 +184,8 @@ def test_a_sum_through_local_memory_that_leaves_something_out_is_caught(
     assert failed == {("float32", ka.REDUCTION)}
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize(("name", "kind"), [("arange", ka.RAMP), ("sum", ka.REDUCTION), ("sin", ka.FORMULA)])
+@pytest.mark.sycl
+@pytest.mark.parametrize(("name", "kind"), [("arange", ka.RAMP), ("sum", ka.REDUCTION), ("sin", ka.FORMULA)])
 def test_a_wrong_dpnp_is_caught(cpu: Any, monkeypatch: pytest.MonkeyPatch, name: str, kind: str) -> None:
     import dpnp
 
@@ -203,7 +203,7 @@ def test_a_wrong_dpnp_is_caught(cpu: Any, monkeypatch: pytest.MonkeyPatch, name:
     assert kind in {each.kind for each in verdict.checks if each.status == "failed"}
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_route_that_breaks_off_is_a_failure_with_its_reason(cpu: Any) -> None:
     def breaks(queue: Any, dtypes: Any) -> Iterator[RouteResult]:
         yield RouteResult(ka.DTYPES[0], ka.RAMP, 1, np.zeros(1), np.zeros(1))
@@ -225,7 +225,7 @@ def test_a_route_that_breaks_off_is_a_failure_with_its_reason(cpu: Any) -> None:
     assert (unavailable.status, unavailable.detail) == ("skipped", "not built")
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_device_that_makes_no_queue_is_refused(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import dpctl
 
@@ -241,7 +241,7 @@ def test_a_device_that_makes_no_queue_is_refused(cpu: Any, monkeypatch: pytest.M
 # --- remembering ---------------------------------------------------------------------------------------
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_verdict_is_remembered_until_something_changes(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     first = trust_check.check(cpu)
     second = trust_check.check(cpu)
@@ -263,7 +263,7 @@ def test_a_verdict_is_remembered_until_something_changes(cpu: Any, monkeypatch: 
     assert trust_check.verdict_key(cpu) != key
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_bad_verdict_is_remembered_as_well(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(queue: Any, dtypes: Any) -> Iterator[RouteResult]:
         yield RouteResult(ka.DTYPES[0], ka.RAMP, 2, np.array([0, 5]), np.arange(2))
@@ -274,7 +274,7 @@ def test_a_bad_verdict_is_remembered_as_well(cpu: Any, monkeypatch: pytest.Monke
     assert recalled.remembered and not recalled.trusted and "1 of 2 values" in str(recalled.reason)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_what_broke_off_is_tried_again(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(queue: Any, dtypes: Any) -> Iterator[RouteResult]:
         raise MemoryError("no room")
@@ -285,8 +285,8 @@ def test_what_broke_off_is_tried_again(cpu: Any, monkeypatch: pytest.MonkeyPatch
     assert not trust_check.check(cpu).remembered
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize(
+@pytest.mark.sycl
+@pytest.mark.parametrize(
     "content",
     ["", "{", "[]", '{"checks": []}', '{"checks": [{"route": 3}]}', '{"checks": [{"route": "x", "dtype": "y", "kind": '
      '"z", "status": "trusted", "detail": null}]}', "\0\xff"],
@@ -299,7 +299,7 @@ def test_a_damaged_memory_is_not_believed(cpu: Any, monkeypatch: pytest.MonkeyPa
     assert not trust_check.check(cpu).remembered
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_cache_that_cannot_be_written_only_costs_time(
     cpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,7 +310,7 @@ def test_a_cache_that_cannot_be_written_only_costs_time(
         assert verdict.trusted and not verdict.remembered
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_compiled_kernels_are_kept_and_damaged_ones_compiled_anew(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import dpctl
 
@@ -327,13 +327,13 @@ def test_compiled_kernels_are_kept_and_damaged_ones_compiled_anew(cpu: Any, monk
     routes._shipped.cache_clear()
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_shipped_kernels_are_of_these_sources_and_versions(cpu: Any) -> None:
     wanted = {routes.dpex_key(cpu, ka.dpex_kernel(dtype), dtype) for dtype in ka.DTYPES}
     assert wanted == set(routes._shipped()), "run tools/known_answer_kernels.py"
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_kernels_compiled_here_give_the_answers_of_the_shipped_ones(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "_shipped", dict)
     verdict = trust_check.check(cpu, routes=only(DPEX))

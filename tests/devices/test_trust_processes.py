@@ -26,7 +26,7 @@ processor.target_arch = lambda flags: None
 runtime = oneapi.load()
 assert "CL_CONFIG_CPU_TARGET_ARCH" not in runtime.boot_environment
 import dpctl, dpctl.program, dpctl.memory, dpnp, numpy as np
-from syclsched.devices import trust
+from syclsched.devices.trust import trust_check as trust
 
 GROUPS = \"\"\"__kernel void group(__global long *out) {
     out[get_global_id(0)] = get_group_id(0) * 1000 + get_local_size(0);
@@ -72,7 +72,7 @@ def run_without_cure(tmp_path: Path, **variables: str) -> list[list[Any]]:
     return found
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_without_the_target_architecture_the_verdict_is_the_truth(tmp_path: Path) -> None:
     # On a processor the runtime does not know the truth is "wrong"; on one it knows it is "right".
     found = run_without_cure(tmp_path)
@@ -81,7 +81,7 @@ def test_without_the_target_architecture_the_verdict_is_the_truth(tmp_path: Path
         assert trusted is right, (kind, reason)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_runtime_made_to_compute_wrong_is_refused(tmp_path: Path) -> None:
     # A setting of the runtime's own under which it ignores the work-group size asked for, on any processor.
     found = run_without_cure(tmp_path, CL_CONFIG_CPU_FORCE_WORK_GROUP_SIZE="1", ONEAPI_DEVICE_SELECTOR="opencl:cpu")
@@ -96,7 +96,7 @@ import os, signal
 from syclsched import oneapi
 oneapi.load()
 import dpctl
-from syclsched.devices import trust
+from syclsched.devices.trust import trust_check as trust
 
 def crash(queue, dtypes):
     os.kill(os.getpid(), signal.SIGSEGV)
@@ -122,7 +122,7 @@ def killed(cpu: Any) -> Path:
     return guard
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_after_a_death_another_process_is_asked(cpu: Any, killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
 
@@ -137,7 +137,7 @@ def test_after_a_death_another_process_is_asked(cpu: Any, killed: Path, monkeypa
     assert asked == [True], "the check went well: nobody else need be asked"
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_device_that_kills_again_is_refused_and_stays_so(
     cpu: Any, killed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

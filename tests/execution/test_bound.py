@@ -49,12 +49,12 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
 from syclsched.model.platform import Platform
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 @given(data=st.data())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@pytest.set_outcome.parametrize("sub_devices", [None, 2])
+@pytest.mark.parametrize("sub_devices", [None, 2])
 def test_random_graphs_give_numpys_bits_every_time(sub_devices: int | None, data: st.DataObject) -> None:
     platform, devices = live_on(sub_devices)
     graph = data.draw(graphs())
@@ -78,7 +78,7 @@ def test_random_graphs_give_numpys_bits_every_time(sub_devices: int | None, data
 
 @given(data=st.data())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@pytest.set_outcome.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.parametrize("device", ["cpu", "accelerator"])
 def test_kernels_on_two_lanes_are_replayed(device: str, data: st.DataObject) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(max_tasks=40))

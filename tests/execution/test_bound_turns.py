@@ -20,7 +20,7 @@ from syclsched.execution.runner import bound_plan
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 def test_a_cancelled_coroutine_lets_the_others_take_their_turns(live: tuple[Platform, Any]) -> None:

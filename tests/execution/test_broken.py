@@ -19,7 +19,7 @@ from syclsched.execution.dynamic.compiled.fast_path import CompiledRun
 from syclsched.execution.dynamic.submission.submitter import Submitter
 from syclsched.model.graph import TaskGraph
 
-pytestmark = [pytest.set_outcome.sycl, pytest.set_outcome.usefixtures("nothing_is_left_running")]
+pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("nothing_is_left_running")]
 
 
 def test_a_submission_that_breaks_on_another_thread_ends_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_a_submission_that_breaks_on_another_thread_ends_its_run(monkeypatch: py
         runner(inputs)  # nothing of it is left
 
 
-@pytest.set_outcome.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_dynamic_run_that_breaks_waits_for_what_compiled_code_has_submitted(
     workers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

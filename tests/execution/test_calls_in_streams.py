@@ -17,11 +17,11 @@ from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.execution import bind
 from syclsched.model.graph import TaskGraph
 
-pytestmark = [pytest.set_outcome.sycl, needs_onednn]
+pytestmark = [pytest.mark.sycl, needs_onednn]
 STEPS, SIZE, MOST = 200, 100, 96
 
 
-@pytest.set_outcome.parametrize("in_flight", [1, 2, 3, 4])
+@pytest.mark.parametrize("in_flight", [1, 2, 3, 4])
 def test_generations_share_what_may_be_unfinished(in_flight: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """SYCL's queue takes the longer for a call the more of those before it are unfinished, whoever submitted them."""
     monkeypatch.setattr(command_list, "MAX_CALLS_IN_FLIGHT", MOST)

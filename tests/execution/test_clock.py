@@ -34,8 +34,8 @@ def test_the_reading_in_the_narrowest_bracket_is_taken(monkeypatch: pytest.Monke
     assert anchor == Anchor(device_ns=210, host_ns=65, bracket_ns=10)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.sycl
+@pytest.mark.parametrize("device", ["cpu", "accelerator"])
 def test_event_times_map_into_the_hosts_bracket(device: str) -> None:
     from syclsched.devices import discover, open_devices
     from syclsched.devices.native.fences import lane_queue, submit_fence
@@ -56,9 +56,9 @@ def test_event_times_map_into_the_hosts_bracket(device: str) -> None:
     assert before - slack <= start <= end <= after + slack
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("device", ["cpu", "accelerator"])
-@pytest.set_outcome.parametrize("native", [False, True])
+@pytest.mark.sycl
+@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.parametrize("native", [False, True])
 def test_stamps_of_the_compiled_loop_are_on_the_clock_of_its_times(device: str, native: bool) -> None:
     from syclsched.devices import discover, open_devices
     from syclsched.devices.native.fences import lane_queue

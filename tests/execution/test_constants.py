@@ -24,7 +24,7 @@ from syclsched.model.recipe import Cut, Merge
 from syclsched.rewrites.chunking import cut
 from syclsched.rewrites.merging import merge
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 def held_bytes() -> int:
@@ -47,8 +47,8 @@ def result_of(weights: Any, given: Any, length: int = 3) -> Any:
     return y
 
 
-@pytest.set_outcome.parametrize("device", ["cpu", "accelerator"])
-@pytest.set_outcome.parametrize("implementation", ["opencl-c", "numba-dpex"])
+@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.parametrize("implementation", ["opencl-c", "numba-dpex"])
 def test_runs_of_one_and_of_several_graphs_share_a_constant(device: str, implementation: str) -> None:
     platform, live = live_on(None)
     if device not in {d.name for d in platform.devices}:
@@ -195,7 +195,7 @@ def test_a_limit_counts_constants() -> None:
     assert "constants" in str(plan)
 
 
-@pytest.set_outcome.parametrize("dynamic", ["eager", "hybrid"])
+@pytest.mark.parametrize("dynamic", ["eager", "hybrid"])
 def test_a_run_that_decides_as_it_goes_uses_them(dynamic: str) -> None:
     weights, given = syclsched.constant(np.arange(1000), DTYPE), np.arange(1000)
     graph = chain(weights)

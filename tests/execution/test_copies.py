@@ -17,7 +17,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 Live = tuple[Platform, Any]
 
 
@@ -36,7 +36,7 @@ def on_device(graph: TaskGraph, platform: Platform) -> Plan:
     return plan_by(graph, platform, lambda name: ("cpu", int(name == "take1"), "memcpy"))
 
 
-@pytest.set_outcome.parametrize("way", ["replayed", "in one call", "dispatched", "step by step"])
+@pytest.mark.parametrize("way", ["replayed", "in one call", "dispatched", "step by step"])
 def test_rows_are_cut_out_and_put_together(live: Live, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     platform, devices = live
     graph = cut_and_put_together()

@@ -22,7 +22,7 @@ from syclsched.model.memory_limit import with_memory_limit
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Platform
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 def limited(platform: Platform, capacity_bytes: int) -> Platform:
@@ -33,7 +33,7 @@ def limited(platform: Platform, capacity_bytes: int) -> Platform:
     )
 
 
-@pytest.set_outcome.parametrize("sub_devices", [None, 2])
+@pytest.mark.parametrize("sub_devices", [None, 2])
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.data(), graphs())
 def test_results_do_not_depend_on_how_much_memory_there_is(
@@ -83,8 +83,8 @@ def passes(name: str) -> TaskGraph:
     return graph
 
 
-@pytest.set_outcome.parametrize("apart", [False, True])
-@pytest.set_outcome.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("device", ["cpu", "accelerator"])
 def test_a_graph_four_times_as_large_as_the_limit(device: str, apart: bool) -> None:
     platform = live_on(None)[0].select([device])
     graph = passes(f"passes on {device}")

@@ -23,7 +23,7 @@ from syclsched.kernels.elementwise import COPY
 from syclsched.model.graph import TaskGraph
 from syclsched.testing import faults
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 STEPS, SIZE = 40, 5000
 
 

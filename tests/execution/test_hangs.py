@@ -79,8 +79,8 @@ def in_use() -> int:
     return sum(info.in_use_bytes for info in live.memory().values())
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.usefixtures("impatient")
+@pytest.mark.sycl
+@pytest.mark.usefixtures("impatient")
 def test_neither_the_next_run_nor_close_waits_for_ever_and_memory_stays_meanwhile() -> None:
     graph, plan, live = graph_and_plan()
     before = in_use()
@@ -98,8 +98,8 @@ def test_neither_the_next_run_nor_close_waits_for_ever_and_memory_stays_meanwhil
         until(lambda: in_use() == before)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.usefixtures("impatient")
+@pytest.mark.sycl
+@pytest.mark.usefixtures("impatient")
 def test_a_device_whose_clock_does_not_answer_holds_up_neither_the_first_run_nor_close() -> None:
     graph, plan, live = graph_and_plan()
     before = in_use()
@@ -116,7 +116,7 @@ def test_a_device_whose_clock_does_not_answer_holds_up_neither_the_first_run_nor
     until(lambda: in_use() == before)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_close_can_be_given_a_limit() -> None:
     graph, plan, live = graph_and_plan()
     runner = bind(plan, graph, live)
@@ -128,7 +128,7 @@ def test_close_can_be_given_a_limit() -> None:
         run._resources.engine.join(60)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_dropping_a_bound_plan_that_hangs_does_not_hold_up_the_garbage_collector() -> None:
     graph, plan, live = graph_and_plan()
     gc.collect()
@@ -151,8 +151,8 @@ def test_dropping_a_bound_plan_that_hangs_does_not_hold_up_the_garbage_collector
         until(lambda: in_use() == before)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.usefixtures("impatient")
+@pytest.mark.sycl
+@pytest.mark.usefixtures("impatient")
 def test_a_stream_that_hangs_fails_generation_by_generation_and_can_be_left(runner: Runner) -> None:
     if not runner.replayed:
         return  # without the compiled parts there is nothing to replay
@@ -170,7 +170,7 @@ def test_a_stream_that_hangs_fails_generation_by_generation_and_can_be_left(runn
     assert runner({})["y"].shape == (SIZE,)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_the_watchdog_may_look_while_generations_begin(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     with runner.stream([{}] * 3, in_flight=3) as stream:
         next(stream)

@@ -21,7 +21,7 @@ from syclsched.execution import Runner, execute
 from syclsched.model.graph import TaskGraph
 from syclsched.testing import faults
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 # --- the same bits ----------------------------------------------------------------------------------
@@ -29,9 +29,7 @@ pytestmark = pytest.set_outcome.sycl
 
 @given(data=st.data(), in_flight=st.sampled_from([None, 1, 2, 4]))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@pytest.set_outcome.parametrize(
-    ("sub_devices", "device"), [(None, "cpu"), (2, "cpu"), (None, "accelerator"), (None, "")]
-)
+@pytest.mark.parametrize(("sub_devices", "device"), [(None, "cpu"), (2, "cpu"), (None, "accelerator"), (None, "")])
 def test_random_graphs_give_the_bits_of_dispatched_runs(
     sub_devices: int | None, device: str, data: st.DataObject, in_flight: int | None
 ) -> None:

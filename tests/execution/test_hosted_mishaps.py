@@ -27,7 +27,7 @@ from syclsched.execution.handle.resources import unfinished
 from syclsched.model.graph import TaskGraph
 from syclsched.testing import faults
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 def sequential_of(graph: TaskGraph, task: str, array: str) -> Any:
@@ -60,7 +60,7 @@ def exploding(now: Callable[[], bool]) -> TaskGraph:
     return graph
 
 
-@pytest.set_outcome.parametrize("recover", [False, True])
+@pytest.mark.parametrize("recover", [False, True])
 def test_a_function_that_raises_takes_its_descendants_along_and_nothing_else(live: Live, recover: bool) -> None:
     platform, devices = live
     turn = [0]
@@ -137,7 +137,7 @@ def test_a_function_is_called_again_as_often_as_it_may_be(live: Live) -> None:
             assert run.counts.retried == ["flaky", "flaky"]
 
 
-@pytest.set_outcome.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_call_that_is_made_to_fail(live: Live, number: int) -> None:
     platform, devices = live
     graph = chain(8, {2, 4, 6})

@@ -20,7 +20,7 @@ from syclsched.execution import Runner
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 def test_functions_of_generations_are_called_in_order_and_overlap_with_devices(live: Live) -> None:

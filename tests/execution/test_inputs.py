@@ -14,7 +14,7 @@ from syclsched.model.task import LogicalArray
 from syclsched.oneapi import load
 
 
-@pytest.set_outcome.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("order", ["<", ">"])
 def test_numbers_in_another_byte_order_are_the_same_numbers(order: str) -> None:
     given = np.arange(6).astype(f"{order}f4")
     check_data(LogicalArray("a", (6,), "float32"), given)
@@ -30,8 +30,8 @@ def test_another_dtype_is_refused() -> None:
         check_data(LogicalArray("a", (6,), "float32"), np.arange(6.0))
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("kind", ["shared", "host"])
+@pytest.mark.sycl
+@pytest.mark.parametrize("kind", ["shared", "host"])
 def test_device_arrays_that_the_host_can_read_are_read_in_place(kind: str) -> None:
     load()
     from dpctl import tensor
@@ -45,7 +45,7 @@ def test_device_arrays_that_the_host_can_read_are_read_in_place(kind: str) -> No
     np.testing.assert_array_equal(found, np.float32(13))
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_device_arrays_that_the_host_cannot_read_so_are_copied() -> None:
     load()
     from dpctl import tensor

@@ -27,7 +27,7 @@ from syclsched.execution.replay.replay import Replay
 from syclsched.execution.replay.stream_replay import StagedReplay
 from syclsched.model.graph import TaskGraph
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 SIZE = 64
 
 
@@ -90,8 +90,8 @@ KINDS: dict[str, Callable[[], Any]] = {
 
 
 @needs_onednn
-@pytest.set_outcome.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may come where garbage goes
-@pytest.set_outcome.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may come where garbage goes
+@pytest.mark.parametrize("kind", KINDS)
 def test_ctrl_c_at_any_function_leaves_the_next_run_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     runner, inputs, wanted = KINDS[kind]()
     if kind == "flown on":
@@ -116,7 +116,7 @@ def test_ctrl_c_at_any_function_leaves_the_next_run_alone(kind: str, monkeypatch
         assert at > 20
 
 
-@pytest.set_outcome.parametrize("hosts", [set(), {2, 4}])
+@pytest.mark.parametrize("hosts", [set(), {2, 4}])
 def test_a_run_that_is_cancelled_before_it_starts_touches_nothing_of_the_one_before(hosts: set[int]) -> None:
     runner, inputs, wanted = bound(hosts)
     with runner:
@@ -130,7 +130,7 @@ def test_a_run_that_is_cancelled_before_it_starts_touches_nothing_of_the_one_bef
             np.testing.assert_array_equal(runner(inputs)["y"], wanted["y"])
 
 
-@pytest.set_outcome.parametrize("hosts", [set(), {2, 4}])
+@pytest.mark.parametrize("hosts", [set(), {2, 4}])
 def test_a_run_that_nobody_came_to_start_is_not_waited_for(hosts: set[int]) -> None:
     runner, inputs, wanted = bound(hosts)
     with runner:

@@ -23,7 +23,7 @@ from syclsched.execution.replay.launch_fusion import fuse_launches
 from syclsched.model.graph import TaskGraph
 from syclsched.testing import faults
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 IMPLEMENTATION = "opencl-c"
 
@@ -147,7 +147,7 @@ def test_nothing_is_compiled_for_several_launches_where_too_few_would_be_saved(
     max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@pytest.set_outcome.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.parametrize("device", ["cpu", "accelerator"])
 def test_random_graphs_give_numpys_bits(device: str, data: st.DataObject) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(max_tasks=30))
@@ -168,7 +168,7 @@ def test_random_graphs_give_numpys_bits(device: str, data: st.DataObject) -> Non
                 np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
-@pytest.set_outcome.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize("lanes", [1, 2])
 def test_one_submission_for_several_and_a_time_for_each(lanes: int) -> None:
     platform, devices = live_on(None)
     graph = wide(width=6, steps=4)

@@ -25,7 +25,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.testing import faults
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 @pytest.fixture(autouse=True)

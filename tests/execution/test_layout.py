@@ -157,7 +157,7 @@ def test_a_lane_waits_for_another_only_where_the_peak_leaves_no_other_way() -> N
     assert make_layout(Program(plan), (), 64).nbytes == {"a": plan.peak_bytes["a"]}
 
 
-@pytest.set_outcome.parametrize("buffers", [3, 4])
+@pytest.mark.parametrize("buffers", [3, 4])
 def test_nothing_that_is_brought_or_fetched_waits_for_memory_where_there_is_enough(buffers: int) -> None:
     plan = plan_of_chunks(8, left_bytes=buffers * 8000)
     program = Program(plan)

@@ -24,7 +24,7 @@ from syclsched.model.usm import UsmKind
 from syclsched.planning import verify
 from syclsched.testing import faults
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 SIZE = 3000
 DEVICES = ("cpu", "accelerator")
 
@@ -60,8 +60,8 @@ def value(seed: int = 1) -> Any:
     return np.random.default_rng(seed).integers(-1000, 1000, SIZE).astype(DTYPE)
 
 
-@pytest.set_outcome.parametrize("kind", ["device", "shared", "host"])
-@pytest.set_outcome.parametrize("devices", [("cpu", "accelerator"), ("accelerator", "cpu"), ("cpu", "cpu")])
+@pytest.mark.parametrize("kind", ["device", "shared", "host"])
+@pytest.mark.parametrize("devices", [("cpu", "accelerator"), ("accelerator", "cpu"), ("cpu", "cpu")])
 def test_every_kind_gives_the_same_however_it_is_run(devices: tuple[str, str], kind: UsmKind) -> None:
     platform, live = live_on(None)
     graph = mixing(kind)
@@ -96,7 +96,7 @@ def test_every_kind_gives_the_same_however_it_is_run(devices: tuple[str, str], k
             check(results)
 
 
-@pytest.set_outcome.parametrize("kind", ["shared", "host"])
+@pytest.mark.parametrize("kind", ["shared", "host"])
 def test_runs_that_decide_as_they_go_use_memory_that_was_asked_for(kind: UsmKind) -> None:
     platform, live = live_on(None)
     graph, inputs = mixing(kind), {"x": value()}
@@ -165,7 +165,7 @@ def test_kernels_use_what_the_host_hands_them_in_the_hosts_memory() -> None:
                     np.testing.assert_array_equal(results[name], wanted)
 
 
-@pytest.set_outcome.parametrize(("device", "apart"), [("cpu", False), ("accelerator", False), ("accelerator", True)])
+@pytest.mark.parametrize(("device", "apart"), [("cpu", False), ("accelerator", False), ("accelerator", True)])
 def test_inputs_in_usm_memory_are_read_in_place(device: str, apart: bool) -> None:
     whole, opened = live_on(None)
     space = whole.device(device).space
@@ -292,8 +292,8 @@ def test_a_kind_that_a_device_does_not_have_is_refused() -> None:
         placed(mixing("shared"), lacking)
 
 
-@pytest.set_outcome.parametrize("lost", DEVICES)
-@pytest.set_outcome.parametrize("kind", ["device", "host"])
+@pytest.mark.parametrize("lost", DEVICES)
+@pytest.mark.parametrize("kind", ["device", "host"])
 def test_what_is_left_is_done_elsewhere_whatever_memory_arrays_lie_in(lost: str, kind: UsmKind) -> None:
     platform, live = live_on(None)
     graph, inputs = mixing(kind), {"x": value()}

@@ -23,12 +23,12 @@ from syclsched.execution import Runner, bind, execute
 from syclsched.kernels.elementwise import COPY
 from syclsched.model.graph import TaskGraph
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 @needs_onednn
-@pytest.set_outcome.parametrize("gives_event", [True, False])
-@pytest.set_outcome.parametrize("size", [7, 20_000])
+@pytest.mark.parametrize("gives_event", [True, False])
+@pytest.mark.parametrize("size", [7, 20_000])
 def test_a_librarys_and_our_work_keep_their_order(gives_event: bool, size: int) -> None:
     platform, live = live_on(None)
     steps = 1000
@@ -46,7 +46,7 @@ def test_a_librarys_and_our_work_keep_their_order(gives_event: bool, size: int) 
 
 
 @needs_onednn
-@pytest.set_outcome.parametrize("gives_event", [True, False])
+@pytest.mark.parametrize("gives_event", [True, False])
 def test_other_lanes_wait_for_a_librarys_work(gives_event: bool) -> None:
     platform, live = live_on(None)
     steps, size = 200, 30_000
@@ -113,7 +113,7 @@ def test_a_native_call_that_cannot_be_made_is_said() -> None:
 
 
 @needs_onednn
-@pytest.set_outcome.parametrize("trace", [True, False, "exact"])
+@pytest.mark.parametrize("trace", [True, False, "exact"])
 def test_copies_on_the_same_lane_keep_their_order_and_have_times(trace: Any) -> None:
     platform, live = live_on(None)
     graph = TaskGraph("copied")
@@ -195,7 +195,7 @@ def test_several_runners_at_once() -> None:
 
 
 @needs_onednn
-@pytest.set_outcome.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize("lanes", [1, 2])
 def test_dynamic_runs_know_what_calls_took(lanes: int) -> None:
     """Where several lanes compute, by when calls were seen to have ended: they have no times of their own there."""
     platform = with_lanes(discover(), lanes).select(lambda device: device.kind == "cpu")

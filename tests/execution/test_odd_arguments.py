@@ -20,7 +20,7 @@ from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Signature, Work
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 DTYPES = (
     "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64",
@@ -126,8 +126,8 @@ def graph_of(shape: tuple[int, ...], seen: tuple[int, ...], dtype: str) -> tuple
     return graph, {"x": x}, np.where(odd, x, w.reshape(shape))
 
 
-@pytest.set_outcome.parametrize("engine", ENGINES)
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
     ("shape", "seen"),
     [
         ((), ()),
@@ -147,8 +147,8 @@ def test_shapes(engine: Callable[..., Any], shape: tuple[int, ...], seen: tuple[
     assert np.array_equal(found, expected)
 
 
-@pytest.set_outcome.parametrize("engine", ENGINES)
-@pytest.set_outcome.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_dtypes(engine: Callable[..., Any], dtype: str) -> None:
     graph, inputs, expected = graph_of((5, 3), (15,), dtype)
     found = engine(graph, inputs)

@@ -31,7 +31,7 @@ def test_a_gap_counts_from_when_lane_and_input_were_there() -> None:
     assert _gaps(spans) == [0.5, 0.25]
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_every_device_gets_its_numbers() -> None:
     platform = discover()
     profile = load_profile("cpu")

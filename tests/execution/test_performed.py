@@ -23,7 +23,7 @@ from syclsched.model.operation import Implementation, Launch, OpenCLSource, Oper
 from syclsched.model.sequence import sequence_operation
 from syclsched.testing import faults
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 @pytest.fixture(autouse=True)

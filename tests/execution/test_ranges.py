@@ -19,7 +19,7 @@ from syclsched.execution import bind, execute
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Platform
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 def check(plan: Any, graph: TaskGraph, devices: Any) -> None:
@@ -42,7 +42,7 @@ def check(plan: Any, graph: TaskGraph, devices: Any) -> None:
 
 @given(data=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@pytest.set_outcome.parametrize("sub_devices", [None, 2])
+@pytest.mark.parametrize("sub_devices", [None, 2])
 def test_random_graph_anywhere_gives_numpys_bits(
     sub_devices: int | None, submission: None, data: st.DataObject
 ) -> None:
@@ -150,7 +150,7 @@ def test_rows_that_no_task_writes_have_the_value_that_was_given(live: tuple[Plat
             run.result(none)
 
 
-@pytest.set_outcome.parametrize("like", ["dpnp", "usm_ndarray"])
+@pytest.mark.parametrize("like", ["dpnp", "usm_ndarray"])
 def test_results_on_a_device(like: Any, live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = TaskGraph("shared")

@@ -181,7 +181,7 @@ def plan_of(*lanes: Lane) -> Plan:
     return Plan("p", "f", "by hand", platform, (), (), Schedule("by hand", ()), lanes)
 
 
-@pytest.set_outcome.parametrize("kind", ["alloc", "free"])
+@pytest.mark.parametrize("kind", ["alloc", "free"])
 def test_a_wait_for_a_memory_instruction_is_a_wait_for_what_precedes_it(kind: str) -> None:
     first = Lane("d0:0", "d0", "compute", (instruction(0), instruction(1, kind)))
     second = Lane("d0:1", "d0", "compute", (instruction(2, waits=(1,)),))

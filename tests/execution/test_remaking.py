@@ -24,7 +24,7 @@ from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.task import LogicalArray
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 SOURCE = """
 __kernel void affine(__global const long *x, __global long *y, long a) {
@@ -108,7 +108,7 @@ def there_and_back(length: int, device: str) -> tuple[TaskGraph, Plan, Any]:
     return graph, plan, result
 
 
-@pytest.set_outcome.parametrize("which", [0, -1])
+@pytest.mark.parametrize("which", [0, -1])
 def test_values_that_are_made_again_are_the_same(which: int) -> None:
     platform, devices = live()
     device = platform.compute_devices[which]
@@ -163,7 +163,7 @@ def test_results_do_not_depend_on_what_is_made_again(data: st.DataObject) -> Non
                 np.testing.assert_array_equal(run.result(name), values[name])
 
 
-@pytest.set_outcome.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("sign", [1, -1])
 def test_a_task_with_a_status_can_be_done_again_and_reports_it_once(sign: int) -> None:
     platform, devices = live()
     device = platform.compute_devices[0]

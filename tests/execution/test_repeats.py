@@ -29,7 +29,7 @@ from syclsched.model.operation import Implementation, NativeCall, Operation, Par
 from syclsched.model.sequence import sequence_operation
 from syclsched.testing import faults
 
-pytestmark = [pytest.set_outcome.sycl, needs_onednn]
+pytestmark = [pytest.mark.sycl, needs_onednn]
 SIZE = 1000
 FLOAT = np.dtype("float32")
 BUSY = [("x", FLOAT, (SIZE,))]
@@ -225,7 +225,7 @@ def test_a_library_is_told_once_where_an_array_lies(begun: list[bool]) -> None:
     assert begun == [True] * 4 + [False, True]
 
 
-@pytest.set_outcome.parametrize("short_ns", [0, 10**12])
+@pytest.mark.parametrize("short_ns", [0, 10**12])
 def test_what_is_refused_is_tried_again_with_what_was_given(
     begun: list[bool], monkeypatch: pytest.MonkeyPatch, short_ns: int
 ) -> None:

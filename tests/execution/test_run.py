@@ -39,7 +39,7 @@ from syclsched.execution import execute
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 
-pytestmark = [pytest.set_outcome.sycl, pytest.set_outcome.usefixtures("nothing_is_left_running")]
+pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("nothing_is_left_running")]
 
 
 # --- same answer ----------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ pytestmark = [pytest.set_outcome.sycl, pytest.set_outcome.usefixtures("nothing_i
 
 @given(data=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@pytest.set_outcome.parametrize("sub_devices", [None, 2])
+@pytest.mark.parametrize("sub_devices", [None, 2])
 def test_random_graph_anywhere_gives_numpys_bits(
     sub_devices: int | None, submission: None, data: st.DataObject
 ) -> None:
@@ -88,8 +88,8 @@ def test_refused_kernel_among_others_names_its_task(live: tuple[Platform, Any], 
     run.close()
 
 
-@pytest.set_outcome.parametrize("device", ["cpu", "accelerator", "host"])
-@pytest.set_outcome.parametrize("like", ["numpy", "dpnp", "usm_ndarray"])
+@pytest.mark.parametrize("device", ["cpu", "accelerator", "host"])
+@pytest.mark.parametrize("like", ["numpy", "dpnp", "usm_ndarray"])
 def test_result_comes_as_asked(device: str, like: Any, live: tuple[Platform, Any]) -> None:
     platform, devices = live
     if device not in {d.name for d in platform.devices}:

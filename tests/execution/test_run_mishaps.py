@@ -32,7 +32,7 @@ from syclsched.execution import execute
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 
-pytestmark = [pytest.set_outcome.sycl, pytest.set_outcome.usefixtures("nothing_is_left_running")]
+pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("nothing_is_left_running")]
 
 
 def failing_graph() -> TaskGraph:

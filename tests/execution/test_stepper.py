@@ -23,7 +23,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
 from syclsched.model.platform import Platform
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 DEBUG, NAN_GUARD = Safeguards(debug=True), Safeguards(nan_guard=True)
 
 SOURCE = """
@@ -58,7 +58,7 @@ def run(graph: TaskGraph, safeguards: Safeguards, device: int = 0) -> Any:
 
 @settings(max_examples=15)
 @given(st.data())
-@pytest.set_outcome.parametrize("ranges", [False, True])
+@pytest.mark.parametrize("ranges", [False, True])
 def test_a_stepped_run_gives_what_a_sequential_one_gives(ranges: bool, data: st.DataObject) -> None:
     platform, live = live_on(None)
     graph = data.draw(graphs(8, ranges=ranges))
@@ -84,7 +84,7 @@ def wrong(name: str, **arrays: Any) -> TaskGraph:
     return graph
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("name", "said"),
     [
         ("writes_input", r"changes array 'x' between \[0\] and \[7\] in .*, which it does not declare to write"),
@@ -92,7 +92,7 @@ def wrong(name: str, **arrays: Any) -> TaskGraph:
         ("writes_before", r"writes beyond array 'y' in .*, 8 bytes before its beginning"),
     ],
 )
-@pytest.set_outcome.parametrize("device", [0, 1])
+@pytest.mark.parametrize("device", [0, 1])
 def test_undeclared_writes_are_found(name: str, said: str, device: int) -> None:
     with run(wrong(name), DEBUG, device) as started:
         with pytest.raises(UndeclaredWriteError, match=said) as found:
@@ -134,7 +134,7 @@ def test_memory_that_nothing_wrote_is_warned_of(caplog: pytest.LogCaptureFixture
     assert "the first at [1]" in caplog.text
 
 
-@pytest.set_outcome.parametrize("device", [0, 1])
+@pytest.mark.parametrize("device", [0, 1])
 def test_the_first_task_that_writes_an_infinity_is_named(device: int) -> None:
     values = np.ones(SIZE)
     values[5] = 0.0
@@ -184,7 +184,7 @@ def test_failures_and_statuses_are_as_in_other_runs() -> None:
             started.result("y")
 
 
-@pytest.set_outcome.parametrize("end", ["cancel", "close", "exception"])
+@pytest.mark.parametrize("end", ["cancel", "close", "exception"])
 def test_a_stepped_run_can_be_ended_early(end: str) -> None:
     graph = TaskGraph("long")
     x, y = graph.array("x", data=np.zeros(SIZE, DTYPE)), graph.array("y", data=np.zeros(SIZE, DTYPE))
@@ -213,7 +213,7 @@ def test_values_can_be_asked_for_while_steps_go_on() -> None:
         np.testing.assert_array_equal(started.result("y", timeout=60), 2 * np.arange(SIZE))
 
 
-@pytest.set_outcome.parametrize("safeguards", [Safeguards(), DEBUG])
+@pytest.mark.parametrize("safeguards", [Safeguards(), DEBUG])
 def test_the_story_of_a_task_has_its_arrays_and_what_it_waited_for(safeguards: Safeguards) -> None:
     graph = TaskGraph("story")
     x, y = graph.array("x", data=np.arange(SIZE, dtype=DTYPE)), graph.array("y", data=np.zeros(SIZE, DTYPE))
@@ -244,7 +244,7 @@ def platform_and_live(monkeypatch: pytest.MonkeyPatch) -> tuple[Platform, Any]:
     return replace(platform, spaces=spaces), live
 
 
-@pytest.set_outcome.parametrize("late", ["slow", "quick"])
+@pytest.mark.parametrize("late", ["slow", "quick"])
 def test_deadlines_are_those_of_the_step_that_is_being_done(late: str) -> None:
     """The host's step has nothing to wait for, and is done after the other all the same."""
     platform, live = live_on(None)

@@ -26,7 +26,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 Live = tuple[Platform, Any]
 
 
@@ -59,7 +59,7 @@ def signed(*signs: int) -> list[dict[str, Any]]:
 
 @given(data=st.data(), length=st.integers(0, 7), in_flight=st.sampled_from([None, 1, 2, 3, 5]))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@pytest.set_outcome.parametrize("sub_devices", [None, 2])
+@pytest.mark.parametrize("sub_devices", [None, 2])
 def test_random_graphs_give_the_bits_of_single_runs_in_order(
     sub_devices: int | None, data: st.DataObject, length: int, in_flight: int | None
 ) -> None:
@@ -84,7 +84,7 @@ def test_random_graphs_give_the_bits_of_single_runs_in_order(
 
 @given(data=st.data(), length=st.integers(3, 9), in_flight=st.integers(1, 4))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@pytest.set_outcome.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.parametrize("device", ["cpu", "accelerator"])
 def test_kernels_on_two_lanes(device: str, data: st.DataObject, length: int, in_flight: int) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(max_tasks=24))
@@ -176,7 +176,7 @@ def test_one_at_a_time_is_a_loop_that_may_look_at_its_results(live: Live) -> Non
             state |= results
 
 
-@pytest.set_outcome.parametrize("replayed", [True, False])
+@pytest.mark.parametrize("replayed", [True, False])
 def test_a_failure_is_reported_at_its_place_and_the_others_finish(
     live: Live, monkeypatch: pytest.MonkeyPatch, replayed: bool
 ) -> None:
@@ -281,7 +281,7 @@ def test_one_stream_at_a_time_and_none_beside_a_run(live: Live) -> None:
     assert left_open.closed
 
 
-@pytest.set_outcome.parametrize("where", ["waiting", "submitting"])
+@pytest.mark.parametrize("where", ["waiting", "submitting"])
 def test_ctrl_c_ends_what_is_on_its_way_and_leaves_the_runner_good(
     live: Live, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,8 +345,8 @@ async def slowly(graph: TaskGraph, count: int, gate: asyncio.Event | None = None
         yield inputs_of(graph, number)
 
 
-@pytest.set_outcome.parametrize("producer", ["list", "coroutine"])
-@pytest.set_outcome.parametrize("in_flight", [1, 3])
+@pytest.mark.parametrize("producer", ["list", "coroutine"])
+@pytest.mark.parametrize("in_flight", [1, 3])
 def test_async_for(live: Live, producer: str, in_flight: int) -> None:
     platform, devices = live
     graph, plan = there_and_back(platform)
@@ -441,7 +441,7 @@ def test_a_stream_is_recorded_in_a_ring_on_one_clock(live: Live) -> None:
         assert runner.traces() == ()
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("ends_s", "in_flight", "interval_s"),
     [
         ([1.0, 1.0, 1.0, 4.0, 4.0, 4.0, 7.0, 7.0, 7.0], 3, 1.0),

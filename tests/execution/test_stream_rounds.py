@@ -143,7 +143,7 @@ def test_generations_are_interleaved_where_one_lane_comes_twice() -> None:
     assert first_lane[:4] == ["0 first", "0 first", "0 last", "0 first"]  # not first, last, first, last
 
 
-@pytest.set_outcome.parametrize(("in_flight", "interval_us"), [(1, 30.0), (2, 20.0), (3, 20.0)])
+@pytest.mark.parametrize(("in_flight", "interval_us"), [(1, 30.0), (2, 20.0), (3, 20.0)])
 def test_the_interval_is_the_load_of_the_busiest_lane(in_flight: int, interval_us: float) -> None:
     found = forecast(Program(there_and_back()), in_flight)
     assert found.interval_s * 1e6 == pytest.approx(interval_us, rel=0.02)

@@ -138,7 +138,7 @@ def test_garbage_may_start_threads_while_others_start() -> None:
     pool.stop()
 
 
-@pytest.set_outcome.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_starts_threads_of_its_own() -> None:
     program = """
 import os, threading

@@ -49,7 +49,7 @@ def raising(error: BaseException) -> Callable[[], None]:
     return call
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("go", "finish", "says"),
     [
         (ValueError("odd"), None, "the engine failed: ValueError: odd"),

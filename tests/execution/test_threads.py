@@ -17,7 +17,7 @@ from syclsched.execution import bind, execute
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 SIZE, TASKS, AT_ONCE = 64, 60, 10
 
 
@@ -46,7 +46,7 @@ def check(results: dict[str, Any], expected: dict[str, Any]) -> None:
         np.testing.assert_array_equal(value, expected[name])
 
 
-@pytest.set_outcome.parametrize("bound", [False, True])
+@pytest.mark.parametrize("bound", [False, True])
 def test_ten_threads_run_ten_graphs_at_once(bound: bool) -> None:
     _, live = live_on(None)
     all_there, failed = threading.Barrier(AT_ONCE), []

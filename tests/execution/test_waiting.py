@@ -23,7 +23,7 @@ def test_a_flag_is_set_once_and_stays_set() -> None:
     assert wait_flag(flag, None)
 
 
-@pytest.set_outcome.parametrize("timeout_s", [0.0, -1.0, 0.01])
+@pytest.mark.parametrize("timeout_s", [0.0, -1.0, 0.01])
 def test_a_wait_for_a_flag_ends_in_time(timeout_s: float) -> None:
     flag = Flag()
     begun = time.monotonic()

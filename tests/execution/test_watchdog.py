@@ -175,7 +175,7 @@ def test_the_deadline_of_a_run_is_told_with_the_task_it_is_at(engine: Engine) ->
     assert resources.hung is not None
 
 
-@pytest.set_outcome.parametrize("seconds", [0.0, -1.0, math.nan, "1", True])
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, "1", True])
 def test_impossible_seconds_are_refused(seconds: Any) -> None:
     for name in ("watchdog_s", "deadline_s"):
         with pytest.raises(ArgumentError, match="not a number of seconds"):
@@ -224,7 +224,7 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources_module, "GRACE_S", 0.3)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_late_task_fails_its_descendants_are_cancelled_and_the_rest_is_done(release_when_late: Any) -> None:
     with faults.inject(faults.hang(DEVICE, after=COPIES)) as injection, started(graph_with_deadline(0.1)) as run:
         release_when_late(injection)
@@ -239,7 +239,7 @@ def test_a_late_task_fails_its_descendants_are_cancelled_and_the_rest_is_done(re
         assert outcomes == {"a": "failed", "b": "cancelled", "c": "done", "d": "cancelled"}
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_run_that_hangs_is_given_up_and_its_memory_comes_back_when_it_ends() -> None:
     before = busy_threads()
     with faults.inject(faults.hang(DEVICE, after=COPIES)) as injection:
@@ -262,9 +262,9 @@ def test_a_run_that_hangs_is_given_up_and_its_memory_comes_back_when_it_ends() -
     assert busy_threads() <= before + 1  # the watchdog's own
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.usefixtures("short_grace")
-@pytest.set_outcome.parametrize("how", ["close", "interrupt"])
+@pytest.mark.sycl
+@pytest.mark.usefixtures("short_grace")
+@pytest.mark.parametrize("how", ["close", "interrupt"])
 def test_a_hung_device_holds_up_neither_close_nor_an_interrupt(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with faults.inject(faults.hang(DEVICE, after=COPIES)) as injection:
         run = started(graph_with_deadline(None))
@@ -283,7 +283,7 @@ def test_a_hung_device_holds_up_neither_close_nor_an_interrupt(how: str, monkeyp
         run._resources.engine.join(60)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_the_deadline_of_a_run_ends_it() -> None:
     with faults.inject(faults.hang(DEVICE, after=COPIES)) as injection:
         run = started(graph_with_deadline(None), Safeguards(deadline_s=0.3))
@@ -294,7 +294,7 @@ def test_the_deadline_of_a_run_ends_it() -> None:
         run._resources.engine.join(60)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_bound_plan_has_deadlines_too(release_when_late: Any) -> None:
     platform, live = live_on(None)
     graph = TaskGraph("bound")
@@ -313,7 +313,7 @@ def test_a_bound_plan_has_deadlines_too(release_when_late: Any) -> None:
                     run.wait(60)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_bound_plan_that_hangs_holds_up_neither_the_next_run_nor_close() -> None:
     platform, live = live_on(None)
     graph = TaskGraph("bound")
@@ -335,7 +335,7 @@ def test_a_bound_plan_that_hangs_holds_up_neither_the_next_run_nor_close() -> No
     assert run.hang_error is None
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_host_function_has_a_deadline() -> None:
     platform, live = live_on(None)
     go_on = threading.Event()
@@ -354,7 +354,7 @@ def test_a_host_function_has_a_deadline() -> None:
         run.result("y")
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_run_that_decides_as_it_goes_has_deadlines_too(release_when_late: Any) -> None:
     platform, live = live_on(None)
     graph = TaskGraph("live")

@@ -32,7 +32,7 @@ def test_the_sample() -> None:
     assert set(graph.edges) == {("d", "c"), ("e", "c")}
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("body", "edges"),
     [
         ("a -> b -> c", {"a->b", "b->c"}),
@@ -113,7 +113,7 @@ def test_attributes_that_the_user_names() -> None:
         parse(text, Units(task_cost="effort"))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("", "x.dot, line 1: the file ends here, expected digraph"),

@@ -61,7 +61,7 @@ def reads_or_refuses(data: bytes, name: str) -> None:
         assert task.name
 
 
-@pytest.set_outcome.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", SAMPLES)
 def test_bytes(name: str) -> None:
     @settings(max_examples=150)
     @given(damaged(SAMPLES[name]), st.booleans())
@@ -89,7 +89,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return [pair for key in keys for pair in [(value, key), *places(value[key])]]
 
 
-@pytest.set_outcome.parametrize("document", [WFFORMAT_15, WFFORMAT_14, GRAPH_FILE], ids=["1.5", "1.4", "own"])
+@pytest.mark.parametrize("document", [WFFORMAT_15, WFFORMAT_14, GRAPH_FILE], ids=["1.5", "1.4", "own"])
 def test_values_in_json(document: dict[str, Any]) -> None:
     @settings(max_examples=200)
     @given(st.data())

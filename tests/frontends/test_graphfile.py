@@ -37,7 +37,7 @@ def test_the_sample() -> None:
     assert graph.edges == (("a", "c"),)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("change", "expected"),
     [
         ({"tasks": [{"name": "a"}]}, "at tasks.0: no cost is given"),

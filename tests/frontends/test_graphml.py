@@ -67,7 +67,7 @@ READER = """<?xml version="1.0"?>
 <graphml><graph edgedefault="directed"><node id="a"><data>&a;</data></node></graph></graphml>"""
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         (BOMB, "x.graphml, line 2: a document type declaration, expected none"),

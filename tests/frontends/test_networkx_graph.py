@@ -155,7 +155,7 @@ def test_a_graph_with_a_cycle_can_be_looked_at_as_a_digraph() -> None:
     assert not nx.is_directed_acyclic_graph(to_networkx(graph))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("digraph", "said"),
     [
         (nx.Graph([("a", "b")]), "undirected"),
@@ -175,7 +175,7 @@ def one(**attributes: Any) -> nx.DiGraph:
     return digraph
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("attributes", "kind", "said"),
     [
         ({}, GraphError, "'operation' is missing"),

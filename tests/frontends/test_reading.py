@@ -14,7 +14,7 @@ from syclsched.errors import FormatError, StorageError
 from syclsched.frontends import Limits, Units, parse_graph, read_graph
 
 
-@pytest.set_outcome.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", SAMPLES)
 def test_the_content_says_the_format_if_the_name_does_not(name: str) -> None:
     by_name, by_content = (parse_graph(SAMPLES[name], where=where) for where in (name, Path(name).stem))
     assert by_name.fingerprint() == by_content.fingerprint()
@@ -32,7 +32,7 @@ def test_a_format_can_be_said() -> None:
         parse_graph(SAMPLES["own.json"], where="x", format="wfformat")
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("data", "name", "expected"),
     [
         (b"", "x", "none of the formats"),
@@ -55,7 +55,7 @@ def test_what_is_no_graph(data: bytes, name: str, expected: str) -> None:
     assert expected in refused(data, name)
 
 
-@pytest.set_outcome.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", SAMPLES)
 def test_only_formats_with_attributes_take_names_of_them(name: str) -> None:
     for units in (Units(task_cost="time"), Units(edge_cost="data")):
         if Path(name).suffix in (".dot", ".graphml"):
@@ -66,7 +66,7 @@ def test_only_formats_with_attributes_take_names_of_them(name: str) -> None:
                 parse_graph(SAMPLES[name], where=name, units=units)
 
 
-@pytest.set_outcome.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", SAMPLES)
 def test_limits_can_be_lowered_and_raised(name: str) -> None:
     graph = parse_graph(SAMPLES[name], where=name)
     exact = Limits(file_bytes=1, tasks=len(graph), edges=100)
@@ -89,13 +89,13 @@ def test_a_file_without_end_is_refused() -> None:
         read_graph("/dev/zero", limits=Limits(file_bytes=1000))
 
 
-@pytest.set_outcome.parametrize("name", ["missing.json", ".", "a\0b"])
+@pytest.mark.parametrize("name", ["missing.json", ".", "a\0b"])
 def test_what_cannot_be_read(tmp_path: Path, name: str) -> None:
     with pytest.raises(StorageError, match="cannot be read"):
         read_graph(os.path.join(tmp_path, name))
 
 
-@pytest.set_outcome.parametrize("unit", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("unit", [0.0, -1.0, float("nan"), float("inf")])
 def test_units_are_positive_numbers(unit: float) -> None:
     with pytest.raises(FormatError, match="unit of time"):
         Units(time_s=unit)

@@ -48,7 +48,7 @@ def test_dummies_may_be_missing() -> None:
     assert graph.edges == (("T1", "T2"),)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("", "x.stg, line 0: the file ends here, expected the count of tasks"),

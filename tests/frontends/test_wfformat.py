@@ -102,7 +102,7 @@ def test_same_speed_takes_runtimes_as_they_are() -> None:
     assert cost_of(parse(WFFORMAT_15, Units(same_speed=True)), "work_2") == StatedCost(None, {"any": 3.25})
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
         ("schemaVersion", "1.3", "1.4, 1.5"),
@@ -133,14 +133,14 @@ def test_what_is_wrong_is_named_with_its_place(path: str, value: object, expecte
     assert expected in refused(changed(WFFORMAT_15, path, value), "w.json")
 
 
-@pytest.set_outcome.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_numbers_that_are_none(number: str) -> None:
     text = json.dumps(WFFORMAT_15).replace("3.25", number)
     assert number in text
     assert "w.json" in refused(text, "w.json")
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
         ("workflow.tasks.1.parents", ["nobody"], "workflow.tasks.1.parents"),

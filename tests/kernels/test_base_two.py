@@ -40,9 +40,9 @@ def tried(run: Any, language: str, x: Any, top: Any, before: Any = 0.0) -> dict[
     return dict(run(POWERS, language, given))
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
-@pytest.set_outcome.parametrize("top", [0.0, 88.6, -700.25, 65535.0, -65535.0])
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("top", [0.0, 88.6, -700.25, 65535.0, -65535.0])
 def test_right_within_three_units_in_the_last_place(run: Any, language: str, top: float) -> None:
     x = np.linspace(top - 87.0, top, WIDTH << 8, dtype="float32")
     got = tried(run, language, x, top)
@@ -55,8 +55,8 @@ def test_right_within_three_units_in_the_last_place(run: Any, language: str, top
     np.testing.assert_array_equal(got["z"], got["y"])
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_sums_are_scaled_exactly(run: Any, language: str) -> None:
     got = tried(run, language, np.full(WIDTH, -np.inf), top=[10.0, 50.0, 97.0, 200.0] * (WIDTH // 4), before=10.0)
     apart = np.rint(np.array([0.0, 40.0, 87.0]) / np.log(2))
@@ -66,8 +66,8 @@ def test_sums_are_scaled_exactly(run: Any, language: str) -> None:
     assert (got["z"] == 10).all()
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_nothing_of_what_is_far_below_and_nan_of_nan(run: Any, language: str) -> None:
     x = np.full(WIDTH, 5.0, "float32")
     x[:4] = -np.inf, -84.0, -3e38, -1e9

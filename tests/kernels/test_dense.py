@@ -10,7 +10,7 @@ import pytest
 
 from syclsched import kernels
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 TOLERANCE = {"float32": 1e-4, "float64": 1e-12}
 
@@ -19,10 +19,10 @@ def names(operation: str) -> list[str]:
     return [each.name for each in kernels.get(operation).implementations]
 
 
-@pytest.set_outcome.parametrize("dtype", ["float32", "float64"])
-@pytest.set_outcome.parametrize("activation", [0, 1])
-@pytest.set_outcome.parametrize(("m", "n", "k"), [(1, 1, 1), (9, 10, 33), (16, 64, 32), (5, 131, 7)])
-@pytest.set_outcome.parametrize("name", names("dense"))
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("activation", [0, 1])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (9, 10, 33), (16, 64, 32), (5, 131, 7)])
+@pytest.mark.parametrize("name", names("dense"))
 def test_dense(run: Any, name: str, m: int, n: int, k: int, activation: int, dtype: str) -> None:
     random = np.random.default_rng(m + n + k)
     x, w, b = (random.standard_normal(shape).astype(dtype) for shape in [(m, k), (k, n), (n,)])
@@ -35,9 +35,9 @@ def test_dense(run: Any, name: str, m: int, n: int, k: int, activation: int, dty
     np.testing.assert_allclose(got, wanted, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * k)
 
 
-@pytest.set_outcome.parametrize("dtype", ["float32", "float64"])
-@pytest.set_outcome.parametrize(("m", "n"), [(1, 1), (3, 10), (37, 5)])
-@pytest.set_outcome.parametrize("name", names("softmax"))
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 10), (37, 5)])
+@pytest.mark.parametrize("name", names("softmax"))
 def test_softmax(run: Any, name: str, m: int, n: int, dtype: str) -> None:
     x = (np.random.default_rng(m).standard_normal((m, n)) * 20 + 800).astype(dtype)  # exp(800) would overflow
     got = run(kernels.get("softmax"), name, {"y": np.full((m, n), np.nan, dtype), "x": x})["y"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from syclsched import kernels
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 DTYPES = ("float32", "float64", "int32", "int64")
 SHAPES = [(1001,), (7, 33)]
@@ -23,18 +23,18 @@ def numbers(seed: int, shape: tuple[int, ...], dtype: str) -> Any:
     return np.random.default_rng(seed).integers(-50, 50, shape).astype(dtype)
 
 
-@pytest.set_outcome.parametrize("dtype", DTYPES)
-@pytest.set_outcome.parametrize("shape", SHAPES)
-@pytest.set_outcome.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", NAMES)
 def test_axpy_and_scale(run: Any, name: str, shape: tuple[int, ...], dtype: str) -> None:
     y, x = numbers(1, shape, dtype), numbers(2, shape, dtype)
     assert (run(kernels.get("axpy"), name, {"y": y, "x": x}, alpha=3)["y"] == y + 3 * x).all()
     assert (run(kernels.get("scale"), name, {"x": x}, alpha=-2)["x"] == -2 * x).all()
 
 
-@pytest.set_outcome.parametrize("dtype", DTYPES)
-@pytest.set_outcome.parametrize("shape", SHAPES)
-@pytest.set_outcome.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", NAMES)
 def test_add_fill_and_copy(run: Any, name: str, shape: tuple[int, ...], dtype: str) -> None:
     old, x, y = numbers(0, shape, dtype), numbers(1, shape, dtype), numbers(2, shape, dtype)
     assert (run(kernels.get("add"), name, {"z": old, "x": x, "y": y})["z"] == x + y).all()

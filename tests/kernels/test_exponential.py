@@ -19,8 +19,8 @@ POWERS = on_vectors(
 )
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", ["opencl-c", "numba-dpex"])
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", ["opencl-c", "numba-dpex"])
 def test_right_within_one_unit_in_the_last_place(run: Any, language: str) -> None:
     x = np.linspace(exponential.LEAST, 0, WIDTH << 12, dtype="float32")
     got = run(POWERS, language, {"y": np.zeros_like(x), "x": x})["y"]
@@ -28,8 +28,8 @@ def test_right_within_one_unit_in_the_last_place(run: Any, language: str) -> Non
     assert np.max(np.abs(got - exact) / np.spacing(exact.astype("float32"))) < 1
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", ["opencl-c", "numba-dpex"])
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", ["opencl-c", "numba-dpex"])
 def test_nothing_of_what_is_far_below_and_nan_of_nan(run: Any, language: str) -> None:
     x = np.zeros(WIDTH, "float32")
     x[:4] = -np.inf, -88, -1e30, -0.0

@@ -108,8 +108,8 @@ def source(operation: Operation, limits: DeviceLimits, **shapes: tuple[int, ...]
     return str(made.of(limits).source)
 
 
-@pytest.set_outcome.parametrize("limits", GPUS[1:])
-@pytest.set_outcome.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("limits", GPUS[1:])
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 def test_operands_are_laid_neighbours_by_neighbours(limits: DeviceLimits, transposed: tuple[bool, bool]) -> None:
     shapes = {"a": (300, 120) if transposed[0] else (120, 300), "b": (250, 300) if transposed[1] else (300, 250)}
     code = source(nn.matmul(*transposed), limits, y=(120, 250), **shapes)

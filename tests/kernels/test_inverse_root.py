@@ -24,8 +24,8 @@ OPERATIONS = {
 WAYS = [(name, "opencl-c") for name in POWERS] + [("inverse_three_quarters", "numba-dpex")]
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize(("name", "language"), WAYS)
+@pytest.mark.sycl
+@pytest.mark.parametrize(("name", "language"), WAYS)
 def test_right_within_some_units_in_the_last_place(run: Any, name: str, language: str) -> None:
     x = np.geomspace(1e-30, 3e38, WIDTH << 12).astype("float32")
     x[: WIDTH << 8] = np.linspace(1, 4, WIDTH << 8)
@@ -34,8 +34,8 @@ def test_right_within_some_units_in_the_last_place(run: Any, name: str, language
     assert np.max(np.abs(got - exact) / np.spacing(exact.astype("float32"))) < 5
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize(("name", "language"), WAYS)
+@pytest.mark.sycl
+@pytest.mark.parametrize(("name", "language"), WAYS)
 def test_nothing_of_infinity_and_nan_of_what_is_no_number(run: Any, name: str, language: str) -> None:
     x = np.ones(WIDTH, "float32")
     x[:4] = np.inf, np.nan, -1, -np.inf

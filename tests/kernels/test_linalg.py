@@ -11,7 +11,7 @@ import pytest
 from syclsched import kernels
 from syclsched.errors import ExecutionError
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 DTYPES = ("float32", "float64")
 #: Rounding of one operation, times what a sum of some hundred terms adds up to.
@@ -41,9 +41,9 @@ def assert_close(got: Any, wanted: Any, dtype: str) -> None:
     assert np.abs(got - wanted).max() <= TOLERANCE[dtype] * max(1.0, np.abs(wanted).max())
 
 
-@pytest.set_outcome.parametrize("dtype", DTYPES)
-@pytest.set_outcome.parametrize(("m", "n", "k"), [(1, 1, 1), (33, 66, 41), (64, 32, 96), (25, 1, 130)])
-@pytest.set_outcome.parametrize("name", names("gemm"))
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (33, 66, 41), (64, 32, 96), (25, 1, 130)])
+@pytest.mark.parametrize("name", names("gemm"))
 def test_gemm(run: Any, name: str, m: int, n: int, k: int, dtype: str) -> None:
     c, a, b = (normal(s, *shape).astype(dtype) for s, shape in enumerate([(m, n), (m, k), (n, k)]))
     got = run(kernels.get("gemm"), name, {"c": c, "a": a, "b": b})
@@ -52,9 +52,9 @@ def test_gemm(run: Any, name: str, m: int, n: int, k: int, dtype: str) -> None:
     assert (got["b"] == b).all()
 
 
-@pytest.set_outcome.parametrize("dtype", DTYPES)
-@pytest.set_outcome.parametrize(("n", "k"), [(1, 1), (34, 65), (64, 32), (61, 2)])
-@pytest.set_outcome.parametrize("name", names("syrk"))
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (34, 65), (64, 32), (61, 2)])
+@pytest.mark.parametrize("name", names("syrk"))
 def test_syrk_touches_only_the_lower_triangle(run: Any, name: str, n: int, k: int, dtype: str) -> None:
     c, a = normal(1, n, n).astype(dtype), normal(2, n, k).astype(dtype)
     got = run(kernels.get("syrk"), name, {"c": c, "a": a})["c"]
@@ -62,9 +62,9 @@ def test_syrk_touches_only_the_lower_triangle(run: Any, name: str, n: int, k: in
     assert (np.triu(got, 1) == np.triu(c, 1)).all()
 
 
-@pytest.set_outcome.parametrize("dtype", DTYPES)
-@pytest.set_outcome.parametrize(("m", "n"), [(1, 1), (66, 33), (32, 64), (3, 62)])
-@pytest.set_outcome.parametrize("name", names("trsm"))
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (66, 33), (32, 64), (3, 62)])
+@pytest.mark.parametrize("name", names("trsm"))
 def test_trsm_solves_and_ignores_the_upper_triangle(run: Any, name: str, m: int, n: int, dtype: str) -> None:
     lower, a = lower_factor(n, dtype), normal(3, m, n).astype(dtype)
     dirty = lower + np.triu(np.full((n, n), GARBAGE, dtype), 1)
@@ -73,9 +73,9 @@ def test_trsm_solves_and_ignores_the_upper_triangle(run: Any, name: str, m: int,
     assert_close(got, wanted, dtype)
 
 
-@pytest.set_outcome.parametrize("dtype", DTYPES)
-@pytest.set_outcome.parametrize("n", [1, 2, 7, 64, 99])
-@pytest.set_outcome.parametrize("name", names("potrf"))
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 2, 7, 64, 99])
+@pytest.mark.parametrize("name", names("potrf"))
 def test_potrf_factors_the_lower_triangle(run: Any, name: str, n: int, dtype: str) -> None:
     a = positive_definite(n, dtype)
     dirty = np.tril(a) + np.triu(np.full((n, n), GARBAGE, dtype), 1)
@@ -85,9 +85,9 @@ def test_potrf_factors_the_lower_triangle(run: Any, name: str, n: int, dtype: st
     assert (np.triu(got["a"], 1) == 0).all()
 
 
-@pytest.set_outcome.parametrize("value", [-1.0, 0.0, np.nan])
-@pytest.set_outcome.parametrize(("n", "pivot"), [(1, 1), (41, 1), (41, 18), (41, 41)])
-@pytest.set_outcome.parametrize("name", [each for each in names("potrf") if each != "scipy"])
+@pytest.mark.parametrize("value", [-1.0, 0.0, np.nan])
+@pytest.mark.parametrize(("n", "pivot"), [(1, 1), (41, 1), (41, 18), (41, 41)])
+@pytest.mark.parametrize("name", [each for each in names("potrf") if each != "scipy"])
 def test_potrf_reports_the_pivot(run: Any, name: str, n: int, pivot: int, value: float) -> None:
     a = np.eye(n)
     a[pivot - 1, pivot - 1] = value

@@ -43,7 +43,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         kernels.get("gem")
 
 
-@pytest.set_outcome.parametrize("operation", ALL, ids=lambda each: each.name)
+@pytest.mark.parametrize("operation", ALL, ids=lambda each: each.name)
 def test_every_operation_runs_on_devices_and_on_the_host(operation: Operation) -> None:
     kinds = {each.kind for each in operation.implementations}
     assert {"numba-dpex", "opencl-c", "host"} <= kinds
@@ -54,8 +54,8 @@ def test_every_operation_runs_on_devices_and_on_the_host(operation: Operation) -
         assert 0 < implementation.efficiency <= 1
 
 
-@pytest.set_outcome.parametrize("operation", ALL, ids=lambda each: each.name)
-@pytest.set_outcome.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("operation", ALL, ids=lambda each: each.name)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_work_is_positive_and_single_precision_moves_fewer_bytes(operation: Operation, dtype: str) -> None:
     assert operation.check is not None
     assert operation.check(shaped(operation)) is None
@@ -82,7 +82,7 @@ def test_work_of_a_tiled_factorisation_is_that_of_the_whole() -> None:
     assert total == pytest.approx(n**3 / 3 + n**2 / 2 + n / 6)
 
 
-@pytest.set_outcome.parametrize("operation", [each for each in ALL if len(each.arrays) > 1], ids=lambda each: each.name)
+@pytest.mark.parametrize("operation", [each for each in ALL if len(each.arrays) > 1], ids=lambda each: each.name)
 def test_shapes_that_do_not_fit_are_refused(operation: Operation) -> None:
     assert operation.check is not None
     good = shaped(operation)

@@ -14,9 +14,9 @@ from syclsched.kernels.row_copies import TAKE_ROWS, put_rows
 from syclsched.model.operation import Signature
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", ["memcpy", "host"])
-@pytest.set_outcome.parametrize("shape", [(10,), (10, 3), (10, 2, 2)])
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", ["memcpy", "host"])
+@pytest.mark.parametrize("shape", [(10,), (10, 3), (10, 2, 2)])
 def test_rows_are_taken_and_put_back(run: Any, name: str, shape: tuple[int, ...]) -> None:
     whole = np.arange(np.prod(shape), dtype="float32").reshape(shape)
     parts = {}
@@ -62,7 +62,7 @@ def test_what_can_be_cut_by_rows_says_so() -> None:
     assert SPLITTING == ["add", "axpy", "copy", "dense", "fill", "gemm", "scale", "softmax"]
 
 
-@pytest.set_outcome.parametrize("name", SPLITTING)
+@pytest.mark.parametrize("name", SPLITTING)
 def test_chunks_of_rows_compute_what_the_whole_does(name: str) -> None:
     operation, rows, rng = get(name), 96, np.random.default_rng(3)
     split = operation.split

@@ -10,7 +10,7 @@ import pytest
 
 from syclsched import kernels
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 NAMES = [each.name for each in kernels.get("heat_step").implementations]
 
 
@@ -19,9 +19,9 @@ def whole_step(u: Any, r: float) -> Any:
     return u + r * (p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:] - 4 * u)
 
 
-@pytest.set_outcome.parametrize("dtype", ["float32", "float64"])
-@pytest.set_outcome.parametrize(("rows", "columns"), [((4, 4, 4), (4, 4)), ((1, 3), (5, 1, 7))])
-@pytest.set_outcome.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("rows", "columns"), [((4, 4, 4), (4, 4)), ((1, 3), (5, 1, 7))])
+@pytest.mark.parametrize("name", NAMES)
 def test_blocks_make_up_the_whole(
     run: Any, name: str, rows: tuple[int, ...], columns: tuple[int, ...], dtype: str
 ) -> None:

@@ -32,7 +32,7 @@ def test_what_nobody_can_write_to_is_taken_as_it_is():
     assert np.shares_memory(syclsched.constant(given).data, given)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "value",
     [3.5, [], np.zeros((0, 4), "float16"), True, np.arange(3, dtype=">i4"), np.ones((2, 2), order="F"), 1j],
 )
@@ -44,7 +44,7 @@ def test_any_numbers_make_one(value):
     assert len(found.digest) == 32
 
 
-@pytest.set_outcome.parametrize("value", [["a"], [object()], [[1], [1, 2]]])
+@pytest.mark.parametrize("value", [["a"], [object()], [[1], [1, 2]]])
 def test_what_is_not_numbers_is_refused(value):
     with pytest.raises(ArgumentError, match="constant 'w'"):
         syclsched.constant(value, name="w")

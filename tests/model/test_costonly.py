@@ -64,7 +64,7 @@ def test_a_plan_depends_on_the_cost() -> None:
     assert fingerprint(StatedCost(1, {"a": 1, "b": 2})) == fingerprint(StatedCost(1, {"b": 2, "a": 1}))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "cost",
     [
         StatedCost(-1.0),

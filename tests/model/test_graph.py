@@ -62,7 +62,7 @@ def test_a_task_knows_its_accesses_and_signature(graph: TaskGraph) -> None:
     assert "1 tasks" in repr(graph)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ({"y": "y", "x": "x"}, "argument 'factor' is missing"),
@@ -123,7 +123,7 @@ def test_a_freed_array_is_gone_and_temporary(graph: TaskGraph) -> None:
         graph.free("x")
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ({}, "neither shape nor data"),
@@ -153,7 +153,7 @@ def test_arrays_take_shape_and_dtype_from_data() -> None:
     assert graph.data.keys() == {"a"}
 
 
-@pytest.set_outcome.parametrize("name", ["", None, 3])
+@pytest.mark.parametrize("name", ["", None, 3])
 def test_names_are_words(name: Any) -> None:
     with pytest.raises(GraphError, match="non-empty string"):
         TaskGraph().array(name, (1,))

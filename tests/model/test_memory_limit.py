@@ -30,7 +30,7 @@ def test_memory_is_the_smaller_of_what_there_is_and_what_is_allowed(nbytes: int)
     assert after == before | {GPU: min(nbytes, before[GPU]) if before[GPU] else nbytes}
 
 
-@pytest.set_outcome.parametrize(("size", "nbytes"), [("64KiB", 2**16), ("1.5 kB", 1500), ("10B", 10), (77, 77)])
+@pytest.mark.parametrize(("size", "nbytes"), [("64KiB", 2**16), ("1.5 kB", 1500), ("10B", 10), (77, 77)])
 def test_sizes_have_units(size: int | str, nbytes: int) -> None:
     assert capacities(with_memory_limit(PLATFORM, {GPU: size}))[GPU] == nbytes
 
@@ -51,7 +51,7 @@ def test_a_device_stands_for_its_memory_and_the_smallest_of_several_limits_count
     assert capacities(with_memory_limit(cut, {"a770.0": 200, GPU: 300}))[GPU] == 200
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "limit", [{"nowhere": 5}, {GPU: 0}, {GPU: "0B"}, {GPU: "7"}, {GPU: True}, "much", {GPU: -4}, 7.5, {GPU: 7.5}]
 )
 def test_what_is_no_limit_is_refused(limit: object) -> None:

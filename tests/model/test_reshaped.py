@@ -24,7 +24,7 @@ def test_the_shape_is_worked_out(graph):
     assert x.reshaped((6, 4)).nbytes == x.nbytes
 
 
-@pytest.set_outcome.parametrize("shape", [(5, -1), (-1, -1), (23,), (-2, -12), "ab", (1.5,), (0, -1)])
+@pytest.mark.parametrize("shape", [(5, -1), (-1, -1), (23,), (-2, -12), "ab", (1.5,), (0, -1)])
 def test_what_has_not_as_many_elements_is_refused(graph, shape):
     with pytest.raises(ArgumentError, match="array 'x'"):
         graph.array("x", (2, 3, 4), "float32").reshaped(shape)

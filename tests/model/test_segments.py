@@ -113,9 +113,7 @@ def test_rows_of_rows_lie_within_them(start: int | None, stop: int | None) -> No
     np.testing.assert_array_equal(np.arange(*part[start:stop].rows), np.arange(10, 20)[start:stop])
 
 
-@pytest.set_outcome.parametrize(
-    "rows", [(0.0, 4), (0, 4.5), (True, 4), (0, np.True_), (0,), (0, 1, 2), 4, "ab", ("0", "4")]
-)
+@pytest.mark.parametrize("rows", [(0.0, 4), (0, 4.5), (True, 4), (0, np.True_), (0,), (0, 1, 2), 4, "ab", ("0", "4")])
 def test_an_access_to_what_is_no_range_of_rows_is_refused(rows: Any) -> None:
     graph = TaskGraph()
     graph.array("x", (10,))
@@ -125,7 +123,7 @@ def test_an_access_to_what_is_no_range_of_rows_is_refused(rows: Any) -> None:
     assert len(graph) == 0
 
 
-@pytest.set_outcome.parametrize("rows", [(np.int64(2), np.int32(5)), [2, 5]])
+@pytest.mark.parametrize("rows", [(np.int64(2), np.int32(5)), [2, 5]])
 def test_rows_of_an_access_become_python_numbers(rows: Any) -> None:
     graph = TaskGraph()
     graph.array("x", (10,))
@@ -134,7 +132,7 @@ def test_rows_of_an_access_become_python_numbers(rows: Any) -> None:
     assert [type(end) for end in task.accesses[0].rows or ()] == [int, int]
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "index", [3, slice(0, 10, 2), (slice(0, 2), slice(0, 2)), slice(0.5, 2), slice("a", None), None, Ellipsis]
 )
 def test_what_is_no_range_of_rows_is_refused(index: Any) -> None:
@@ -153,7 +151,7 @@ def test_a_scalar_has_no_rows_and_arrays_cannot_be_iterated() -> None:
             iter(array)  # type: ignore[call-overload]
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("rows", "message"),
     [
         (slice(90, 150), r"x\[90:150\] is beyond the array, which has 100 rows. Ranges are not cut short"),

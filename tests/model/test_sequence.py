@@ -42,7 +42,7 @@ def step(of: Operation, *arguments: str) -> Step:
     return Step(of, tuple((f"p{i}", whole) for i, whole in enumerate(arguments)))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("modes", "expected"),
     [
         ((READ, READ), READ),

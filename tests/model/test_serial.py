@@ -50,7 +50,7 @@ def test_a_trace_there_and_back() -> None:
     assert from_json(Trace, to_json(trace), where="here") == trace
 
 
-@pytest.set_outcome.parametrize("path", PROFILES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", PROFILES, ids=lambda p: p.stem)
 def test_shipped_profiles_there_and_back(path: Path) -> None:
     profile = from_json(DeviceProfile, path.read_bytes(), where=path.name)
     assert from_json(DeviceProfile, to_json(profile), where=path.name) == profile
@@ -70,7 +70,7 @@ def refused(document: Any) -> str:
     return caught.value.what
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("place", "value", "said"),
     [
         (("makespan_s",), "NaN", "at makespan_s"),
@@ -109,14 +109,14 @@ def test_a_wrong_value_is_named_by_its_place(place: tuple[Any, ...], value: Any,
     assert len(what) < 300
 
 
-@pytest.set_outcome.parametrize("field", ["name", "lanes", "schedule", "platform", "fingerprint"])
+@pytest.mark.parametrize("field", ["name", "lanes", "schedule", "platform", "fingerprint"])
 def test_a_missing_field_is_named(field: str) -> None:
     document = some_plan()
     del document[field]
     assert f"at {field}: Field required" in refused(document)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "text",
     [
         "",
@@ -166,7 +166,7 @@ def test_any_json_at_all(document: Any) -> None:
     refused(document)
 
 
-@pytest.set_outcome.parametrize("kind", [Plan, Platform, Trace, DeviceProfile])
+@pytest.mark.parametrize("kind", [Plan, Platform, Trace, DeviceProfile])
 def test_a_schema_for_other_tools(kind: type[Any]) -> None:
     schema = json.loads(json_schema(kind))
     assert schema["type"] == "object"

@@ -13,7 +13,7 @@ SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("seconds", "text"),
     [
         (0.0, "0 s"), (1.5e-9, "1.500 ns"), (9.99999e-7, "1.000 µs"), (12.34e-6, "12.34 µs"), (0.5, "500.0 ms"),
@@ -24,7 +24,7 @@ def test_durations(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("nbytes", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.000 KiB"), (1536, "1.500 KiB"), (2**20 - 1, "1.000 MiB")],
 )
@@ -53,6 +53,6 @@ def test_shares_and_counts() -> None:
     )  # fmt: skip
 
 
-@pytest.set_outcome.parametrize(("gap", "text"), [(0.032, "3.2 %"), (10.0, "1000.0 %"), (3859.107, "3860x")])
+@pytest.mark.parametrize(("gap", "text"), [(0.032, "3.2 %"), (10.0, "1000.0 %"), (3859.107, "3860x")])
 def test_far_above_a_bound_is_a_factor(gap: float, text: str) -> None:
     assert format_excess(gap) == text

@@ -74,7 +74,7 @@ def test_another_environments_emulator_stays(runtime: Path, tmp_path: Path) -> N
     assert Path(str(first.library)).exists() and not Path(str(second.library)).exists()
 
 
-@pytest.set_outcome.parametrize("damage", ["library", "record", "configuration"])
+@pytest.mark.parametrize("damage", ["library", "record", "configuration"])
 def test_a_damaged_folder_is_made_again(runtime: Path, tmp_path: Path, damage: str) -> None:
     folder = Path(str(prepare(runtime, tmp_path / "cache").library)).parent
     if damage == "library":
@@ -128,14 +128,14 @@ def test_a_cache_that_is_no_folder_leaves_a_note(runtime: Path, tmp_path: Path) 
     assert made.library is None and "could not be made" in str(made.note)
 
 
-@pytest.set_outcome.parametrize("value", ["0", "no", "OFF", " false "])
+@pytest.mark.parametrize("value", ["0", "no", "OFF", " false "])
 def test_it_can_be_switched_off(runtime: Path, tmp_path: Path, value: str) -> None:
     made = prepare(runtime, tmp_path / "cache", SYCLSCHED_FPGA_EMULATOR=value)
     assert made.library is None and "switched off" in str(made.note)
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.set_outcome.parametrize("version", ["2025.0.0", "2026.1.2", None, "unknown"])
+@pytest.mark.parametrize("version", ["2025.0.0", "2026.1.2", None, "unknown"])
 def test_other_generations_cannot_become_one(runtime: Path, tmp_path: Path, version: str | None) -> None:
     made = emulator.prepare(str(runtime), version, {}, tmp_path / "cache")
     assert made.library is None and str(version or "unknown") in str(made.note)

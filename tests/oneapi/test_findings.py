@@ -166,7 +166,7 @@ def test_a_library_that_did_not_load_names_its_package() -> None:
     assert "onemkl-sycl-blas==2024.2.2" in str(only(probe=replace(HEALTHY.probe, libraries=(broken,))).mend)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"emulator_off": True}, "switched off"),
@@ -204,7 +204,7 @@ def test_folders_that_cannot_take_anything() -> None:
     assert "5 MB of free space" in only(folders=(replace(folder, free_bytes=5_000_000),)).what
 
 
-@pytest.set_outcome.parametrize(("python", "machine"), [((3, 12), "x86_64"), ((3, 11), "aarch64")])
+@pytest.mark.parametrize(("python", "machine"), [((3, 12), "x86_64"), ((3, 11), "aarch64")])
 def test_a_python_or_machine_the_packages_are_not_made_for(python: tuple[int, int], machine: str) -> None:
     assert only(python=python, machine=machine).status == "missing"
 

@@ -98,7 +98,7 @@ class Loader:
         return ctypes.cast(dispatch[CREATE_WITH_IL], CREATE)(CONTEXT, ctypes.cast(b"spir-v", VOID), 6, error)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("answer", "extension", "calls", "program", "error"),
     [
         (SUCCESS, SUCCESS, ["IL"], PROGRAM, SUCCESS),

@@ -59,7 +59,7 @@ def test_a_distributions_records_lead_to_its_libraries(tmp_path: Path, monkeypat
     assert dict(found.files) == {"libexample.so.1": (str(lib / "libexample.so.1"), "example-rt")}
 
 
-@pytest.set_outcome.parametrize("generation", ["libsycl.so.7", "libsycl.so.8"])
+@pytest.mark.parametrize("generation", ["libsycl.so.7", "libsycl.so.8"])
 def test_what_dpctl_needs_is_read_from_its_library(tmp_path: Path, generation: str) -> None:
     (tmp_path / "libDPCTLSyclInterface.so.0").write_bytes(b"\x7fELF\0libc.so.6\0" + generation.encode() + b"\0more")
     assert libraries.needed_sycl_library(tmp_path) == generation

@@ -47,7 +47,7 @@ def test_importing_does_nothing() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(syclsched.__file__).parents[1])
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_nothing_set_gives_cpu_and_emulator(fresh: Any) -> None:
     found = fresh(report())
     assert found["failed"] == []
@@ -57,7 +57,7 @@ def test_nothing_set_gives_cpu_and_emulator(fresh: Any) -> None:
     assert found["boot"].get("CL_CONFIG_CPU_TARGET_ARCH") == found["target_arch"]
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_many_threads_load_once(fresh: Any) -> None:
     before = (
         "from concurrent.futures import ThreadPoolExecutor\n"
@@ -67,7 +67,7 @@ def test_many_threads_load_once(fresh: Any) -> None:
     assert "cpu" in fresh(report(before))["devices"]
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_two_processes_start_at_once_with_an_empty_cache(tmp_path: Path, fresh: Any) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
@@ -78,7 +78,7 @@ def test_two_processes_start_at_once_with_an_empty_cache(tmp_path: Path, fresh: 
     assert len(list((tmp_path / "shared" / "syclsched" / "fpga-emulator").iterdir())) == 1
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_cache_that_cannot_be_written_costs_the_emulator_only(tmp_path: Path, fresh: Any) -> None:
     (tmp_path / "no-folder").write_text("")
     found = fresh(report(), cache=tmp_path / "no-folder")
@@ -86,20 +86,20 @@ def test_a_cache_that_cannot_be_written_costs_the_emulator_only(tmp_path: Path, 
     assert any("could not be made" in note for note in found["notes"])
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_the_emulator_can_be_switched_off(fresh: Any) -> None:
     found = fresh(report(), SYCLSCHED_FPGA_EMULATOR="0")
     assert found["devices"] == ["cpu"] and found["emulator"] is None
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_an_import_of_dpctl_that_failed_before_does_no_harm(fresh: Any) -> None:
     before = "try:\n    import dpctl\nexcept ImportError as error:\n    failed = str(error)"
     found = fresh(report(before, "failed"), SYCLSCHED_FPGA_EMULATOR="0")
     assert "libintlc.so.5" in found["more"] and found["devices"] == ["cpu"]
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_what_the_user_set_is_left(fresh: Any) -> None:
     driver = fresh(report())["icd_files"][0]
     mine = {"OCL_ICD_FILENAMES": driver, "CL_CONFIG_CPU_TARGET_ARCH": "corei7-avx", "OPENCL_LAYERS": "/absent/layer.so"}
@@ -110,12 +110,12 @@ def test_what_the_user_set_is_left(fresh: Any) -> None:
     assert any("OCL_ICD_FILENAMES" in note for note in found["notes"])
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_the_device_selector_is_obeyed(fresh: Any) -> None:
     assert fresh(report(), ONEAPI_DEVICE_SELECTOR="opencl:fpga")["devices"] == ["accelerator"]
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_child_process_sees_the_same_devices_and_no_users_wishes(fresh: Any) -> None:
     # The OpenCL loader cuts its variables short in the environment that children inherit.
     child = "__import__('json').loads(__import__('subprocess').check_output([sys.executable, '-c', sys.argv[1]]))"
@@ -127,7 +127,7 @@ def test_a_child_process_sees_the_same_devices_and_no_users_wishes(fresh: Any) -
     assert inner == found
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_child_may_do_without_the_emulator(fresh: Any) -> None:
     before = "import os\noneapi.load()\nos.environ['SYCLSCHED_FPGA_EMULATOR'] = '0'"
     child = "__import__('subprocess').check_output([sys.executable, '-c', sys.argv[1]], text=True)"
@@ -135,7 +135,7 @@ def test_a_child_may_do_without_the_emulator(fresh: Any) -> None:
     assert has_emulator(found) and '"devices": ["cpu"]' in found["more"]
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_dpctl_that_works_already_is_left_as_it_is(fresh: Any) -> None:
     # An environment in which dpctl imports by itself is had from a parent's: libraries found by LD_LIBRARY_PATH.
     folder = str(Path(fresh(report())["icd_files"][0]).parent)
@@ -146,7 +146,7 @@ def test_a_dpctl_that_works_already_is_left_as_it_is(fresh: Any) -> None:
     assert any("dpctl was imported before" in note for note in found["notes"])
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_numba_dpex_kernels_run_on_every_device(tmp_path: Path, fresh: Any) -> None:
     if opencl_layer.find_layer() is None:
         pytest.skip("the OpenCL layer was not built")

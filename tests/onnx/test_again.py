@@ -21,7 +21,7 @@ onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
 
@@ -69,7 +69,7 @@ def test_calls_with_the_same_shapes_take_it_and_are_right(compiled, taken) -> No
     assert begun_ns is None or compiled.handed_over_ns > begun_ns
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "image",
     [images(4)[::-1], images(4).tolist(), images(4, 3), np.asfortranarray(images(4)), images(4).view(np.recarray)],
     ids=["backwards", "list", "more", "columns first", "subclass"],

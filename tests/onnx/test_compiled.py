@@ -25,7 +25,7 @@ onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
 
@@ -114,7 +114,7 @@ def test_report_and_times_name_the_operators(compiled) -> None:
     assert compiled.peak_bytes > 0
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("inputs", "said"),
     [
         ({}, "no value"),
@@ -238,7 +238,7 @@ def test_shapes_may_follow_from_several_inputs() -> None:
             assert made(*given)["y"].tolist() == list(range(2, limit, 3))
 
 
-@pytest.set_outcome.parametrize("kind", ["FLOAT", "INT64"])
+@pytest.mark.parametrize("kind", ["FLOAT", "INT64"])
 def test_shapes_that_follow_from_real_numbers_are_told_once(kind: str) -> None:
     nodes = [
         onnx.helper.make_node("Cast", ["n"], ["shape"], to=onnx.TensorProto.INT64),

@@ -36,7 +36,7 @@ def platform_of(kib: int) -> Platform:
     return replace(platform, spaces=tuple(spaces))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("kib", "left_out"),
     [
         (0, set()),  # not known
@@ -50,8 +50,8 @@ def test_weights_count_once_and_arrays_of_a_task_together(kib: int, left_out: se
     assert oversized_tasks(products(), platform_of(kib)) == left_out
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("share", [2, 8, 10_000])
+@pytest.mark.sycl
+@pytest.mark.parametrize("share", [2, 8, 10_000])
 def test_a_model_runs_under_any_limit(share: int) -> None:
     image = np.random.default_rng(0).random((4, 1, 8, 8), dtype=np.float32)
     with syclsched.compile(MODEL, devices="cpu", autotune=False) as free:

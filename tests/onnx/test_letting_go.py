@@ -26,7 +26,7 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 from syclsched.onnx.weight_eviction import LEAST_BYTES, EvictableConstants  # noqa: E402
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 CHANNELS, EDGE = 64, 6
 
@@ -107,7 +107,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[Any]]
     yield found
 
 
-@pytest.set_outcome.parametrize("devices", ["cpu", "accelerator"])
+@pytest.mark.parametrize("devices", ["cpu", "accelerator"])
 def test_no_weights_are_held_once_it_is_ready(path: Path, devices: str, computed: list[weakref.ref[Any]]) -> None:
     if devices not in {each.name for each in syclsched.discover(devices).devices}:
         pytest.skip(f"no device {devices!r} here")
@@ -216,8 +216,8 @@ def test_a_file_that_is_gone_is_no_matter(open_path: Path) -> None:
         check(compiled, open_path, 2)
 
 
-@pytest.set_outcome.parametrize("given_as", ["bytes", "ModelProto"])
-@pytest.set_outcome.parametrize("batch", [1, "batch"])
+@pytest.mark.parametrize("given_as", ["bytes", "ModelProto"])
+@pytest.mark.parametrize("batch", [1, "batch"])
 def test_models_in_memory_are_right_and_stay_as_they_are(given_as: str, batch: int | str) -> None:
     proto = model(batch)
     source = proto if given_as == "ModelProto" else proto.SerializeToString()

@@ -144,7 +144,7 @@ def test_of_kernels_that_never_ran_it_is_guessed() -> None:
     assert set(guessed) == {"first", "second"} and min(guessed.values()) == min(best)
 
 
-@pytest.set_outcome.parametrize("wins", ["library", "kernels", None])
+@pytest.mark.parametrize("wins", ["library", "kernels", None])
 def test_all_that_was_bound_is_closed_but_what_wins(monkeypatch, wins: str | None) -> None:
     closed = []
 
@@ -165,17 +165,17 @@ def test_all_that_was_bound_is_closed_but_what_wins(monkeypatch, wins: str | Non
 
 
 @needs_onednn
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("faster", [True, False])
+@pytest.mark.sycl
+@pytest.mark.parametrize("faster", [True, False])
 def test_a_model_runs_with_kernels_if_these_are_faster(monkeypatch, quiet, faster: bool) -> None:
     pytest.importorskip("onnx", reason="the model is an ONNX model")
     image = np.random.default_rng(0).random((1, 1, 8, 8), dtype=np.float32)
     with syclsched.compile(MODEL, devices="cpu", autotune=False) as plain:
         wanted = plain(image)["probabilities"]
         by_library = [each for each in plain.report.operators if each.implementation == kernel_selection.LIBRARY]
-    monkeypatch.setattr(autotune, "kernels_worth", lambda order, *_: frozenset(order))
+    monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
     monkeypatch.setattr(autotune, "is_known_faster", lambda *_: None)
-    monkeypatch.setattr(autotune, "is_found_faster", lambda device, history, mixed, measure: bool(measure()) and faster)
+    monkeypatch.setattr(autotune, "measure_is_faster", lambda device, history, mixed, measure: bool(measure()) and faster)
     with syclsched.compile(MODEL, devices="cpu") as tuned:
         np.testing.assert_allclose(tuned(image)["probabilities"], wanted, atol=1e-5)
         left = [each for each in tuned.report.operators if each.implementation == kernel_selection.LIBRARY]
@@ -278,11 +278,11 @@ def test_a_race_that_was_interrupted_leaves_nothing_open_and_can_be_run_again(mo
     def interrupted(runs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(autotune, "in_turns", interrupted)
+    monkeypatch.setattr(autotune, "time_alternating", interrupted)
     with pytest.raises(KeyboardInterrupt):
         stage.race()
     assert stage.closed == stage.made and len(stage.made) >= 2
-    monkeypatch.setattr(autotune, "in_turns", lambda runs: [[2.0] * 9, [1.0] * 9])
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs: [[2.0] * 9, [1.0] * 9])
     winner = stage.race()
     assert winner.doing != stage.made[0].doing and winner not in stage.closed
 
@@ -295,7 +295,7 @@ def test_what_was_undecided_is_raced_again_and_what_was_certain_is_not(monkeypat
         raced.append(1)
         return times
 
-    monkeypatch.setattr(autotune, "in_turns", in_turns)
+    monkeypatch.setattr(autotune, "time_alternating", in_turns)
     times = [[1.0] * 9, [0.979] * 9]  # by no more than noise
     assert stage.race().doing != stage.made[0].doing
     stage.race()
@@ -309,7 +309,7 @@ def test_what_was_undecided_is_raced_again_and_what_was_certain_is_not(monkeypat
 @needs_onednn
 def test_kernels_that_cannot_win_are_not_raced(monkeypatch, quiet) -> None:
     stage = Stage(monkeypatch, kernel_s=3e-3)
-    monkeypatch.setattr(autotune, "in_turns", lambda runs: pytest.fail("raced"))
+    monkeypatch.setattr(autotune, "time_alternating", lambda runs: pytest.fail("raced"))
     winner = stage.race()
     assert winner.doing == stage.made[0].doing
     # Planned anew, once the times of its tasks were known, and not once more.

@@ -45,7 +45,7 @@ def test_the_readme_has_the_two_commands() -> None:
     assert commands["tests"].endswith(" -m pytest -n 2 --dist worksteal")
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("document", "complaint"),
     [
         ("<!-- command: x -->\n```sh\none\ntwo\n```\n<!-- end -->", "2 lines"),
@@ -62,14 +62,17 @@ def test_the_readme_shows_the_example_as_it_is() -> None:
     assert f"```python\n{source}\n```" in text("README.md")
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_the_example_prints_what_the_readme_says(run: Run) -> None:
     printed = run(sys.executable, "examples/first_graph.py", cwd=ROOT)
     assert f"```text\n{printed.strip()}\n```" in text("README.md")
 
 
 def test_troubleshooting_has_every_topic_of_the_doctor() -> None:
-    sources = [*(ROOT / "syclsched" / "oneapi").glob("finding*.py"), ROOT / "syclsched" / "profiling" / "stored.py"]
+    sources = [
+        *(ROOT / "syclsched" / "oneapi").glob("finding*.py"),
+        ROOT / "syclsched" / "profiling" / "storage" / "store_check.py",
+    ]
     topics = {
         node.args[0].value
         for source in sources
@@ -117,7 +120,7 @@ def test_the_command_line_page_is_up_to_date() -> None:
     assert text("docs/cli.md") == tool("cli_docs").page(), "run python tools/cli_docs.py"
 
 
-@pytest.set_outcome.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", PAGES)
 def test_commands_in_the_documents_exist(page: str) -> None:
     sections = dict(re.findall(r"^## ([\w ]+)\n(.*?)(?=^## |\Z)", tool("cli_docs").page(), re.MULTILINE | re.DOTALL))
     for line in re.findall(r"-m syclsched ([a-z][^`\n#&]*)", text(page)):
@@ -129,7 +132,7 @@ def test_commands_in_the_documents_exist(page: str) -> None:
         assert unknown == [], line
 
 
-@pytest.set_outcome.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", PAGES)
 def test_links_to_files_lead_somewhere(page: str) -> None:
     links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", text(page))
     assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []

@@ -15,7 +15,7 @@ import syclsched
 NAMES = sorted(set(syclsched.__all__) - {"__version__"})
 
 
-@pytest.set_outcome.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_public_name_is_there_and_documented(name: str) -> None:
     value = getattr(syclsched, name)
     documented = inspect.getdoc(value)
@@ -23,7 +23,7 @@ def test_a_public_name_is_there_and_documented(name: str) -> None:
     assert len(documented) > 20
 
 
-@pytest.set_outcome.parametrize("name", [n for n in NAMES if inspect.isclass(getattr(syclsched, n))])
+@pytest.mark.parametrize("name", [n for n in NAMES if inspect.isclass(getattr(syclsched, n))])
 def test_the_methods_of_a_public_class_are_documented(name: str) -> None:
     public = {n: value for n, value in vars(getattr(syclsched, name)).items() if not n.startswith("_")}
     methods = {n: m for n, m in public.items() if inspect.isroutine(m) or isinstance(m, property)}

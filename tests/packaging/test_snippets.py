@@ -14,7 +14,7 @@ import pytest
 
 import syclsched
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
 SNIPPETS = [
@@ -174,7 +174,7 @@ def _write_files(folder: Path) -> None:
     (folder / "workflow.json").write_text(json.dumps(document), encoding="utf-8")
 
 
-@pytest.set_outcome.parametrize(("page", "source"), SNIPPETS)
+@pytest.mark.parametrize(("page", "source"), SNIPPETS)
 def test_it_runs_as_it_stands(page: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnx", reason="the package onnx is not installed")
     if re.search(r"^\.\.\.$", source, re.MULTILINE):

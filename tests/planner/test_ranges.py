@@ -22,7 +22,7 @@ from syclsched.planning import verify
 from syclsched.scheduling.build import build_problem
 
 
-@pytest.set_outcome.parametrize("policy", ["heft", "cpop", "round-robin", "random", "single:d0", "auto"])
+@pytest.mark.parametrize("policy", ["heft", "cpop", "round-robin", "random", "single:d0", "auto"])
 @settings(max_examples=25)
 @given(graph=graphs(ranges=True), platform=platforms(), rng=st.randoms(use_true_random=False))
 def test_every_policy_computes_what_the_sequential_program_computes(

@@ -104,8 +104,8 @@ def test_auto_is_never_worse_than_without(graph: TaskGraph, where: Platform) -> 
         assert other.makespan_s == without.makespan_s
 
 
-@pytest.set_outcome.parametrize("minimize", ["makespan", "throughput", "memory"])
-@pytest.set_outcome.parametrize("build", [chain, layers, mixed])
+@pytest.mark.parametrize("minimize", ["makespan", "throughput", "memory"])
+@pytest.mark.parametrize("build", [chain, layers, mixed])
 def test_auto_is_never_worse_by_any_aim(build: Callable[[], TaskGraph], minimize: str) -> None:
     def value(plan: Plan) -> float:
         worst = float(max(plan.peak_bytes.values(), default=0))
@@ -284,7 +284,7 @@ def tampered(plan: Plan, change: Callable[[dict[str, Any]], object]) -> Plan:
 MERGED = Recipe(merges=(Merge(("t0", "t1"), (("opencl-c",) * 2,), "t0+t1"),))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "change",
     [
         lambda d: d.update(recipe={}),
@@ -311,7 +311,7 @@ def test_a_recipe_that_was_tampered_with_is_refused(change: Callable[[dict[str, 
         verify(plan, graph)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("change", "complaint"),
     [
         (lambda d: d["recipe"].update(program="rm"), "recipe.program"),

@@ -23,7 +23,7 @@ def test_memory_of_unknown_size_stays_so() -> None:
     assert reserve_memory(with_memory(0), {"gpu": 99}).space("gpu").capacity_bytes == 0
 
 
-@pytest.set_outcome.parametrize("taken", [100, 101])
+@pytest.mark.parametrize("taken", [100, 101])
 def test_constants_that_leave_nothing_are_refused_and_nothing_is_no_unknown_size(taken: int) -> None:
     with pytest.raises(MemoryLimitError, match=rf"constants take {taken} bytes, there are 100 bytes"):
         reserve_memory(with_memory(100), {"gpu": taken})

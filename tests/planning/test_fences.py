@@ -42,7 +42,7 @@ def fan_in(width: int, backend: Any, *, size: int = 8, host: bool = False) -> Pl
     return build_plan(graph, platform, Schedule("by hand", tuple(assigned)), durations)
 
 
-@pytest.set_outcome.parametrize(("backend", "width", "fences"), [
+@pytest.mark.parametrize(("backend", "width", "fences"), [
     ("opencl", 1, 1), ("opencl", 9, 1), ("level_zero", 8, 0), ("level_zero", 9, 1), ("cuda", 3, 0),
 ])  # fmt: skip
 def test_a_kernel_that_waits_goes_behind_a_fence_where_the_backend_needs_one(
@@ -62,8 +62,8 @@ def test_what_writes_nothing_is_a_fence() -> None:
     assert fan_in(2, "opencl", size=0).counters.barriers == 2
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("native", [False, True])
+@pytest.mark.sycl
+@pytest.mark.parametrize("native", [False, True])
 def test_a_run_makes_no_more_fences_than_planned_and_none_below_sycl(
     native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

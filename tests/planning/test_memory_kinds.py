@@ -65,7 +65,7 @@ def kinds(plan: Plan) -> dict[tuple[str, str], str]:
     return {(each.array, each.space): each.kind for each in plan.memory}
 
 
-@pytest.set_outcome.parametrize("name", GPUS)
+@pytest.mark.parametrize("name", GPUS)
 def test_what_the_host_writes_once_and_a_gpu_reads_once_is_read_in_the_hosts_memory(name: str) -> None:
     platform = load_platform([name])
     plan = planned(read_times(1), platform)
@@ -85,14 +85,14 @@ def test_what_the_host_writes_once_and_a_gpu_reads_once_is_read_in_the_hosts_mem
     assert f"write y0 in {name} (device)" in plan.explain("read0")
 
 
-@pytest.set_outcome.parametrize("name", GPUS)
+@pytest.mark.parametrize("name", GPUS)
 def test_what_a_gpu_reads_many_times_is_copied_there(name: str) -> None:
     plan = planned(read_times(4), load_platform([name]))
     assert plan.counters.copies == 1
     assert not plan.memory
 
 
-@pytest.set_outcome.parametrize("name", GPUS)
+@pytest.mark.parametrize("name", GPUS)
 def test_what_a_gpu_writes_for_the_host_alone_is_written_in_the_hosts_memory(name: str) -> None:
     graph = TaskGraph("back")
     x, y = (graph.array(n, (SIDE, SIDE), "float32", temporary=True) for n in "xy")
@@ -166,7 +166,7 @@ def with_rates(platform: Platform, **rates: float) -> Platform:
     return replace(platform, devices=tuple(d if d.is_host else with_usm(d) for d in platform.devices))
 
 
-@pytest.set_outcome.parametrize("name", ["cpu", "emulator", "xeon-8480", "iris-xe"])
+@pytest.mark.parametrize("name", ["cpu", "emulator", "xeon-8480", "iris-xe"])
 def test_memory_that_host_and_device_share_is_shared_where_no_kind_is_measurably_faster(name: str) -> None:
     assert not planned(inner(), load_platform([name])).memory
 
@@ -185,7 +185,7 @@ def test_a_kind_that_is_measurably_faster_is_taken_for_what_all_who_touch_an_arr
     assert planned(inner(), with_memory_limit(faster, 3 * size)).memory == plan.memory
 
 
-@pytest.set_outcome.parametrize("kind", ["device", "shared", "host"])
+@pytest.mark.parametrize("kind", ["device", "shared", "host"])
 def test_the_user_may_say_which_kind(kind: UsmKind) -> None:
     on_cpu = kinds(planned(inner(kind), load_platform(["cpu"])))
     usual = {"device": "shared", "shared": "shared", "host": "host"}[kind]  # of what the host touches
@@ -218,7 +218,7 @@ WRONG = {
 }
 
 
-@pytest.set_outcome.parametrize("what", WRONG)
+@pytest.mark.parametrize("what", WRONG)
 def test_memory_that_those_who_touch_it_do_not_reach_is_refused(what: str) -> None:
     plan = planned(read_times(1), load_platform(["a100", "max1550"]))
     with pytest.raises(IncompletePlanError):

@@ -18,7 +18,7 @@ class Cycle:
         self.me = self
 
 
-@pytest.set_outcome.parametrize(("objects", "rounds"), [(10, 300), (draft._MANY_OBJECTS + 1000, 8)])
+@pytest.mark.parametrize(("objects", "rounds"), [(10, 300), (draft._MANY_OBJECTS + 1000, 8)])
 def test_cycles_between_plans_are_collected_some_time(
     objects: int, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,9 +70,7 @@ def test_nothing_runs_ahead_of_memory() -> None:
 
 
 # With three, a kernel's result waits for that of the kernel before to be gone: room is kept for what is brought next.
-@pytest.set_outcome.parametrize(
-    ("buffers", "makespan_s"), [(2, 6 * 10.0 + 0.1), (3, 1.0 + 6 * 8.0 + 4.0 + 1.1), (0, 50.1)]
-)
+@pytest.mark.parametrize(("buffers", "makespan_s"), [(2, 6 * 10.0 + 0.1), (3, 1.0 + 6 * 8.0 + 4.0 + 1.1), (0, 50.1)])
 def test_the_peak_counts_what_is_brought_while_a_kernel_runs(buffers: int, makespan_s: float) -> None:
     plan = plan_of_chunks(6, left_bytes=buffers * 8000)  # a kernel's two, and what the next one reads; 0 is no limit
     assert plan.makespan_s == pytest.approx(makespan_s)

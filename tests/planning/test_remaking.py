@@ -57,7 +57,7 @@ def again(plan: Plan) -> list[str]:
 
 
 def only_evicting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "pays", lambda *_: False)
+    monkeypatch.setattr(building, "recomputing_may_pay", lambda *_: False)
 
 
 def test_a_value_is_made_again_where_that_is_faster_than_copying_it_out_and_back(

@@ -171,7 +171,7 @@ def test_a_device_that_writes_rows_leaves_the_others_where_they_are() -> None:
     assert "read a[0:100] in m1" in plan.explain("both")
 
 
-@pytest.set_outcome.parametrize(("memory", "before"), [((0, 0), []), ((0, 1), [0])])
+@pytest.mark.parametrize(("memory", "before"), [((0, 0), []), ((0, 1), [0])])
 def test_rows_do_not_come_back_before_the_others_have_gone(memory: tuple[int, int], before: list[int]) -> None:
     modes = np.array([MODE_CODE[id(mode)] for mode in (AccessMode.READ, AccessMode.WRITE)], np.uint8)
     none, two = np.zeros(2, np.int64), np.arange(2)

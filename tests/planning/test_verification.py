@@ -215,14 +215,14 @@ FAULTS: dict[str, tuple[Callable[[Plan], Plan], type[PlanError], str]] = {
 }  # fmt: skip
 
 
-@pytest.set_outcome.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_refused_and_named(fault: str) -> None:
     spoil, error, message = FAULTS[fault]
     with pytest.raises(error, match=message):
         verify(spoil(small()))
 
 
-@pytest.set_outcome.parametrize(("kind", "name", "message"), [
+@pytest.mark.parametrize(("kind", "name", "message"), [
     ("launch", "no-such", "operation 'touch_rw' of task 'make' has no implementation 'no-such'.*It has kernel, host"),
     ("launch", None, "has no implementation None"),
     ("launch", "host", r"implementation 'host' \(host\) of task 'make' cannot be run by a launch"),

@@ -30,7 +30,7 @@ def test_the_promised_profiles_are_shipped() -> None:
     assert set(shipped_names()) >= SPEC_SHEETS | MEASURED
 
 
-@pytest.set_outcome.parametrize("name", sorted(SPEC_SHEETS))
+@pytest.mark.parametrize("name", sorted(SPEC_SHEETS))
 def test_every_number_of_a_spec_sheet_has_a_source(name: str) -> None:
     profile = load_profile(name)
     assert profile.key == name
@@ -51,7 +51,7 @@ def test_every_number_of_a_spec_sheet_has_a_source(name: str) -> None:
     assert ("float64" in profile.peak_flops) == ("float64" in profile.identity.dtypes)
 
 
-@pytest.set_outcome.parametrize("name", sorted(MEASURED))
+@pytest.mark.parametrize("name", sorted(MEASURED))
 def test_measured_profiles_are_whole(name: str) -> None:
     profile = load_profile(name)
     assert profile.key == name
@@ -126,7 +126,7 @@ def test_profiles_need_no_sycl_package() -> None:
     assert done.stdout.strip() == ""
 
 
-@pytest.set_outcome.parametrize("names", [("cpu", "max1550"), ("cpu", "a770", "emulator")])
+@pytest.mark.parametrize("names", [("cpu", "max1550"), ("cpu", "a770", "emulator")])
 def test_more_devices_never_make_the_host_slower(names: tuple[str, ...]) -> None:
     together = load_platform(names)
     for name in names:

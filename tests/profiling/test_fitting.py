@@ -56,7 +56,7 @@ def test_times_that_do_not_grow_have_no_bandwidth_limit() -> None:
     assert fit.bandwidth_bytes_per_s == UNLIMITED_BYTES_PER_S
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "points", [[], [(10, 1.0)], [(10, 1.0), (10, 2.0)], [(1, 0.0), (2, 1.0)], [(1, math.nan), (2, 1)]]
 )
 def test_what_cannot_be_fitted_is_refused(points: list[tuple[int, float]]) -> None:

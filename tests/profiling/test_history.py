@@ -57,7 +57,7 @@ def test_only_the_newest_samples_are_kept() -> None:
     assert (quantity.value, quantity.samples) == (2.0, KEPT_SAMPLES)
 
 
-@pytest.set_outcome.parametrize("sample", [float("nan"), float("inf"), -1.0])
+@pytest.mark.parametrize("sample", [float("nan"), float("inf"), -1.0])
 def test_impossible_durations_are_refused_whole(sample: float) -> None:
     with HistoryStore(":memory:") as history:
         with pytest.raises(MeasurementError):
@@ -112,7 +112,7 @@ def test_threads_may_share_a_store() -> None:
         assert len(history) == 80
 
 
-@pytest.set_outcome.parametrize("content", [b"not a database at all" * 100, b"SQLite format 3\0" + b"\xff" * 4096])
+@pytest.mark.parametrize("content", [b"not a database at all" * 100, b"SQLite format 3\0" + b"\xff" * 4096])
 def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "h.sqlite3"
     path.write_bytes(content)

@@ -42,7 +42,7 @@ def test_the_command_line_writes_and_takes_over(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(history_store, "data_folder", lambda: tmp_path / "here")
     with HistoryStore() as here:
         here.record(KEYS[0], [1.5])
-    assert "1 pieces" in runner.invoke(app, ["history", "export", str(file)]).output
+    assert "1 measured task times" in runner.invoke(app, ["history", "export", str(file)]).output
     assert "mix" in runner.invoke(app, ["history", "show"], env={"COLUMNS": "200"}).output
     monkeypatch.setattr(history_store, "data_folder", lambda: tmp_path / "there")
     assert "1 samples" in runner.invoke(app, ["history", "merge", str(file)]).output

@@ -61,7 +61,7 @@ def test_the_reference_of_the_fma_chain_is_the_closed_form() -> None:
     assert result.tolist() == [12 * 7.0, 78 * 8 + 12 * 7.0]
 
 
-@pytest.set_outcome.parametrize("dtype", throughput.DTYPES)
+@pytest.mark.parametrize("dtype", throughput.DTYPES)
 def test_known_answers_are_exact_in_every_dtype(dtype: str) -> None:
     for multiplier, addend, n in throughput._KNOWN_ANSWERS:
         wide = microkernels.fma_reference(np.arange(2).astype("float64"), np.array([multiplier, addend], "float64"), n)
@@ -110,7 +110,7 @@ class VirtualDevice:
         self.now += 5.0 if self.waits % 3 == 0 else 0.0
 
 
-@pytest.set_outcome.parametrize(("shared", "factor"), [(True, 1.0), (False, 0.0)])
+@pytest.mark.parametrize(("shared", "factor"), [(True, 1.0), (False, 0.0)])
 def test_disturbances_do_not_change_what_overlaps(shared: bool, factor: float) -> None:
     device = VirtualDevice(shared)
     load = overlap.Load(device.submit, device.wait)
@@ -141,7 +141,7 @@ def machine() -> Iterator[tuple[Platform, Any]]:
         yield platform, live
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_session_measures_everything_and_its_profile_survives_a_file(machine: tuple[Platform, Any]) -> None:
     from syclsched.model.text.serial import to_json
 
@@ -175,8 +175,8 @@ def test_a_session_measures_everything_and_its_profile_survives_a_file(machine: 
     assert with_profiles(platform, {profile.key: profile}, ()).submission_s == profile.launch.submission_s.value
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize(("steps", "kept"), [(1, 0), (6, 1)])
+@pytest.mark.sycl
+@pytest.mark.parametrize(("steps", "kept"), [(1, 0), (6, 1)])
 def test_an_interrupted_session_keeps_what_is_done(machine: tuple[Platform, Any], steps: int, kept: int) -> None:
     platform, live = machine
     begun: list[str] = []
@@ -195,7 +195,7 @@ def test_an_interrupted_session_keeps_what_is_done(machine: tuple[Platform, Any]
         assert profile.transfers == {} or "d2d" not in profile.transfers
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_wrong_result_is_found_out(machine: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     platform, live = machine
     monkeypatch.setattr(throughput, "fma_reference", lambda x, c, n: x + 1)
@@ -207,7 +207,7 @@ def test_a_wrong_result_is_found_out(machine: tuple[Platform, Any], monkeypatch:
     assert any("wrong" in note for note in result.notes)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_the_triad_counts_three_arrays(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     with Bench(live, platform.compute_devices[0], Sampler()) as bench:
@@ -253,7 +253,7 @@ def scale_graph(operation: Operation) -> TaskGraph:
     return graph
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_each_kind_of_task_is_timed_once_on_every_device(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     graph = scale_graph(scale_operation())
@@ -277,7 +277,7 @@ def test_each_kind_of_task_is_timed_once_on_every_device(machine: tuple[Platform
     assert np.array_equal(graph.data["x0"], np.ones(64, np.float32))
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_what_there_is_no_choice_of_is_not_timed_if_only_choices_are(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     both = scale_operation()
@@ -313,7 +313,7 @@ def several_ways(slow_s: float) -> tuple[Operation, list[str]]:
     return operation, called
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_the_fastest_of_several_is_planned_in_every_process_after(
     machine: tuple[Platform, Any], tmp_path: Path
 ) -> None:
@@ -334,7 +334,7 @@ def test_the_fastest_of_several_is_planned_in_every_process_after(
         assert (choice[0].name, choice[1].origin) == ("quick", "measured")
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_what_cannot_be_much_faster_is_not_even_compiled(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     slow = device_profile(platform.device("cpu").key)
@@ -350,7 +350,7 @@ def test_what_cannot_be_much_faster_is_not_even_compiled(machine: tuple[Platform
     assert done.failures == ()
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_sample_data_comes_first(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     asked: list[str] = []
@@ -367,8 +367,8 @@ def test_sample_data_comes_first(machine: tuple[Platform, Any]) -> None:
     assert set(asked) == {"scale_0.x", "scale_3.x"}
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
+@pytest.mark.sycl
 def test_kernels_on_arrays_without_dimensions_are_timed_too(machine: tuple[Platform, Any], tmp_path: Path) -> None:
     """They were given arrays of one dimension, which numba-dpex passes in more arguments than its kernel took."""
     platform, live = machine
@@ -388,7 +388,7 @@ def test_what_does_not_compile_is_listed_and_the_rest_measured(machine: tuple[Pl
     assert [label for label, _ in done.failures] == ["scale (opencl-c) on cpu"] * 2
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_calibration_can_be_interrupted(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     with HistoryStore(":memory:") as history:

@@ -27,7 +27,7 @@ from syclsched.profiling.storage.files import parse_profile_set
 from syclsched.profiling.storage.profile_store import ProfileStore
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
         (1.234e-5, "s", "12.3 µs"),
@@ -144,8 +144,8 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(app, list(arguments))
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.usefixtures("tiny")
+@pytest.mark.sycl
+@pytest.mark.usefixtures("tiny")
 def test_the_command_prints_saves_writes_and_exports(tmp_path: Path) -> None:
     done = run(
         "--quick", "--device", "cpu", "--store", str(tmp_path / "store"),
@@ -159,16 +159,16 @@ def test_the_command_prints_saves_writes_and_exports(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "cpu.json").read_text())["identity"]["key"] == "cpu"
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.usefixtures("tiny")
+@pytest.mark.sycl
+@pytest.mark.usefixtures("tiny")
 def test_json_is_nothing_but_json(tmp_path: Path) -> None:
     done = run("--quick", "--device", "cpu", "--json", "--store", str(tmp_path))
     assert done.exit_code == 0
     assert len(parse_profile_set(done.stdout, where="stdout").devices) == 1
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.usefixtures("tiny")
+@pytest.mark.sycl
+@pytest.mark.usefixtures("tiny")
 def test_ctrl_c_keeps_what_is_done_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from syclsched.profiling.measure import bandwidth
 
@@ -190,14 +190,14 @@ def test_ctrl_c_keeps_what_is_done_and_says_so(tmp_path: Path, monkeypatch: pyte
     assert ProfileStore(tmp_path).load(profile.key) == profile
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_only_one_device_can_be_exported(tmp_path: Path) -> None:
     done = run("--device", "cpu.0,cpu.1", "--export", str(tmp_path / "x"), "--store", str(tmp_path))
     assert isinstance(done.exception, SelectionError)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.set_outcome.parametrize("forget", [True, False])
+@pytest.mark.parametrize("forget", [True, False])
 def test_task_times_are_forgotten_with_a_new_profile_but_not_if_it_is_kept_elsewhere(
     forget: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

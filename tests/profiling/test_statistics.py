@@ -66,7 +66,7 @@ def test_mad_scales_with_the_samples(samples: list[float], factor: float) -> Non
     assert scaled == pytest.approx(factor * median_absolute_deviation(samples), rel=1e-9, abs=1e-9)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("n", "low", "high"),
     # Tables of order statistics give these ranks for 95 % (for instance Hahn and Meeker, Statistical Intervals).
     [(6, 1, 6), (8, 1, 8), (9, 2, 8), (10, 2, 9), (20, 6, 15), (30, 10, 21), (100, 40, 61)],
@@ -88,7 +88,7 @@ def test_interval_encloses_the_median(samples: list[float]) -> None:
     assert interval[0] <= statistics.median(samples) <= interval[1]
 
 
-@pytest.set_outcome.parametrize("samples", [[], [1.0, math.nan], [1.0, -1.0], [math.inf]])
+@pytest.mark.parametrize("samples", [[], [1.0, math.nan], [1.0, -1.0], [math.inf]])
 def test_impossible_samples_are_refused(samples: list[float]) -> None:
     with pytest.raises(MeasurementError):
         summarise(samples)

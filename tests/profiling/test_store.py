@@ -56,7 +56,7 @@ def test_different_keys_have_different_files(keys: list[str]) -> None:
     assert file_stem(keys[0]) != file_stem(keys[1])
 
 
-@pytest.set_outcome.parametrize("damage", ["", "{", "[]", "null", "{}"])
+@pytest.mark.parametrize("damage", ["", "{", "[]", "null", "{}"])
 def test_a_damaged_stored_profile_is_an_error_with_the_way_out(tmp_path: Path, damage: str) -> None:
     store = ProfileStore(tmp_path)
     path = store.save(device_profile("key-cpu"))

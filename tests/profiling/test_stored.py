@@ -36,7 +36,7 @@ def test_what_can_be_read_is_counted(folder: Path) -> None:
     assert "1 profile(s)" in profiles.what and "0 measured time(s)" in history.what
 
 
-@pytest.set_outcome.parametrize("content", [b"", b'{"format": 1}', b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b'{"format": 1}', b"\xff\xfe"])
 def test_a_damaged_profile_is_named(folder: Path, content: bytes) -> None:
     (path,) = (folder / "profiles").iterdir()
     path.write_bytes(content)

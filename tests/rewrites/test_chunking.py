@@ -136,7 +136,7 @@ def test_scalars_of_chunks_are_those_the_operation_says() -> None:
     np.testing.assert_array_equal(values(found.graph)["x"], np.arange(100, 110))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("tasks", "rows", "complaint"),
     [
         (("d1", "d1"), (16, 24), "cut twice"),

@@ -78,7 +78,7 @@ def test_dependencies_of_the_original_are_kept(graph: TaskGraph, where: Platform
     } == set(found.graph.edges)
 
 
-@pytest.set_outcome.parametrize("length", [2, 50, MAX_STEPS, MAX_STEPS + 1, 1000])
+@pytest.mark.parametrize("length", [2, 50, MAX_STEPS, MAX_STEPS + 1, 1000])
 def test_a_tiny_chain_becomes_as_few_tasks_as_may_be(length: int) -> None:
     found = coarsen(chain(length), PLATFORMS[0], CostModel(PLATFORMS[0]))
     assert len(found.graph) == -(-length // MAX_STEPS)
@@ -114,7 +114,7 @@ def test_without_submission_cost_nothing_is_tiny() -> None:
     assert coarsen(graph, free, CostModel(free)).graph is graph
 
 
-@pytest.set_outcome.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("lanes", [1, 4])
 def test_independent_tiny_tasks_are_batched_for_every_lane(lanes: int) -> None:
     where = platform(device("gpu", lanes=lanes))
     limits = granularity(where)
@@ -184,7 +184,7 @@ def test_a_name_that_is_taken_is_not_given_again() -> None:
     assert found.recipe.holders("t0", {t.name for t in found.graph.tasks}) == ("t0+t1 #2",)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("merge", "complaint"),
     [
         (Merge(("t0", "t0"), (), "m"), "merged twice"),

@@ -78,7 +78,7 @@ def test_one_worker_cuts_only_what_pipelines() -> None:
     assert len(divide([LoadWorker(0, 1e-5, 1e-7, 1e-7)], 10**6, 1).rows) > 5
 
 
-@pytest.set_outcome.parametrize(("rows", "chunks", "grain"), [(100, 3, 8), (17, 2, 8), (5, 5, 1), (1000, 7, 16)])
+@pytest.mark.parametrize(("rows", "chunks", "grain"), [(100, 3, 8), (17, 2, 8), (5, 5, 1), (1000, 7, 16)])
 def test_chunks_of_one_worker_are_as_equal_as_can_be(rows: int, chunks: int, grain: int) -> None:
     sizes = chunk_rows(rows, chunks, grain)
     assert (len(sizes), sum(sizes)) == (chunks, rows)

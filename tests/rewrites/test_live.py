@@ -24,7 +24,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.rewrites import Cut, Merge, Recipe, coarsen, replay
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 @lru_cache(maxsize=1)
@@ -62,8 +62,8 @@ def chain(length: int, rows: int = 1000) -> tuple[TaskGraph, dict[str, Any]]:
     return graph, data
 
 
-@pytest.set_outcome.parametrize("device", ["cpu", "accelerator"])
-@pytest.set_outcome.parametrize("names", [("opencl-c",) * 6, ("opencl-c", "numba-dpex") * 3])
+@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.parametrize("names", [("opencl-c",) * 6, ("opencl-c", "numba-dpex") * 3])
 def test_a_merged_task_is_one_instruction_and_spans_all_its_steps(device: str, names: tuple[str, ...]) -> None:
     platform, live = live_here()
     graph, data = chain(6)
@@ -138,7 +138,7 @@ def test_cut_tasks_give_the_same_bits_wherever_chunks_run(data: st.DataObject) -
     assert inputs["y"][1, 0] == 15  # the caller's own is not written to
 
 
-@pytest.set_outcome.parametrize("like", ["numpy", "dpnp", "usm_ndarray"])
+@pytest.mark.parametrize("like", ["numpy", "dpnp", "usm_ndarray"])
 def test_what_is_held_in_chunks_comes_as_asked(like: Any) -> None:
     platform, live = live_here()
     graph = TaskGraph("scaled")

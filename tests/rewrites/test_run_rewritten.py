@@ -31,7 +31,7 @@ from syclsched.planner import plan_graph
 from syclsched.profiling import HistoryStore
 from syclsched.rewrites import replay
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 REWRITES = st.sampled_from(("auto", "coarsen", "split", "both"))
 DEVICES = st.sampled_from(("cpu", "accelerator", None))
@@ -108,8 +108,8 @@ def one_task(operation: str, dtype: str, rows: int = 1000) -> tuple[TaskGraph, s
     return graph, "y"
 
 
-@pytest.set_outcome.parametrize("dtype", ["float32", "float64"])
-@pytest.set_outcome.parametrize("operation", ["gemm", "dense", "softmax"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("operation", ["gemm", "dense", "softmax"])
 def test_how_rows_are_dealt_out_changes_no_bit_of_a_sum(operation: str, dtype: str) -> None:
     platform, live = live_here()
     graph, result = one_task(operation, dtype)

@@ -73,7 +73,7 @@ def test_one_device_is_not_worth_it() -> None:
     assert not on(platform(FAST, bandwidth=1e12), layers()).changed
 
 
-@pytest.set_outcome.parametrize(("latency_s", "cut_up"), [(1e-5, True), (10.0, False)])
+@pytest.mark.parametrize(("latency_s", "cut_up"), [(1e-5, True), (10.0, False)])
 def test_one_device_cuts_if_copies_overlap_with_kernels(latency_s: float, cut_up: bool) -> None:
     where = platform(replace(SLOW, dtypes=("float64",)))
     where = replace(where, links=tuple(replace(n, latency_s=latency_s) for n in where.links))

@@ -57,7 +57,7 @@ def test_nor_with_contention(problem: Problem) -> None:
     assert lower_bound(problem).best_s <= makespan_s(problem, Heft().schedule(problem)) * (1 + 1e-9) + 1e-12
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("costs", "edges", "optimum"), [(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES, 73.0), (PEFT_COSTS, PEFT_EDGES, 113.0)]
 )
 def test_the_textbook_instances(costs, edges, optimum) -> None:
@@ -153,7 +153,7 @@ def test_nor_be_without_a_copy_that_is_relayed() -> None:
     assert 2.0 < plan_bound_s(problem) < 2.001
 
 
-@pytest.set_outcome.parametrize("unit_s", [1e-12, 1e-9, 1e-6, 1.0, 1e9])
+@pytest.mark.parametrize("unit_s", [1e-12, 1e-9, 1e-6, 1.0, 1e9])
 def test_the_relaxation_is_as_good_in_any_unit(unit_s: float) -> None:
     costs = [[c * unit_s for c in row] for row in TOPCUOGLU_COSTS]
     edges = {edge: unit_s * cost for edge, cost in TOPCUOGLU_EDGES.items()}

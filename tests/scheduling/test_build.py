@@ -150,7 +150,7 @@ def nowhere() -> Operation:
     )
 
 
-@pytest.set_outcome.parametrize("devices", [["gpu"], ["gpu", "cpu"]])
+@pytest.mark.parametrize("devices", [["gpu"], ["gpu", "cpu"]])
 def test_a_task_that_can_run_nowhere_is_refused(devices: Sequence[str]) -> None:
     graph = TaskGraph()
     graph.kernel(nowhere(), name="t", x=graph.array("x", (4,), "float16"))
@@ -190,7 +190,7 @@ def test_releases_hold_tasks_back() -> None:
     assert build_problem(graph, PLATFORM, CostModel(PLATFORM), release_s={"b": 2.0}).tables.release_s.tolist() == [0, 2]
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
         ({"placed": {"z": HOST}}, UnknownArrayError, "placed: no array 'z'"),

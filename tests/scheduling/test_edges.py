@@ -61,7 +61,7 @@ CASES: dict[str, Callable[[], Problem]] = {
 }
 
 
-@pytest.set_outcome.parametrize("case", CASES)
+@pytest.mark.parametrize("case", CASES)
 def test_every_policy_is_valid_and_the_search_is_never_worse(case: str) -> None:
     given = CASES[case]()
     names = [name for name in candidates(given) if name in SINGLES or not name.startswith("single:")]

@@ -24,7 +24,7 @@ def need_ortools() -> None:
     pytest.importorskip("ortools.sat.python.cp_model", reason="the extra 'exact' is not installed")
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("costs", "edges", "optimum"), [(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES, 73.0), (PEFT_COSTS, PEFT_EDGES, 113.0)]
 )
 def test_the_textbook_instances_are_proved_optimal(costs, edges, optimum) -> None:

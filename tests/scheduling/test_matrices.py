@@ -141,7 +141,7 @@ def test_any_table_keeps_its_numbers_under_its_new_order(table: tuple[Table, Edg
         assert all(t.item_producer[i] == task for i in row(t.make_start, t.make_item, task))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("costs", "edges", "error", "text"),
     [
         ([[1.0], [1.0]], {(0, 1): 1.0, (1, 0): 1.0}, CycleError, "t0 -> t1 -> t0|t1 -> t0 -> t1"),
@@ -163,7 +163,7 @@ def test_nonsense_is_refused(costs: Any, edges: Any, error: type[Exception], tex
         problem_from_matrices(costs, edges)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("changes", "text"),
     [
         ({"costs": [1.0, 2.0]}, "1 dimensions, where tasks times processors are needed"),

@@ -57,7 +57,7 @@ def test_answers_and_refusals_keep_their_order_and_their_labels() -> None:
     assert "no device 'p9'" in str(refusals[0].error)
 
 
-@pytest.set_outcome.usefixtures("hasty")
+@pytest.mark.usefixtures("hasty")
 def test_a_wrong_answer_is_no_answer() -> None:
     with pytest.raises(PlanError, match="timetable by 'hasty'"):
         run_policy(PROBLEM, "hasty")

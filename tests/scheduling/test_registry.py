@@ -65,7 +65,7 @@ def test_what_ships() -> None:
     assert registry.get("single:cpu.0") == Single("cpu.0")
 
 
-@pytest.set_outcome.parametrize("name", ["nonsense", "single", "single:", "heft:cpu", "", ":", "auto"])
+@pytest.mark.parametrize("name", ["nonsense", "single", "single:", "heft:cpu", "", ":", "auto"])
 def test_an_unknown_name_lists_the_known(name: str) -> None:
     with pytest.raises(PolicyError, match=r"There are auto, heft, .*single:<device>"):
         registry.get(name)
@@ -77,7 +77,7 @@ def test_candidates_hold_every_device_alone() -> None:
     assert tuple(name for name in found if name.startswith("single:")) == ("single:p0", "single:p1", "single:p2")
 
 
-@pytest.set_outcome.usefixtures("backwards")
+@pytest.mark.usefixtures("backwards")
 def test_a_registered_policy_is_one_like_the_others() -> None:
     assert "backwards" in registry.names()
     assert "backwards" in registry.candidates(PROBLEM)
@@ -86,7 +86,7 @@ def test_a_registered_policy_is_one_like_the_others() -> None:
         registry.register(Backwards())
 
 
-@pytest.set_outcome.parametrize(("most", "there"), [(9, False), (10, True), (None, True)])
+@pytest.mark.parametrize(("most", "there"), [(9, False), (10, True), (None, True)])
 def test_a_policy_too_slow_for_so_many_tasks_is_no_candidate(most: int | None, there: bool) -> None:
     registry.register(Backwards(max_tasks=most))
     try:
@@ -101,21 +101,21 @@ def test_what_is_not_registered_cannot_be_unregistered() -> None:
         registry.unregister("backwards")
 
 
-@pytest.set_outcome.parametrize("name", ["auto", "", "a:b", "heft", "single"])
+@pytest.mark.parametrize("name", ["auto", "", "a:b", "heft", "single"])
 def test_names_that_cannot_be(name: str) -> None:
     with pytest.raises(PolicyError):
         registry.register(Backwards(name))
 
 
-@pytest.set_outcome.usefixtures("offered")
+@pytest.mark.usefixtures("offered")
 def test_other_packages_offer_policies_by_entry_point() -> None:
     assert {"foreign", "gone"} <= set(registry.names())
     assert "foreign" in registry.candidates(PROBLEM)
     assert registry.get("foreign").schedule(PROBLEM).makespan_s == 80
 
 
-@pytest.set_outcome.usefixtures("offered")
-@pytest.set_outcome.parametrize(
+@pytest.mark.usefixtures("offered")
+@pytest.mark.parametrize(
     ("name", "text"),
     [
         ("gone", r"policy 'gone' \(no_such_package:Policy\): cannot be loaded: ModuleNotFoundError"),

@@ -50,7 +50,7 @@ def test_a_right_timetable_passes() -> None:
     assert makespan_s(PROBLEM, RIGHT) == 11.0
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("timetable", "text"),
     [
         (changed(1, start_s=6.0, finish_s=10.0), r"task 't1' starts on 'p1' before array 't0->t1' is there$"),
@@ -143,7 +143,7 @@ def instants(processors: list[int], times: list[float], copies: Copies | None = 
     return Timetable(np.array(processors), np.array(times), np.array(times), copies)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("processors", "times"),
     [
         # Fresh on the CPU; the host updates it there, where it reaches it; the GPU gets it 12 s later, the CPU at once.
@@ -216,7 +216,7 @@ def test_another_port_may_be_used_meanwhile() -> None:
     assert violations(problem, Timetable(np.array([0, 1, 2, 0]), starts, starts + 1.0, sent)) == ()
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("sent", "text"),
     [
         (None, "copies are not listed, though they can get in each other's way"),

@@ -168,7 +168,7 @@ def test_sharing_keeps_bytes_and_never_loses_time_for_one_alone(plan: Plan) -> N
         assert seconds <= spans[name][1] - spans[name][0] + 1e-9
 
 
-@pytest.set_outcome.parametrize("contention", ["one-port", "fair"])
+@pytest.mark.parametrize("contention", ["one-port", "fair"])
 def test_copies_on_channels_of_their_own_are_as_without_contention(contention: Literal["one-port", "fair"]) -> None:
     plan = plan_on(
         sharing(contention, channel=None, latency_s=0.5),

@@ -88,7 +88,7 @@ def test_a_circle_of_waits_is_an_error_after_a_failure_too() -> None:
         simulate(plan, events=(Failure(B, 5.0),))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("event", "error", "text"),
     [
         (Failure("c", 1.0), DeviceNotFoundError, "failure of 'c'.*It has a, b, host"),
@@ -102,7 +102,7 @@ def test_impossible_events_are_refused(event: SlowDown | Failure, error: type[Ex
         simulate(two_lanes(), events=(event,))
 
 
-@pytest.set_outcome.parametrize("wrong", [{"sigma": -1.0}, {"family_sigma": math.nan}, {"families": {"gemm": 0.0}}])
+@pytest.mark.parametrize("wrong", [{"sigma": -1.0}, {"family_sigma": math.nan}, {"families": {"gemm": 0.0}}])
 def test_impossible_noise_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(PlanError, match="noise"):
         Noise(**wrong)  # type: ignore[arg-type]

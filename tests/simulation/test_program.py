@@ -44,7 +44,7 @@ def host(**numbers: float) -> Platform:
     return replace(platform_of("a"), **numbers)  # type: ignore[arg-type]
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("platform", "expected"),
     [
         (host(), Overheads(0.0, 0.0)),

@@ -73,7 +73,7 @@ def test_a_spread_is_a_factor_either_way() -> None:
         Noise(spread=0.5)
 
 
-@pytest.set_outcome.parametrize("seed", [-1, 1.5, True, "1"])
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "1"])
 def test_what_is_no_seed_is_refused(seed: object) -> None:
     with pytest.raises(PlanError, match="whole number"):
         simulate(plan(), seed=seed)  # type: ignore[arg-type]

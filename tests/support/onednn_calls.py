@@ -26,7 +26,7 @@ class _Argument(ctypes.Structure):
 INSTALLED = importlib.util.find_spec("onednn") is not None or any(
     d.name == "onednn" for d in importlib.metadata.distributions()
 )
-needs_onednn = pytest.set_outcome.skipif(not INSTALLED, reason="oneDNN is not installed")
+needs_onednn = pytest.mark.skipif(not INSTALLED, reason="oneDNN is not installed")
 
 
 @lru_cache(maxsize=1)

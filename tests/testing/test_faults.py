@@ -17,7 +17,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.testing import faults
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 def two_chains(length: int = 4) -> TaskGraph:
@@ -62,7 +62,7 @@ def test_what_passes_is_counted(platform: Platform, devices: Any, submission: No
     assert faultpoints.active is None
 
 
-@pytest.set_outcome.parametrize("bound", [False, True])
+@pytest.mark.parametrize("bound", [False, True])
 def test_a_refused_submission_fails_its_task_and_no_other_chain(
     platform: Platform, devices: Any, submission: None, bound: bool
 ) -> None:
@@ -84,8 +84,8 @@ def test_a_refused_submission_fails_its_task_and_no_other_chain(
             runner.close()
 
 
-@pytest.set_outcome.parametrize("bound", [False, True])
-@pytest.set_outcome.parametrize("done", [False, True])
+@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize("done", [False, True])
 def test_a_failure_on_the_device_is_found_and_its_value_not_given_out(
     platform: Platform, devices: Any, submission: None, bound: bool, done: bool
 ) -> None:

@@ -47,7 +47,7 @@ def test_open_extents_must_be_said():
         sample_inputs(small_encoder())
 
 
-@pytest.set_outcome.parametrize("make", [lambda: light_model("resnet5"), lambda: encoder_model(width=16, heads=3)])
+@pytest.mark.parametrize("make", [lambda: light_model("resnet5"), lambda: encoder_model(width=16, heads=3)])
 def test_what_there_is_not_is_refused(make):
     with pytest.raises(ArgumentError):
         make()

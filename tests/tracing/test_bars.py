@@ -67,7 +67,7 @@ def test_bars_of_different_length_are_otherwise_drawn_whole() -> None:
     assert "beyond" not in axis.get_xlabel() and not axis.lines
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "bars", [[], [Bar("", "", 0.0)], [Bar("$x$", "a_{", 1.0)], [Bar("p", f"l{i}", i + 1.0) for i in range(60)]]
 )
 def test_anything_can_be_drawn(bars: list[Bar], tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_anything_can_be_drawn(bars: list[Bar], tmp_path: Path) -> None:
     assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.set_outcome.parametrize("name", ["no/b.png", "b.nonsense"])
+@pytest.mark.parametrize("name", ["no/b.png", "b.nonsense"])
 def test_what_cannot_be_written(name: str, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot write the chart"):
         draw_bars([Bar("p", "a", 1.0)], "t", tmp_path / name)

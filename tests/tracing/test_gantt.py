@@ -91,7 +91,7 @@ def test_failed_and_cancelled_stand_out() -> None:
     assert {t.get_text() for t in legend.get_texts()} == {"gemm", "failed", "cancelled"}
 
 
-@pytest.set_outcome.parametrize("ending", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_formats(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"run.{ending}"
     draw_gantt(random_trace(30), path)
@@ -109,7 +109,7 @@ def test_thousands_of_bars_have_no_names_and_are_drawn(tmp_path: Path) -> None:
     assert (abs(pixels[..., :3] - blue).max(axis=-1) < 0.2).mean() > 0.1
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "spans",
     [
         (),

@@ -36,14 +36,12 @@ def test_text_is_no_mathematics() -> None:
     assert shown("a$\n" + "b" * 100) == r"a\$?" + "b" * 56 + "…"
 
 
-@pytest.set_outcome.parametrize("name", ["a.png", "a.SVG", "a.pdf", "a.jpg"])
+@pytest.mark.parametrize("name", ["a.png", "a.SVG", "a.pdf", "a.jpg"])
 def test_formats_that_can_be_drawn(name: str) -> None:
     check_format(name)
 
 
-@pytest.set_outcome.parametrize(
-    ("name", "message"), [("a.xyz", "format 'xyz'"), ("a", "no ending"), (".png", "no ending")]
-)
+@pytest.mark.parametrize(("name", "message"), [("a.xyz", "format 'xyz'"), ("a", "no ending"), (".png", "no ending")])
 def test_formats_that_cannot(name: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=message):
         save(Figure(), tmp_path / name)

@@ -19,7 +19,7 @@ def test_what_was_written_is_read() -> None:
     assert read_trace(to_json(TRACE), where="here") == TRACE
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         (
@@ -40,7 +40,7 @@ def test_an_instruction_that_is_there_twice_is_refused() -> None:
         read_trace(to_json(replace(TRACE, spans=(span(0, "gpu:0", 0.0, 1.0),) * 2)), where="here")
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ('{"traceEvents": [], "displayTimeUnit": "ms"}', "here: this is a trace for Perfetto"),

@@ -47,7 +47,7 @@ def test_factorises_whatever_the_tile(n: int, tile: int, dtype: str, seed: int) 
     assert np.allclose(np.tril(corner), exact[: len(corner), : len(corner)], rtol=1e-3)
 
 
-@pytest.set_outcome.parametrize("left_out", ["gemm(5,3,2)", "syrk(5,4)", "trsm(3,1)", "potrf(5)"])
+@pytest.mark.parametrize("left_out", ["gemm(5,3,2)", "syrk(5,4)", "trsm(3,1)", "potrf(5)"])
 def test_the_check_notices_a_task_left_out(left_out: str) -> None:
     workload = build(CholeskyOptions(n=192, tile=32, dtype="float32"))
     assert not workload.check(run_on_host(workload.graph, frozenset({left_out}))).ok
@@ -105,7 +105,7 @@ def with_nan() -> Any:
     return matrix
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("matrix", "said"),
     [
         (np.ones((3, 4)), r"square matrix, found shape \(3, 4\)"),
@@ -126,7 +126,7 @@ def test_a_file_with_another_matrix_is_refused(tmp_path: Path, matrix: Any, said
     assert str(tmp_path / "m.npy") in str(caught.value)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"n": 0}, "n: must be a positive whole number, not 0"),

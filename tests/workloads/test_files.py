@@ -85,9 +85,7 @@ def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
             read(tmp_path)
 
 
-@pytest.set_outcome.filterwarnings(
-    "ignore:Reading `.npy` or `.npz` file required additional header parsing:UserWarning"
-)
+@pytest.mark.filterwarnings("ignore:Reading `.npy` or `.npz` file required additional header parsing:UserWarning")
 @given(st.integers(0, 400), st.binary(max_size=6), st.booleans())
 def test_damaged_files_end_in_one_kind_of_error(
     tmp_path_factory: pytest.TempPathFactory, place: int, junk: bytes, cut: bool

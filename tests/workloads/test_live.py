@@ -13,7 +13,7 @@ from syclsched import api, workloads
 from syclsched.errors import TaskFailedError
 from syclsched.model.platform import Platform
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 SMALL: dict[str, dict[str, Any]] = {
     "cholesky": {"n": 150, "tile": 64},
@@ -27,7 +27,7 @@ def platform() -> Platform:
     return api.discover()
 
 
-@pytest.set_outcome.parametrize("name", workloads.names())
+@pytest.mark.parametrize("name", workloads.names())
 def test_is_right_on_every_device(name: str, platform: Platform) -> None:
     kind = workloads.get(name)
     workload = kind.build(kind.options(**SMALL[name]))

@@ -60,7 +60,7 @@ def test_the_reference_against_plain_numpy() -> None:
     assert (error < 1e-13).all()
 
 
-@pytest.set_outcome.parametrize("softmax", [False, True])
+@pytest.mark.parametrize("softmax", [False, True])
 def test_the_check_notices_small_mistakes(softmax: bool) -> None:
     workload = build(MlpOptions(sizes=(64, 64, 10), batch=16, chunks=2, softmax=softmax))
     values = {name: np.array(v) for name, v in run_on_host(workload.graph).items()}
@@ -96,7 +96,7 @@ def test_weights_and_input_from_files(tmp_path: Path) -> None:
     assert np.allclose(np.concatenate([values["Y[0]"], values["Y[1]"]]), expected)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"b1": None}, "expected the keys W0, b0, W1, b1"),
@@ -119,7 +119,7 @@ def test_files_with_other_weights_are_refused(tmp_path: Path, changes: dict[str,
     assert "w.npz" in str(caught.value)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("batch", "said"),
     [
         (np.ones((3, 5)), r"expected shape \(samples, 4\), found \(3, 5\)"),
@@ -135,7 +135,7 @@ def test_files_with_another_input_are_refused(tmp_path: Path, batch: Any, said: 
         build(MlpOptions(weights=tmp_path / "w.npz", input=tmp_path / "x.npy"))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"sizes": (5,)}, "at least one layer"),

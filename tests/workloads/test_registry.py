@@ -16,7 +16,7 @@ def test_the_three_are_there() -> None:
     assert workloads.names() == ("cholesky", "mlp", "stencil")
 
 
-@pytest.set_outcome.parametrize("name", workloads.names())
+@pytest.mark.parametrize("name", workloads.names())
 def test_every_option_has_a_default_and_a_help_text(name: str) -> None:
     kind = workloads.get(name)
     assert kind.name == name
@@ -29,7 +29,7 @@ def test_every_option_has_a_default_and_a_help_text(name: str) -> None:
         options.seed = 3
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("name", "small"),
     [
         ("cholesky", {"n": 32, "tile": 8}),

@@ -47,7 +47,7 @@ def test_the_reference_against_a_solution_in_closed_form() -> None:
     assert np.allclose(reference(grid, r, steps), factor**steps * grid, rtol=1e-12)
 
 
-@pytest.set_outcome.parametrize("left_out", ["heat(0,0,0)", "heat(4,1,2)", "heat(9,2,2)"])
+@pytest.mark.parametrize("left_out", ["heat(0,0,0)", "heat(4,1,2)", "heat(9,2,2)"])
 def test_the_check_notices_a_task_left_out(left_out: str) -> None:
     workload = build(StencilOptions(n=24, tile=8, steps=10))
     assert not workload.check(run_on_host(workload.graph, frozenset({left_out}))).ok
@@ -78,14 +78,14 @@ def test_a_cold_grid_stays_cold(tmp_path: Path) -> None:
     assert not workload.check({"u0[0,0]": np.full((4, 4), 1e-300)}).ok
 
 
-@pytest.set_outcome.parametrize("grid", [np.ones(4), np.ones((0, 3)), np.ones((2, 2, 2))])
+@pytest.mark.parametrize("grid", [np.ones(4), np.ones((0, 3)), np.ones((2, 2, 2))])
 def test_files_with_something_else_are_refused(tmp_path: Path, grid: Any) -> None:
     np.save(tmp_path / "u.npy", grid)
     with pytest.raises(FormatError, match=r"u\.npy: expected a grid"):
         build(StencilOptions(input=tmp_path / "u.npy"))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"coefficient": 0.26}, "coefficient: .*at most 0.25"),

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions, scans, top-k and places of extrema."""
+"""Reductions, scans, top-k, argmax and argmin."""

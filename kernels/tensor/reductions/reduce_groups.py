@@ -32,7 +32,7 @@ def reduce(mode: str, axes: tuple[int, ...]) -> Implementation:
 
 
 def parts(mode: str) -> Implementation:
-    """Return the implementation of the first step of `syclsched.kernels.tensor.reductions.reduce_whole.reduce_whole`."""
+    """Return the implementation of the first step of `reduce_whole`."""
     return implementation(partial(_parts_source, mode=mode), _parts_launch)
 
 

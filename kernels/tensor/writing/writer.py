@@ -152,7 +152,7 @@ class Writer(ABC):
 
     @abstractmethod
     def base_two(self, function: str, *operands: str) -> str:
-        """Return the text that calls a single-precision function of `syclsched.kernels.vectors.scaled_exponential` by name."""
+        """Return the text that calls a function of `syclsched.kernels.vectors.scaled_exponential`."""
 
     @abstractmethod
     def div(self, a: str, b: str) -> str:

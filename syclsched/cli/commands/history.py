@@ -73,7 +73,7 @@ def export_command(file: Annotated[Path, typer.Argument(help="JSON file to write
     with HistoryStore() as store:
         found = history_file(store.samples())
     write_text(file, to_json(found))
-    typer.echo(f"times of {len(found.tasks)} different tasks written to {file}")
+    typer.echo(f"{len(found.tasks)} measured task times written to {file}")
 
 
 @history_app.command("merge")

@@ -236,7 +236,7 @@ class CommandMaker:
         structure = CommandStructure(CALL, lane, slot, ctypes.addressof(listed), len(listed))
         structure.function, structure.words = call.function, ctypes.addressof(words)
         structure.event_word = -1 if call.event is None else call.event
-        structure.unexecuted = ctypes.addressof(returned)
+        structure.returned = ctypes.addressof(returned)
         return CallCommand(structure, (call, listed, words), returned, call.explain)
 
     def _split(self, lane: int) -> None:

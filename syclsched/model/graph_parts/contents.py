@@ -96,7 +96,7 @@ class Contents:
         return self._structure.order
 
     def segments(self) -> Segments:
-        """Return the segments of each array that some task accesses in part; see `syclsched.model.graph_parts.segments`."""
+        """Return the segments of each partly accessed array; see `syclsched.model.graph_parts.segments`."""
         return self._structure.segments
 
     def touched(self) -> Sequence[tuple[Access, ...]]:

@@ -70,7 +70,7 @@ class Derived:
 
     @cached_property
     def segments(self) -> Segments:
-        """The segments of each array that some task accesses in part; see `syclsched.model.graph_parts.segments`."""
+        """The segments of each partly accessed array; see `syclsched.model.graph_parts.segments`."""
         return find_segments(self._tasks.values(), self._arrays) if self._ranged else {}
 
     @cached_property

@@ -19,7 +19,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.scheduling.dynamic.compiled.compiled_policies import CENTRAL
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 def pairs(count: int = 6) -> TaskGraph:
@@ -30,7 +30,7 @@ def pairs(count: int = 6) -> TaskGraph:
     return graph
 
 
-@pytest.set_outcome.parametrize("dynamic", ["dmdas", "hybrid"])
+@pytest.mark.parametrize("dynamic", ["dmdas", "hybrid"])
 def test_a_graph_is_run_by_the_name_of_a_policy(live: tuple[Platform, Any], dynamic: str) -> None:
     graph = pairs()
     with ss.run(graph, live[0], dynamic=dynamic, calibrate=False) as run:

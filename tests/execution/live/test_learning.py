@@ -18,10 +18,10 @@ from syclsched.model.platform import HOST
 from syclsched.scheduling import build_problem
 from syclsched.scheduling.dynamic.drift import ENOUGH, KEPT, new_drift, record_duration
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("ratios", "remembered"),
     [
         ([900.0, 2.0, 3.0], None),

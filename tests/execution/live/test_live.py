@@ -34,7 +34,7 @@ from syclsched.scheduling.dynamic import Decision, PolicyState
 from syclsched.scheduling.tables import NOTHING
 from syclsched.testing import faults
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 @pytest.fixture(params=["all", "cpu"])
@@ -74,7 +74,7 @@ def check(graph: Any, live: Any, policy: str, **options: Any) -> Any:
 
 @given(data=st.data())
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@pytest.set_outcome.parametrize("where", ["all", "parts", "cpu", "halves"])
+@pytest.mark.parametrize("where", ["all", "parts", "cpu", "halves"])
 def test_random_graph_gives_numpys_bits(where: str, submission: None, data: st.DataObject) -> None:
     live = live_called(where)
     graph = data.draw(graphs(ranges=data.draw(st.booleans())))
@@ -91,7 +91,7 @@ def rounds(length: int, size: int, wide: int) -> TaskGraph:
     return graph
 
 
-@pytest.set_outcome.parametrize("policy", ["eager", "stealing", "anywhere"])
+@pytest.mark.parametrize("policy", ["eager", "stealing", "anywhere"])
 def test_what_does_not_fit_is_evicted_and_brought_back(live: tuple[Platform, Any], policy: str) -> None:
     graph = rounds(3, 1000, 8)
     limits = {"cpu": 3 * 8000, "accelerator": 2 * 8000}
@@ -127,7 +127,7 @@ def sequential_of(graph: TaskGraph, *names: str) -> dict[str, Any]:
 # --- when something goes wrong --------------------------------------------------------------------
 
 
-@pytest.set_outcome.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_a_host_function_that_raises_cancels_what_depends_on_it_and_nothing_else(
     live: tuple[Platform, Any], policy: str
 ) -> None:
@@ -161,7 +161,7 @@ class Placed(Anywhere):
         return [Decision(free[0], self.lanes[free[0]], start=True)] if free else []
 
 
-@pytest.set_outcome.parametrize("where", ["host", "device"])
+@pytest.mark.parametrize("where", ["host", "device"])
 def test_what_comes_after_a_task_that_is_left_out_comes_after_all_before_it(
     live: tuple[Platform, Any], where: str
 ) -> None:
@@ -244,7 +244,7 @@ def test_a_cancelled_run_ends_and_says_so(live: tuple[Platform, Any]) -> None:
     run.close()
 
 
-@pytest.set_outcome.parametrize("policy", ["eager", "anywhere"])
+@pytest.mark.parametrize("policy", ["eager", "anywhere"])
 def test_a_host_function_that_raises_after_the_run_was_cancelled_holds_nothing_up(
     live: tuple[Platform, Any], policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,7 +336,7 @@ def test_the_hybrid_plans_anew_what_is_left_where_tasks_take_other_times_than_be
         assert {s.task for s in run.trace().spans if s.kind == "launch"} == {t.name for t in graph.tasks}
 
 
-@pytest.set_outcome.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [1, 2])
 def test_what_was_handed_on_behind_a_refusal_keeps_its_order(count: int) -> None:
     """Copies that were put back are submitted before the library's calls that wait for them."""
     graph = TaskGraph("behind a refusal")
@@ -360,7 +360,7 @@ class Kept:
     """What a library's call points to."""
 
 
-@pytest.set_outcome.parametrize("policy", ["eager", "hybrid"])
+@pytest.mark.parametrize("policy", ["eager", "hybrid"])
 def test_what_calls_of_libraries_point_to_stays_until_they_have_run(live: tuple[Platform, Any], policy: str) -> None:
     @ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 6)
     def function(*_: int) -> int:

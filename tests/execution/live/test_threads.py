@@ -23,7 +23,7 @@ from syclsched.errors import RunCancelledError, TaskFailedError
 from syclsched.execution.dynamic.compiled.compiled_loop import SUBMITTED, EventLoop
 from syclsched.model.graph import TaskGraph
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 COMPILED = [policy for policy in POLICIES if policy != "anywhere"]
 
 
@@ -47,7 +47,7 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> list[LaneThreads]:
     return seen
 
 
-@pytest.set_outcome.parametrize("policy", COMPILED)
+@pytest.mark.parametrize("policy", COMPILED)
 def test_a_lane_does_one_thing_after_another_and_lanes_wait_for_each_other(
     policy: str, closed: list[LaneThreads]
 ) -> None:

@@ -18,7 +18,7 @@ from syclsched.errors import TaskFailedError
 from syclsched.model.graph import TaskGraph
 from syclsched.testing import faults
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 DEADLINE_S = 240.0
 POLICIES = ("eager", "dmdas", "stealing", "hybrid")
@@ -44,8 +44,8 @@ def check(run: Any, graph: TaskGraph, expected: dict[str, Any]) -> None:
             np.testing.assert_array_equal(run.result(name, timeout=DEADLINE_S), expected[name], err_msg=name)
 
 
-@pytest.set_outcome.parametrize("kind", ["submission", "copy", "allocation", "on device", "on device, done"])
-@pytest.set_outcome.parametrize("where", ["all", "cpu"])
+@pytest.mark.parametrize("kind", ["submission", "copy", "allocation", "on device", "on device, done"])
+@pytest.mark.parametrize("where", ["all", "cpu"])
 def test_a_fault_at_any_point_changes_no_bit(where: str, kind: str) -> None:
     live = live_called(where)
     graph = braid()
@@ -70,8 +70,8 @@ def test_a_fault_at_any_point_changes_no_bit(where: str, kind: str) -> None:
     assert injected
 
 
-@pytest.set_outcome.parametrize("policy", POLICIES)
-@pytest.set_outcome.parametrize("after", [0, 2, 5])
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("after", [0, 2, 5])
 def test_a_device_that_is_lost_is_done_without(policy: str, after: int) -> None:
     live = live_called("parts")
     graph = braid()
@@ -84,7 +84,7 @@ def test_a_device_that_is_lost_is_done_without(policy: str, after: int) -> None:
 
 @given(data=st.data())
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-@pytest.set_outcome.parametrize("where", ["all", "parts", "halves"])
+@pytest.mark.parametrize("where", ["all", "parts", "halves"])
 def test_random_faults_in_random_graphs_change_no_bit(where: str, data: st.DataObject) -> None:
     live = live_called(where)
     graph = data.draw(graphs(ranges=data.draw(st.booleans())))
@@ -169,7 +169,7 @@ def test_memory_is_given_back_after_a_recovery() -> None:
     assert len(set(held)) == 1
 
 
-@pytest.set_outcome.parametrize("recover", [True, False])
+@pytest.mark.parametrize("recover", [True, False])
 def test_what_depends_on_a_copy_that_failed_on_its_device_is_no_good(recover: bool) -> None:
     live = live_called("cpu")
     graph = TaskGraph("chain")

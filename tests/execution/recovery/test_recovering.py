@@ -22,7 +22,7 @@ from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.testing import faults
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 DEADLINE_S = 240.0
 
@@ -69,7 +69,7 @@ def passed(plan: Plan, graph: TaskGraph, devices: Any, point: Any) -> int:
 # --- one fault at every point -----------------------------------------------------------------------
 
 
-@pytest.set_outcome.parametrize("kind", ["submission", "copy", "allocation", "on device", "on device, done"])
+@pytest.mark.parametrize("kind", ["submission", "copy", "allocation", "on device", "on device, done"])
 def test_a_fault_at_any_point_changes_no_bit(kind: str, submission: None) -> None:
     platform, devices = live_on(2)
     graph = braid()
@@ -98,8 +98,8 @@ def test_a_fault_at_any_point_changes_no_bit(kind: str, submission: None) -> Non
         np.testing.assert_array_equal(value, np.arange(64, dtype=DTYPE) * (int(name[1:]) + 1))
 
 
-@pytest.set_outcome.parametrize("after", [0, 1, 2, 4])
-@pytest.set_outcome.parametrize("device", ["cpu.0", "cpu.1", "accelerator.0", "accelerator.1"])
+@pytest.mark.parametrize("after", [0, 1, 2, 4])
+@pytest.mark.parametrize("device", ["cpu.0", "cpu.1", "accelerator.0", "accelerator.1"])
 def test_a_device_that_is_lost_is_done_without(device: str, after: int, submission: None) -> None:
     platform, devices = live_on(2)
     if device not in {d.name for d in platform.compute_devices}:
@@ -130,7 +130,7 @@ def test_runs_of_a_bound_plan_recover_and_the_next_ones_do_without_what_is_lost(
                 assert lost not in {lane.device for lane in runner.plan.lanes} or turn == 0
 
 
-@pytest.set_outcome.parametrize("number", [1, 4, 8, 11])
+@pytest.mark.parametrize("number", [1, 4, 8, 11])
 def test_a_replay_recovers_and_the_runner_goes_on_as_before(number: int) -> None:
     platform, devices = live_on(None)
     graph = braid()
@@ -161,7 +161,7 @@ def braid_without_libraries() -> TaskGraph:
 
 @given(data=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-@pytest.set_outcome.parametrize("sub_devices", [None, 2])
+@pytest.mark.parametrize("sub_devices", [None, 2])
 def test_random_faults_in_random_graphs_change_no_bit(sub_devices: int | None, data: st.DataObject) -> None:
     platform, devices = live_on(sub_devices)
     graph = data.draw(graphs(ranges=data.draw(st.booleans())))
@@ -212,8 +212,8 @@ def test_what_always_fails_ends_with_the_first_cause_and_everything_else_is_done
                 run.result(name)
 
 
-@pytest.set_outcome.parametrize("dynamic", [False, True])
-@pytest.set_outcome.parametrize("after", [0, 1, 3])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("after", [0, 1, 3])
 def test_with_no_device_left_the_host_does_what_it_can(after: int, dynamic: bool) -> None:
     platform, devices = live_on(None)
     graph = braid()

@@ -19,7 +19,7 @@ from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.testing import faults
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 def braid(tasks: int = 8) -> TaskGraph:
@@ -49,8 +49,8 @@ def check(found: list[Any], inputs: list[dict[str, Any]], graph: TaskGraph) -> N
             np.testing.assert_array_equal(value, expected[name], err_msg=f"{name} of generation {number}")
 
 
-@pytest.set_outcome.parametrize("kind", ["submission", "on device", "on device, done", "copy", "allocation"])
-@pytest.set_outcome.parametrize("whole", [True, False])
+@pytest.mark.parametrize("kind", ["submission", "on device", "on device, done", "copy", "allocation"])
+@pytest.mark.parametrize("whole", [True, False])
 def test_a_fault_in_a_stream_changes_no_bit(whole: bool, kind: str) -> None:
     platform, devices = live_on(None if whole else 2)
     graph, inputs = braid(), given_inputs(7)
@@ -77,7 +77,7 @@ def test_a_fault_in_a_stream_changes_no_bit(whole: bool, kind: str) -> None:
                 assert len(recovered) == 1
 
 
-@pytest.set_outcome.parametrize("in_flight", [1, 3])
+@pytest.mark.parametrize("in_flight", [1, 3])
 def test_a_stream_goes_on_without_a_device_that_is_lost(in_flight: int) -> None:
     platform, devices = live_on(2)
     graph, inputs = braid(), given_inputs(9)
@@ -119,8 +119,8 @@ def test_a_fault_in_an_asynchronous_stream_changes_no_bit() -> None:
 # --- deadlines --------------------------------------------------------------------------------------
 
 
-@pytest.set_outcome.parametrize("of", ["task", "run"])
-@pytest.set_outcome.parametrize("way", ["replayed", "replayed, with a task on the host", "dispatched"])
+@pytest.mark.parametrize("of", ["task", "run"])
+@pytest.mark.parametrize("way", ["replayed", "replayed, with a task on the host", "dispatched"])
 def test_a_generation_that_is_late_fails_at_its_place_and_the_others_do_not(
     of: str, way: str, release_when_late: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,7 @@ def test_a_file_cut_short_says_so(tmp_path: Path) -> None:
     assert str(path) in text and "cut short" in text
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "data", [b"", b"version https://git-lfs.github.com/spec/v1\n", b"\x00" * 100, b"PK\x03\x04zip"]
 )
 def test_what_is_no_model_is_told(data: bytes) -> None:
@@ -124,7 +124,7 @@ def test_an_operator_of_a_later_opset_says_which() -> None:
     assert "came with opset 20" in refusal(lambda: read_model(model))
 
 
-@pytest.set_outcome.parametrize("opset", [1, 6, 28, 99])
+@pytest.mark.parametrize("opset", [1, 6, 28, 99])
 def test_other_opsets_are_refused_with_those_that_are_not(opset: int) -> None:
     text = refusal(lambda: read_model(relu_model(opset=opset)))
     assert f"opset {opset}" in text and "7 to 27" in text
@@ -141,7 +141,7 @@ def test_a_model_must_say_its_opset() -> None:
     assert "opset_import" in refusal(lambda: read_model(model))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("broken", "said"),
     [
         (node("Relu", [], ["y"]), "0 inputs"),
@@ -196,7 +196,7 @@ def declaring(dtype: int, shape: Any) -> Any:
     return model
 
 
-@pytest.set_outcome.parametrize("shape", [(5, 3), (2, 3, 1)])
+@pytest.mark.parametrize("shape", [(5, 3), (2, 3, 1)])
 def test_outputs_of_another_shape_than_declared_are_told(shape: Any) -> None:
     with pytest.warns(DeclaredShapeWarning, match=r"output 'y': its shape is \(2, 3\), and \("):
         assert imported(declaring(onnx.TensorProto.FLOAT, shape)).values["y"].shape == (2, 3)
@@ -217,9 +217,7 @@ def test_a_tensor_with_too_few_data_is_refused() -> None:
     assert "memory" in refusal(lambda: read_model(model)) or "there are" in refusal(lambda: read_model(model))
 
 
-@pytest.set_outcome.parametrize(
-    ("number", "said"), [(8, "string"), (16, "bfloat16"), (14, "complex64"), (77, "type 77")]
-)
+@pytest.mark.parametrize(("number", "said"), [(8, "string"), (16, "bfloat16"), (14, "complex64"), (77, "type 77")])
 def test_other_element_types_are_named(number: int, said: str) -> None:
     model = relu_model()
     model.graph.input[0].type.tensor_type.elem_type = number
@@ -242,7 +240,7 @@ def test_sparse_tensors_are_checked_and_filled() -> None:
     assert "sparse" in refusal(lambda: read_model(model)) or "memory" in refusal(lambda: read_model(model))
 
 
-@pytest.set_outcome.parametrize("place", [[[0, 3], [1, 0]], [[-1, 0], [1, 0]]])
+@pytest.mark.parametrize("place", [[[0, 3], [1, 0]], [[-1, 0], [1, 0]]])
 def test_an_index_of_a_sparse_tensor_lies_within_every_axis(place: list[list[int]]) -> None:
     values = numpy_helper.from_array(np.array([2.0, 3.0], np.float32), "w")
     indices = numpy_helper.from_array(np.array(place, np.int64))
@@ -251,7 +249,7 @@ def test_an_index_of_a_sparse_tensor_lies_within_every_axis(place: list[list[int
     assert "lies outside it" in refusal(lambda: read_model(model))
 
 
-@pytest.set_outcome.parametrize("count", [3, 5])
+@pytest.mark.parametrize("count", [3, 5])
 def test_data_of_another_length_than_the_shape_says_are_refused(count: int) -> None:
     model = model_of([node("Add", ["x", "w"], ["y"])], {"x": (4,)}, ["y"])
     raw = np.zeros(count, np.float32).tobytes()
@@ -259,9 +257,7 @@ def test_data_of_another_length_than_the_shape_says_are_refused(count: int) -> N
     assert f"{4 * count} bytes of data, expected 16 for float32 (4,)" in refusal(lambda: read_model(model))
 
 
-@pytest.set_outcome.parametrize(
-    ("axes", "said"), [([1, -1], "an axis stands twice in [1, 1]"), ([2], "there is no axis 2")]
-)
+@pytest.mark.parametrize(("axes", "said"), [([1, -1], "an axis stands twice in [1, 1]"), ([2], "there is no axis 2")])
 def test_axes_are_there_and_stand_once(axes: list[int], said: str) -> None:
     model = model_of([node("ReduceMean", ["x"], ["y"], axes=axes)], {"x": (2, 3)}, ["y"], opset=13)
     assert said in refusal(lambda: imported(model))
@@ -288,7 +284,7 @@ def test_external_data_beside_the_model_are_mapped(tmp_path: Path) -> None:
     assert mapped_location(array) is not None
 
 
-@pytest.set_outcome.parametrize("location", ["../w.bin", "/etc/passwd", "in/../../w.bin", "link.bin", "folder/w.bin"])
+@pytest.mark.parametrize("location", ["../w.bin", "/etc/passwd", "in/../../w.bin", "link.bin", "folder/w.bin"])
 def test_external_data_outside_the_folder_are_refused(tmp_path: Path, location: str) -> None:
     home = tmp_path / "home"
     home.mkdir()
@@ -299,7 +295,7 @@ def test_external_data_outside_the_folder_are_refused(tmp_path: Path, location: 
     assert "outside" in refusal(lambda: read_model(home / "m.onnx"))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("more", "said"),
     [
         ({"offset": 4}, "has 16 bytes"),
@@ -329,7 +325,7 @@ BILLION = np.array([1000, 1000, 1000], np.int64)
 ONE = np.array(1.0, np.float32)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "broken",
     [
         node("ConstantOfShape", ["shape"], ["y"]),
@@ -361,7 +357,7 @@ def test_a_result_larger_than_memory_is_refused() -> None:
     assert "memory" in refusal(lambda: imported(model))
 
 
-@pytest.set_outcome.parametrize("trips", [1 << 60, None])
+@pytest.mark.parametrize("trips", [1 << 60, None])
 def test_endless_loops_are_refused(trips: int | None) -> None:
     body = helper.make_graph(
         [node("Identity", ["c"], ["c1"]), node("Neg", ["v"], ["v1"])],
@@ -402,7 +398,7 @@ def test_names_settle_other_inputs() -> None:
     assert "n = 4" in refusal(lambda: imported(model, {"a": (4, 3), "b": (5, 3)}))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("shapes", "said"),
     [
         ({"z": (1,)}, "no input"),

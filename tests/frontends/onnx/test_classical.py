@@ -11,51 +11,24 @@ import pytest
 pytest.importorskip("onnx", reason="the package onnx is not installed")
 pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
-from onnx import helper
-from support.beside_runtime import array, session
-from support.node_cases import differences
-from support.small_models import imported, model_of
+from support.beside_runtime import array
+from support.ml_nodes import model, same
+from support.small_models import imported
 
 from syclsched.errors import ModelError
-from syclsched.frontends.onnx.host_evaluation import evaluate
-from syclsched.frontends.onnx.model_file.dtypes import NUMBERS
 
 X = array(7, 4)
 PAIR = {"classlabels_ints": [3, 8]}
 KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
-def model(operator: str, inputs: dict[str, Any], outputs: int = 1, **attributes: Any) -> Any:
-    """Return a model of one node, and what its outputs are called."""
-    names = [f"y{i}" for i in range(outputs)]
-    node = helper.make_node(operator, list(inputs), names, domain="ai.onnx.ml", **attributes)
-    dtypes = {name: NUMBERS[value.dtype.name] for name, value in inputs.items()}
-    made = model_of([node], {name: value.shape for name, value in inputs.items()}, names, dtypes=dtypes)
-    made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
-    for value in made.graph.output:
-        value.type.Clear()
-    return made
-
-
-def same(operator: str, *values: Any, outputs: int = 1, by_host: bool = False, **attributes: Any) -> None:
-    """Compare a node with ONNX Runtime's."""
-    inputs = {f"x{i}": value for i, value in enumerate(values)}
-    made = model(operator, inputs, outputs, **attributes)
-    network = imported(made)
-    assert any(each.kind == "reference" for each in network.nodes) == by_host
-    got = evaluate(network, {name: inputs[name] for name in network.inputs})
-    for name, want in zip(network.outputs, session(made).run(None, inputs), strict=True):
-        assert got[name].dtype == want.dtype
-        assert differences(got[name], want) is None, (name, differences(got[name], want))
-
-
-@pytest.set_outcome.parametrize("x", [X, (X * 9).astype(np.int64), X.astype(np.float64)], ids=lambda x: str(x.dtype))
+@pytest.mark.parametrize("x", [X, (X * 9).astype(np.int64), X.astype(np.float64)], ids=lambda x: str(x.dtype))
 def test_scaler(x: Any) -> None:
     same("Scaler", x, offset=[0.5], scale=[2.0])
     same("Scaler", x, offset=[0.5, 1.0, -1.0, 0.0], scale=[2.0, 1.0, 0.5, -1.0])
 
 
-@pytest.set_outcome.parametrize("norm", ["L1", "L2"])
+@pytest.mark.parametrize("norm", ["L1", "L2"])
 def test_normalizer(norm: str) -> None:
     x = X.copy()
     x[3] = 0
@@ -70,8 +43,8 @@ def test_binarizer() -> None:
     same("Binarizer", X, threshold=0.1)
 
 
-@pytest.set_outcome.parametrize("imputed", [[5.0], [1.0, 2.0, 3.0, 4.0]])
-@pytest.set_outcome.parametrize("replaced", [float("nan"), 0.0])
+@pytest.mark.parametrize("imputed", [[5.0], [1.0, 2.0, 3.0, 4.0]])
+@pytest.mark.parametrize("replaced", [float("nan"), 0.0])
 def test_imputer(imputed: list[float], replaced: float) -> None:
     x = X.copy()
     x[2, 1] = x[4, 3] = replaced
@@ -82,7 +55,7 @@ def test_imputer_of_whole_numbers() -> None:
     same("Imputer", np.arange(8).reshape(2, 4), imputed_value_int64s=[9], replaced_value_int64=3)
 
 
-@pytest.set_outcome.parametrize("x", [X, X[0], np.arange(24).reshape(2, 3, 4)], ids=["rows", "row", "deep"])
+@pytest.mark.parametrize("x", [X, X[0], np.arange(24).reshape(2, 3, 4)], ids=["rows", "row", "deep"])
 def test_array_feature_extractor(x: Any) -> None:
     same("ArrayFeatureExtractor", x, np.array([3, 0, 3]))
     same("ArrayFeatureExtractor", x, np.array([[1, 2]]))
@@ -92,42 +65,40 @@ def test_feature_vectorizer() -> None:
     same("FeatureVectorizer", X, (X[:, :2] * 5).copy(), inputdimensions=[4, 2])
 
 
-@pytest.set_outcome.parametrize(
-    "x", [np.array([[4, 7], [1, 4]]), np.array([1.0, 9.0], np.float32)], ids=["int64", "float32"]
-)
+@pytest.mark.parametrize("x", [np.array([[4, 7], [1, 4]]), np.array([1.0, 9.0], np.float32)], ids=["int64", "float32"])
 def test_one_hot_encoder(x: Any) -> None:
     same("OneHotEncoder", x, cats_int64s=[1, 4, 9])
 
 
-@pytest.set_outcome.parametrize("values", [{"values_floats": [0.5, 1.5, 2.5]}, {"values_int64s": [5, 6, 7]}])
+@pytest.mark.parametrize("values", [{"values_floats": [0.5, 1.5, 2.5]}, {"values_int64s": [5, 6, 7]}])
 def test_label_encoder(values: Any) -> None:
     same("LabelEncoder", np.array([[4, 7, 0], [1, 4, 9]]), keys_int64s=[1, 4, 9], **values)
     same("LabelEncoder", np.array([4, 7]), keys_int64s=[4, 1, 4], default_float=3.5, default_int64=8, **values)
 
 
-@pytest.set_outcome.parametrize("targets", [1, 3])
+@pytest.mark.parametrize("targets", [1, 3])
 def test_linear_regressor(targets: int) -> None:
     weights, biases = array(targets * 4).tolist(), array(targets).tolist()
     same("LinearRegressor", X, coefficients=weights, intercepts=biases, targets=targets)
     same("LinearRegressor", X[:1], coefficients=weights, targets=targets)
 
 
-@pytest.set_outcome.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX"])
-@pytest.set_outcome.parametrize("labels", [[0, 1, 2], [30, 10, 20], [3, 8]])
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize("labels", [[0, 1, 2], [30, 10, 20], [3, 8]])
 def test_linear_classifier(post: str, labels: list[int]) -> None:
     weights, biases = array(len(labels) * 4).tolist(), array(len(labels)).tolist()
     said = {"coefficients": weights, "intercepts": biases, "classlabels_ints": labels, "post_transform": post}
     same("LinearClassifier", X, outputs=2, **said)
 
 
-@pytest.set_outcome.parametrize("post", ["NONE", "LOGISTIC"])
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC"])
 def test_linear_classifier_of_two_classes_with_one_row_of_coefficients(post: str) -> None:
     weights = array(4).tolist()
     same("LinearClassifier", X, outputs=2, coefficients=weights, intercepts=[0.2], post_transform=post, **PAIR)
 
 
-@pytest.set_outcome.parametrize("kernel", KERNELS)
-@pytest.set_outcome.parametrize("far", [0.0, 1000.0])
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("far", [0.0, 1000.0])
 def test_svm_regressor(kernel: str, far: float) -> None:
     vectors = array(6, 4) + np.float32(far * (kernel == "RBF"))
     same(
@@ -169,13 +140,13 @@ def svm(classes: int, **more: Any) -> dict[str, Any]:
     }
 
 
-@pytest.set_outcome.parametrize("kernel", KERNELS)
-@pytest.set_outcome.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("classes", [2, 3])
 def test_svm_classifier(kernel: str, classes: int) -> None:
     same("SVMClassifier", X, outputs=2, **svm(classes, kernel_type=kernel))
 
 
-@pytest.set_outcome.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [2, 3])
 def test_probabilities_of_a_svm_classifier_are_libsvms(classes: int) -> None:
     pairs = classes * (classes - 1) // 2
     said = svm(classes, kernel_type="RBF", prob_a=[-1.5, -0.7, -1.1][:pairs], prob_b=[0.1, -0.2, 0.3][:pairs])
@@ -188,7 +159,7 @@ def test_shapes_of_what_the_host_does_follow_from_rows_not_from_values() -> None
     assert [network.values[name].shape for name in network.outputs] == [(7,), (7, 3)]
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("operator", "outputs", "attributes", "what"),
     [
         ("LinearRegressor", 1, {"coefficients": [1.0] * 3}, "3 coefficients and 0 intercepts for 4 features"),

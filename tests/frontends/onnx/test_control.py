@@ -32,7 +32,7 @@ def choice() -> list[Any]:
     return [node("Abs", ["x"], ["a"]), chosen]
 
 
-@pytest.set_outcome.parametrize("condition", [True, False])
+@pytest.mark.parametrize("condition", [True, False])
 def test_a_known_condition_takes_its_branch(condition: bool) -> None:
     model = model_of(choice(), {"x": (3,)}, ["y"], {"c": np.array(condition), "w": X})
     network = imported(model)
@@ -40,7 +40,7 @@ def test_a_known_condition_takes_its_branch(condition: bool) -> None:
     assert np.array_equal(evaluate(network, {"x": X})["y"], np.abs(X) + X if condition else -np.abs(X))
 
 
-@pytest.set_outcome.parametrize("condition", [True, False])
+@pytest.mark.parametrize("condition", [True, False])
 def test_the_host_decides_what_is_known_only_then(condition: bool) -> None:
     model = model_of(choice(), {"x": (3,), "c": ()}, ["y"], {"w": X}, dtypes={"c": BOOL})
     network = imported(model)

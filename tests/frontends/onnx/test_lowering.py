@@ -29,7 +29,7 @@ def results(lowered: LoweredNetwork, inputs: dict[str, Any]) -> dict[str, Any]:
         return {name: run.result(array) for name, array in lowered.outputs.items()}
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_outputs_may_be_anything() -> None:
     constants = {"c": np.arange(2, dtype=np.float32), "s": np.array([1, 2]), "t": np.array([2, 1])}
     nodes = [
@@ -70,7 +70,7 @@ def test_what_is_an_output_but_for_its_shape_is_written_there() -> None:
     assert lowered.graph.arrays[lowered.outputs["y"]].shape == (2, 12)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_it_is_right_there() -> None:
     nodes = [node("Relu", ["x"], ["a"]), node("Flatten", ["a"], ["y"]), node("Neg", ["a"], ["z"])]
     x = np.arange(-12, 12, dtype=np.float32).reshape(2, 3, 4)
@@ -79,7 +79,7 @@ def test_it_is_right_there() -> None:
     assert np.array_equal(got["z"], -np.maximum(x, 0))
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_large_arrays_become_one_number_by_all_units() -> None:
     nodes = [node("ReduceMean", ["x"], ["m"], keepdims=1), node("ReduceMax", ["x"], ["y"], keepdims=0)]
     nodes += [node("Sub", ["x", "m"], ["z"])]
@@ -100,7 +100,7 @@ def test_a_weight_used_twice_is_one_constant() -> None:
     assert first is second
 
 
-@pytest.set_outcome.parametrize("extent", [3, 64])
+@pytest.mark.parametrize("extent", [3, 64])
 def test_graphs_for_several_shapes_share_their_weights(extent: int) -> None:
     random = np.random.default_rng(0)
     constants = {"w": random.standard_normal((extent, extent)).astype(np.float32), "s": np.float32(2)}
@@ -132,8 +132,8 @@ def test_results_nobody_asks_for() -> None:
     assert len(graph.tasks) == 1
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.filterwarnings("ignore::syclsched.errors.HostOperatorWarning")
+@pytest.mark.sycl
+@pytest.mark.filterwarnings("ignore::syclsched.errors.HostOperatorWarning")
 def test_results_of_the_hosts_that_nobody_asks_for() -> None:
     carried = (("v", 1, (3,)), ("n", 6, ()), ("w", 7, (2, 1)))
     body = helper.make_graph(

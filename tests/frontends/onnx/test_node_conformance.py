@@ -38,7 +38,7 @@ def test_there_are_node_tests() -> None:
     assert len(CLAIMED) > 900
 
 
-@pytest.set_outcome.parametrize("case", CLAIMED, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CLAIMED, ids=lambda case: case.name)
 def test_imported_networks_give_what_onnx_says(case: node_cases.Case) -> None:
     for inputs, outputs in case.data():
         given = node_cases.named(case, inputs)
@@ -48,14 +48,14 @@ def test_imported_networks_give_what_onnx_says(case: node_cases.Case) -> None:
             assert node_cases.differences(got[name], want) is None, name
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("case", CLAIMED, ids=lambda case: case.name)
+@pytest.mark.sycl
+@pytest.mark.parametrize("case", CLAIMED, ids=lambda case: case.name)
 def test_the_cpu_device_gives_what_onnx_says(case: node_cases.Case) -> None:
     check_on(case, next(device.name for device in platform().devices if device.kind == "cpu"))
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("case", EMULATED, ids=lambda case: case.name)
+@pytest.mark.sycl
+@pytest.mark.parametrize("case", EMULATED, ids=lambda case: case.name)
 def test_the_emulator_gives_what_onnx_says(case: node_cases.Case) -> None:
     names = [device.name for device in platform().devices if device.kind == "accelerator"]
     if not names:

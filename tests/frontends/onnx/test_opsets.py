@@ -150,7 +150,7 @@ FORMS: list[tuple[str, dict[str, Any], tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("form", "opset"),
     [pytest.param(form, opset, id=f"{form[0]}-{i}-{opset}") for i, form in enumerate(FORMS) for opset in form[2]],
 )
@@ -162,13 +162,13 @@ def test_forms_of_operators(form: Any, opset: int) -> None:
     same_as_runtime([made], {"x": x}, outputs, opset, constants)
 
 
-@pytest.set_outcome.parametrize(("time", "lengths"), [(0, [2, 0, 1]), (1, [3, 1])])
+@pytest.mark.parametrize(("time", "lengths"), [(0, [2, 0, 1]), (1, [3, 1])])
 def test_sequences_of_lengths_known_only_then_are_reversed(time: int, lengths: list[int]) -> None:
     made = node("ReverseSequence", ["x", "n"], ["y"], time_axis=time, batch_axis=1 - time)
     same_as_runtime([made], {"x": X, "n": np.array(lengths)}, ["y"], 10)
 
 
-@pytest.set_outcome.parametrize("opset", [7, 9, 11, 13, 18])
+@pytest.mark.parametrize("opset", [7, 9, 11, 13, 18])
 def test_splits(opset: int) -> None:
     if opset < 13:
         made = [node("Split", ["x"], ["a", "b"], axis=3, split=[1, 4])]
@@ -180,7 +180,7 @@ def test_splits(opset: int) -> None:
     same_as_runtime([node("Split", ["x"], ["a", "b"], axis=2, **more)], {"x": X}, ["a", "b"], opset)
 
 
-@pytest.set_outcome.parametrize("opset", [7, 9, 11, 13])
+@pytest.mark.parametrize("opset", [7, 9, 11, 13])
 def test_products(opset: int) -> None:
     a, b, c = array(3, 4), array(5, 4), array(5)
     gemm = [node("Gemm", ["a", "b", "c"], ["y"], alpha=0.5, beta=2.0, transB=1)]
@@ -195,7 +195,7 @@ def test_products(opset: int) -> None:
         same_as_runtime([node("MatMul", ["a", "b"], ["y"])], {"a": array(*left), "b": array(*right)}, ["y"], opset)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("equation", "shapes"),
     [
         ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]),

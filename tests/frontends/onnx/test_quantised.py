@@ -36,7 +36,7 @@ def test_convolutions_of_whole_numbers() -> None:
     same_as_runtime([made], inputs, ["y"], 10, {"zx": np.uint8(12)})
 
 
-@pytest.set_outcome.parametrize("channels", [1, 6])
+@pytest.mark.parametrize("channels", [1, 6])
 def test_quantised_convolutions(channels: int) -> None:
     constants = {
         "sx": np.float32(0.02),

@@ -21,10 +21,10 @@ from syclsched.frontends.onnx.host_evaluation import evaluate  # noqa: E402
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
-@pytest.set_outcome.parametrize("operator", ["RNN", "GRU", "LSTM"])
-@pytest.set_outcome.parametrize("direction", ["forward", "reverse", "bidirectional"])
-@pytest.set_outcome.parametrize("full", [False, True])
-@pytest.set_outcome.parametrize("opset", [7, 14])
+@pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("opset", [7, 14])
 def test_recurrent(operator: str, direction: str, full: bool, opset: int) -> None:
     steps, batch, features, hidden = 4, 2, 3, 5
     count, gates = (2 if direction == "bidirectional" else 1), GATES[operator]
@@ -60,10 +60,10 @@ def one(operator: str, direction: str = "forward", steps: int = 5, **attributes:
     return made, inputs, weights, outputs
 
 
-@pytest.set_outcome.parametrize("operator", ["RNN", "GRU", "LSTM"])
-@pytest.set_outcome.parametrize("direction", ["forward", "reverse", "bidirectional"])
-@pytest.set_outcome.parametrize("known", [False, True])
-@pytest.set_outcome.parametrize("lengths", [(5, 3, 1), (4, 4, 2), (5, 5, 5)])
+@pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("lengths", [(5, 3, 1), (4, 4, 2), (5, 5, 5)])
 def test_sequences_of_several_lengths(operator: str, direction: str, known: bool, lengths: tuple[int, ...]) -> None:
     made, inputs, weights, outputs = one(operator, direction, lengths=lengths)
     if known:
@@ -71,8 +71,8 @@ def test_sequences_of_several_lengths(operator: str, direction: str, known: bool
     same_as_runtime([made], inputs, outputs, 14, weights)
 
 
-@pytest.set_outcome.parametrize("direction", ["reverse", "bidirectional"])
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize("direction", ["reverse", "bidirectional"])
+@pytest.mark.parametrize(
     ("operator", "more"),
     [("RNN", {}), ("GRU", {}), ("GRU", {"linear_before_reset": 1}), ("LSTM", {}), ("LSTM", {"input_forget": 1})],
 )
@@ -81,7 +81,7 @@ def test_what_activations_are_given_is_bounded(operator: str, direction: str, mo
     same_as_runtime([made], inputs, outputs, 14, weights)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("operator", "names", "alpha", "beta"),
     [
         ("RNN", ["LeakyRelu"], [0.1], []),
@@ -102,7 +102,7 @@ def test_activations_and_their_numbers(operator: str, names: list[str], alpha: A
     same_as_runtime([made], inputs, outputs, 14, weights)
 
 
-@pytest.set_outcome.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 def test_no_steps_leave_the_states_as_they_were(direction: str) -> None:
     made, inputs, weights, outputs = one("LSTM", direction, steps=0)
     count = 2 if direction == "bidirectional" else 1
@@ -114,7 +114,7 @@ def test_no_steps_leave_the_states_as_they_were(direction: str) -> None:
     assert (got["yh"] == inputs["h"]).all() and (got["yc"] == inputs["c"]).all()
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("more", "said"),
     [
         ({"activations": ["Sine"]}, "no activation 'Sine'"),

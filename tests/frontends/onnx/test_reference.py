@@ -15,8 +15,8 @@ from support.beside_runtime import array, same_as_runtime  # noqa: E402
 from syclsched.frontends.onnx.reference import evaluate_reference  # noqa: E402
 
 
-@pytest.set_outcome.parametrize("opset", [10, 16])
-@pytest.set_outcome.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("opset", [10, 16])
+@pytest.mark.parametrize("mode", ["avg", "max"])
 def test_regions_are_aligned(opset: int, mode: str) -> None:
     made = helper.make_node(
         "RoiAlign", ["x", "rois", "of"], ["y"], mode=mode, output_height=2, output_width=3, spatial_scale=0.7
@@ -29,8 +29,8 @@ def test_regions_are_aligned(opset: int, mode: str) -> None:
     same_as_runtime([made], inputs, ["y"], opset, by_host=True)
 
 
-@pytest.set_outcome.parametrize("shape", [(), (1,)])
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize("shape", [(), (1,)])
+@pytest.mark.parametrize(
     "inputs", [["b", "s"], ["b", "s", "most"], ["b", "s", "", "overlap"], ["b", "s", "most", "overlap"]]
 )
 def test_boxes_are_chosen_with_what_says_how_many_left_out_or_a_scalar(

@@ -92,8 +92,8 @@ def test_a_chain_of_blocks_is_one_array() -> None:
     assert set(made.origins) == {task.name for task in made.graph.tasks}
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize(
+@pytest.mark.sycl
+@pytest.mark.parametrize(
     ("devices", "implementation"),
     [
         (["cpu"], "onednn"),
@@ -120,9 +120,9 @@ def test_every_device_adds_once(devices: list[str], implementation: str) -> None
             close(run.result(made.outputs[blocks()[0].outputs[0]]))
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("devices", [["cpu"], ["cpu", "accelerator"]])
-@pytest.set_outcome.parametrize("done", [False, True])
+@pytest.mark.sycl
+@pytest.mark.parametrize("devices", [["cpu"], ["cpu", "accelerator"]])
+@pytest.mark.parametrize("done", [False, True])
 def test_what_failed_is_done_again_from_the_residual_as_it_was(devices: list[str], done: bool) -> None:
     for device in devices:
         there(device)
@@ -175,7 +175,7 @@ def model() -> bytes:
     return bytes(made.SerializeToString())
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_models_are_tuned_called_and_streamed_with_it_as_without(monkeypatch: Any, tmp_path: Any) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))  # nothing has been timed yet
     (output,), given = blocks()[0].outputs, blocks()[1]["x"]
@@ -194,8 +194,8 @@ def test_models_are_tuned_called_and_streamed_with_it_as_without(monkeypatch: An
             np.testing.assert_array_equal(got, one(batch)[output])
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("share", [1.0, 0.6])
+@pytest.mark.sycl
+@pytest.mark.parametrize("share", [1.0, 0.6])
 def test_a_limit_on_memory_changes_no_answer(share: float) -> None:
     (output,), given = blocks()[0].outputs, blocks()[1]["x"]
     with syclsched.compile(model(), devices="cpu", autotune=False) as free:
@@ -205,7 +205,7 @@ def test_a_limit_on_memory_changes_no_answer(share: float) -> None:
         close(short(given)[output])
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_chunks_of_a_batch_add_in_place_each_by_itself() -> None:
     there("accelerator")
     made = lowered()

@@ -20,10 +20,10 @@ from syclsched.errors import ModelError  # noqa: E402
 MODES = [(16, "bilinear"), (16, "bicubic"), (16, "nearest"), (20, "linear"), (20, "cubic"), (20, "nearest")]
 
 
-@pytest.set_outcome.parametrize(("opset", "mode"), MODES)
-@pytest.set_outcome.parametrize("padding", ["zeros", "border", "reflection"])
-@pytest.set_outcome.parametrize("align", [0, 1])
-@pytest.set_outcome.parametrize("shape", [(2, 3, 5, 6), (1, 1, 1, 4)])
+@pytest.mark.parametrize(("opset", "mode"), MODES)
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("align", [0, 1])
+@pytest.mark.parametrize("shape", [(2, 3, 5, 6), (1, 1, 1, 4)])
 def test_planes(opset: int, mode: str, padding: str, align: int, shape: tuple[int, ...]) -> None:
     made = helper.make_node("GridSample", ["x", "grid"], ["y"], mode=mode, padding_mode=padding, align_corners=align)
     grid = 1.5 * array(shape[0], 4, 3, 2)
@@ -31,14 +31,14 @@ def test_planes(opset: int, mode: str, padding: str, align: int, shape: tuple[in
     same_as_runtime([made], {"x": array(*shape), "grid": grid}, ["y"], opset)
 
 
-@pytest.set_outcome.parametrize("mode", ["linear", "nearest"])
-@pytest.set_outcome.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 def test_volumes(mode: str, padding: str) -> None:
     made = helper.make_node("GridSample", ["x", "grid"], ["y"], mode=mode, padding_mode=padding)
     same_as_runtime([made], {"x": array(2, 2, 3, 4, 5), "grid": array(2, 2, 3, 4, 3)}, ["y"], 20)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("shape", "grid", "said"),
     [((1, 1, 3, 3), (2, 2, 2, 2), "a grid of shape"), ((1, 1, 3, 3), (1, 2, 2, 3), "a grid of shape")],
 )
@@ -57,8 +57,8 @@ def test_places_that_are_no_numbers_pick_nothing_beyond_the_array() -> None:
     assert evaluate(network, {"x": np.ones((1, 1, 2, 2), np.float32), "grid": grid})["y"].shape == (1, 1, 1, 2)
 
 
-@pytest.set_outcome.parametrize("padding_mode", ["zeros", "border", "reflection"])
-@pytest.set_outcome.parametrize("align", [0, 1])
+@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("align", [0, 1])
 def test_the_nearest_of_places_halfway_between_two(padding_mode: str, align: int) -> None:
     # Rounded first, brought back then.
     made = helper.make_node(
@@ -69,7 +69,7 @@ def test_the_nearest_of_places_halfway_between_two(padding_mode: str, align: int
     same_as_runtime([made], {"x": array(1, 2, 4, 4), "grid": grid}, ["y"], 20)
 
 
-@pytest.set_outcome.parametrize("mode", ["linear", "nearest", "cubic"])
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
 def test_outside_are_zeros_whatever_is_at_the_border(mode: str) -> None:
     made = helper.make_node("GridSample", ["x", "grid"], ["y"], mode=mode, padding_mode="zeros")
     x, grid = np.full((1, 1, 4, 4), np.inf, np.float32), np.full((1, 1, 2, 2), 3, np.float32)

@@ -19,9 +19,9 @@ from syclsched.errors import ModelError  # noqa: E402
 from syclsched.frontends.onnx.host_evaluation import evaluate  # noqa: E402
 
 
-@pytest.set_outcome.parametrize("one_sided", [0, 1])
-@pytest.set_outcome.parametrize("shape", [(2, 71), (2, 71, 1)])
-@pytest.set_outcome.parametrize(("window", "length"), [(16, 16), (16, None), (None, 16)])
+@pytest.mark.parametrize("one_sided", [0, 1])
+@pytest.mark.parametrize("shape", [(2, 71), (2, 71, 1)])
+@pytest.mark.parametrize(("window", "length"), [(16, 16), (16, None), (None, 16)])
 def test_frames_are_transformed(one_sided: int, shape: Any, window: int | None, length: int | None) -> None:
     constants: dict[str, Any] = {"step": np.array(5)}
     names = ["x", "step", "", ""]
@@ -33,7 +33,7 @@ def test_frames_are_transformed(one_sided: int, shape: Any, window: int | None, 
     same_as_runtime([made], {"x": array(*shape)}, ["y"], 17, constants)
 
 
-@pytest.set_outcome.parametrize("size", [13, 15])
+@pytest.mark.parametrize("size", [13, 15])
 def test_frames_of_other_lengths_than_powers_of_two(size: int) -> None:
     # ONNX Runtime's results are off by 3e-5 there.
     x, window = array(2, 71), np.hanning(size).astype(np.float32)
@@ -50,7 +50,7 @@ def test_complex_signals() -> None:
     same_as_runtime([made], {"x": array(2, 20, 2)}, ["y"], 17, constants)
 
 
-@pytest.set_outcome.parametrize(("shape", "length"), [((1, 8, 1), 9), ((1, 8, 3), 4), ((1, 8, 1), 0)])
+@pytest.mark.parametrize(("shape", "length"), [((1, 8, 1), 9), ((1, 8, 3), 4), ((1, 8, 1), 0)])
 def test_frames_must_fit(shape: Any, length: int) -> None:
     made = helper.make_node("STFT", ["x", "step", "", "length"], ["y"])
     constants = {"step": np.array(3), "length": np.array(length)}

@@ -85,7 +85,7 @@ def imported_constants(model: Any) -> dict[str, Any]:
     return {name: shared_constant(constants[name], name) for name in WEIGHTS}
 
 
-@pytest.set_outcome.parametrize("how", ["deleted", "replaced"])
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
 def test_a_file_that_is_gone_or_has_a_successor_is_still_read(path: Path, how: str) -> None:
     constants = imported_constants(read_model(path))
     if how == "deleted":
@@ -98,7 +98,7 @@ def test_a_file_that_is_gone_or_has_a_successor_is_still_read(path: Path, how: s
         assert np.array_equal(constants[name].data, value)
 
 
-@pytest.set_outcome.parametrize("how", ["written to", "cut short", "cut short, and the time set back"])
+@pytest.mark.parametrize("how", ["written to", "cut short", "cut short, and the time set back"])
 def test_a_file_that_was_changed_is_an_error_and_no_crash(path: Path, how: str) -> None:
     model = read_model(path)
     constants = imported_constants(model)

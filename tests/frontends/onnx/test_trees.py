@@ -12,8 +12,8 @@ pytest.importorskip("onnx", reason="the package onnx is not installed")
 pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
 from support.beside_runtime import session
+from support.ml_nodes import model, same
 from support.small_models import imported
-from test_classical import model, same
 
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.host_evaluation import evaluate
@@ -58,13 +58,13 @@ def forest(columns: int, *, what: str, rule: str = "BRANCH_LEQ", positive: bool 
     }
 
 
-@pytest.set_outcome.parametrize("rule", RULES)
-@pytest.set_outcome.parametrize("targets", [1, 3])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("targets", [1, 3])
 def test_regressor(rule: str, targets: int) -> None:
     same("TreeEnsembleRegressor", X, **forest(targets, what="target", rule=rule, n_targets=targets))
 
 
-@pytest.set_outcome.parametrize("how", ["SUM", "AVERAGE", "MIN", "MAX"])
+@pytest.mark.parametrize("how", ["SUM", "AVERAGE", "MIN", "MAX"])
 def test_regressor_puts_trees_together(how: str) -> None:
     said = forest(2, what="target", n_targets=2, aggregate_function=how, base_values=[0.5, -1.0])
     same("TreeEnsembleRegressor", X, **said)
@@ -75,7 +75,7 @@ def test_rows_of_other_numbers() -> None:
     same("TreeEnsembleRegressor", X[:1], **forest(1, what="target", n_targets=1))
 
 
-@pytest.set_outcome.parametrize("tracks", [None, [0] * 11, [0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0]])
+@pytest.mark.parametrize("tracks", [None, [0] * 11, [0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0]])
 def test_missing_values_go_where_they_are_said_to(tracks: list[int] | None) -> None:
     x = X.copy()
     x[::2, 1] = x[1::3, 0] = x[3::2, 3] = np.nan
@@ -85,8 +85,8 @@ def test_missing_values_go_where_they_are_said_to(tracks: list[int] | None) -> N
     same("TreeEnsembleRegressor", x, **said)
 
 
-@pytest.set_outcome.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX"])
-@pytest.set_outcome.parametrize("labels", [[0, 1, 2], [7, 3, 5]])
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize("labels", [[0, 1, 2], [7, 3, 5]])
 def test_classifier(post: str, labels: list[int]) -> None:
     said = forest(len(labels), what="class", classlabels_int64s=labels, post_transform=post)
     same("TreeEnsembleClassifier", X, outputs=2, **said)
@@ -102,15 +102,15 @@ def test_of_two_classes_that_trees_know_the_one_with_more_is_the_label() -> None
     np.testing.assert_array_equal(got["y0"], np.where(want[:, 1] > want[:, 0], 2, 4))
 
 
-@pytest.set_outcome.parametrize("post", ["NONE", "LOGISTIC"])
-@pytest.set_outcome.parametrize("positive", [False, True])
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC"])
+@pytest.mark.parametrize("positive", [False, True])
 def test_classifier_of_two_classes_with_the_scores_of_one(post: str, positive: bool) -> None:
     said = forest(1, what="class", positive=positive, classlabels_int64s=[4, 9], post_transform=post)
     same("TreeEnsembleClassifier", X, outputs=2, **said)
     same("TreeEnsembleClassifier", X, outputs=2, **said, base_values=[0.2])
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("changed", "what"),
     [
         ({"nodes_values": [0.0]}, "its lists of nodes are empty or differ in length"),

@@ -57,7 +57,7 @@ def check(got: Any, want: Any) -> None:
     assert np.ptp(want) > 0.01 * scale  # weights that are all the same would make one value of everything
 
 
-@pytest.set_outcome.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_imported_models_are_canonical_and_right(name: str) -> None:
     network, inputs, want = example(name)
     assert not any(node.kind == "reference" for node in network.nodes)
@@ -67,9 +67,9 @@ def test_imported_models_are_canonical_and_right(name: str) -> None:
         check(got[key], expected)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", NAMES)
-@pytest.set_outcome.parametrize("rewritten", [False, True], ids=["as it is", "rewritten"])
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("rewritten", [False, True], ids=["as it is", "rewritten"])
 def test_devices_give_what_the_runtime_gives(name: str, rewritten: bool) -> None:
     network, inputs, want = example(name)
     lowered = lower(rewrite(network).network if rewritten else network)

@@ -41,7 +41,7 @@ ONNX: dict[tuple[str | float, ...], tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.set_outcome.parametrize("step", ONNX, ids=str)
+@pytest.mark.parametrize("step", ONNX, ids=str)
 def test_numpy_does_what_onnx_does(step: tuple[str | float, ...]) -> None:
     kind, attributes = ONNX[step]
     x = X[np.abs(X) < 20].astype("float32")
@@ -54,8 +54,8 @@ def inputs(name: str, dtype: str) -> np.ndarray:
     return (np.abs(x) + 0.1 if name in ("log", "sqrt", "reciprocal") else x).astype(dtype)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.sycl
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_opencl_does_what_numpy_does(run: Any, dtype: str) -> None:
     for name in sorted(act.STEPS):
         x = inputs(name, dtype)
@@ -74,7 +74,7 @@ def test_opencl_does_what_numpy_does(run: Any, dtype: str) -> None:
         close(run(operation, "opencl-c", arrays)["y"][0], wanted, dtype)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_what_is_not_a_number_stays_none(run: Any) -> None:
     for name in sorted(act.STEPS):
         operation = nn.batch_norm(0.0, activation=((name,),))
@@ -96,7 +96,7 @@ def test_unknown_ones_are_refused() -> None:
         act.checked((("swish",),))
 
 
-@pytest.set_outcome.parametrize("name", sorted(act.STEPS))
+@pytest.mark.parametrize("name", sorted(act.STEPS))
 def test_numba_dpex_is_given_the_same_formulas(name: str) -> None:
     activation = act.checked(((name,),))
     text = "def step(v):\n" + activation_numba.applied(activation, "    ") + "    return v\n"

@@ -124,7 +124,7 @@ def test_the_host_convolves(case: Case) -> None:
     close(on_host(operation, arrays), wanted, dtype)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 @given(case=convolutions(most=20), limits=st.sampled_from(GPUS))
 @settings(max_examples=12, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_work_groups_convolve_in_local_memory(run: Any, case: Case, limits: DeviceLimits) -> None:
@@ -140,7 +140,7 @@ def test_the_host_transposes(case: Case) -> None:
     close(on_host(operation, arrays), wanted, dtype)
 
 
-@pytest.set_outcome.parametrize(("batch", "channels"), [(0, 3), (2, 0)])
+@pytest.mark.parametrize(("batch", "channels"), [(0, 3), (2, 0)])
 def test_nothing_in_gives_nothing_or_the_bias(batch: int, channels: int) -> None:
     x, w, b = numbers(batch, 5, 5, channels), numbers(4, channels, 3, 3), numbers(4)
     y = unwritten((batch, 3, 3, 4), "float32")
@@ -167,7 +167,7 @@ def test_attributes_that_do_not_go_together_are_refused() -> None:
         nn.conv(2, in_place=True)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"w": (8, 5, 3, 3)}, "channels of x"),
@@ -205,10 +205,10 @@ def test_a_residual_in_place_is_one_array_less_and_the_same_work() -> None:
     )
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", quick(nn.conv(2)))
-@pytest.set_outcome.parametrize("channels_last", [False, True])
-@pytest.set_outcome.parametrize(("groups", "channels", "size"), [(1, 70, 29), (1, 33, 15), (2, 38, 17), (37, 37, 19)])
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", quick(nn.conv(2)))
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize(("groups", "channels", "size"), [(1, 70, 29), (1, 33, 15), (2, 38, 17), (37, 37, 19)])
 def test_what_blocks_share_is_added_to_once(
     run: Any, name: str, channels_last: bool, groups: int, channels: int, size: int
 ) -> None:
@@ -225,8 +225,8 @@ def test_what_blocks_share_is_added_to_once(
 ON_DEVICES = settings(max_examples=12, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", quick(nn.conv(2)))
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", quick(nn.conv(2)))
 @given(case=convolutions())
 @ON_DEVICES
 def test_devices_convolve(run: Any, name: str, case: Case) -> None:
@@ -234,8 +234,8 @@ def test_devices_convolve(run: Any, name: str, case: Case) -> None:
     close(run(operation, name, arrays)["y"], wanted, dtype)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", quick(nn.conv(2)))
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", quick(nn.conv(2)))
 @given(case=convolutions(most=30))
 @ON_DEVICES
 def test_devices_convolve_with_weights_known_beforehand(run: Any, name: str, case: Case) -> None:
@@ -243,7 +243,7 @@ def test_devices_convolve_with_weights_known_beforehand(run: Any, name: str, cas
     close(run(operation, name, arrays, constants=("w",))["y"], wanted, dtype)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 @given(case=convolutions(most=16), known=st.booleans())
 @settings(ON_DEVICES, max_examples=3)
 def test_devices_convolve_in_numba_dpex(run: Any, case: Case, known: bool) -> None:
@@ -251,9 +251,9 @@ def test_devices_convolve_in_numba_dpex(run: Any, case: Case, known: bool) -> No
     close(run(operation, "numba-dpex", arrays, constants=("w",) if known else ())["y"], wanted, dtype)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("in_place", [False, True])
-@pytest.set_outcome.parametrize("channels", [16, 70, 96, 133])
+@pytest.mark.sycl
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("channels", [16, 70, 96, 133])
 def test_depthwise_in_vectors_of_channels(run: Any, channels: int, in_place: bool) -> None:
     operation = nn.conv(2, (2, 1), (1, 0, 1, 2), (1, 2), channels, True, (("elu", 1.0),), True, True, in_place)
     w = numbers(channels, 1, 3, 2)
@@ -264,8 +264,8 @@ def test_depthwise_in_vectors_of_channels(run: Any, channels: int, in_place: boo
     close(run(operation, "numba-dpex", arrays, constants=("w",))["y"], wanted, "float32")
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", implementations(nn.conv_transpose(2)))
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", implementations(nn.conv_transpose(2)))
 @given(case=transposes())
 @ON_DEVICES
 def test_devices_transpose(run: Any, name: str, case: Case) -> None:

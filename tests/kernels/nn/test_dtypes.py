@@ -12,7 +12,7 @@ from support.operations import close, numbers, on_host, unwritten
 from syclsched.kernels import nn
 from syclsched.model.operation import Operation
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -56,7 +56,7 @@ for last in (True, False):
     ]
 
 
-@pytest.set_outcome.parametrize(("operation", "shapes"), CASES, ids=lambda each: getattr(each, "name", ""))
+@pytest.mark.parametrize(("operation", "shapes"), CASES, ids=lambda each: getattr(each, "name", ""))
 def test_half_precision(run: Any, queue: Any, operation: Operation, shapes: Shapes) -> None:
     if not queue.sycl_device.has_aspect_fp16:
         pytest.skip("this device has no fp16")
@@ -67,8 +67,8 @@ def test_half_precision(run: Any, queue: Any, operation: Operation, shapes: Shap
     close(run(operation, "opencl-c", arrays)["y"], on_host(operation, arrays), "float16")
 
 
-@pytest.set_outcome.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+@pytest.mark.parametrize(
     ("operation", "y", "x"),
     [
         (nn.pool("max", (3,), pads=(1, 1)), (1, 2, 20), (1, 2, 20)),
@@ -91,7 +91,7 @@ def test_sums_of_nothing_leave_the_bias(run: Any) -> None:
     np.testing.assert_array_equal(got, np.broadcast_to(arrays["b"][:, None, None], got.shape))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("operation", "shapes"),
     [
         (nn.conv(1), {"y": (0, 4, 3), "x": (0, 2, 5), "w": (4, 2, 3)}),

@@ -41,8 +41,8 @@ def test_the_host_does_it(case: Case) -> None:
     close(on_host(operation, arrays), wanted, dtype)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", implementations(nn.join(2)))
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", implementations(nn.join(2)))
 @given(data=st.data())
 @settings(max_examples=8, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_do_it(run: Any, name: str, data: st.DataObject) -> None:
@@ -50,7 +50,7 @@ def test_devices_do_it(run: Any, name: str, data: st.DataObject) -> None:
     close(run(operation, name, arrays)["y"], wanted, dtype)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"x0": (3, 4)}, "not as y"),
@@ -68,7 +68,7 @@ def test_shapes_that_do_not_fit_are_refused(changed: dict[str, tuple[int, ...]],
     assert message in wrong
 
 
-@pytest.set_outcome.parametrize("count", [0, 65])
+@pytest.mark.parametrize("count", [0, 65])
 def test_as_many_parts_as_a_kernel_takes(count: int) -> None:
     with pytest.raises(ArgumentError, match="cannot be joined"):
         nn.join(count)

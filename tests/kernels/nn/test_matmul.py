@@ -62,8 +62,8 @@ def test_the_host_multiplies(case: Case) -> None:
     close(on_host(operation, arrays), wanted, dtype)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", implementations(nn.matmul(True)))
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", implementations(nn.matmul(True)))
 @given(case=products())
 @settings(max_examples=15, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_multiply(run: Any, name: str, case: Case) -> None:
@@ -73,7 +73,7 @@ def test_devices_multiply(run: Any, name: str, case: Case) -> None:
         close(run(operation, name, arrays, constants=("b",))["y"], wanted, dtype)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 @given(case=products(), limits=st.sampled_from(GPUS))
 @settings(max_examples=12, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_work_groups_multiply_in_local_memory(run: Any, case: Case, limits: DeviceLimits) -> None:
@@ -81,8 +81,8 @@ def test_work_groups_multiply_in_local_memory(run: Any, case: Case, limits: Devi
     close(run(operation, groups.NAME, arrays, limits=limits)["y"], wanted, dtype)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("limits", GPUS)
+@pytest.mark.sycl
+@pytest.mark.parametrize("limits", GPUS)
 def test_work_groups_make_many_blocks(run: Any, limits: DeviceLimits) -> None:
     for m, n, k in [(300, 270, 77), (1, 1000, 65), (500, 2, 40)]:
         a, b = numbers(m, k), numbers(n, k, seed=1)
@@ -94,8 +94,8 @@ def test_work_groups_make_many_blocks(run: Any, limits: DeviceLimits) -> None:
         )
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.sycl
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_numba_dpex_multiplies_with_local_memory(run: Any, dtype: str) -> None:
     operation = nn.matmul(alpha=0.5, beta=-2.0, bias=True, residual=True)
     for m, n, k in [(1, 1, 1), (17, 65, 130), (29, 70, 257), (15, 300, 128), (28, 512, 256)]:

@@ -106,7 +106,7 @@ OPERATIONS = {
 }
 
 
-@pytest.set_outcome.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
 def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
@@ -114,8 +114,8 @@ def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
     close(on_host(operation, arrays), wanted, dtype, 10)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in quick(o)])
+@pytest.mark.sycl
+@pytest.mark.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in quick(o)])
 @given(data=st.data())
 @settings(max_examples=8, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> None:
@@ -123,8 +123,8 @@ def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> N
     close(run(operation, name, arrays)["y"], wanted, dtype, 10)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("kind", OPERATIONS)
+@pytest.mark.sycl
+@pytest.mark.parametrize("kind", OPERATIONS)
 @given(data=st.data())
 @settings(max_examples=3, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_do_it_in_numba_dpex(run: Any, kind: str, data: st.DataObject) -> None:
@@ -159,9 +159,9 @@ SHAPED: dict[str, list[tuple[Operation, tuple[int, ...]]]] = {
 }
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", LANGUAGES)
-@pytest.set_outcome.parametrize("kind", SHAPED)
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", LANGUAGES)
+@pytest.mark.parametrize("kind", SHAPED)
 def test_lines_in_vectors(run: Any, queue: Any, kind: str, name: str) -> None:
     for operation, shape in SHAPED[kind] if queue.sycl_device.device_type.name == "cpu" else SHAPED[kind][:1]:
         per_channel = shape[1:] if "layer_norm 1 " in operation.name else shape[-1:]
@@ -173,8 +173,8 @@ def test_lines_in_vectors(run: Any, queue: Any, kind: str, name: str) -> None:
         close(run(operation, name, arrays)["y"], on_host(operation, arrays), "float32", 10)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", LANGUAGES)
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", LANGUAGES)
 def test_moments_of_what_is_far_from_0_and_changes(run: Any, name: str) -> None:
     """Moments of some pixels are joined to those of others: neither the mean nor a drift may cost digits."""
     x = numbers(1, 100, 64) + 3000 + np.linspace(0, 50, 100, dtype="float32")[:, None]
@@ -186,8 +186,8 @@ def test_moments_of_what_is_far_from_0_and_changes(run: Any, name: str) -> None:
         close(run(nn.group_norm(groups, channels_last=True), name, arrays)["y"], exact, "float32", 10)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", LANGUAGES)
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", LANGUAGES)
 def test_softmax_of_what_is_masked_or_no_number(run: Any, name: str) -> None:
     for axis, shape in ((1, (4, 69)), (0, (69, 34))):
         x = np.moveaxis(numbers(*shape) * 40, axis, -1)
@@ -203,9 +203,9 @@ def test_softmax_of_what_is_masked_or_no_number(run: Any, name: str) -> None:
         assert (np.moveaxis(got, axis, -1)[0, 3:] == 0).all()
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", LANGUAGES)
-@pytest.set_outcome.parametrize("log", [False, True])
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", LANGUAGES)
+@pytest.mark.parametrize("log", [False, True])
 def test_softmax_of_columns_whose_largest_number_changes_or_is_huge(run: Any, name: str, log: bool) -> None:
     # Columns of several work-items, the last of which overlap; rows that are taken together, and others.
     x = np.linspace(-400, 400, 19, dtype="float32")[:, None] * np.linspace(-1, 1, 2105, dtype="float32")
@@ -225,7 +225,7 @@ def test_softmax_of_something_infinite_is_as_numpy_has_it() -> None:
     np.testing.assert_array_equal(got, [[0, 1], [np.nan, np.nan], [np.nan, np.nan]])
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "operation", [nn.softmax_over(1), nn.layer_norm(1), nn.group_norm(2), nn.batch_norm()], ids=lambda o: o.name
 )
 def test_nothing_in_nothing_out(operation: Operation) -> None:

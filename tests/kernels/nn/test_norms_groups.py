@@ -62,8 +62,8 @@ def groupings(draw: st.DrawFn) -> Case:
 KINDS = {"softmax": softmaxes(), "layer": layers(), "group": groupings()}
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("kind", KINDS)
+@pytest.mark.sycl
+@pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(max_examples=15, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_teams_of_work_items_do_it(run: Any, queue: Any, kind: str, data: st.DataObject) -> None:
@@ -74,8 +74,8 @@ def test_teams_of_work_items_do_it(run: Any, queue: Any, kind: str, data: st.Dat
     close(got, on_host(operation, arrays), dtype, 10)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("axis", [0, 1])
+@pytest.mark.sycl
+@pytest.mark.parametrize("axis", [0, 1])
 def test_softmax_of_what_is_masked_or_no_number(run: Any, axis: int) -> None:
     x = numbers(300, 300) * 40
     x[0, 3:] = x[3:, 0] = -np.inf
@@ -86,8 +86,8 @@ def test_softmax_of_what_is_masked_or_no_number(run: Any, axis: int) -> None:
         close(run(operation, groups.NAME, arrays, limits=limits)["y"], on_host(operation, arrays), "float32", 10)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("axis", [0, 1])
+@pytest.mark.sycl
+@pytest.mark.parametrize("axis", [0, 1])
 def test_logarithms_of_softmax_keep_their_digits_where_numbers_are_large(run: Any, axis: int) -> None:
     x = (numbers(70, 33) * 9 + 65_536).astype("float32")
     operation, arrays = nn.softmax_over(axis, True), {"y": unwritten(x.shape, "float32"), "x": x}

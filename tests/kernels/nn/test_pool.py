@@ -123,7 +123,7 @@ KINDS = {"pool": poolings(), "lrn": responses(), "im2col": unfoldings()}
 OPERATIONS = {"pool": nn.pool("max", (2,)), "lrn": nn.lrn(), "im2col": nn.im2col((2,))}
 
 
-@pytest.set_outcome.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(max_examples=50, deadline=None)
 def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
@@ -131,8 +131,8 @@ def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
     close(on_host(operation, arrays), wanted, dtype)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in quick(o)])
+@pytest.mark.sycl
+@pytest.mark.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in quick(o)])
 @given(data=st.data())
 @settings(max_examples=8, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> None:
@@ -140,8 +140,8 @@ def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> N
     close(run(operation, name, arrays)["y"], wanted, dtype)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("kind", OPERATIONS)
+@pytest.mark.sycl
+@pytest.mark.parametrize("kind", OPERATIONS)
 @given(data=st.data())
 @settings(max_examples=3, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_do_it_in_numba_dpex(run: Any, kind: str, data: st.DataObject) -> None:
@@ -156,16 +156,16 @@ def test_the_largest_of_whole_numbers() -> None:
     np.testing.assert_array_equal(got, [[[-5, -5, -7]]])
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_the_largest_of_whole_numbers_in_numba_dpex(run: Any) -> None:
     x = np.array([[[-5, -7, -128]]], "int8")
     got = run(nn.pool("max", (3,), pads=(1, 1)), "numba-dpex", {"y": unwritten((1, 1, 3), "int8"), "x": x})["y"]
     np.testing.assert_array_equal(got, [[[-5, -5, -7]]])
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", ["opencl-c", "numba-dpex"])
-@pytest.set_outcome.parametrize(
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", ["opencl-c", "numba-dpex"])
+@pytest.mark.parametrize(
     ("operation", "shape", "wanted", "dtype"),
     [
         (
@@ -190,9 +190,9 @@ def test_channels_in_vectors(
     as_on_the_host(run, name, operation, {"y": unwritten(wanted, dtype), "x": x}, dtype)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", ["opencl-c", "numba-dpex"])
-@pytest.set_outcome.parametrize(
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", ["opencl-c", "numba-dpex"])
+@pytest.mark.parametrize(
     ("operation", "shape", "wanted", "dtype"),
     [
         (nn.pool("max", (3, 3), (2, 2), (1,) * 4), (2, 3, 9, 67), (2, 3, 5, 34), "float32"),
@@ -226,9 +226,9 @@ def test_lines_in_vectors(
     as_on_the_host(run, name, operation, {"y": unwritten(wanted, dtype), "x": x}, dtype)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", ["opencl-c", "numba-dpex"])
-@pytest.set_outcome.parametrize(
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", ["opencl-c", "numba-dpex"])
+@pytest.mark.parametrize(
     ("operation", "shape", "wanted", "dtype"),
     [
         (nn.im2col((3, 3), pads=(1,) * 4), (2, 3, 4, 56), (2, 27, 224), "float32"),
@@ -258,9 +258,9 @@ def test_windows_along_long_lines(
     np.testing.assert_array_equal(run(operation, name, arrays)["y"], on_host(operation, arrays))
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", ["opencl-c", "numba-dpex"])
-@pytest.set_outcome.parametrize(
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", ["opencl-c", "numba-dpex"])
+@pytest.mark.parametrize(
     ("operation", "shape", "dtype"),
     [
         (nn.lrn(channels_last=True), (2, 3, 2, 256), "float32"),
@@ -294,9 +294,9 @@ def as_on_the_host(run: Any, name: str, operation: Operation, arrays: dict[str, 
         np.testing.assert_array_equal(got, expected)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("channels_last", [True, False])
-@pytest.set_outcome.parametrize("channels", [1, 20])
+@pytest.mark.sycl
+@pytest.mark.parametrize("channels_last", [True, False])
+@pytest.mark.parametrize("channels", [1, 20])
 def test_windows_that_see_nothing_have_no_mean(run: Any, channels: int, channels_last: bool) -> None:
     x = numbers(2, channels, 33)
     wanted = np.concatenate([np.full((2, channels, 1), np.nan, "float32"), x], axis=2)

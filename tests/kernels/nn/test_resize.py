@@ -65,8 +65,8 @@ def test_the_host_resizes(case: Case) -> None:
     close(on_host(operation, arrays), wanted, "float32")
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("name", implementations(nn.resize("nearest", "asymmetric")))
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", implementations(nn.resize("nearest", "asymmetric")))
 @given(case=resizings())
 @settings(max_examples=10, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_resize(run: Any, name: str, case: Case) -> None:
@@ -93,8 +93,8 @@ LINES = {
 }
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("which", LINES)
+@pytest.mark.sycl
+@pytest.mark.parametrize("which", LINES)
 def test_lines_in_vectors(run: Any, which: str) -> None:
     how, shape, scales, dtype = LINES[which]
     x = (9 * numbers(*shape)).astype(dtype)
@@ -110,7 +110,7 @@ def test_lines_in_vectors(run: Any, which: str) -> None:
         np.testing.assert_array_equal(got, wanted)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_lines_that_leave_the_source(run: Any) -> None:
     x = numbers(1, 2, 4, 40)
     roi = (0, 0, 0.5, -0.25, 1, 1, 1.5, 0.75)

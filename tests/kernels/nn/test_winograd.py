@@ -40,7 +40,7 @@ def run_lines(lines: list[str], values: dict[str, Any]) -> None:
         exec(statement.strip(), {"fma": lambda a, b, c: a * b + c}, values)
 
 
-@pytest.set_outcome.parametrize("m", winograd.POINTS)
+@pytest.mark.parametrize("m", winograd.POINTS)
 def test_the_transforms_are_those_of_a_filter(m: int) -> None:
     random = np.random.default_rng(m)
     given, taps = random.standard_normal((m + 2, m + 2)), random.standard_normal((3, 3))
@@ -74,7 +74,7 @@ def test_it_is_there_only_where_it_can_be_right() -> None:
         assert NAME not in {each.name for each in other.implementations}
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("given", "reason"),
     [
         (signature(), None),
@@ -146,7 +146,7 @@ def cases(draw: st.DrawFn) -> tuple[Operation, dict[str, np.ndarray]]:
     return operation, placed_in(arrays) if in_place else arrays
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 @given(case=cases())
 @settings(max_examples=12, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_convolve(run: Any, case: tuple[Operation, dict[str, np.ndarray]]) -> None:
@@ -155,8 +155,8 @@ def test_devices_convolve(run: Any, case: tuple[Operation, dict[str, np.ndarray]
     close(run(operation, NAME, arrays, constants=("w",))["y"], wanted, "float32")
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("extent", [7, 14, 28])
+@pytest.mark.sycl
+@pytest.mark.parametrize("extent", [7, 14, 28])
 def test_an_image_of_a_batch_has_the_bits_it_has_alone(run: Any, extent: int) -> None:
     operation = nn.conv(2, (), (1,) * 4, channels_last=True, activation=(("relu",),), bias=True)
     arrays = {"y": unwritten((5, extent, extent, 40), "float32"), "x": numbers(5, extent, extent, 32)}
@@ -167,8 +167,8 @@ def test_an_image_of_a_batch_has_the_bits_it_has_alone(run: Any, extent: int) ->
         np.testing.assert_array_equal(run(operation, NAME, one, constants=("w",))["y"][0], together[image])
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("extent", [14, 28])
+@pytest.mark.sycl
+@pytest.mark.parametrize("extent", [14, 28])
 def test_rounding_stays_near_that_of_the_sum(run: Any, extent: int) -> None:
     operation = nn.conv(2, (), (1,) * 4, channels_last=True)
     arrays = {"x": np.maximum(numbers(1, extent, extent, 256), 0), "w": numbers(64, 256, 3, 3)}
@@ -178,7 +178,7 @@ def test_rounding_stays_near_that_of_the_sum(run: Any, extent: int) -> None:
     assert np.abs(got - exact).max() < 5e-6 * np.abs(exact).max()
 
 
-@pytest.set_outcome.parametrize("m", winograd.POINTS)
+@pytest.mark.parametrize("m", winograd.POINTS)
 def test_filters_of_one_tap_at_infinity(m: int) -> None:
     taps = np.zeros((3, 3))
     taps[2, 2] = 1

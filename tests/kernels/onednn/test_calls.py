@@ -20,7 +20,7 @@ from syclsched.kernels.onednn.handles import Handle
 from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest
 from syclsched.kernels.onednn.tensors import Tensor, plain
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 def doubled(count: int, beta: float = 1.0) -> PrimitiveRequest:

@@ -18,7 +18,7 @@ from syclsched.kernels.nn.geometry import arranged
 from syclsched.kernels.onednn.calls import implementation_of
 from syclsched.kernels.windows import Window
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 Case = tuple[Any, dict[str, np.ndarray], list[str]]
 
 
@@ -111,9 +111,9 @@ def test_convolutions(onednn: Any, case: Case) -> None:
     onednn.agrees(operation, arrays, constants)
 
 
-@pytest.set_outcome.parametrize("channels", CHANNELS)
-@pytest.set_outcome.parametrize("kernel", [1, 3])
-@pytest.set_outcome.parametrize("activation", [(), (("relu",),), (("clip", -0.5, 0.75),)])
+@pytest.mark.parametrize("channels", CHANNELS)
+@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("activation", [(), (("relu",),), (("clip", -0.5, 0.75),)])
 def test_a_residual_in_place_is_added_by_the_implementation_of_one_beside(
     onednn: Any, channels: tuple[int, int, int], kernel: int, activation: Any
 ) -> None:
@@ -167,7 +167,7 @@ def test_transposed_convolutions(onednn: Any, case: Case) -> None:
     onednn.agrees(operation, arrays, constants)
 
 
-@pytest.set_outcome.parametrize("name", sorted(STEPS))
+@pytest.mark.parametrize("name", sorted(STEPS))
 def test_every_activation_is_the_hosts_or_is_refused(onednn: Any, name: str) -> None:
     operation, arrays, constants = convolution(
         1, (5, 4), (1, 8, 16), (1, 1), Window((1, 1), (0,) * 4, (1, 1)), activation=((name,),)

@@ -80,7 +80,7 @@ def test_it_is_found_by_its_distributions_record() -> None:
     assert library.needed_runtime(str(path)) == "libsycl.so.7"
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_other_builds_are_refused(tmp_path: Path) -> None:
     from syclsched import oneapi
 
@@ -106,7 +106,7 @@ def test_statuses_become_errors() -> None:
         status.check(1, "conv")
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_what_it_turns_out_not_to_have_is_left_to_others_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
     from syclsched import oneapi
     from syclsched.kernels.onednn import primitives, requests

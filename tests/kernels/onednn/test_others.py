@@ -21,7 +21,7 @@ from syclsched.kernels.tensor.reductions.reduce import reduce
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.kernels.windows import Window
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 
 
 @given(st.data())
@@ -70,8 +70,8 @@ def image(shape: tuple[int, ...], last: bool) -> dict[str, np.ndarray]:
     return {"y": unwritten(shape, "float32"), "x": numbers(*shape)}
 
 
-@pytest.set_outcome.parametrize("last", [False, True])
-@pytest.set_outcome.parametrize("shape", IMAGES)
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("shape", IMAGES)
 def test_normalisations_of_channels(onednn: Any, shape: tuple[int, ...], last: bool) -> None:
     arrays, channels = image(shape, last), shape[1]
     for size in (1, 3, 5):
@@ -99,7 +99,7 @@ def test_normalisations_it_does_not_have_are_refused(onednn: Any) -> None:
     assert onednn.refused(followed, {**image((2, 8, 3), False), **extra}) == "nothing can follow"
 
 
-@pytest.set_outcome.parametrize(("axis", "bias"), [*itertools.product((-1, 1, 2), (False, True))])
+@pytest.mark.parametrize(("axis", "bias"), [*itertools.product((-1, 1, 2), (False, True))])
 def test_rows_are_normalised(onednn: Any, axis: int, bias: bool) -> None:
     x = numbers(3, 5, 33)
     arrays = {"y": unwritten(x.shape, "float32"), "x": x, "scale": numbers(*x.shape[axis:], seed=1)}
@@ -108,8 +108,8 @@ def test_rows_are_normalised(onednn: Any, axis: int, bias: bool) -> None:
     onednn.agrees(nn.layer_norm(axis, 1e-5, bias), arrays, ["scale"], 5)
 
 
-@pytest.set_outcome.parametrize(("axis", "log"), [*itertools.product((0, 1, -1), (False, True))])
-@pytest.set_outcome.parametrize("shape", [(7,), (3, 5, 17), (2, 3, 4, 1)])
+@pytest.mark.parametrize(("axis", "log"), [*itertools.product((0, 1, -1), (False, True))])
+@pytest.mark.parametrize("shape", [(7,), (3, 5, 17), (2, 3, 4, 1)])
 def test_softmax(onednn: Any, shape: tuple[int, ...], axis: int, log: bool) -> None:
     if axis < len(shape):
         x = numbers(*shape) * 10
@@ -136,8 +136,8 @@ def test_resizing_is_the_hosts_or_is_refused(onednn: Any) -> None:
     assert ("asymmetric", "linear", "floor", (1, 1, 2, 2)) not in taken
 
 
-@pytest.set_outcome.parametrize("dtype", ["float32", "int32"])
-@pytest.set_outcome.parametrize("axis", [0, 1, 3])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("axis", [0, 1, 3])
 def test_arrays_one_after_another(onednn: Any, axis: int, dtype: str) -> None:
     parts = {}
     for index, extent in enumerate((3, 1, 4)):
@@ -173,8 +173,8 @@ def test_axes_that_stay_together_are_one() -> None:
     assert merged((4, 5), (0, 1)) == ((20,), (0,))
 
 
-@pytest.set_outcome.parametrize("mode", ["sum", "mean"])
-@pytest.set_outcome.parametrize("axes", [(2,), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+@pytest.mark.parametrize("axes", [(2,), (1, 2), (0, 1, 2)])
 def test_reductions(onednn: Any, mode: str, axes: tuple[int, ...]) -> None:
     x = numbers(3, 4, 17)
     for keepdims in (False, True):

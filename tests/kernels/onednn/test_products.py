@@ -13,7 +13,7 @@ from support.operations import numbers, unwritten
 
 from syclsched.kernels import nn
 
-pytestmark = pytest.set_outcome.sycl
+pytestmark = pytest.mark.sycl
 Case = tuple[Any, dict[str, np.ndarray], list[str]]
 
 

@@ -57,7 +57,7 @@ CASES: list[tuple[Operation, dict[str, Any], set[str]]] = [
 ]
 
 
-@pytest.set_outcome.parametrize(("operation", "arrays", "cut"), CASES, ids=lambda each: getattr(each, "name", ""))
+@pytest.mark.parametrize(("operation", "arrays", "cut"), CASES, ids=lambda each: getattr(each, "name", ""))
 def test_chunks_compute_what_the_whole_does(operation: Operation, arrays: dict[str, Any], cut: set[str]) -> None:
     assert operation.split is not None
     assert set(operation.split.cut(signature_of(arrays))) == cut

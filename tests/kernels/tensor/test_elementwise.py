@@ -84,8 +84,8 @@ def cases() -> list[tuple[str, str]]:
     return found + [(name, "float64") for name in ("exp", "round", "mod", "pow", "gelu", "isnan")]
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize(("name", "dtype"), cases())
+@pytest.mark.sycl
+@pytest.mark.parametrize(("name", "dtype"), cases())
 def test_every_operator_gives_what_numpy_gives(on_device: Try, device_queue: Any, name: str, dtype: str) -> None:
     expression, inputs = of(name, dtype)
     operation = elementwise(expression, len(inputs))
@@ -100,9 +100,9 @@ def test_every_operator_gives_what_numpy_gives(on_device: Try, device_queue: Any
         same(on_device(operation, language, **arrays)["y"], expected, 2e-5 if dtype == "float32" else 1e-13)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
-@pytest.set_outcome.parametrize("given", ["int64", "uint64"])
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("given", ["int64", "uint64"])
 def test_whole_numbers_of_64_bits_are_rounded_once(on_device: Try, language: str, given: str) -> None:
     least, most = np.iinfo(given).min, np.iinfo(given).max
     # Halves between neighbours in single precision, and what is next to them, which a double does not tell apart.
@@ -115,8 +115,8 @@ def test_whole_numbers_of_64_bits_are_rounded_once(on_device: Try, language: str
         np.testing.assert_array_equal(got, x.astype(dtype))
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_functions_of_our_own_are_exact(on_device: Try, device_queue: Any, language: str) -> None:
     if device_queue.sycl_device.device_type.name != "cpu":
         return  # the same compiler as the CPU device's
@@ -136,9 +136,9 @@ def test_functions_of_our_own_are_exact(on_device: Try, device_queue: Any, langu
         assert np.signbit(got[-2]) == (expression[0] == "erf")
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
-@pytest.set_outcome.parametrize("given_dtype", ALL_DTYPES)
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("given_dtype", ALL_DTYPES)
 def test_casts(on_device: Try, device_queue: Any, given_dtype: str, language: str) -> None:
     x = numbers(given_dtype, (40,), 1)
     if given_dtype.startswith("float"):
@@ -157,7 +157,7 @@ def test_casts(on_device: Try, device_queue: Any, given_dtype: str, language: st
         np.testing.assert_array_equal(got, on_host(operation, **arrays)["y"], f"{given_dtype} to {dtype}")
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_half_precision_is_reckoned_in_single_and_rounded_once(on_device: Try, device_queue: Any) -> None:
     if not device_queue.sycl_device.has_aspect_fp16:
         pytest.skip("the device has no half precision")
@@ -172,7 +172,7 @@ def test_half_precision_is_reckoned_in_single_and_rounded_once(on_device: Try, d
 SHAPES = st.lists(st.sampled_from([1, 2, 3, 5, 17, 33]), min_size=0, max_size=4).map(tuple)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 @SETTINGS
 @given(shape=SHAPES, data=st.data(), language=st.sampled_from(LANGUAGES))
 def test_any_broadcast(on_device: Try, shape: tuple[int, ...], data: st.DataObject, language: str) -> None:
@@ -191,17 +191,17 @@ def test_any_broadcast(on_device: Try, shape: tuple[int, ...], data: st.DataObje
     np.testing.assert_array_equal(on_host(operation, **arrays)["y"], expected)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
-@pytest.set_outcome.parametrize("shape", [(), (0,), (3, 0, 2), (1, 1)])
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1, 1)])
 def test_no_axes_and_no_elements(on_device: Try, language: str, shape: tuple[int, ...]) -> None:
     arrays = {"y": np.zeros(shape, "int64"), "x0": np.full(shape, 20, "int64"), "x1": np.array(2)}
     got = on_device(elementwise(("add", 0, 1), 2), language, **arrays)["y"]
     np.testing.assert_array_equal(got, np.full(shape, 22))
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_what_is_made_of_where_an_element_is(on_device: Try, language: str) -> None:
     count = elementwise(("add", 0, ("mul", ("index", -1), 1)), 2)
     scalars = {"x0": np.array(5), "x1": np.array(-2)}
@@ -217,7 +217,7 @@ def test_what_is_made_of_where_an_element_is(on_device: Try, language: str) -> N
     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 def test_a_long_expression_shares_what_stands_in_it_twice(on_device: Try) -> None:
     expression: Any = 0
     for _ in range(5):

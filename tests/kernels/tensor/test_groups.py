@@ -41,7 +41,7 @@ def refused(queue: Any, dtype: str) -> bool:
     return dtype == "float16" and not queue.sycl_device.has_aspect_fp16
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 @given(data=st.data())
 @settings(max_examples=20, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_teams_of_work_items_reduce(device_queue: Any, data: st.DataObject) -> None:
@@ -66,7 +66,7 @@ def test_teams_of_work_items_reduce(device_queue: Any, data: st.DataObject) -> N
     np.testing.assert_allclose(got, wanted, rtol=tolerance * 10, atol=tolerance * scale**2 * terms)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 @given(data=st.data())
 @settings(max_examples=20, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_teams_of_work_items_find_places(device_queue: Any, data: st.DataObject) -> None:
@@ -81,8 +81,8 @@ def test_teams_of_work_items_find_places(device_queue: Any, data: st.DataObject)
     np.testing.assert_array_equal(got, on_host(operation, **arrays)["y"])
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("limits", GPUS)
+@pytest.mark.sycl
+@pytest.mark.parametrize("limits", GPUS)
 def test_rows_do_not_depend_on_how_many_there_are(device_queue: Any, limits: Any) -> None:
     x = np.random.default_rng(0).standard_normal((300, 7, 99)).astype("float32")
     for axes in ((2,), (1,)):
@@ -95,9 +95,9 @@ def test_rows_do_not_depend_on_how_many_there_are(device_queue: Any, limits: Any
         np.testing.assert_array_equal(np.concatenate([of(x[:1]), of(x[1:37]), of(x[37:])]), of(x))
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("mode", ["sum", "max", "mean", "logsumexp"])
-@pytest.set_outcome.parametrize("limits", GPUS[1:])
+@pytest.mark.sycl
+@pytest.mark.parametrize("mode", ["sum", "max", "mean", "logsumexp"])
+@pytest.mark.parametrize("limits", GPUS[1:])
 def test_parts_of_a_whole(device_queue: Any, mode: str, limits: Any) -> None:
     x = np.random.default_rng(1).standard_normal((31, 419))
     arrays = {"parts": np.zeros(8), "x": x, "y": np.zeros(())}
@@ -105,7 +105,7 @@ def test_parts_of_a_whole(device_queue: Any, mode: str, limits: Any) -> None:
     np.testing.assert_allclose(got, on_host(reduce(mode, (0, 1)), y=np.zeros(()), x=x)["y"], rtol=1e-12, atol=1e-12)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 @given(data=st.data())
 @settings(max_examples=20, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_squares_become_columns(device_queue: Any, data: st.DataObject) -> None:

@@ -34,9 +34,9 @@ def check(on_device: Try, operation: Operation, expected: Any, language: str, **
     np.testing.assert_array_equal(on_device(operation, language, y=y, **arrays)["y"], expected)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
-@pytest.set_outcome.parametrize(
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(
     ("shape", "permutation"),
     [
         ((37, 50), (1, 0)),
@@ -60,15 +60,15 @@ def test_transpose(on_device: Try, shape: tuple[int, ...], permutation: tuple[in
     check(on_device, transpose(permutation), x.transpose(permutation), language, x=x)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("dtype", ["bool", "int8", "float64", "uint16"])
+@pytest.mark.sycl
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float64", "uint16"])
 def test_transpose_of_other_dtypes(on_device: Try, dtype: str) -> None:
     x = filled((33, 20), dtype)
     for language in LANGUAGES:
         check(on_device, transpose((1, 0)), x.T, language, x=x)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 @SETTINGS
 @given(data=st.data(), language=st.sampled_from(LANGUAGES))
 def test_any_permutation(on_device: Try, data: st.DataObject, language: str) -> None:
@@ -78,7 +78,7 @@ def test_any_permutation(on_device: Try, data: st.DataObject, language: str) -> 
     check(on_device, transpose(permutation), x.transpose(permutation), language, x=x)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 @SETTINGS
 @given(data=st.data(), language=st.sampled_from(LANGUAGES))
 def test_any_slice(on_device: Try, data: st.DataObject, language: str) -> None:
@@ -95,9 +95,9 @@ def test_any_slice(on_device: Try, data: st.DataObject, language: str) -> None:
     check(on_device, operation, expected.reshape([count for *_, count in slices]), language, x=x)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
-@pytest.set_outcome.parametrize("mode", MODES)
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("mode", MODES)
 def test_pad(on_device: Try, mode: str, language: str) -> None:
     x = filled((3, 4, 18), "float32")
     pads = (1, 0, 2, 0, 2, 3)
@@ -112,9 +112,9 @@ def test_pad(on_device: Try, mode: str, language: str) -> None:
         check(on_device, pad((0, 1, 1, 0), mode, -1), np.full((1, 4), -1), language, x=np.zeros((0, 3), "int64"))
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
-@pytest.set_outcome.parametrize(("axis", "widths"), [(0, (1, 0, 3)), (1, (5, 18)), (2, (3, 1, 2, 30)), (1, (4,))])
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(("axis", "widths"), [(0, (1, 0, 3)), (1, (5, 18)), (2, (3, 1, 2, 30)), (1, (4,))])
 def test_concat(on_device: Try, axis: int, widths: tuple[int, ...], language: str) -> None:
     parts = {}
     for i, width in enumerate(widths):

@@ -30,8 +30,8 @@ def check(on_device: Try, operation: Operation, language: str, expected: dict[st
             np.testing.assert_array_equal(got[name], value, name)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_gather(on_device: Try, language: str) -> None:
     x = RANDOM.standard_normal((3, 5, 20)).astype("float32")
     for axis, indices in ((0, np.array([[2, -1], [0, 0]])), (1, np.array([4, -5, 1], "int32")), (2, np.array(3))):
@@ -42,8 +42,8 @@ def test_gather(on_device: Try, language: str) -> None:
     check(on_device, gather(1), language, {"y": nothing}, y=nothing, x=x, indices=np.zeros(0, "int64"))
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_gather_elements_and_nd(on_device: Try, language: str) -> None:
     x = RANDOM.standard_normal((3, 5, 20)).astype("float32")
     for axis in range(3):
@@ -62,8 +62,8 @@ def test_gather_elements_and_nd(on_device: Try, language: str) -> None:
     check(on_device, gather_nd(1), language, {"y": expected}, y=np.zeros_like(expected), x=x, indices=batched)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_an_index_out_of_range_is_told_and_touches_nothing_else(on_device: Try, language: str) -> None:
     x, status = np.arange(5, dtype="float32"), np.array([9], "int32")
     indices = np.array([0, 5, -6, 2**40, -(2**62)])
@@ -86,9 +86,9 @@ def test_an_index_out_of_range_is_told_and_touches_nothing_else(on_device: Try, 
     check(on_device, scatter_nd(checked=True), language, {"y": expected, "status": [2]}, **arrays)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
-@pytest.set_outcome.parametrize("reduction", REDUCTIONS)
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_scatter(on_device: Try, device_queue: Any, reduction: str, language: str) -> None:
     if device_queue.sycl_device.device_type.name != "cpu" and reduction != "add":
         return  # the same compiler as the CPU device's
@@ -114,10 +114,10 @@ def test_scatter(on_device: Try, device_queue: Any, reduction: str, language: st
         check(on_device, scatter_nd(reduction), language, {"y": expected}, **arrays)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
-@pytest.set_outcome.parametrize("mode", ["max", "min"])
-@pytest.set_outcome.parametrize("last", [False, True])
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("mode", ["max", "min"])
+@pytest.mark.parametrize("last", [False, True])
 def test_arg(on_device: Try, mode: str, last: bool, language: str) -> None:
     x = RANDOM.integers(0, 4, (3, 7, 18)).astype("float32")
     x[0, 2, 3] = x[0, 5, 3] = np.nan
@@ -129,10 +129,10 @@ def test_arg(on_device: Try, mode: str, last: bool, language: str) -> None:
         check(on_device, operation, language, {"y": expected}, y=np.zeros(expected.shape, "int64"), x=x)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
-@pytest.set_outcome.parametrize("exclusive", [False, True])
-@pytest.set_outcome.parametrize("reverse", [False, True])
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
 def test_scan(on_device: Try, exclusive: bool, reverse: bool, language: str) -> None:
     x = RANDOM.integers(-9, 9, (3, 7, 18)).astype("int32")
     for axis in (0, 2):
@@ -142,9 +142,9 @@ def test_scan(on_device: Try, exclusive: bool, reverse: bool, language: str) -> 
         check(on_device, scan_sum(axis, exclusive, reverse), language, {"y": expected}, y=np.zeros_like(x), x=x)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
-@pytest.set_outcome.parametrize("dtype", ["float32", "float64", "uint32"])
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint32"])
 def test_columns_in_blocks(on_device: Try, device_queue: Any, dtype: str, language: str) -> None:
     if device_queue.sycl_device.device_type.name != "cpu" and (dtype, language) != ("float32", "opencl-c"):
         return  # the same compiler as the CPU device's
@@ -163,9 +163,9 @@ def test_columns_in_blocks(on_device: Try, device_queue: Any, dtype: str, langua
             check(on_device, operation, language, on_host(operation, **arrays), **arrays)
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
-@pytest.set_outcome.parametrize("dtype", ["float32", "float64", "uint32", "int64"])
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint32", "int64"])
 def test_rows_in_vectors(on_device: Try, device_queue: Any, dtype: str, language: str) -> None:
     if device_queue.sycl_device.device_type.name != "cpu" and (dtype, language) != ("float32", "opencl-c"):
         return  # the same compiler as the CPU device's
@@ -182,7 +182,7 @@ def test_rows_in_vectors(on_device: Try, device_queue: Any, dtype: str, language
             check(on_device, operation, language, on_host(operation, **arrays), **arrays)
 
 
-@pytest.set_outcome.sycl
+@pytest.mark.sycl
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     shape=st.sampled_from([(5001,), (2, 2048), (2049, 2), (1, 3000, 1), (3,), (2, 0), (300_000,)]),
@@ -212,9 +212,9 @@ def test_few_long_lines_are_worth_parts() -> None:
     assert not parts_are_worth_it((0, 4096), 1, "float32")
 
 
-@pytest.set_outcome.sycl
-@pytest.set_outcome.parametrize("language", LANGUAGES)
-@pytest.set_outcome.parametrize("largest", [True, False])
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("largest", [True, False])
 def test_topk(on_device: Try, device_queue: Any, largest: bool, language: str) -> None:
     cpu = device_queue.sycl_device.device_type.name == "cpu"
     if not cpu and language != "opencl-c":

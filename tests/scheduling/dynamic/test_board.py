@@ -101,8 +101,8 @@ class ByHand:
 
 @settings(max_examples=25)
 @given(problem=problems(channels=False), data=st.data())
-@pytest.set_outcome.parametrize("spread", [False, True], ids=["one", "several"])
-@pytest.set_outcome.parametrize("which", ["eager", "priority", "dmdas", "stealing", "hybrid"])
+@pytest.mark.parametrize("spread", [False, True], ids=["one", "several"])
+@pytest.mark.parametrize("which", ["eager", "priority", "dmdas", "stealing", "hybrid"])
 def test_decides_what_the_policy_decides(which: str, spread: bool, problem: Problem, data: st.DataObject) -> None:
     assume(not spread or np.isfinite(problem.tables.latency_s).all())
     tables = problem.tables

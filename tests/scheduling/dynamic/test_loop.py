@@ -71,7 +71,7 @@ def policies(problem: Problem, believed: Floats) -> list[DynamicPolicy]:
     return [*DYNAMIC_POLICIES, Hybrid(plan), Hybrid(plan, bound=0.0)]
 
 
-@pytest.set_outcome.parametrize("kind", ["exact", "noisy", "three times off"])
+@pytest.mark.parametrize("kind", ["exact", "noisy", "three times off"])
 @settings(max_examples=30)
 @given(data=st.data(), seed=st.integers(0, 9))
 def test_timetables_hold_by_the_true_times(kind: str, data: st.DataObject, seed: int) -> None:
@@ -124,7 +124,7 @@ class Wrong:
         return list(self.wants)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("wants", "text"),
     [
         ([Decision(0, 2, True)], "wants task 't0' on processor 2, which does not exist"),

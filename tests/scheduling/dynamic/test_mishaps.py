@@ -113,7 +113,7 @@ def test_a_result_that_did_not_get_home_is_lost() -> None:
     assert (home.complete, home.makespan_s) == (True, 3.0)
 
 
-@pytest.set_outcome.parametrize("channel", [None, (0, NOTHING)])
+@pytest.mark.parametrize("channel", [None, (0, NOTHING)])
 def test_a_result_is_sent_home_again_from_where_it_has_been_copied_to(channel: tuple[int, int] | None) -> None:
     # Made on d0 by 1 s. It is at d1, which reads it, from 2 s on; the way to m2 takes 4 s from d0 and 10 s from d1.
     problem = build(
@@ -151,7 +151,7 @@ def test_copies_that_take_longer_than_believed() -> None:
     assert times(run) == [(0, 0.0, 1.0), (1, 7.0, 8.0)]
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("event", "error"),
     [
         (Failure("p9", 1.0), DeviceNotFoundError),

@@ -106,7 +106,7 @@ def test_what_takes_no_time_stays_on_its_lane() -> None:
     assert lane.tolist() == [1, 1]
 
 
-@pytest.set_outcome.parametrize(("nbytes", "lane"), [(0.0, 0), (1e6, 1)])
+@pytest.mark.parametrize(("nbytes", "lane"), [(0.0, 0), (1e6, 1)])
 def test_a_task_stays_with_its_data_where_a_copy_takes_longer_than_waiting(nbytes: float, lane: int) -> None:
     apart = 1.0 - np.eye(2)
     frontier = RunSnapshot(

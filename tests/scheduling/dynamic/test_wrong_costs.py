@@ -43,7 +43,7 @@ def outcomes(seed: int, kind: str) -> tuple[float, float]:
     return found[0], found[1]
 
 
-@pytest.set_outcome.parametrize(("kind", "static_at_least"), [("up to", 1.15), ("just", 1.3)])
+@pytest.mark.parametrize(("kind", "static_at_least"), [("up to", 1.15), ("just", 1.3)])
 def test_times_three_times_off_either_way(kind: str, static_at_least: float) -> None:
     static, hybrid = np.array([outcomes(seed, kind) for seed in range(10)]).T
     assert np.median(hybrid) <= 1.1

@@ -12,7 +12,7 @@ from syclsched.model.text.quantities import UNITS, format_quantity, parse_quanti
 from syclsched.scheduling.objectives.aims import Aim, Constraint, minimize
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("makespan <= 20ms", Constraint("makespan", 0.02)),
@@ -33,7 +33,7 @@ def test_constraints_are_read(text: str, expected: Constraint) -> None:
     assert found.limit == pytest.approx(expected.limit)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("makespan", "there is no '<='"),

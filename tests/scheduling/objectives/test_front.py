@@ -46,7 +46,7 @@ def true_front(problem: Problem) -> list[tuple[float, float]]:
     return [p for p in found if not any(dominates(q, p) for q in found)]
 
 
-@pytest.set_outcome.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_front_of_a_tiny_problem_is_true(seed: int) -> None:
     problem = tiny(seed)
     expected = true_front(problem)

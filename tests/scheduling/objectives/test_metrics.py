@@ -31,7 +31,7 @@ def answered(draw: st.DrawFn, *, channels: bool) -> tuple[Problem, Timetable]:
     return problem, get(draw(st.sampled_from(POLICIES))).schedule(problem)
 
 
-@pytest.set_outcome.parametrize("channels", [False, True])
+@pytest.mark.parametrize("channels", [False, True])
 def test_memory_is_what_the_definition_says(channels: bool) -> None:
     @settings(max_examples=250, deadline=None)
     @given(answered(channels=channels))

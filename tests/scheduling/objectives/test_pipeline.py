@@ -138,7 +138,7 @@ class Unrolled:
             assert all(a[1] <= b[0] + self.slack for a, b in pairwise(busy))
 
 
-@pytest.set_outcome.parametrize("channels", [False, True])
+@pytest.mark.parametrize("channels", [False, True])
 def test_generations_do_not_get_into_each_others_way(channels: bool) -> None:
     @settings(max_examples=200, deadline=None)
     @given(problems(channels=channels), st.sampled_from(["heft", "min-min", "random", "round-robin"]))
@@ -150,7 +150,7 @@ def test_generations_do_not_get_into_each_others_way(channels: bool) -> None:
     check()
 
 
-@pytest.set_outcome.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(5))
 def test_without_recurrences_the_interval_is_the_bound(seed: int) -> None:
     problem = layered(60, 3, 3, seed)
     timetable = get("heft").schedule(problem)

@@ -48,7 +48,7 @@ def loaded(draw: st.DrawFn, *, channels: bool) -> tuple[Problem, np.ndarray, np.
     return problem, np.array(order), np.array(processor)
 
 
-@pytest.set_outcome.parametrize("channels", [False, True])
+@pytest.mark.parametrize("channels", [False, True])
 def test_what_is_decoded_is_valid_and_measured_right(channels: bool) -> None:
     @settings(max_examples=200, deadline=None)
     @given(loaded(channels=channels))
@@ -68,7 +68,7 @@ def test_what_is_decoded_is_valid_and_measured_right(channels: bool) -> None:
     check()
 
 
-@pytest.set_outcome.parametrize("channels", [False, True])
+@pytest.mark.parametrize("channels", [False, True])
 def test_limits_that_the_decoder_keeps_are_kept_at_every_instant(channels: bool) -> None:
     @settings(max_examples=300, deadline=None)
     @given(loaded(channels=channels), st.sampled_from([1.0, 1.5, 2.0, 3.0]), st.integers(0, 3))
@@ -151,7 +151,7 @@ def small(seed: int) -> Problem:
     return with_tables(problem, busy_w=np.array([100.0, 15.0]), idle_w=np.array([10.0, 2.0]))
 
 
-@pytest.set_outcome.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(4))
 def test_small_problems_are_solved_to_the_optimum(seed: int) -> None:
     problem = small(seed)
     for measure in ("makespan", "interval", "energy"):

@@ -93,9 +93,9 @@ def test_graphs(graph: TaskGraph, platform: Platform) -> None:
         check(problem, name)
 
 
-@pytest.set_outcome.parametrize("name", [*POLICIES, "single:p0"])
-@pytest.set_outcome.parametrize("contention", ["none", "one-port"])
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize("name", [*POLICIES, "single:p0"])
+@pytest.mark.parametrize("contention", ["none", "one-port"])
+@pytest.mark.parametrize(
     ("costs", "edges"),
     [
         ([], {}),
@@ -117,7 +117,7 @@ def test_corners(name: str, contention: str, costs: Table, edges: Edges) -> None
         check(problem_from_matrices(costs, edges, contention=contention), name)  # type: ignore[arg-type]
 
 
-@pytest.set_outcome.parametrize("name", [*POLICIES, "single:p1"])
+@pytest.mark.parametrize("name", [*POLICIES, "single:p1"])
 def test_a_thousand_sources_into_one_sink(name: str) -> None:
     count = 1000
     costs = [[1.0] * 4] * count + [[0.0] * 4]
@@ -127,12 +127,12 @@ def test_a_thousand_sources_into_one_sink(name: str) -> None:
         assert timetable.makespan_s == count / 4
 
 
-@pytest.set_outcome.parametrize("name", [*POLICIES, "single:p7"])
+@pytest.mark.parametrize("name", [*POLICIES, "single:p7"])
 def test_two_hundred_devices(name: str) -> None:
     check(layered(400, 200, 3, seed=3), name)
 
 
-@pytest.set_outcome.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", POLICIES)
 def test_releases_and_lanes(name: str) -> None:
     problem = problem_from_arrays([[1.0]] * 4, [], [], [], release_s=[0.0, 5.0, 5.0, 5.0], lanes=[2])
     timetable = check(problem, name)
@@ -142,7 +142,7 @@ def test_releases_and_lanes(name: str) -> None:
     assert timetable.makespan_s == 7.0
 
 
-@pytest.set_outcome.parametrize("name", [*(name for name in POLICIES if name != "random"), "single:p0"])
+@pytest.mark.parametrize("name", [*(name for name in POLICIES if name != "random"), "single:p0"])
 def test_ties_go_by_priority_then_by_submission(name: str) -> None:
     """Equal tasks on one device; the numbers of the tasks are not their order of submission."""
     problem = build(
@@ -152,19 +152,19 @@ def test_ties_go_by_priority_then_by_submission(name: str) -> None:
     assert np.argsort(timetable.start_s).tolist() == [1, 3, 2, 4, 0]
 
 
-@pytest.set_outcome.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", POLICIES)
 def test_priority_never_overtakes_a_dependency(name: str) -> None:
     problem = problem_from_matrices([[1.0], [1.0]], {(0, 1): 0.0}, priorities=[0, 9])
     assert check(problem, name).start_s.tolist() == [0.0, 1.0]
 
 
-@pytest.set_outcome.parametrize("name", [name for name in POLICIES if name != "random"])
+@pytest.mark.parametrize("name", [name for name in POLICIES if name != "random"])
 def test_the_first_of_equal_devices_is_taken(name: str) -> None:
     timetable = check(problem_from_matrices([[2.0, 2.0, 2.0]] * 2, {}), name)
     assert timetable.processor.tolist() == [0, 1]
 
 
-@pytest.set_outcome.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", POLICIES)
 def test_data_in_shared_memory_is_not_copied(name: str) -> None:
     """Two devices in one space: whatever a policy does, the chain takes its time and no more."""
     accesses = [{0: WRITE}, {0: READ, 1: WRITE}, {1: READ}]
@@ -183,7 +183,7 @@ def test_random_goes_by_its_seed() -> None:
     validate(problem, second)
 
 
-@pytest.set_outcome.parametrize("name", [*POLICIES, "single:p0"])
+@pytest.mark.parametrize("name", [*POLICIES, "single:p0"])
 def test_policies_say_how_large_a_problem_may_be(name: str) -> None:
     limit = getattr(get(name), "max_tasks", 0)
     assert limit is None or limit >= 10_000

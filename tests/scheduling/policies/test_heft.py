@@ -17,7 +17,7 @@ def test_free_communication_needs_no_luck() -> None:
     assert timetable.processor.tolist() == [0, 1, 0, 1, 0, 1]
 
 
-@pytest.set_outcome.parametrize("transfer", [0.0, 3.0])
+@pytest.mark.parametrize("transfer", [0.0, 3.0])
 def test_insertion_fills_a_gap(transfer: float) -> None:
     """A chain alternates between processors; a small task of low rank fits into the wait of either."""
     inf = float("inf")

@@ -13,14 +13,14 @@ TOPCUOGLU = problem_from_matrices(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES)
 PEFT = problem_from_matrices(PEFT_COSTS, PEFT_EDGES)
 
 
-@pytest.set_outcome.parametrize(("name", "makespan"), [("heft", 80), ("cpop", 86), ("dls", 91)])
+@pytest.mark.parametrize(("name", "makespan"), [("heft", 80), ("cpop", 86), ("dls", 91)])
 def test_topcuoglu_2002(name: str, makespan: int) -> None:
     timetable = get(name).schedule(TOPCUOGLU)
     validate(TOPCUOGLU, timetable)
     assert timetable.makespan_s == makespan
 
 
-@pytest.set_outcome.parametrize(("name", "makespan"), [("heft", 133), ("peft", 122)])
+@pytest.mark.parametrize(("name", "makespan"), [("heft", 133), ("peft", 122)])
 def test_arabnejad_2014(name: str, makespan: int) -> None:
     timetable = get(name).schedule(PEFT)
     validate(PEFT, timetable)

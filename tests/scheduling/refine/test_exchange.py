@@ -58,7 +58,7 @@ def test_equal_seeds_search_alike_and_others_do_not() -> None:
     assert (one.order.tobytes(), one.processor.tobytes()) != (other.order.tobytes(), other.processor.tobytes())
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("costs", "edges", "optimum"), [(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES, 73.0), (PEFT_COSTS, PEFT_EDGES, 113.0)]
 )
 def test_it_is_taken_where_there_are_many_steps_and_finds_the_optimum(

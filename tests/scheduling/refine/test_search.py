@@ -31,7 +31,7 @@ def same(one: Timetable, other: Timetable) -> bool:
     )
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("costs", "edges", "optimum"), [(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES, 73.0), (PEFT_COSTS, PEFT_EDGES, 113.0)]
 )
 def test_the_textbook_instances_are_solved_to_optimality(costs, edges, optimum) -> None:
@@ -69,7 +69,7 @@ def test_contention_is_searched_as_well() -> None:
     assert makespan_s(problem, found) < makespan_s(problem, start)
 
 
-@pytest.set_outcome.parametrize("tasks", [30, 90])
+@pytest.mark.parametrize("tasks", [30, 90])
 def test_a_random_graph_gets_better_and_the_same_again_each_time(tasks: int) -> None:
     problem = layered(tasks, 3, 3, seed=1)
     start = Heft().schedule(problem)
@@ -114,7 +114,7 @@ def test_steps_by_default_are_fewer_for_more_tasks() -> None:
     assert default_steps(10) >= default_steps(100) >= default_steps(10_000) > 0
 
 
-@pytest.set_outcome.parametrize("devices", [1, 40])
+@pytest.mark.parametrize("devices", [1, 40])
 def test_one_device_and_many(devices: int) -> None:
     problem = layered(30, devices, 2, seed=4)
     found = Refined(steps=500).schedule(problem)
@@ -129,7 +129,7 @@ def test_a_task_stays_on_the_only_device_that_can_run_it() -> None:
     validate(problem, found)
 
 
-@pytest.set_outcome.parametrize("steps", [53_000, 54_000, 74_000, 103_000])
+@pytest.mark.parametrize("steps", [53_000, 54_000, 74_000, 103_000])
 def test_a_budget_of_steps_always_comes_to_its_end(steps: int) -> None:
     # The shares of coolings add up to 1 but for rounding; what is above 1 is never spent.
     asked = count()

@@ -10,14 +10,14 @@ def image(made: Builder, channels: int = 4) -> str:
     return made.input("image", (2, channels, 6, 5))
 
 
-@pytest.set_outcome.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("groups", [1, 2])
 def test_a_batch_norm_goes_into_the_convolution_before_it(groups: int) -> None:
     made = Builder(dtype="float64")
     made.batch_norm(made.conv(image(made), 6, groups=groups))
     assert kinds(rewritten(made, "batch_norm")) == ["conv"]
 
 
-@pytest.set_outcome.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("groups", [1, 2])
 def test_a_batch_norm_goes_into_the_transposed_convolution_before_it(groups: int) -> None:
     made = Builder(dtype="float64")
     made.batch_norm(made.conv_transpose(image(made), 6, groups=groups))
@@ -51,7 +51,7 @@ def test_a_batch_norm_whose_statistics_are_computed_stays() -> None:
     assert kinds(rewritten(made, "batch_norm")) == ["reduce", "batch_norm"]
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "expression", [("mul", 0, 1), ("add", 1, 0), ("sub", 0, 1), ("sub", 1, 0), ("div", 0, 1), ("neg", ("mul", 0, 1))]
 )
 def test_constants_go_into_the_convolution_before_them(expression: tuple) -> None:
@@ -72,7 +72,7 @@ def test_constants_that_differ_by_place_stay() -> None:
     assert kinds(rewritten(made, "scale_shift")) == ["conv", "elementwise"]
 
 
-@pytest.set_outcome.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
 def test_constants_go_into_weights_and_bias_of_a_matrix_product(transposed: bool) -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (3, 7))
@@ -97,7 +97,7 @@ def test_two_scales_and_shifts_become_one() -> None:
     assert kinds(rewritten(made, "scale_shift")) == ["elementwise"]
 
 
-@pytest.set_outcome.parametrize(("pad", "taken"), [(0, True), (1, False)])
+@pytest.mark.parametrize(("pad", "taken"), [(0, True), (1, False)])
 def test_a_shift_goes_into_the_convolution_after_it_only_if_nothing_is_padded(pad: int, taken: bool) -> None:
     made = Builder(dtype="float64")
     shifted = made.elementwise(("add", ("mul", 0, 1), 2), image(made), made.positive(4, 1, 1), made.normal(4, 1, 1))

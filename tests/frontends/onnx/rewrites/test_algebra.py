@@ -8,7 +8,7 @@ from support.networks import Builder, kinds, rewritten
 from syclsched.frontends.onnx.rewrites.fusion.expressions import simplified
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("before", "after"),
     [
         (("mul", 0, ("const", 1.0)), 0),

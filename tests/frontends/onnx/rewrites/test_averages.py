@@ -35,7 +35,7 @@ def test_an_activation_the_convolution_has_already_goes_along() -> None:
     assert (pool.kind, pool.attributes["activation"]) == ("pool", (("tanh",),))
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "change",
     [{"channels": 8}, {"kernel": 3}, {"counted": True}, {"stride": 2}, {"pad": 0}],
     ids=["as many channels", "not of single elements", "padding counts", "fewer elements", "smaller"],

@@ -30,7 +30,7 @@ def test_what_draws_random_numbers_is_drawn_twice() -> None:
     assert kinds(network) == ["reference", "reference", "elementwise"]
 
 
-@pytest.set_outcome.parametrize("other", [1.0, True, -1.0])
+@pytest.mark.parametrize("other", [1.0, True, -1.0])
 def test_one_and_what_equals_it_are_not_the_same(other: float) -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (3, 3))

@@ -42,7 +42,7 @@ def test_readers_and_reads() -> None:
     assert draft.sole_reader(x) is draft.producer(y)
 
 
-@pytest.set_outcome.parametrize("asked", [False, True])
+@pytest.mark.parametrize("asked", [False, True])
 def test_a_value_stands_for_another(asked: bool) -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (2, 3))

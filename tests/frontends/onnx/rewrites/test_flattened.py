@@ -5,8 +5,8 @@ import pytest
 from support.networks import Builder, kinds, rewritten
 
 
-@pytest.set_outcome.parametrize("transposed", [False, True])
-@pytest.set_outcome.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("batch", [1, 3])
 def test_the_weights_of_a_dense_layer_are_permuted_instead_of_the_image(transposed: bool, batch: int) -> None:
     made = Builder(dtype="float64")
     stored = made.input("stored", (batch, 4, 5, 3))

@@ -14,7 +14,7 @@ ROOT_HALF = ("const", 0.5**0.5)
 TANH = ("const", (2 / np.pi) ** 0.5)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("expression", "name"),
     [
         (("mul", ("mul", 0, ("add", ("erf", ("div", 0, ROOT)), ONE)), HALF), "gelu"),
@@ -63,14 +63,14 @@ def test_activations_are_found_in_pieces(expression: object, name: str) -> None:
     assert node.attributes["expression"] == (name, 0)
 
 
-@pytest.set_outcome.parametrize("write", [Builder.gelu, Builder.gelu_tanh])
+@pytest.mark.parametrize("write", [Builder.gelu, Builder.gelu_tanh])
 def test_they_are_found_across_nodes(write: object) -> None:
     made = Builder(dtype="float64")
     write(made, made.elementwise(("sin", 0), made.input("x", (3, 40))))  # type: ignore[operator]
     assert len(rewritten(made, "algebra", "formulas").nodes) == 2
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "expression",
     [
         ("mul", ("mul", 0, ("add", ("erf", ("div", 0, ROOT)), ONE)), ("const", 0.6)),
@@ -97,7 +97,7 @@ def test_what_others_read_of_the_pieces_stays() -> None:
     assert len(network.nodes) == 2
 
 
-@pytest.set_outcome.parametrize("passes", [("formulas",), ("algebra", "formulas")])
+@pytest.mark.parametrize("passes", [("formulas",), ("algebra", "formulas")])
 def test_chains_of_thousands_are_looked_at_without_recursion(passes: tuple[str, ...]) -> None:
     made = Builder(dtype="float32")
     value = made.input("x", (3,))

@@ -29,7 +29,7 @@ def shapes() -> dict[str, object]:
     }
 
 
-@pytest.set_outcome.parametrize("kind", list(shapes()))
+@pytest.mark.parametrize("kind", list(shapes()))
 def test_what_changes_nothing_goes(kind: str) -> None:
     made = Builder(dtype="float64")
     x = made.elementwise(("exp", 0), made.input("x", (2, 3, 4, 5)))

@@ -23,7 +23,7 @@ def test_between_convolutions_nothing_is_transposed() -> None:
     assert all(node.attributes["channels_last"] for node in network.nodes if node.kind in ("conv", "pool"))
 
 
-@pytest.set_outcome.parametrize("rank", [3, 5])
+@pytest.mark.parametrize("rank", [3, 5])
 def test_of_other_ranks_too(rank: int) -> None:
     made = Builder(dtype="float64")
     x = made.input("image", (2, 3, *(5,) * (rank - 2)))
@@ -68,7 +68,7 @@ def test_nor_after_a_mean_over_places() -> None:
     assert transposed(rewritten(made, "layout")) == [(0, 2, 3, 1)]
 
 
-@pytest.set_outcome.parametrize("axis", range(4))
+@pytest.mark.parametrize("axis", range(4))
 def test_axes_are_where_they_are_stored(axis: int) -> None:
     made = Builder(dtype="float64")
     x = made.conv(start(made), 4)

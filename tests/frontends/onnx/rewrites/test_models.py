@@ -29,7 +29,7 @@ def tasks(network: Network) -> dict[str, int]:
     return dict(Counter(node.kind for node in network.nodes if node.kind != "reshape"))
 
 
-@pytest.set_outcome.parametrize("name", ["squeezenet", "shufflenet", "resnet50", "densenet121", "inception_v2"])
+@pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "resnet50", "densenet121", "inception_v2"])
 def test_well_known_networks_become_what_a_library_does_best(name: str) -> None:
     model = light_model(name)
     network = import_model(read_model(model), {})

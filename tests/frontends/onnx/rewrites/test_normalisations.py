@@ -6,7 +6,7 @@ import pytest
 from support.networks import Builder, kinds, rewritten
 
 
-@pytest.set_outcome.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_layer_normalisation_is_found(dtype: str) -> None:
     made = Builder(dtype=dtype)
     made.layer_norm(made.elementwise(("exp", 0), made.input("x", (2, 5, 16))))
@@ -27,7 +27,7 @@ def test_without_scale_and_shift_it_gets_a_scale_of_ones() -> None:
     assert (network.constants[str(network.nodes[0].inputs[1])] == np.ones((5, 16))).all()
 
 
-@pytest.set_outcome.parametrize("wrong", ["axis", "mode", "other"])
+@pytest.mark.parametrize("wrong", ["axis", "mode", "other"])
 def test_what_only_looks_like_one_stays(wrong: str) -> None:
     made = Builder(dtype="float64")
     x, y = made.input("x", (2, 16, 16)), made.input("y", (2, 16, 16))

@@ -28,7 +28,7 @@ def test_a_pad_that_others_read_stays_for_them() -> None:
     assert network.producer()[one].inputs[0] == "x"
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "pads", [{"pads": (0, 1, 1, 1, 0, 0, 0, 0)}, {"value": 1.0}, {"mode": "edge"}, {"mode": "reflect"}]
 )
 def test_what_a_convolution_does_not_pad_so_stays(pads: dict) -> None:
@@ -37,7 +37,7 @@ def test_what_a_convolution_does_not_pad_so_stays(pads: dict) -> None:
     assert kinds(rewritten(made, "pads")) == ["pad", "conv"]
 
 
-@pytest.set_outcome.parametrize(("pad", "counted", "taken"), [(0, False, True), (1, True, True), (1, False, False)])
+@pytest.mark.parametrize(("pad", "counted", "taken"), [(0, False, True), (1, True, True), (1, False, False)])
 def test_an_average_counts_the_padding_it_takes_over(pad: int, counted: bool, taken: bool) -> None:
     made = Builder(dtype="float64")
     made.pool(padded(made), "average", 3, 2, pad, counted)
@@ -46,9 +46,7 @@ def test_an_average_counts_the_padding_it_takes_over(pad: int, counted: bool, ta
     assert not taken or network.nodes[0].attributes["count_include_pad"]
 
 
-@pytest.set_outcome.parametrize(
-    ("value", "taken"), [(0.0, False), (-np.inf, True), (float(np.finfo(np.float64).min), True)]
-)
+@pytest.mark.parametrize(("value", "taken"), [(0.0, False), (-np.inf, True), (float(np.finfo(np.float64).min), True)])
 def test_a_maximum_takes_over_only_what_is_never_one(value: float, taken: bool) -> None:
     made = Builder(dtype="float64")
     made.pool(padded(made, value=value), "max", 3, 2)

@@ -11,7 +11,7 @@ from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, PASSES, rewrite
 
 
-@pytest.set_outcome.parametrize("name", DEFAULT_PASSES)
+@pytest.mark.parametrize("name", DEFAULT_PASSES)
 def test_every_pass_alone_keeps_what_a_network_gives(name: str) -> None:
     @given(networks())
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -24,7 +24,7 @@ def test_every_pass_alone_keeps_what_a_network_gives(name: str) -> None:
     check()
 
 
-@pytest.set_outcome.parametrize("passes", [("constant_folding",), DEFAULT_PASSES])
+@pytest.mark.parametrize("passes", [("constant_folding",), DEFAULT_PASSES])
 def test_what_draws_random_numbers_is_not_drawn_beforehand(passes: tuple[str, ...]) -> None:
     draws = [helper.make_node("RandomNormal", [], [name], shape=[2, 3]) for name in "ab"]
     joins = [helper.make_node("Add", ["x", "a"], ["c"]), helper.make_node("Add", ["c", "b"], ["y"])]

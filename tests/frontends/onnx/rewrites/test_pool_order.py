@@ -20,7 +20,7 @@ def test_of_channels_last_too() -> None:
     assert [kind for kind in kinds(network) if kind != "transpose"] == ["pool", "conv"]
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     "change",
     [{"kernel": 3}, {"stride": 2}, {"mode": "max"}, {"pool_stride": 1}, {"pad": 1, "counted": True}],
 )

@@ -7,7 +7,7 @@ from support.networks import Builder, kinds, rewritten
 X = (2, 4, 6, 5)
 
 
-@pytest.set_outcome.parametrize(
+@pytest.mark.parametrize(
     ("expression", "step"),
     [
         (("relu", 0), ("relu",)),
@@ -61,7 +61,7 @@ def test_a_transposed_convolution_has_no_residual() -> None:
     assert not network.nodes[0].attributes["activation"]
 
 
-@pytest.set_outcome.parametrize("expression", [("add", ("relu", 0), ("tanh", 0)), ("add", ("relu", 0), ("tanh", 1))])
+@pytest.mark.parametrize("expression", [("add", ("relu", 0), ("tanh", 0)), ("add", ("relu", 0), ("tanh", 1))])
 def test_of_what_reads_a_convolution_twice_nothing_is_taken(expression: tuple) -> None:
     made = Builder(dtype="float64")
     conv = made.conv(made.input("x", X), 4)
