@@ -174,7 +174,8 @@ class ReadyOptions:
     def given(self, seed: int | None = None) -> dict[str, Any]:
         """Return the option values by option name."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**values, "input": values.pop("input_file"), "seed": seed}
+        values["input"] = values.pop("input_file")
+        return {**values, "seed": seed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +253,8 @@ class FileOptions:
 
     def given(self) -> dict[str, Any]:
         """Return the option values by option name; unset flags are None."""
-        return {f.name.replace("_", "-"): getattr(self, f.name) or None for f in fields(self)}
+        values = {field.name.replace("_", "-"): getattr(self, field.name) for field in fields(self)}
+        return {**values, "same-speed": self.same_speed or None}
 
 
 @dataclass(frozen=True, slots=True)
