@@ -7,6 +7,7 @@ import ast
 import importlib.util
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -136,3 +137,12 @@ def test_commands_in_the_documents_exist(page: str) -> None:
 def test_links_to_files_lead_somewhere(page: str) -> None:
     links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", text(page))
     assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []
+
+
+def test_the_design_page_draws_the_layers_that_are_checked() -> None:
+    assert text("docs/design.md") == tool("layers").page(), "run python tools/layers.py --write"
+
+
+def test_no_folder_is_overfull() -> None:
+    folders = Counter(path.parent for top in ("syclsched", "kernels") for path in (ROOT / top).rglob("*.py"))
+    assert {str(folder): count for folder, count in folders.items() if count > 17} == {}
