@@ -8,9 +8,9 @@ of the CPU device, on two lanes with edges between them, on its two sub-devices,
 emulator, whose SYCL contexts share nothing. The rivals do the same: a loop in C over ``DPCTLQueue_SubmitRange`` (built
 here with ``cc``), a loop in Python over ``SyclQueue.submit_async``, and ``numba_dpex.call_kernel_async``. On one lane
 they use an in-order queue without event lists; on two, an out-of-order queue for each device with them (kernels of
-in-order queues do not honour event lists on OpenCL devices, see ``syclsched/devices/native/fences.py``). Over two contexts
-there are none: the runtime crashes where events go back and forth between contexts. Times go from the first submission
-until all is done.
+in-order queues do not honour event lists on OpenCL devices, see ``syclsched/devices/native/fences.py``). Over two
+contexts there are none: the runtime crashes where events go back and forth between contexts. Times go from the first
+submission until all is done.
 """
 
 from __future__ import annotations

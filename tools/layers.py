@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layers of imports: checked with kernels/ included, and written into the documentation.
 
-``python tools/layers.py`` runs import-linter on a tree in which ``kernels/`` and ``device_profiles/`` lie in the package,
-as in an installation. ``--write`` writes the layers of pyproject.toml into docs/design.md; a test compares the two.
+``python tools/layers.py`` runs import-linter on a tree in which ``kernels/`` and ``device_profiles/`` lie in the
+package, as in an installation. ``--write`` writes the layers of pyproject.toml into docs/design.md; a test compares the
+two.
 """
 
 from __future__ import annotations

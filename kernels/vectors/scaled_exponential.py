@@ -3,9 +3,9 @@
 
 ``exp(x) / 2^k = 2^(x / ln(2) - k)`` for any integer ``k``. With ``k`` near the maximum divided by ln(2), sums of these
 exponentials neither overflow nor need the maximum subtracted from x, and a sum is rescaled exactly when ``k`` grows.
-Adding one exponential to a sum takes 12 instructions, a third fewer than with `syclsched.kernels.vectors.exponential`. ``2^f``
-with ``|f| <= 1/2`` is a polynomial of degree 5 with constant term 1 and minimal relative error (9e-8, by reweighted
-least squares).
+Adding one exponential to a sum takes 12 instructions, a third fewer than with `syclsched.kernels.vectors.exponential`.
+``2^f`` with ``|f| <= 1/2`` is a polynomial of degree 5 with constant term 1 and minimal relative error (9e-8, by
+reweighted least squares).
 
 Accurate while the maximum is between `LEAST` and `MOST`. Beyond that range rounding is too coarse, and callers use
 another algorithm. Results below 2^-126.5 of the maximum are 0, as for minus infinity; NaN stays NaN.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vector functions for numba-dpex kernels, in reference Python; `syclsched.kernels.vectors.numba_vectors` compiles them."""
+"""Vector functions for numba-dpex kernels, in reference Python; `numba_vectors` compiles them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def vpower(x: Any) -> Any:
 
 
 def vexponent(top: Any) -> Any:
-    """Return the exponents of the powers of two that exponentials are divided by; see `syclsched.kernels.vectors.scaled_exponential`."""
+    """Return the exponents of the powers of two that exponentials are divided by; see `scaled_exponential`."""
     return _each(lambda x: round(x / math.log(2)), top)
 
 

@@ -147,7 +147,8 @@ def _by_name(tasks: Iterable[ListedTask]) -> dict[str, ListedTask]:
     for task in tasks:
         if task.name in listed:
             raise FormatError(
-                f"task {quoted_name(task.name)} is listed twice, expected unique names (first at {listed[task.name].where})",
+                f"task {quoted_name(task.name)} is listed twice, expected unique names "
+                f"(first at {listed[task.name].where})",
                 where=task.where,
             )
         listed[check_name(task.name, task.where)] = task

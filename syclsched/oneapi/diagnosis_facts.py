@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inputs of the diagnosis as plain data, gathered from the machine, this Python and the installed packages.
 
-Devices are probed in `syclsched.devices.trust.diagnosis`; `findings` evaluates the data. Nothing here imports dpctl or any
-other compiled package, so it works on a machine where those are missing or broken.
+Devices are probed in `syclsched.devices.trust.diagnosis`; `findings` evaluates the data. Nothing here imports dpctl or
+any other compiled package, so it works on a machine where those are missing or broken.
 """
 
 from __future__ import annotations

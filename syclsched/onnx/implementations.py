@@ -31,8 +31,8 @@ IMPLEMENTATIONS: Final = (
 def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = ()) -> TaskGraph:
     """Return a graph whose tasks run on the host only if no device can run them: a host task stalls the devices.
 
-    Tasks that do not fit into device memory (`oversized_tasks`) also run on the host. If all devices are CPUs, the library
-    does every task it supports, except those named in ``kernels``.
+    Tasks that do not fit into device memory (`oversized_tasks`) also run on the host. If all devices are CPUs, the
+    library does every task it supports, except those named in ``kernels``.
     """
     costs = CostModel(platform)
 

@@ -81,6 +81,7 @@ def _check(name: str, indices: Any, picked: IndexInput) -> None:
     low, high = int(indices.min()), int(indices.max())
     if low < -picked.extent or high >= picked.extent:
         raise ArgumentError(
-            f"index {low if low < -picked.extent else high} is out of range: {picked.operator} picks from {picked.extent:,}",
+            f"index {low if low < -picked.extent else high} is out of range: "
+            f"{picked.operator} picks from {picked.extent:,}",
             where=f"input {name!r}",
         )

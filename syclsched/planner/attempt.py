@@ -44,8 +44,8 @@ class Attempt:
     def better_than(self, other: Attempt) -> bool:
         """Return whether this plan is better by the objective; on a tie, whether it has fewer tasks.
 
-        For the makespan without constraints, it must also be better by `penalised_makespan_s`, which penalises devices that share
-        cores. The tie-break is for costs per task that the model does not know.
+        For the makespan without constraints, it must also be better by `penalised_makespan_s`, which penalises devices
+        that share cores. The tie-break is for costs per task that the model does not know.
         """
         mine, theirs = self._worth(), other._worth()
         if all(a < b * (1.0 - ROUNDING) for a, b in zip(mine, theirs, strict=True)):

@@ -177,7 +177,8 @@ def in_new_process(code: str, **variables: str) -> subprocess.CompletedProcess[s
 
 
 _LIST = (
-    "import json; from syclsched.devices import discover; from syclsched.devices.discovery.device_facts import find_devices;"
+    "import json; from syclsched.devices import discover; "
+    "from syclsched.devices.discovery.device_facts import find_devices;"
     "print(json.dumps([each.facts.filter_string for each in find_devices()]))"
 )
 
@@ -214,7 +215,8 @@ def test_a_variable_that_hides_everything_is_named() -> None:
 
 def test_importing_the_room_does_not_import_the_runtime() -> None:
     code = (
-        "import sys, syclsched.devices, syclsched.devices.discovery.platform_discovery, syclsched.devices.opened_devices\n"
+        "import sys, syclsched.devices\n"
+        "import syclsched.devices.discovery.platform_discovery, syclsched.devices.opened_devices\n"
         "print([m for m in ('dpctl', 'dpnp', 'numba', 'numba_dpex') if m in sys.modules])"
     )
     assert in_new_process(code).stdout.strip() == "[]"

@@ -175,7 +175,8 @@ def test_a_model_runs_with_kernels_if_these_are_faster(monkeypatch, quiet, faste
         by_library = [each for each in plain.report.operators if each.implementation == kernel_selection.LIBRARY]
     monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
     monkeypatch.setattr(autotune, "is_known_faster", lambda *_: None)
-    monkeypatch.setattr(autotune, "measure_is_faster", lambda device, history, mixed, measure: bool(measure()) and faster)
+    decide = lambda device, history, mixed, measure: bool(measure()) and faster  # noqa: E731
+    monkeypatch.setattr(autotune, "measure_is_faster", decide)
     with syclsched.compile(MODEL, devices="cpu") as tuned:
         np.testing.assert_allclose(tuned(image)["probabilities"], wanted, atol=1e-5)
         left = [each for each in tuned.report.operators if each.implementation == kernel_selection.LIBRARY]

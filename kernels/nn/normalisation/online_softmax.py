@@ -3,8 +3,8 @@
 
 A work-item processes vectors of neighbouring lines - whole rows of memory, if that leaves enough for all compute units.
 For each lane it keeps the running maximum and the sum of exponentials, which is rescaled when the maximum grows (see
-`syclsched.kernels.vectors.scaled_exponential`). A second pass writes the result. Vectors with values outside the valid range are
-recomputed separately in three passes.
+`syclsched.kernels.vectors.scaled_exponential`). A second pass writes the result. Vectors with values outside the valid
+range are recomputed separately in three passes.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _LANES = 8
 
 
 def lrn(*, alpha: float, beta: float, bias: float, size: int, channels_last: bool) -> Implementation:
-    """Return oneDNN's local response normalisation: parameters y and x; see `syclsched.kernels.nn.normalisation.lrn`."""
+    """Return oneDNN's local response normalisation: parameters y and x; see `kernels.nn.normalisation.lrn`."""
     settings = (size, alpha, beta, bias)
     return implementation(partial(_lrn, settings=settings, channels_last=channels_last), efficiency=0.3)
 

@@ -112,7 +112,7 @@ class SubmissionLibrary:
         self.status = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer)(_address_in(loaded, "syclsched_status"))
 
     def poll_events_first(self) -> None:
-        """Make waits poll SYCL events until their commands run, from now on; see `syclsched.devices.native.host_tasks`."""
+        """Make waits poll SYCL events until their commands run, from now on; see `host_tasks`."""
         self._look_first.value = 1
 
     @property

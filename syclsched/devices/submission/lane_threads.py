@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lane threads: one thread for each one-core lane, which executes commands as they are submitted.
 
-`syclsched.devices.submission.lane_thread_batch` is the counterpart for commands that are all known beforehand. Submitted to the OpenCL
-CPU runtime, the kernels of two one-core lanes mostly run one after the other: it has one thread less than there are
-cores, and a waiting thread helps only with the command it waits for.
+`syclsched.devices.submission.lane_thread_batch` is the counterpart for commands that are all known beforehand.
+Submitted to the OpenCL CPU runtime, the kernels of two one-core lanes mostly run one after the other: it has one thread
+less than there are cores, and a waiting thread helps only with the command it waits for.
 """
 
 from __future__ import annotations

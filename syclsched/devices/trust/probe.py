@@ -18,7 +18,10 @@ from syclsched.oneapi.libraries import LibraryFound
 
 _TIMEOUT_S = 120.0
 _STDERR_CHARACTERS = 500
-_CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from syclsched.devices.trust.probe_child import main; main()"
+_CHILD = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from syclsched.devices.trust.probe_child import main; main()"
+)
 
 
 def probe(timeout_s: float = _TIMEOUT_S) -> Probe:

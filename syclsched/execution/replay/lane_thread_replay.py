@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replay of a bound plan on per-lane CPU threads instead of SYCL queues; see `syclsched.devices.submission.lane_thread_batch`."""
+"""Replay of a bound plan on per-lane CPU threads instead of SYCL queues."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ attributes. The kinds:
                      does the bias against y
 ``softmax``          x -> y. ``axis``, ``log``
 ``elementwise``      any number of inputs, broadcast -> y of ``dtype``. ``expression``: see
-                     `syclsched.kernels.tensor.writing.expression`; casts, comparisons, where and expand are elementwise, too
+                     `syclsched.kernels.tensor.writing.expression`; casts, comparisons, where and expand are
+                     elementwise, too
 ``reduce``           x -> y. ``mode`` ("sum", "mean", "max", "min", "prod", "l1", "l2", "sumsquare", "logsum",
                      "logsumexp"), ``axes`` (not negative), ``keepdims``
 ``arg``              x -> y (int64). ``mode`` "max" or "min", ``axis``, ``keepdims``, ``last`` (of equal elements)

@@ -40,9 +40,9 @@ from syclsched.scheduling.tables import Ints
 #: Reasons why the loop returns; `_ON` continues it.
 ASKED, BATCH_SUBMITTED, REFUSED, FAILED, ALL_DONE, PLAN, _ON = range(7)
 
-#: Indices of `LoopState.state`: commands processed, and the number of these submitted to devices; consecutive idle polls,
-#: and whether the state has changed; whether lanes signal the wake-up counter, and its last value; number of started
-#: tasks from which to replan (or `NEVER`); whether to return after every submission; and total submission time.
+#: Indices of `LoopState.state`: commands processed, and the number of these submitted to devices; consecutive idle
+#: polls, and whether the state has changed; whether lanes signal the wake-up counter, and its last value; number of
+#: started tasks from which to replan (or `NEVER`); whether to return after every submission; and total submission time.
 PROCESSED, SUBMITTED, IDLE, CHANGED, RUNG, RINGS, PLAN_FROM, RETURN_AFTER_BATCH, SUBMISSION_NS = range(9)
 NEVER = 1 << 62
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiled loop of a helper thread that waits for the events of CPU devices, one after another, without Python.
 
-See `syclsched.execution.lanes.cpu_helper_thread` for the purpose. The helper polls for new submissions: to wake it would cost the
-deciding thread more than all its other work for a task.
+See `syclsched.execution.lanes.cpu_helper_thread` for the purpose. The helper polls for new submissions: to wake it
+would cost the deciding thread more than all its other work for a task.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mutable network for passes, with producers and readers of each value kept up to date at low cost.
 
-Passes query and change a `NetworkDraft` and report each change with `NetworkDraft.did`. `NetworkDraft.finish` sorts the nodes topologically
-and drops unused values.
+Passes query and change a `NetworkDraft` and report each change with `NetworkDraft.did`. `NetworkDraft.finish` sorts the
+nodes topologically and drops unused values.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data transfers in compiled code: copy estimates, dependencies, and whether a task can be submitted yet.
 
-Estimates follow `syclsched.scheduling.dynamic.policy_state.PolicyState`, actions the engine's data manager: when a task is given to
-a lane, its data is copied to the lane's space. A task or copy that depends on commands for which its lane cannot wait
-(of another context, or host functions) is held until these have completed.
+Estimates follow `syclsched.scheduling.dynamic.policy_state.PolicyState`, actions the engine's data manager: when a task
+is given to a lane, its data is copied to the lane's space. A task or copy that depends on commands for which its lane
+cannot wait (of another context, or host functions) is held until these have completed.
 """
 
 from __future__ import annotations

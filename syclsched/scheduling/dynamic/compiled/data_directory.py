@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Directory of a run's data as flat arrays for compiled code: valid copies, transfers, and held tasks.
 
-The counterpart of `syclsched.execution.dynamic.data.coherence`, which serves the engine in Python. A run in a single space
-needs no tracking and has no accesses here. `fetches` holds the code that uses it.
+The counterpart of `syclsched.execution.dynamic.data.coherence`, which serves the engine in Python. A run in a single
+space needs no tracking and has no accesses here. `fetches` holds the code that uses it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from syclsched.scheduling.dynamic.policy_state import StaticInfo
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
-#: Indices into `DataDirectory.counters`: the number of the first copy command, the number of copies, the number of held tasks,
-#: and the host's space.
+#: Indices into `DataDirectory.counters`: the number of the first copy command, the number of copies, the number of held
+#: tasks, and the host's space.
 FIRST_COPY, COPIES, HELD, HOST_SPACE = range(4)
 #: Columns of `DataDirectory.touches`, `pieces`, `copies`, `lanes` and `links`.
 PIECE, READS, WRITES, SPACE = range(4)
