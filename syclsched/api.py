@@ -149,18 +149,20 @@ def calibrate(
     from contextlib import ExitStack
 
     from syclsched.devices import open_devices
-    from syclsched.planner import graph_to_time
+    from syclsched.planner import PlanRequest
     from syclsched.profiling import HistoryStore
     from syclsched.profiling import calibrate as measure
 
+    counts: list[int] = []
     with ExitStack() as stack:
         history = stack.enter_context(HistoryStore())
         opened = live if live is not None else stack.enter_context(open_devices(platform))
-        measured = measure(graph, platform, opened, history, progress=progress).measured
-        chunks = graph_to_time(graph, platform, policy=policy, rewrite=rewrite, history=history)
-        if chunks is not None:
-            measured += measure(chunks, platform, opened, history, progress=progress).measured
-    return measured
+
+        def measure_tasks(of: TaskGraph) -> None:
+            counts.append(measure(of, platform, opened, history, progress=progress).measured)
+
+        PlanRequest(policy=policy, rewrite=rewrite).calibrate(graph, platform, history, measure_tasks)
+    return sum(counts)
 
 
 def plan(

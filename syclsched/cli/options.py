@@ -15,6 +15,7 @@ import typer
 from syclsched.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from syclsched.planner import PlanRequest
     from syclsched.workloads import Workload
 
 _GRAPH = "The graph"
@@ -286,14 +287,11 @@ class PlanOptions:
     ] = None
 
     @property
-    def request(self) -> dict[str, Any]:
-        """The objective, constraints, rewrite and budget as keyword arguments of `syclsched.plan`."""
-        return {
-            "minimize": self.minimize,
-            "subject_to": tuple(self.subject_to or ()),
-            "rewrite": self.rewrite,
-            "budget_s": self.budget,
-        }
+    def request(self) -> PlanRequest:
+        """The options as the planner takes them."""
+        from syclsched.planner import PlanRequest
+
+        return PlanRequest(self.policy, self.minimize, tuple(self.subject_to or ()), self.rewrite, self.budget)
 
 
 @dataclass(frozen=True, slots=True)

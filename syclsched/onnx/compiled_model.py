@@ -8,8 +8,9 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -21,14 +22,18 @@ from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.onnx.cached_call import CachedCall, cached_call_for
 from syclsched.onnx.implementations import check_names
+from syclsched.onnx.kernel_selection import default_rewrite
 from syclsched.onnx.lru_cache import BoundModel, BoundModelCache
 from syclsched.onnx.model import GivenShapes, OnnxModel, load
 from syclsched.onnx.model_build import ModelBuilder, default_platform
 from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_times
 from syclsched.onnx.specialised import Array, Shapes
+from syclsched.planner import ModelPlanOptions, PlanRequest
 from syclsched.scheduling.objectives import minimize as aim_at
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from syclsched.execution import Run
 
 _Result = TypeVar("_Result")
@@ -43,17 +48,14 @@ def compile(
     *,
     devices: str | None = None,
     shapes: GivenShapes | None = None,
-    minimize: str = "latency",
-    policy: str = "auto",
     rewrites: bool | Iterable[str] = True,
-    rewrite: str | None = None,
-    subject_to: Iterable[str] = (),
     memory_limit: MemoryLimit | None = None,
     autotune: bool = True,
     without: Iterable[str] = (),
     progress: Callable[[int, int, str], None] | None = None,
     keep: int = KEPT,
     trace: bool | int = False,
+    **planning: Unpack[ModelPlanOptions],
 ) -> CompiledModel:
     """Make an ONNX model ready to be called with inputs.
 
@@ -110,8 +112,8 @@ def compile(
         raise ArgumentError(f"without={without!r} is one name", where="compile()", hint=f"Give a list: [{without!r}]")
     without = frozenset(without)
     check_names(without)
-    subject_to = tuple(subject_to)
-    aim_at(minimize).subject_to(*subject_to)  # refuse an unknown objective now, not at the first call
+    request, rewrite = _request(planning)
+    aim_at(request.minimize).subject_to(*request.subject_to)  # refuse an unknown objective now, not at the first call
     if isinstance(model, OnnxModel):
         if shapes is not None or rewrites is not True:
             raise ArgumentError(
@@ -120,13 +122,11 @@ def compile(
         loaded = model
     else:
         loaded = load(model, shapes=shapes, rewrites=rewrites)
+    platform = default_platform(devices) if platform is None else platform
     maker = ModelBuilder(
         loaded,
-        default_platform(devices) if platform is None else platform,
-        policy=policy,
-        minimize=minimize,
-        rewrite=rewrite,
-        subject_to=subject_to,
+        platform,
+        replace(request, rewrite=default_rewrite(platform, request.policy) if rewrite is None else rewrite),
         memory_limit=memory_limit,
         autotune=autotune,
         without=without,
@@ -134,6 +134,17 @@ def compile(
         trace=trace,
     )
     return CompiledModel(loaded, maker, keep=keep)
+
+
+def _request(planning: ModelPlanOptions) -> tuple[PlanRequest, str | None]:
+    """Return the planning request of `compile`, and its rewrite if one was given."""
+    given = {"minimize": "latency", **planning}
+    rewrite = given.pop("rewrite", None)
+    for name in given:
+        if name not in ("policy", "minimize", "subject_to"):
+            raise TypeError(f"compile() got an unexpected keyword argument {name!r}")
+    request = PlanRequest(**given)  # type: ignore[arg-type]  # the values have the types of ModelPlanOptions
+    return replace(request, subject_to=tuple(request.subject_to)), cast("str | None", rewrite)
 
 
 class CompiledModel:

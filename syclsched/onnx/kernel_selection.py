@@ -22,6 +22,7 @@ from syclsched.model.task import Task
 from syclsched.onnx.plan_comparison import CLEARLY, is_disturbed
 from syclsched.onnx.report import OperatorTime
 from syclsched.onnx.specialised import Specialised
+from syclsched.planner import PlanRequest
 from syclsched.profiling.busy import read_times
 
 if TYPE_CHECKING:
@@ -40,11 +41,12 @@ TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 4, 0.5
 ROUNDS: Final = 3
 
 
-def is_worth_mixing(platform: Platform, *, minimize: str, rewrite: str, is_limited: bool) -> bool:
+def is_worth_mixing(platform: Platform, request: PlanRequest, *, is_limited: bool) -> bool:
     """Return whether kernels may replace library calls: only on one lane of one CPU, when latency is minimised."""
     devices = platform.compute_devices
     is_one = len(devices) == 1 and devices[0].kind == "cpu" and devices[0].lanes == 1
-    return is_one and minimize in ("makespan", "latency") and rewrite == "none" and not is_limited
+    is_latency = request.minimize in ("makespan", "latency")
+    return is_one and is_latency and request.rewrite == "none" and not is_limited
 
 
 def default_rewrite(platform: Platform, policy: str) -> str:

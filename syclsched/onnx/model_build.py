@@ -9,18 +9,19 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.model.platform import Device, Platform
 from syclsched.onnx.autotune import AutotuneContext, faster_variant
 from syclsched.onnx.implementations import on_devices, without_implementations
-from syclsched.onnx.kernel_selection import default_rewrite, is_worth_mixing
+from syclsched.onnx.kernel_selection import is_worth_mixing
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
 from syclsched.onnx.specialised import Array, Shapes, Specialised
 from syclsched.onnx.weight_eviction import trim_heap
+from syclsched.planner import PlanRequest
 
 if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
@@ -60,11 +61,8 @@ class ModelBuilder:
         self,
         model: OnnxModel,
         platform: Platform,
+        request: PlanRequest,
         *,
-        policy: str,
-        minimize: str,
-        rewrite: str | None,
-        subject_to: tuple[str, ...],
         memory_limit: MemoryLimit | None,
         autotune: bool,
         without: frozenset[str],
@@ -73,16 +71,10 @@ class ModelBuilder:
     ) -> None:
         self._model = model
         self.platform = platform if memory_limit is None else with_memory_limit(platform, memory_limit)
-        self._asked: dict[str, Any] = {
-            "policy": policy,
-            "minimize": minimize,
-            "subject_to": subject_to,
-            "rewrite": default_rewrite(platform, policy) if rewrite is None else rewrite,
-        }
+        self._request = request
         self._without = without
         self._autotune, self._progress, self._trace = autotune, progress, trace
-        asked, is_limited = self._asked["rewrite"], memory_limit is not None
-        self._mixes = autotune and is_worth_mixing(platform, minimize=minimize, rewrite=asked, is_limited=is_limited)
+        self._mixes = autotune and is_worth_mixing(platform, request, is_limited=memory_limit is not None)
         self._live: OpenDevices | None = None
         self._lock = threading.Lock()
 
@@ -124,18 +116,13 @@ class ModelBuilder:
         """Autotune, plan and bind a variant of the model's graph."""
         from syclsched.api import plan
         from syclsched.execution import bind
-        from syclsched.planner import graph_to_time
 
         live = self._opened()
         if self._autotune:
             self._tell("timing implementations")
-            self._calibrate(graph, history)
-            asked = {name: self._asked[name] for name in ("policy", "rewrite")}
-            chunks = graph_to_time(graph, self.platform, history=history, **asked)
-            if chunks is not None:
-                self._calibrate(chunks, history)
+            self._request.calibrate(graph, self.platform, history, partial(self._calibrate, history=history))
         self._tell("planning")
-        planned = plan(graph, self.platform, history=history, **self._asked)
+        planned = plan(graph, self.platform, history=history, **self._request.options())
         self._tell("building kernels and binding the plan")
         runner = bind(planned, graph, live, trace=self._trace, recover=True)
         return BoundModel(replace(specialised, graph=graph), planned, runner)

@@ -3,7 +3,17 @@
 
 from syclsched.planner.graph_planner import plan_graph
 from syclsched.planner.pareto_plans import FrontPlan, plan_front
+from syclsched.planner.plan_request import ModelPlanOptions, PlanRequest
 from syclsched.planner.rewrite_choice import REWRITES, graph_to_time
 from syclsched.scheduling.registry import AUTO
 
-__all__ = ["AUTO", "REWRITES", "FrontPlan", "graph_to_time", "plan_front", "plan_graph"]
+__all__ = [
+    "AUTO",
+    "REWRITES",
+    "FrontPlan",
+    "ModelPlanOptions",
+    "PlanRequest",
+    "graph_to_time",
+    "plan_front",
+    "plan_graph",
+]

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from syclsched.cli.options import PlanOptions, PlatformOptions, parse_memory_limit
 from syclsched.cli.patience import patience
 from syclsched.cli.requests.prepare import calibration_bar, find_platform, use_one_core_lanes
-from syclsched.cli.requests.racing import is_mixed, with_kernels
+from syclsched.cli.requests.racing import with_kernels
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,11 +49,9 @@ def plan_for(
     """Plan a graph, or use the given plan; a context manager that closes the devices at its end."""
     from syclsched.api import plan, verify
     from syclsched.model.memory_limit import check_planned
-    from syclsched.planner import graph_to_time
     from syclsched.profiling import HistoryStore
 
-    policy, rewrite, memory_limit = how.policy, how.rewrite, where.memory_limit
-    asked = how.request
+    request, memory_limit = how.request, where.memory_limit
     if without:
         from syclsched.onnx.implementations import without_implementations
 
@@ -76,7 +75,7 @@ def plan_for(
                     from syclsched.onnx.implementations import on_devices
 
                     graph = on_devices(graph, platform)
-                planned = plan(graph, platform, policy=policy, **asked)
+                planned = plan(graph, platform, **request.options())
             yield Planned(planned, None)
             return
         platform = limited(find_platform(where, console), memory_limit)
@@ -88,26 +87,24 @@ def plan_for(
 
             platform = without_emulators(platform) if where.devices is None else platform
             graph = on_devices(graph, platform)
-            if rewrite == "auto":
-                rewrite = asked["rewrite"] = default_rewrite(platform, policy)
+            if request.rewrite == "auto":
+                request = replace(request, rewrite=default_rewrite(platform, request.policy))
+        from syclsched.onnx.kernel_selection import is_worth_mixing
+
         # Times of a model's tasks are later measured in whole runs; only tasks with a choice are timed separately.
-        mixes = model is not None and calibrate and not policy.startswith("dynamic:")
-        mixes = mixes and is_mixed(platform, asked, is_limited=memory_limit is not None)
+        mixes = model is not None and calibrate and not request.policy.startswith("dynamic:")
+        mixes = mixes and is_worth_mixing(platform, request, is_limited=memory_limit is not None)
         with console.status("opening devices ..."):
             live = stack.enter_context(_open(platform)) if needs_devices or calibrate else None
         # One store for calibration and planning: if no file can be written, it keeps the times while it is open.
         history = stack.enter_context(HistoryStore())
         if calibrate and live is not None:
-            _calibrate(graph, platform, live, history, console, choices_only=mixes)
-            chunks = graph_to_time(graph, platform, policy=policy, rewrite=rewrite, history=history)
-            if chunks is not None:
-                _calibrate(chunks, platform, live, history, console)
+            request.calibrate(graph, platform, history, partial(_calibrate, platform, live, history, console, mixes))
         with console.status("planning ..."), patience(console):
-            planned = plan(graph, platform, policy=policy, history=history, **asked)
+            planned = plan(graph, platform, history=history, **request.options())
         # Under a dynamic policy the plan only serves for comparison with the run.
         if model is not None and mixes and live is not None:
-            asked["policy"] = policy
-            planned = with_kernels(model, whole, graph, planned, platform, live, history, asked, console)
+            planned = with_kernels(model, (whole, graph), planned, platform, live, history, request, console)
         yield Planned(planned, live)
 
 
@@ -151,13 +148,12 @@ def _open(platform: Platform) -> OpenDevices:
 
 
 def _calibrate(
-    graph: TaskGraph,
     platform: Platform,
     live: OpenDevices,
     history: HistoryStore,
     console: Console,
-    *,
-    choices_only: bool = False,
+    choices_only: bool,
+    graph: TaskGraph,
 ) -> None:
     from syclsched.profiling import calibrate
 

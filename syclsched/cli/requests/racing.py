@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,18 +16,18 @@ if TYPE_CHECKING:
     from syclsched.model.plan import Plan
     from syclsched.model.platform import Platform
     from syclsched.onnx.lru_cache import BoundModel
+    from syclsched.planner import PlanRequest
     from syclsched.profiling import HistoryStore
 
 
 def with_kernels(
     model: GivenModel,
-    graph: TaskGraph,
-    offered: TaskGraph,
+    graphs: tuple[TaskGraph, TaskGraph],
     planned: Plan,
     platform: Platform,
     live: OpenDevices,
     history: HistoryStore,
-    asked: Mapping[str, Any],
+    request: PlanRequest,
     console: Console,
 ) -> Plan:
     """Return a model's plan with kernels for some of the library's tasks if it runs faster, else the library plan."""
@@ -39,6 +38,8 @@ def with_kernels(
     from syclsched.onnx.autotune import AutotuneContext, faster_variant
     from syclsched.onnx.lru_cache import BoundModel
     from syclsched.profiling import calibrate
+
+    graph, offered = graphs
 
     def show_status(text: str) -> None:
         status.update(escape(f"{text} ..."))
@@ -53,7 +54,7 @@ def with_kernels(
     def plan_and_bind(graph: TaskGraph) -> BoundModel:
         calibrate(graph, platform, live, history, progress=show_timing, choices_only=True)
         show_status("planning")
-        return bind_plan(graph, plan(graph, platform, history=history, **asked))
+        return bind_plan(graph, plan(graph, platform, history=history, **request.options()))
 
     def rebind(candidate: BoundModel, trace: int | Literal["exact"]) -> Runner:
         return bind(candidate.plan, candidate.specialised.graph, live, trace=trace)
@@ -64,10 +65,3 @@ def with_kernels(
         best = faster_variant(by_library, graph, model.values, track)
         best.runner.close()
     return best.plan
-
-
-def is_mixed(platform: Platform, asked: Mapping[str, Any], *, is_limited: bool) -> bool:
-    """Return whether kernels may replace some of a library's implementations of a model's tasks."""
-    from syclsched.onnx.kernel_selection import is_worth_mixing
-
-    return is_worth_mixing(platform, minimize=asked["minimize"], rewrite=asked["rewrite"], is_limited=is_limited)
