@@ -11,4 +11,6 @@ This package is the only user of oneDNN's C API (3.5, the SYCL build, distributi
 - one module per operation maps a signature to a request: ``implementation(...)``.
 
 Without the library, the `Requirements` of these implementations fail, and other implementations are chosen.
+
+Internal.
 """

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line, based on typer and rich."""
+"""The command line, based on typer and rich. Internal."""

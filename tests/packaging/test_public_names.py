@@ -57,3 +57,16 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_the_version_is_the_projects() -> None:
     project = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     assert f'\nversion = "{syclsched.__version__}"\n' in project
+
+
+#: Packages whose modules are public although they have no ``__all__``.
+PUBLIC = {"model", "testing", "scheduling/policies", "kernels/tensor", "kernels/linalg"}
+
+
+def test_every_package_says_what_of_it_is_public() -> None:
+    root = Path(__file__).resolve().parents[2]
+    for top in (root / "syclsched", root / "kernels"):
+        for init in top.rglob("__init__.py"):
+            name = str(init.parent.relative_to(root)).removeprefix("syclsched/")
+            text = init.read_text(encoding="utf-8")
+            assert "__all__" in text or name in PUBLIC or "Internal." in (ast.get_docstring(ast.parse(text)) or ""), name

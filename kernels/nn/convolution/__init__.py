@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions: direct, by work-groups, Winograd, transposed, depthwise."""
+"""Convolutions: direct, by work-groups, Winograd, transposed, depthwise. Internal."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalisations and softmax."""
+"""Normalisations and softmax. Internal."""

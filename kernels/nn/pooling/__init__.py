@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling and resizing."""
+"""Pooling and resizing. Internal."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations implemented by oneDNN primitives."""
+"""Operations implemented by oneDNN primitives. Internal."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions, scans, top-k, argmax and argmin."""
+"""Reductions, scans, top-k, argmax and argmin. Internal."""

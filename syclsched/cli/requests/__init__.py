@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs, models, platforms and plans made from options."""
+"""Graphs, models, platforms and plans made from options. Internal."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables, charts and sentences that commands print."""
+"""Tables, charts and sentences that commands print. Internal."""

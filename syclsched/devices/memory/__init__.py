@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""USM memory: allocation, pools and constants."""
+"""USM memory: allocation, pools and constants. Internal."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Basics of execution: the program of a plan, records, clocks, threads and failures."""
+"""Basics of execution: the program of a plan, records, clocks, threads and failures. Internal."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dispatcher of one-off runs, and the step-by-step engine of debugged ones."""
+"""The dispatcher of one-off runs, and the step-by-step engine of debugged ones. Internal."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The handle of a run: results, waiting, cancellation, watchdog."""
+"""The handle of a run: results, waiting, cancellation, watchdog. Internal."""

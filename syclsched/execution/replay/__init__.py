@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replay of captured plans: instances, submission strategies, one-call runs."""
+"""Replay of captured plans: instances, submission strategies, one-call runs. Internal."""

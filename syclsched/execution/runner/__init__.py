@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bound plans and streams."""
+"""Bound plans and streams. Internal."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verification of a finished plan, independent of planning."""
+"""Verification of a finished plan, independent of planning. Internal."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Microbenchmarks of devices and links."""
+"""Microbenchmarks of devices and links. Internal."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stored profiles and task times."""
+"""Stored profiles and task times. Internal."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Submission in dynamic runs: tasks, copies, the execution log and failures."""
+"""Submission in dynamic runs: tasks, copies, the execution log and failures. Internal."""

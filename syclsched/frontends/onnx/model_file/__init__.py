@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX files: reading, limits, tensors and functions."""
+"""ONNX files: reading, limits, tensors and functions. Internal."""

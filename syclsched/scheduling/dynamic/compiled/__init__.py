@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dynamic policies and their run state, compiled."""
+"""Dynamic policies and their run state, compiled. Internal."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Importers of the ai.onnx.ml operators."""
+"""Importers of the ai.onnx.ml operators. Internal."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Importers of neural-network operators."""
+"""Importers of neural-network operators. Internal."""

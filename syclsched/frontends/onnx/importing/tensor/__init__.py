@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Importers of tensor operators."""
+"""Importers of tensor operators. Internal."""
