@@ -175,12 +175,12 @@ class TaskFailedError(ExecutionError):
     ----------
     what, where, hint : str
         See `SyclschedError`.
-    task : str
-        The name of the task that failed.
+    task : str or None
+        The name of the task that failed; None if a run passed its deadline while none of its tasks was running.
     """
 
-    def __init__(self, what: str, *, task: str, where: str | None = None, hint: str | None = None) -> None:
-        super().__init__(what, where=where or f"task {task!r}", hint=hint)
+    def __init__(self, what: str, *, task: str | None, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(what, where=where or (None if task is None else f"task {task!r}"), hint=hint)
         self.task = task
 
 

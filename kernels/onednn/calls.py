@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
+from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
 from syclsched.errors import ExecutionError
 from syclsched.kernels.onednn import c_api
 from syclsched.kernels.onednn.engines import DnnlStream, engine_of, stream_of
@@ -61,7 +62,7 @@ class BoundPrimitive:
         self._keep = (scratch, tuple(handles.values()))
         self.count = len(handles)
         self.arguments = execution_arguments(handles)
-        self.event: Any = None
+        self.event: SyclEvent | None = None
 
         _drop_completed()
 
@@ -84,11 +85,11 @@ class BoundPrimitive:
         assert primitive is not None and stream is not None
         return primitive, stream, self.count, ctypes.addressof(self.arguments), 0, 0
 
-    def submit(self) -> Any:
+    def submit(self) -> SyclEvent:
         """Submit the primitive and return its event."""
         import dpctl
 
-        event = dpctl.SyclEvent()
+        event: SyclEvent = dpctl.SyclEvent()
         status = self.primitive.engine.library.dnnl_sycl_interop_primitive_execute(
             self.primitive.handle.pointer,
             self.stream.handle.pointer,
@@ -115,7 +116,7 @@ class BoundPrimitive:
             _released_in_flight.append((self.event, self.primitive, self.stream, self._keep, self.arguments))
 
 
-def submit_empty(queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
+def submit_empty(queue: SyclQueue, arguments: Mapping[str, Any], depends: list[SyclEvent]) -> SyclEvent:
     """Submit a fence in place of a primitive whose result has no elements; see `LoadedPrimitive.submit`."""
     from syclsched.devices.native.fences import submit_fence
 
@@ -130,11 +131,11 @@ class LoadedPrimitive:
         self._lock = threading.Lock()
         self._bound: OrderedDict[Any, BoundPrimitive] = OrderedDict()
 
-    def __call__(self, queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
+    def __call__(self, queue: SyclQueue, arguments: Mapping[str, Any], depends: list[SyclEvent]) -> SyclEvent:
         """Submit to a queue; see `submit`."""
         return self.submit(queue, arguments, depends)
 
-    def submit(self, queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
+    def submit(self, queue: SyclQueue, arguments: Mapping[str, Any], depends: list[SyclEvent]) -> SyclEvent:
         """Submit to a queue after the events ``depends``; return the event."""
         from syclsched.devices.native.fences import submit_fence
 
@@ -143,11 +144,11 @@ class LoadedPrimitive:
         with self._lock:
             return self._bind_cached(queue, arguments).submit()
 
-    def native(self, queue: Any, arguments: Mapping[str, Any]) -> Any:
+    def native(self, queue: SyclQueue, arguments: Mapping[str, Any]) -> Any:
         """Return the submission as a call that compiled code can make."""
         return self._native(queue, self._pointers(arguments))
 
-    def _native(self, queue: Any, pointers: Mapping[int, int]) -> Any:
+    def _native(self, queue: SyclQueue, pointers: Mapping[int, int]) -> Any:
         from syclsched.model.operation import NativeCall
 
         bound = self._bind(queue, pointers)
@@ -165,7 +166,7 @@ class LoadedPrimitive:
             reading_elsewhere=elsewhere,
         )
 
-    def _reading_elsewhere(self, queue: Any, pointers: Mapping[int, int], address: int) -> Any:
+    def _reading_elsewhere(self, queue: SyclQueue, pointers: Mapping[int, int], address: int) -> Any:
         """Return a call that reads its source from another address; see `NativeCall`. None if impossible."""
         from syclsched.model.operation import ReadingElsewhere
 
@@ -178,12 +179,12 @@ class LoadedPrimitive:
         library = bound.primitive.engine.library
         return ReadingElsewhere(call, library.address("dnnl_memory_set_data_handle"), moved)
 
-    def _bind(self, queue: Any, pointers: Mapping[int, int]) -> BoundPrimitive:
+    def _bind(self, queue: SyclQueue, pointers: Mapping[int, int]) -> BoundPrimitive:
         stream = stream_of(queue)
         primitive = primitive_of(stream.engine, self.request)
         return BoundPrimitive(primitive, stream, pointers)
 
-    def _bind_cached(self, queue: Any, arguments: Mapping[str, Any]) -> BoundPrimitive:
+    def _bind_cached(self, queue: SyclQueue, arguments: Mapping[str, Any]) -> BoundPrimitive:
         """Return the primitive bound to these arrays, from the cache if possible."""
         pointers = self._pointers(arguments)
         key = (queue, tuple(pointers.values()))
@@ -208,6 +209,6 @@ def pointer_of(array: Any, argument: PrimitiveArgument) -> int:
     return int(found._pointer)
 
 
-def implementation_of(queue: Any, request: PrimitiveRequest) -> str:
+def implementation_of(queue: SyclQueue, request: PrimitiveRequest) -> str:
     """Return the name of the implementation oneDNN chooses for a request on a queue's device."""
     return primitive_of(engine_of(queue), request).implementation

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from syclsched.devices.native.sycl_types import SyclContext, SyclDevice, SyclQueue
 from syclsched.kernels.onednn.handles import DnnlCache, Handle
 from syclsched.kernels.onednn.library import DnnlLibrary, load
 from syclsched.kernels.onednn.scratch import Arena
@@ -21,8 +22,8 @@ class DnnlEngine:
 
     library: DnnlLibrary
     handle: Handle
-    context: Any
-    device: Any
+    context: SyclContext
+    device: SyclDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class DnnlStream:
 
     engine: DnnlEngine
     handle: Handle
-    queue: Any
+    queue: SyclQueue
     arena: Arena
 
 
@@ -39,7 +40,7 @@ _engines: DnnlCache[DnnlEngine] = DnnlCache(_ENGINES)
 _streams: DnnlCache[DnnlStream] = DnnlCache(_STREAMS)
 
 
-def engine_of(queue: Any) -> DnnlEngine:
+def engine_of(queue: SyclQueue) -> DnnlEngine:
     """Return the engine of a queue's device and context."""
 
     def make() -> DnnlEngine:
@@ -56,7 +57,7 @@ def engine_of(queue: Any) -> DnnlEngine:
     return _engines.get((queue.sycl_context, queue.sycl_device), make)
 
 
-def stream_of(queue: Any) -> DnnlStream:
+def stream_of(queue: SyclQueue) -> DnnlStream:
     """Return the stream of a queue."""
 
     def make() -> DnnlStream:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.kernels.onednn import c_api
 from syclsched.kernels.onednn.calls import execution_arguments
 from syclsched.kernels.onednn.engines import stream_of
@@ -23,7 +24,7 @@ from syclsched.kernels.onednn.tensors import Tensor
 def prepare(
     request: PrimitiveRequest | None,
     sources: Mapping[str, Tensor],
-    queue: Any,
+    queue: SyclQueue,
     constants: Mapping[str, np.ndarray[Any, Any]],
 ) -> dict[str, Any]:
     """Return the device arrays that a primitive takes as constants."""
@@ -39,7 +40,7 @@ def prepare(
 
 
 def form(
-    request: PrimitiveRequest | None, sources: Mapping[str, Tensor], queue: Any, parameters: Iterable[str]
+    request: PrimitiveRequest | None, sources: Mapping[str, Tensor], queue: SyclQueue, parameters: Iterable[str]
 ) -> Hashable:
     """Return a key of the layouts that `prepare` produces; equal keys mean equal bytes for equal constants."""
     found: list[Hashable] = []
@@ -61,7 +62,7 @@ def _packed(request: PrimitiveRequest | None, name: str) -> PrimitiveArgument | 
     return None if wanted is None or wanted.tensor.strides is not None else wanted
 
 
-def _upload(values: np.ndarray[Any, Any], queue: Any) -> Any:
+def _upload(values: np.ndarray[Any, Any], queue: SyclQueue) -> Any:
     import dpctl.tensor as dpt
 
     uploaded = dpt.empty(values.shape, dtype=values.dtype, sycl_queue=queue, usm_type="device")
@@ -70,7 +71,7 @@ def _upload(values: np.ndarray[Any, Any], queue: Any) -> Any:
     return uploaded
 
 
-def _pack(request: PrimitiveRequest, wanted: PrimitiveArgument, source: Tensor, uploaded: Any, queue: Any) -> Any:
+def _pack(request: PrimitiveRequest, wanted: PrimitiveArgument, source: Tensor, uploaded: Any, queue: SyclQueue) -> Any:
     """Reorder an array into the layout the primitive chose; block until done."""
     import dpctl.tensor as dpt
 

@@ -9,6 +9,7 @@ from functools import partial
 from math import prod
 from typing import Any, Final
 
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import CapabilityError
 from syclsched.kernels.onednn.library import DISTRIBUTION
 from syclsched.kernels.onednn.requests import REFUSED, PrimitiveRequest
@@ -88,7 +89,7 @@ def _load(signature: Signature, *, describe: Describe) -> Any:
     return submit_empty if request is None else LoadedPrimitive(request)
 
 
-def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any], *, describe: Describe) -> Any:
+def _prepare(signature: Signature, queue: SyclQueue, constants: Mapping[str, Any], *, describe: Describe) -> Any:
     from syclsched.kernels.onednn.packing import prepare
 
     described = _described(signature, describe)
@@ -99,7 +100,7 @@ def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any], *, 
     return prepare(described.request, described.sources, queue, scaled)
 
 
-def _form(signature: Signature, queue: Any, *, describe: Describe) -> Any:
+def _form(signature: Signature, queue: SyclQueue, *, describe: Describe) -> Any:
     from syclsched.kernels.onednn.packing import form
 
     described = _described(signature, describe)

@@ -11,6 +11,7 @@ import threading
 from typing import Any, Final
 
 from syclsched.devices.memory.usm_memory import allocate
+from syclsched.devices.native.sycl_types import SyclQueue
 
 #: Sizes are rounded up to a multiple of this, so that buffers are not replaced for every slightly larger primitive.
 _GRAIN: Final = 1 << 16
@@ -19,7 +20,7 @@ _GRAIN: Final = 1 << 16
 class Arena:
     """Scratchpad memory of one queue."""
 
-    def __init__(self, queue: Any, *, shared: bool) -> None:
+    def __init__(self, queue: SyclQueue, *, shared: bool) -> None:
         self._queue = queue
         self._shared = shared
         self._lock = threading.Lock()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import Literal
 
 from syclsched.devices.discovery.device_facts import DeviceFacts, FoundDevice, find_devices
 from syclsched.devices.discovery.platform_discovery import distrust
@@ -19,6 +19,7 @@ from syclsched.devices.memory.constant_uploads import ConstantUploader
 from syclsched.devices.memory.memory_pool import MemoryInfo
 from syclsched.devices.memory.space_pools import SpacePools
 from syclsched.devices.native.host_tasks import wait_for_queue
+from syclsched.devices.native.sycl_types import SyclContext, SyclDevice, SyclQueue
 from syclsched.errors import DeviceNotFoundError, PlatformError, SelectionError, UntrustedDeviceError
 from syclsched.model.platform import Device, Partition, Platform
 from syclsched.oneapi.fork_check import check_not_forked, is_forked
@@ -69,21 +70,21 @@ class OpenDevices:
     them, so that arrays made elsewhere on default queues (dpnp's, say) belong to it.
     """
 
-    def __init__(self, platform: Platform, sycl_devices: dict[str, Any], roots: dict[str, Any]) -> None:
+    def __init__(self, platform: Platform, sycl_devices: dict[str, SyclDevice], roots: dict[str, SyclDevice]) -> None:
         self.platform = platform
         self._devices = sycl_devices
         self._roots = roots
         self._lock = threading.RLock()
-        self._contexts: dict[str, Any] = {}
-        self._queues: dict[tuple[str, str, int], Any] = {}
-        self._allocators: dict[str, Any] = {}
+        self._contexts: dict[str, SyclContext] = {}
+        self._queues: dict[tuple[str, str, int], SyclQueue] = {}
+        self._allocators: dict[str, SyclQueue] = {}
         self._closed = self._left_behind = False
         #: The memory pools of all memory spaces.
         self.pools = SpacePools(platform, self.allocator_queue)
         #: Uploads constants to these memory spaces.
         self.uploads = ConstantUploader(self.allocator_queue, self.pools.kind)
 
-    def sycl_device(self, name: str) -> Any:
+    def sycl_device(self, name: str) -> SyclDevice:
         """Return the ``dpctl.SyclDevice`` of a device."""
         with self._lock:
             self._check_open()
@@ -92,7 +93,7 @@ class OpenDevices:
                 raise PlatformError("the host has no SYCL device and no queues", where=f"device {name!r}")
             return self._devices[name]
 
-    def context(self, name: str) -> Any:
+    def context(self, name: str) -> SyclContext:
         """Return the ``dpctl.SyclContext`` of a device's memory space."""
         with self._lock:
             self.sycl_device(name)
@@ -101,7 +102,7 @@ class OpenDevices:
                 self._contexts[space] = self._make_context(space)
             return self._contexts[space]
 
-    def queue(self, device: str, kind: LaneKind = "compute", index: int = 0) -> Any:
+    def queue(self, device: str, kind: LaneKind = "compute", index: int = 0) -> SyclQueue:
         """Return an in-order queue of a device, with profiling; the same one at every call."""
         if kind not in ("compute", "copy") or index < 0:
             raise PlatformError(f"no lane {kind}:{index}", where=f"device {device!r}")
@@ -112,7 +113,7 @@ class OpenDevices:
             self._check_open()
             return self._queues[lane]
 
-    def allocator_queue(self, space: str) -> Any:
+    def allocator_queue(self, space: str) -> SyclQueue:
         """Return the queue on which USM memory of a space is allocated.
 
         For the host's own space it is a queue of the first device: memory of kind ``host`` allocated there is the
@@ -138,7 +139,7 @@ class OpenDevices:
         """
         return self.pools.trim()
 
-    def queues(self) -> tuple[Any, ...]:
+    def queues(self) -> tuple[SyclQueue, ...]:
         """Return all queues made so far."""
         with self._lock:
             return (*self._queues.values(), *self._allocators.values())
@@ -185,16 +186,16 @@ class OpenDevices:
     def _members(self, space: str) -> tuple[Device, ...]:
         return tuple(d for d in self.platform.compute_devices if d.space == space)
 
-    def _owner(self, members: Sequence[Device]) -> Any:
+    def _owner(self, members: Sequence[Device]) -> SyclDevice:
         """Return the device whose memory all members reach: the root, except for accelerators."""
         first = members[0]
         return (self._devices if first.kind == "accelerator" else self._roots)[first.name]
 
-    def _make_context(self, space: str) -> Any:
+    def _make_context(self, space: str) -> SyclContext:
         import dpctl
 
         members = self._members(space)
-        devices: list[Any] = [self._owner(members)]
+        devices = [self._owner(members)]
         for member in members:
             for each in (self._devices[member.name], self._roots[member.name]):
                 # an accelerator's sub-devices share no memory with their root, which stays out of their context
@@ -203,13 +204,15 @@ class OpenDevices:
         default = devices[0].sycl_platform.default_context
         if all(device in default.get_devices() for device in devices):
             return default
-        return dpctl.SyclContext(devices)
+        made: SyclContext = dpctl.SyclContext(devices)
+        return made
 
     @staticmethod
-    def _make_queue(context: Any, device: Any) -> Any:
+    def _make_queue(context: SyclContext, device: SyclDevice) -> SyclQueue:
         import dpctl
 
-        return dpctl.SyclQueue(context, device, property=_LANE_PROPERTIES)
+        made: SyclQueue = dpctl.SyclQueue(context, device, property=_LANE_PROPERTIES)
+        return made
 
 
 def open_devices(platform: Platform) -> OpenDevices:
@@ -232,10 +235,10 @@ def open_devices(platform: Platform) -> OpenDevices:
     )
 
 
-def _sycl_devices_of(devices: Iterable[Device], roots: dict[str, FoundDevice]) -> dict[str, Any]:
+def _sycl_devices_of(devices: Iterable[Device], roots: dict[str, FoundDevice]) -> dict[str, SyclDevice]:
     """Return the SYCL devices by name; the parts of one partition come from one split, as in discovery."""
-    cuts: dict[tuple[DeviceFacts, str, str], Sequence[Any]] = {}
-    opened: dict[str, Any] = {}
+    cuts: dict[tuple[DeviceFacts, str, str], Sequence[SyclDevice]] = {}
+    opened: dict[str, SyclDevice] = {}
     for device in devices:
         root, partition = roots[device.name], device.partition
         if partition is None:
@@ -252,7 +255,7 @@ def _sycl_devices_of(devices: Iterable[Device], roots: dict[str, FoundDevice]) -
     return opened
 
 
-def _cut(device: Device, root: FoundDevice, partition: Partition) -> Sequence[Any]:
+def _cut(device: Device, root: FoundDevice, partition: Partition) -> Sequence[SyclDevice]:
     try:
         return sycl_sub_devices(root.sycl_device, root.facts, SubDevices(partition.method, partition.argument))
     except SelectionError as error:

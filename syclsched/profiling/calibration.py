@@ -16,6 +16,7 @@ import numpy as np
 
 from syclsched.costs.history import HistoryKey, history_key, signature_text
 from syclsched.costs.model import CostModel
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.task_compiler import CompileRequest, build_ahead, compile_task
 from syclsched.errors import ExecutionError
 from syclsched.model.access import AccessMode
@@ -104,7 +105,7 @@ class _Case:
 def calibrate(
     graph: TaskGraph,
     platform: Platform,
-    live: QueueProvider,
+    devices: QueueProvider,
     history: RecordingHistory,
     costs: CostModel | None = None,
     *,
@@ -135,7 +136,7 @@ def calibrate(
     if len(built) > 1:
         if progress is not None:
             progress(0, len(open_cases), f"building {len(built)} kernels")
-        _build_ahead(built, live)
+        _build_ahead(built, devices)
     # Compilation takes seconds per kernel: a smaller gain for the whole graph does not justify it.
     noticed_s = _NOTICED * _whole_seconds(graph, platform, history) if choices_only and open_cases else None
     tasks = Counter(
@@ -154,7 +155,7 @@ def calibrate(
         try:
             data = _task_data(graph, case.task, sample_data, constants=case.device.is_host)
             timing = _time_on_host if case.device.is_host else _time_on_device
-            history.record(case.key, timing(case, data, live, sampler, seconds_each, _HOPELESS * fastest_s))
+            history.record(case.key, timing(case, data, devices, sampler, seconds_each, _HOPELESS * fastest_s))
             _update_best(best, case, history)
             measured += 1
         except InterruptedMeasurement:
@@ -167,13 +168,13 @@ def calibrate(
     return Calibration(measured, len(cases) - len(unknown), tuple(failures), complete, left_out)
 
 
-def _build_ahead(cases: Sequence[_Case], live: QueueProvider) -> None:
+def _build_ahead(cases: Sequence[_Case], devices: QueueProvider) -> None:
     """Build OpenCL C kernels as few programs: separate builds take twice as long, and the runtime keeps each."""
     pieces = []
     for case in cases:
         assert case.task.operation is not None
         assert case.task.signature is not None
-        queue = live.queue(case.device.name, "compute", 0)
+        queue = devices.queue(case.device.name, "compute", 0)
         pieces.append(
             CompileRequest(case.task.operation, case.implementation, case.task.signature, queue, case.device.limits)
         )
@@ -281,7 +282,7 @@ def synthetic_data(parameter: Parameter, signature: Signature) -> Array:
 def _time_on_host(
     case: _Case,
     data: Mapping[str, Array],
-    live: QueueProvider,
+    devices: QueueProvider,
     sampler: Sampler,
     seconds_each: float,
     hopeless_s: float,
@@ -308,7 +309,7 @@ def _time_on_host(
 def _time_on_device(
     case: _Case,
     data: Mapping[str, Array],
-    live: QueueProvider,
+    devices: QueueProvider,
     sampler: Sampler,
     seconds_each: float,
     hopeless_s: float,
@@ -317,12 +318,12 @@ def _time_on_device(
     assert operation is not None
     assert signature is not None
     written = [p.name for p in operation.arrays if p.mode is not None and p.mode.writes and p.mode.reads]
-    with Bench(live, case.device, sampler) as bench:
+    with Bench(devices, case.device, sampler) as bench:
         kind: UsmKind = "shared" if "usm_shared_allocations" in case.device.aspects else "device"
         pristine = {name: bench.array(data[name], kind) for name in written}
         executable = compile_task(operation, case.implementation, signature, bench.queue, case.device.limits)
         constants = case.task.constants
-        executable = live.uploads.bind(
+        executable = devices.uploads.bind(
             executable, operation, case.implementation, signature, constants, bench.queue, case.device.space
         )
         # In a run other tasks execute between two uses of the same data, so little of it is still cached.
@@ -381,7 +382,7 @@ def _hopeless(sample: Callable[[], float], hopeless_s: float) -> list[float] | N
     return [second] if second >= hopeless_s else None
 
 
-def _caller(submission: Any, queue: Any) -> Callable[[], Any]:
+def _caller(submission: Any, queue: SyclQueue) -> Callable[[], Any]:
     """Return a function that submits a library's work as a run does: by its native function if it has one."""
     if not hasattr(getattr(submission, "call", None), "native"):
         return lambda: submission.submit(queue, [])

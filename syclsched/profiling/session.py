@@ -56,7 +56,7 @@ def measurement_environment() -> MeasurementEnvironment:
 
 def profile_platform(
     platform: Platform,
-    live: QueueProvider,
+    devices: QueueProvider,
     budget: SessionBudget,
     *,
     sampler: Sampler | None = None,
@@ -66,7 +66,7 @@ def profile_platform(
     """Measure every device and every pair of devices of a platform."""
     sampler = sampler or Sampler()
     sampler = replace(sampler, relative=budget.relative, deadline_s=sampler.clock() + budget.total_s)
-    return _Session(budget, sampler, progress, where or MeasurementEnvironment()).run(platform, live)
+    return _Session(budget, sampler, progress, where or MeasurementEnvironment()).run(platform, devices)
 
 
 class _Session:
@@ -79,7 +79,7 @@ class _Session:
         self.where = where
         self.notes: list[str] = []
 
-    def run(self, platform: Platform, live: QueueProvider) -> SessionResult:
+    def run(self, platform: Platform, devices: QueueProvider) -> SessionResult:
         before = busy.watch(self.budget.watch_s)
         is_busy = before is not None and before > busy.BUSY_SHARE
         if is_busy:
@@ -90,7 +90,7 @@ class _Session:
         try:
             for device in platform.compute_devices:
                 shared = platform.space(device.space).host_accessible
-                profile = self._device(device, live, busy_before=is_busy, host_accessible=shared)
+                profile = self._device(device, devices, busy_before=is_busy, host_accessible=shared)
                 if profile is None:
                     self.notes.append(f"{device.name}: too little was measured for a profile")
                 else:
@@ -98,7 +98,7 @@ class _Session:
                 if profile is None or not profile.provenance.complete:
                     self.sampler.check()
             for first, second in _pairs(platform):
-                pairs.extend(self._pair(first, second, live))
+                pairs.extend(self._pair(first, second, devices))
                 self.sampler.check()
         except InterruptedMeasurement:
             complete = False
@@ -108,13 +108,13 @@ class _Session:
     # --- one device -------------------------------------------------------------------------------
 
     def _device(
-        self, device: Device, live: QueueProvider, *, busy_before: bool, host_accessible: bool
+        self, device: Device, devices: QueueProvider, *, busy_before: bool, host_accessible: bool
     ) -> DeviceProfile | None:
         draft = ProfileDraft()
         start, times = self.sampler.clock(), busy.read_times()
         steps = list(device_steps(device, self.budget))
         complete = True
-        with Bench(live, device, self.sampler) as bench:
+        with Bench(devices, device, self.sampler) as bench:
             for index, (label, step) in enumerate(steps):
                 self._tell(device.name, index, len(steps), label)
                 try:
@@ -158,7 +158,7 @@ class _Session:
 
     # --- pairs ------------------------------------------------------------------------------------
 
-    def _pair(self, first: Device, second: Device, live: QueueProvider) -> tuple[PairProfile, ...]:
+    def _pair(self, first: Device, second: Device, devices: QueueProvider) -> tuple[PairProfile, ...]:
         subject = f"{first.name} + {second.name}"
         start, times = self.sampler.clock(), busy.read_times()
         interference: Quantity | None = None
@@ -168,7 +168,7 @@ class _Session:
         complete = True
         separate = first.space != second.space
         total = 4 if separate else 2
-        with Bench(live, first, self.sampler) as one, Bench(live, second, self.sampler) as two:
+        with Bench(devices, first, self.sampler) as one, Bench(devices, second, self.sampler) as two:
             try:
                 self._tell(subject, 0, total, "interference")
                 interference = overlap.measure_interference(one, two, self.budget)

@@ -51,19 +51,6 @@ DYNAMIC = frozenset(way.name for way in WAYS if way.decides_while_running)
 #: What is known to be wrong. Remove an entry with its defect: a case that passes unexpectedly fails the suite.
 KNOWN_DEFECTS = (
     Defect(
-        "edge across contexts",
-        frozenset(),
-        DYNAMIC,
-        "the process is aborted (PI_ERROR_INVALID_EVENT): the placeholder of a skipped task is given the event of "
-        "another context (Submitter.stand_in)",
-    ),
-    Defect(
-        "deadline while compiling",
-        frozenset(),
-        DYNAMIC | {"run", "debug"},
-        "RunCancelledError instead of DeadlineError, as no lane is at work that could be late (Watch.look)",
-    ),
-    Defect(
         "recovery",
         frozenset({"first allocation", "middle allocation"}),
         frozenset({"bound", "called", "called again", "stream"}),

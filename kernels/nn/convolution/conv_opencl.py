@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from syclsched.kernels.common import Ints
@@ -107,118 +108,202 @@ def load(
     if is_depthwise(signature, groups):
         return depthwise_opencl.load(signature, parameters, window, last_, activation, bias, residual)
     block = _block(signature, window, groups, last_)
-    body = _direct(signature, window, groups, last_, activation, bias, residual, block)
+    body = _direct(_DirectConvolution.of(signature, window, groups, last_, block), dtype, activation, bias, residual)
     head = header(dtype) + panels.preamble(block, dtype)
     return OpenCLSource(f"{head}WHOLE_VECTORS __kernel void conv({parameters}) {{\n{body}}}\n", "conv")
 
 
-def _direct(
-    signature: Signature,
-    window: Window,
-    groups: int,
-    last: bool,
-    activation: Activation,
-    bias: bool,
-    residual: str,
-    block: RegisterBlock,
-) -> str:
-    dtype, w = signature.dtypes["y"], signature.shapes["w"]
-    batch, inputs, outputs, kernel, window = geometry(signature, window, last)
-    inside, outside = w[1], w[0] // groups
-    places, axes = size(kernel), range(len(kernel) - 1)
-    xs, xc, xn = strides_of(inputs, inside * groups, last)
-    ys, yc, yn = strides_of(outputs, w[0], last)
-    line, count = outputs[-1], panels.block_count(outside, block.columns)
-    blocks = panels.block_count(line, block.rows)
-    total = batch * math.prod(outputs[:-1]) * blocks
-    is_packed = "w" in signature.constants
-    # With several groups, a pixel's channels are not contiguous with the next pixel's.
-    dense = last and window.dilations[-1] == 1 and groups == 1
+@dataclass(frozen=True, slots=True)
+class _DirectConvolution:
+    """Extents, strides in elements, and register block of a direct convolution."""
 
-    out = [f"  size_t id = get_global_id(0);\n  if (id >= {total * groups * count}) return;"]
+    window: Window
+    block: RegisterBlock
+    groups: int
+    #: Extents along the spatial axes, of which `geometry` has merged as many as possible.
+    batch: int
+    inputs: Ints
+    outputs: Ints
+    kernel: Ints
+    #: Input and output channels of a group.
+    in_channels: int
+    out_channels: int
+    #: Strides along the spatial axes, the channels and the batch.
+    x_strides: tuple[Ints, int, int]
+    y_strides: tuple[Ints, int, int]
+    is_packed: bool  # whether the weights are packed into panels
+    is_dense: bool  # whether a line of kernel positions with its channels is contiguous in the array
+
+    @classmethod
+    def of(
+        cls, signature: Signature, window: Window, groups: int, last: bool, block: RegisterBlock
+    ) -> _DirectConvolution:
+        """Return the convolution of a signature."""
+        w = signature.shapes["w"]
+        batch, inputs, outputs, kernel, window = geometry(signature, window, last)
+        return cls(
+            window,
+            block,
+            groups,
+            batch,
+            inputs,
+            outputs,
+            kernel,
+            in_channels=w[1],
+            out_channels=w[0] // groups,
+            x_strides=strides_of(inputs, w[1] * groups, last),
+            y_strides=strides_of(outputs, w[0], last),
+            is_packed="w" in signature.constants,
+            # With several groups, a pixel's channels are not contiguous with the next pixel's.
+            is_dense=last and window.dilations[-1] == 1 and groups == 1,
+        )
+
+    @property
+    def outer_axes(self) -> range:
+        """All spatial axes but the last."""
+        return range(len(self.kernel) - 1)
+
+    @property
+    def line_blocks(self) -> int:
+        """Blocks along the last axis."""
+        return panels.block_count(self.outputs[-1], self.block.rows)
+
+    @property
+    def span(self) -> int:
+        """Offset of the last kernel position along the last axis from the first."""
+        return (self.kernel[-1] - 1) * self.window.dilations[-1]
+
+
+def _direct(conv: _DirectConvolution, dtype: str, activation: Activation, bias: bool, residual: str) -> str:
+    """Return the body of the kernel."""
+    located, overlap = _block_location(conv, residual)
+    out = [*located, f"  {panels.declare(conv.block)}", *_kernel_lines(conv), *_line_sums(conv)]
+    out.extend("  }" for _ in conv.outer_axes)
+    out.extend(_stores(conv, dtype, activation, bias, residual, overlap))
+    return "\n".join(filter(str.strip, out)) + "\n"
+
+
+def _block_location(conv: _DirectConvolution, residual: str) -> tuple[list[str], panels.BlockOverlap]:
+    """Return the code that finds a work-item's block, and its overlap with its predecessors."""
+    block, blocks, line, outside = conv.block, conv.line_blocks, conv.outputs[-1], conv.out_channels
+    count = panels.block_count(outside, block.columns)
+    total = conv.batch * math.prod(conv.outputs[:-1]) * blocks
+    _, xc, xn = conv.x_strides
+    out = [f"  size_t id = get_global_id(0);\n  if (id >= {total * conv.groups * count}) return;"]
     out.append(f"  const int panel = id / {total}, g = panel / {count};\n  int rest = id % {total};")
     out.append(f"  const int o = min(panel % {count} * {block.columns}, {outside - block.columns});")
     # An in-place residual must be added only once, so blocks must not store the same element twice.
     first = f"rest % {blocks} * {block.rows}", f"panel % {count} * {block.columns}"
-    guard, again = (
+    guard, overlap = (
         panels.overlap_guard(block, line, outside, *first) if residual == "y" else ("", panels.BlockOverlap())
     )
     out.append(f"  {guard}")
     out.append(f"  const int ox = min(rest % {blocks} * {block.rows}, {line - block.rows}); rest /= {blocks};")
-    out.extend(f"  const int o{axis} = rest % {outputs[axis]}; rest /= {outputs[axis]};" for axis in reversed(axes))
-    out.append(f"  x += (size_t)rest * {xn} + g * {inside * xc};")
-    if is_packed:
-        out.append(f"  w += (size_t)panel * {places * inside * block.columns};")
+    out.extend(
+        f"  const int o{axis} = rest % {conv.outputs[axis]}; rest /= {conv.outputs[axis]};"
+        for axis in reversed(conv.outer_axes)
+    )
+    out.append(f"  x += (size_t)rest * {xn} + g * {conv.in_channels * xc};")
+    if conv.is_packed:
+        out.append(f"  w += (size_t)panel * {size(conv.kernel) * conv.in_channels * block.columns};")
     else:
-        out.append(f"  w += ((size_t)g * {outside} + o) * {inside * places};")
-    out.append(f"  {panels.declare(block)}")
+        out.append(f"  w += ((size_t)g * {outside} + o) * {conv.in_channels * size(conv.kernel)};")
+    return out, overlap
 
-    # Loops over all kernel axes but the last, tracking the kernel position.
+
+def _kernel_lines(conv: _DirectConvolution) -> list[str]:
+    """Return the heads of the loops over the kernel's lines, which track the kernel position, and each line's start."""
+    window, kernel, axes = conv.window, conv.kernel, conv.outer_axes
+    xs, _, _ = conv.x_strides
+    out = []
     for axis in axes:
         place = " + ".join([f"place{axis - 1} * {kernel[axis]}"] * (axis > 0) + [f"k{axis}"])
         out.append(f"  for (int k{axis} = 0; k{axis} < {kernel[axis]}; ++k{axis}) {{")
         out.append(f"    const int place{axis} = {place};")
         at = f"o{axis} * {window.strides[axis]} - {window.begins[axis]} + k{axis} * {window.dilations[axis]}"
-        out.append(f"    const int i{axis} = {at}; if ((uint)i{axis} >= {inputs[axis]}u) continue;")
+        out.append(f"    const int i{axis} = {at}; if ((uint)i{axis} >= {conv.inputs[axis]}u) continue;")
     row = " + ".join([f"(size_t)i{axis} * {xs[axis]}" for axis in axes] or ["0"])
     first = f"place{len(kernel) - 2} * {kernel[-1]}" if axes else "0"
     out.append(f"    __global const T* row = x + {row}; const int first = {first};")
     out.append(f"    const int ix = ox * {window.strides[-1]} - {window.begins[-1]};")
+    return out
 
-    shift, span = window.strides[-1], (kernel[-1] - 1) * window.dilations[-1]
-    end = (block.rows - 1) * shift
 
-    def inner(values: list[str]) -> str:
-        if is_packed:
-            return panels.step(block, values, f"wk + c * {block.columns}")
-        return panels.step(block, values, f"wk + c * {places}", lanes=inside * places)
-
-    def weights(place: str) -> str:
-        return f"w + ({place}) * {inside * block.columns}" if is_packed else f"w + ({place})"
-
-    plain = [f"p[c * {xc} + {r * shift * xs[-1]}]" for r in range(block.rows)]
-    # Only a block's first and last pixels can read beyond the array.
-    begins = {min(b * block.rows, line - block.rows) * shift - window.begins[-1] for b in range(blocks)}
-    reach = range(0, span + 1, window.dilations[-1])
-    careful = [
-        f"((uint)(at + {r * shift}) < {inputs[-1]}u ? {value} : (T)0)"
-        if any(not 0 <= begin + r * shift + k < inputs[-1] for begin in begins for k in reach)
-        else value
-        for r, value in enumerate(plain)
-    ]
-    loop = f"for (int c = 0; c < {inside}; ++c)"
-    over = f"for (int k = 0; k < {kernel[-1]}; ++k)"
-    safe = window.begins[-1] <= 0 and (line - 1) * shift + span - window.begins[-1] < inputs[-1]
-    if dense and is_packed:
+def _line_sums(conv: _DirectConvolution) -> list[str]:
+    """Return the code that adds the terms of one line of the kernel, bounds-checked where pixels may need it."""
+    window, extent, span = conv.window, conv.inputs[-1], conv.span
+    shift = window.strides[-1]
+    xs, xc, _ = conv.x_strides
+    unchecked = [f"p[c * {xc} + {r * shift * xs[-1]}]" for r in range(conv.block.rows)]
+    over = f"for (int k = 0; k < {conv.kernel[-1]}; ++k)"
+    if conv.is_dense and conv.is_packed:
         # Kernel positions along the last axis and channels form one contiguous run, in the array and in the weights.
         fast = f"""{{
       __global const T* p = row + ix * {xs[-1]};
-      __global const T* wk = {weights("first")};
-      for (int c = 0; c < {kernel[-1] * inside}; ++c) {{
-      {inner(plain)}
+      __global const T* wk = {_weights(conv, "first")};
+      for (int c = 0; c < {conv.kernel[-1] * conv.in_channels}; ++c) {{
+      {_term(conv, unchecked)}
       }} }}"""
     else:
         fast = f"""{over} {{
       __global const T* p = row + (ix + k * {window.dilations[-1]}) * {xs[-1]};
-      __global const T* wk = {weights("first + k")};
-      {loop} {{
-      {inner(plain)}
+      __global const T* wk = {_weights(conv, "first + k")};
+      for (int c = 0; c < {conv.in_channels}; ++c) {{
+      {_term(conv, unchecked)}
       }} }}"""
-    if safe:
-        out.append(f"    {fast}")
-    else:
-        out.append(f"    if (ix >= 0 && ix + {end + span} < {inputs[-1]}) {fast}")
-        out.append(f"""    else {over} {{
+    if window.begins[-1] <= 0 and (conv.outputs[-1] - 1) * shift + span - window.begins[-1] < extent:
+        return [f"    {fast}"]
+    return [
+        f"    if (ix >= 0 && ix + {(conv.block.rows - 1) * shift + span} < {extent}) {fast}",
+        f"""    else {over} {{
       const int at = ix + k * {window.dilations[-1]};
       __global const T* p = row + at * {xs[-1]};
-      __global const T* wk = {weights("first + k")};
-      {loop} {{
-      {inner(careful)}
-      }} }}""")
-    out.extend("  }" for _ in axes)
+      __global const T* wk = {_weights(conv, "first + k")};
+      for (int c = 0; c < {conv.in_channels}; ++c) {{
+      {_term(conv, _bounds_checked(conv, unchecked))}
+      }} }}""",
+    ]
 
-    position = " + ".join([f"(size_t)rest * {yn}", *(f"(size_t)o{axis} * {ys[axis]}" for axis in axes)])
-    out.append(f"  const size_t to = {position} + (size_t)ox * {ys[-1]} + (size_t)(g * {outside} + o) * {yc};")
-    added = f"b + g * {outside} + o" if bias else ""
-    out += panels.stored(block, activation, sum_dtype(dtype), ys[-1], yc, added, residual, again)
-    return "\n".join(filter(str.strip, out)) + "\n"
+
+def _bounds_checked(conv: _DirectConvolution, values: list[str]) -> list[str]:
+    """Return a block's input values, 0 beyond the array; only its first and last pixels can need a check."""
+    rows, shift, extent = conv.block.rows, conv.window.strides[-1], conv.inputs[-1]
+    starts = {min(b * rows, conv.outputs[-1] - rows) for b in range(conv.line_blocks)}
+    begins = {start * shift - conv.window.begins[-1] for start in starts}
+    offsets = range(0, conv.span + 1, conv.window.dilations[-1])
+    return [
+        f"((uint)(at + {r * shift}) < {extent}u ? {value} : (T)0)"
+        if any(not 0 <= begin + r * shift + k < extent for begin in begins for k in offsets)
+        else value
+        for r, value in enumerate(values)
+    ]
+
+
+def _weights(conv: _DirectConvolution, position: str) -> str:
+    """Return the pointer to the weights of a kernel position."""
+    return f"w + ({position}) * {conv.in_channels * conv.block.columns}" if conv.is_packed else f"w + ({position})"
+
+
+def _term(conv: _DirectConvolution, values: list[str]) -> str:
+    """Return the code that adds the term of one kernel position and channel to all sums."""
+    if conv.is_packed:
+        return panels.step(conv.block, values, f"wk + c * {conv.block.columns}")
+    positions = size(conv.kernel)
+    return panels.step(conv.block, values, f"wk + c * {positions}", lanes=conv.in_channels * positions)
+
+
+def _stores(
+    conv: _DirectConvolution,
+    dtype: str,
+    activation: Activation,
+    bias: bool,
+    residual: str,
+    overlap: panels.BlockOverlap,
+) -> list[str]:
+    """Return the code that stores the block."""
+    ys, yc, yn = conv.y_strides
+    position = " + ".join([f"(size_t)rest * {yn}", *(f"(size_t)o{axis} * {ys[axis]}" for axis in conv.outer_axes)])
+    to = f"{position} + (size_t)ox * {ys[-1]} + (size_t)(g * {conv.out_channels} + o) * {yc}"
+    added = f"b + g * {conv.out_channels} + o" if bias else ""
+    stored = panels.stored(conv.block, activation, sum_dtype(dtype), ys[-1], yc, added, residual, overlap)
+    return [f"  const size_t to = {to};", *stored]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -72,85 +73,106 @@ def _walk(signature: Signature, axis: int) -> Walk:
     return walk(shape, strides)
 
 
-def _write(w: Writer, *, k: int, axis: int, largest: bool) -> None:
-    x_shape = w.signature.shapes["x"]
-    t = working(w.signature.dtypes["x"])
-    step_x = contiguous_strides(x_shape)[axis]
-    step_y = contiguous_strides(w.signature.shapes["values"])[axis]
+@dataclass(frozen=True, slots=True)
+class _HeapWriter:
+    """Emits the code of a heap in the results of one line, with the worst element at the root.
 
-    def worse(a: str, i: str, b: str, j: str) -> str:
+    ``base`` is the offset of the line in the results.
+    """
+
+    w: Writer
+    dtype: str  # in which elements are compared
+    step: int  # elements of the results between neighbours along the axis
+    largest: bool
+
+    def element(self, place: str) -> tuple[str, str]:
+        """Emit the load of an element and its index; return their names."""
+        w = self.w
+        return w.value(self.dtype, w.load("values", place)), w.value("int64", w.load("indices", place))
+
+    def is_worse(self, a: str, i: str, b: str, j: str) -> str:
         """Return the condition that element a at i ranks after element b at j."""
-        less, more = (f"({a} < {b})", f"({a} > {b})") if largest else (f"({a} > {b})", f"({a} < {b})")
+        w = self.w
+        less, more = (f"({a} < {b})", f"({a} > {b})") if self.largest else (f"({a} > {b})", f"({a} < {b})")
         later = f"({i} > {j})"
-        if t == "bool":
-            less, more = (w.both(w.negate(a), b), w.both(a, w.negate(b)))[:: 1 if largest else -1]
-        if not t.startswith("float"):
+        if self.dtype == "bool":
+            less, more = (w.both(w.negate(a), b), w.both(a, w.negate(b)))[:: 1 if self.largest else -1]
+        if not self.dtype.startswith("float"):
             return w.either(less, w.both(w.negate(more), later))
         # NaN counts as the largest.
         a_nan, b_nan = f"({a} != {a})", f"({b} != {b})"
-        first, second = (b_nan, a_nan) if largest else (a_nan, b_nan)
+        first, second = (b_nan, a_nan) if self.largest else (a_nan, b_nan)
         less = w.either(less, w.both(first, w.negate(second)))
         more = w.either(more, w.both(second, w.negate(first)))
         return w.either(less, w.both(w.negate(more), later))
 
-    def put(base: str, position: str, value: str, index: str) -> None:
+    def put(self, base: str, position: str, value: str, index: str) -> None:
         """Emit the store of an element to a position of the heap."""
-        place = w.index(f"{base} + {position} * {step_y}")
-        w.store("values", place, value)
-        w.store("indices", place, index)
+        place = self.w.index(f"{base} + {position} * {self.step}")
+        self.w.store("values", place, value)
+        self.w.store("indices", place, index)
 
-    def sift_down(base: str, size: str, value: str, index: str) -> None:
+    def sift_down(self, base: str, size: str, value: str, index: str) -> None:
         """Emit the replacement of the root by an element, and sift it down."""
+        w = self.w
         hole, moving = w.variable(None, "0"), w.variable(None, "1")
         with w.while_block(f"{moving} == 1"):
             w.assign(moving, None, "0")
             child = w.variable(None, f"2 * {hole} + 1")
             with w.when(f"{child} + 1 < {size}"):
-                left, right = w.index(f"{base} + {child} * {step_y}"), w.index(f"{base} + ({child} + 1) * {step_y}")
-                a, b = w.value(t, w.load("values", right)), w.value(t, w.load("values", left))
+                left = w.index(f"{base} + {child} * {self.step}")
+                right = w.index(f"{base} + ({child} + 1) * {self.step}")
+                a, b = w.value(self.dtype, w.load("values", right)), w.value(self.dtype, w.load("values", left))
                 i, j = w.value("int64", w.load("indices", right)), w.value("int64", w.load("indices", left))
-                with w.when(worse(a, i, b, j)):
+                with w.when(self.is_worse(a, i, b, j)):
                     w.assign(child, None, f"{child} + 1")
             with w.when(f"{child} < {size}"):
-                place = w.index(f"{base} + {child} * {step_y}")
-                a, i = w.value(t, w.load("values", place)), w.value("int64", w.load("indices", place))
-                with w.when(worse(a, i, value, index)):
-                    put(base, hole, a, i)
+                a, i = self.element(w.index(f"{base} + {child} * {self.step}"))
+                with w.when(self.is_worse(a, i, value, index)):
+                    self.put(base, hole, a, i)
                     w.assign(hole, None, child)
                     w.assign(moving, None, "1")
-        put(base, hole, value, index)
+        self.put(base, hole, value, index)
 
-    def sift_up(base: str, last: str, value: str, index: str) -> None:
+    def sift_up(self, base: str, last: str, value: str, index: str) -> None:
         """Emit the insertion of an element at the end, and sift it up."""
+        w = self.w
         hole, moving = w.variable(None, last), w.variable(None, "1")
         with w.while_block(w.both(f"{moving} == 1", f"{hole} > 0")):
             w.assign(moving, None, "0")
             parent = w.index(w.div(f"({hole} - 1)", "2"))
-            place = w.index(f"{base} + {parent} * {step_y}")
-            a, i = w.value(t, w.load("values", place)), w.value("int64", w.load("indices", place))
-            with w.when(worse(value, index, a, i)):
-                put(base, hole, a, i)
+            a, i = self.element(w.index(f"{base} + {parent} * {self.step}"))
+            with w.when(self.is_worse(value, index, a, i)):
+                self.put(base, hole, a, i)
                 w.assign(hole, None, parent)
                 w.assign(moving, None, "1")
-        put(base, hole, value, index)
+        self.put(base, hole, value, index)
+
+
+def _write(w: Writer, *, k: int, axis: int, largest: bool) -> None:
+    x_shape = w.signature.shapes["x"]
+    dtype = working(w.signature.dtypes["x"])
+    step_x = contiguous_strides(x_shape)[axis]
+    step_y = contiguous_strides(w.signature.shapes["values"])[axis]
+    heap = _HeapWriter(w, dtype, step_y, largest)
 
     def body(_: str, others: list[str]) -> None:
         first, base = others
         with w.loop("0", str(k)) as n:
-            value = w.value(t, w.load("x", f"{first} + {n} * {step_x}"))
-            sift_up(base, n, value, w.value("int64", n))
+            value = w.value(dtype, w.load("x", f"{first} + {n} * {step_x}"))
+            heap.sift_up(base, n, value, w.value("int64", n))
         with w.loop(str(k), str(x_shape[axis])) as n:
-            value = w.value(t, w.load("x", f"{first} + {n} * {step_x}"))
+            value = w.value(dtype, w.load("x", f"{first} + {n} * {step_x}"))
             index = w.value("int64", n)
-            worst, at = w.value(t, w.load("values", base)), w.value("int64", w.load("indices", base))
-            with w.when(worse(worst, at, value, index)):
-                sift_down(base, str(k), value, index)
+            worst, at = heap.element(base)
+            with w.when(heap.is_worse(worst, at, value, index)):
+                heap.sift_down(base, str(k), value, index)
         with w.loop("1", str(k)) as n:
             last = w.index(f"{base} + ({k} - {n}) * {step_y}")
-            value, index = w.value(t, w.load("values", last)), w.value("int64", w.load("indices", last))
+            value, index = heap.element(last)
             w.store("values", last, w.load("values", base))
             w.store("indices", last, w.load("indices", base))
-            sift_down(base, f"({k} - {n})", value, index)
+            heap.sift_down(base, f"({k} - {n})", value, index)
 
     if k:
         write_walk(w, _walk(w.signature, axis), body)

@@ -7,9 +7,10 @@ import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 from syclsched.devices.discovery.identity import processor_model
+from syclsched.devices.native.sycl_types import SyclDevice
 from syclsched.model.platform import Partition
 
 SyclBackend = Literal["opencl", "level_zero", "cuda", "hip"]
@@ -70,7 +71,7 @@ class FoundDevice:
     """A root device of this machine: its properties and its ``dpctl.SyclDevice``."""
 
     facts: DeviceFacts
-    sycl_device: Any
+    sycl_device: SyclDevice
 
 
 def find_devices() -> tuple[FoundDevice, ...]:
@@ -93,7 +94,9 @@ def find_devices() -> tuple[FoundDevice, ...]:
     return tuple(found)
 
 
-def read_facts(device: Any, filter_string: str, backend_index: int, partition: Partition | None = None) -> DeviceFacts:
+def read_facts(
+    device: SyclDevice, filter_string: str, backend_index: int, partition: Partition | None = None
+) -> DeviceFacts:
     """Read the properties of a ``dpctl.SyclDevice``."""
     platform = device.sycl_platform
     kind = cast(SyclKind, device.device_type.name)
@@ -119,12 +122,12 @@ def read_facts(device: Any, filter_string: str, backend_index: int, partition: P
     )
 
 
-def _aspects(device: Any) -> tuple[str, ...]:
+def _aspects(device: SyclDevice) -> tuple[str, ...]:
     names = (name for name in dir(type(device)) if name.startswith(_ASPECT_PREFIX))
     return tuple(sorted(name.removeprefix(_ASPECT_PREFIX) for name in names if getattr(device, name)))
 
 
-def _pci_device(device: Any) -> int | None:
+def _pci_device(device: SyclDevice) -> int | None:
     from dpctl.utils import intel_device_info
 
     identifier = intel_device_info(device).get("device_id")

@@ -6,9 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from syclsched.devices.discovery.device_facts import DeviceFacts, FoundDevice, read_facts
+from syclsched.devices.native.sycl_types import SyclDevice
 from syclsched.errors import SelectionError
 from syclsched.model.platform import Partition
 
@@ -79,7 +80,7 @@ def split(device: FoundDevice, how: SubDevices) -> tuple[FoundDevice, ...]:
     )
 
 
-def sycl_sub_devices(sycl_device: Any, facts: DeviceFacts, how: SubDevices) -> Sequence[Any]:
+def sycl_sub_devices(sycl_device: SyclDevice, facts: DeviceFacts, how: SubDevices) -> Sequence[SyclDevice]:
     """Return the ``dpctl.SyclDevice`` objects of a partition; every call makes new ones."""
     reason = partition_error(facts, how)
     if reason is not None:
@@ -92,7 +93,7 @@ def sycl_sub_devices(sycl_device: Any, facts: DeviceFacts, how: SubDevices) -> S
     elif how.method == "count":
         partition = list(unit_counts(facts.compute_units, int(how.argument)))
     try:
-        parts: Sequence[Any] = sycl_device.create_sub_devices(partition=partition)
+        parts = sycl_device.create_sub_devices(partition=partition)
     except (SyclSubDeviceCreationError, ValueError, TypeError) as error:
         raise _error(facts, how, f"its driver refuses ({error})") from error
     if how.method == "count" and len(parts) != int(how.argument):

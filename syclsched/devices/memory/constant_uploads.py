@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 
 from syclsched.devices.memory import usm_memory
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import Executable, KernelExecutable, LibraryExecutable, SequenceExecutable
 from syclsched.devices.programs.task_compiler import signature_key
 from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError
@@ -80,7 +81,7 @@ def _uploads(executable: Executable | None) -> Iterator[UploadedConstants]:
 class ConstantUploader:
     """Uploads constants to memory that the devices of a platform can read."""
 
-    def __init__(self, allocator_queue: Callable[[str], Any], kind: Callable[[str], str]) -> None:
+    def __init__(self, allocator_queue: Callable[[str], SyclQueue], kind: Callable[[str], str]) -> None:
         self._allocator_queue = allocator_queue
         self._kind = kind
 
@@ -91,7 +92,7 @@ class ConstantUploader:
         implementation: Implementation,
         signature: Signature,
         constants: Mapping[str, Constant],
-        queue: Any,
+        queue: SyclQueue | None,
         space: str,
     ) -> Executable:
         """Return an executable with its constants bound; they need not be among its arguments any more."""
@@ -119,7 +120,7 @@ class ConstantUploader:
         implementation: Implementation,
         signature: Signature,
         constants: Mapping[str, Constant],
-        queue: Any,
+        queue: SyclQueue,
         space: str,
     ) -> Executable:
         parts = [part for part in parts_of(operation, implementation, signature) if not part.writes_nothing]
@@ -130,7 +131,7 @@ class ConstantUploader:
             steps.append((bound, tuple((mine, whole) for mine, whole in wiring if whole not in constants)))
         return SequenceExecutable(steps)
 
-    def _plain(self, name: str, constant: Constant, queue: Any, space: str) -> UploadedConstants:
+    def _plain(self, name: str, constant: Constant, queue: SyclQueue, space: str) -> UploadedConstants:
         owner = self._allocator_queue(space)
         where = f"constant {constant.name or name!r}"
 
@@ -144,7 +145,7 @@ class ConstantUploader:
         implementation: Implementation,
         signature: Signature,
         constants: Mapping[str, Constant],
-        queue: Any,
+        queue: SyclQueue,
         space: str,
         where: str,
     ) -> UploadedConstants:
@@ -176,7 +177,7 @@ class ConstantUploader:
         self,
         constants: tuple[Constant, ...],
         form: Hashable,
-        queue: Any,
+        queue: SyclQueue,
         space: str,
         make: Callable[[], dict[str, Any]],
     ) -> UploadedConstants:
@@ -199,7 +200,7 @@ class ConstantUploader:
                 raise
             return make()
 
-    def _uploaded(self, value: np.ndarray[Any, Any], queue: Any, space: str, where: str) -> Any:
+    def _uploaded(self, value: np.ndarray[Any, Any], queue: SyclQueue, space: str, where: str) -> Any:
         """Return a NumPy array as a `usm_ndarray` in a space."""
         kind: UsmKind = "device" if self._kind(space) == "device" else "shared"
         try:

@@ -12,6 +12,7 @@ import numpy as np
 
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.memory.memory_pool import ALIGNMENT_BYTES, MemoryBlock, MemoryInfo, MemoryPool, SpaceAccounting
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.submission import faultpoints
 from syclsched.errors import MemoryLimitError
 from syclsched.model.platform import Platform
@@ -23,12 +24,12 @@ _PAGE_BYTES: Final = 4096
 class SpacePools:
     """Memory pools by memory space and kind, made when first used."""
 
-    def __init__(self, platform: Platform, allocator_queue: Callable[[str], Any]) -> None:
+    def __init__(self, platform: Platform, allocator_queue: Callable[[str], SyclQueue]) -> None:
         self._platform = platform
         self._allocator_queue = allocator_queue
         self._lock = threading.Lock()
         self._pools: dict[PoolKey, MemoryPool] = {}
-        self._queues: dict[PoolKey, Any] = {}
+        self._queues: dict[PoolKey, SyclQueue] = {}
         self._spaces = {space.name: SpaceAccounting(space.capacity_bytes) for space in platform.spaces}
         usual = PoolKeys(platform)
         self._usual = {space.name: usual["", space.name] for space in platform.spaces}

@@ -10,6 +10,7 @@ import numpy as np
 
 from syclsched.devices.memory.gc_safe_memory import memory_kinds
 from syclsched.devices.memory.memory_pool import ALIGNMENT_BYTES, MemoryBlock
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import MemoryLimitError
 from syclsched.model.usm import UsmKind
 
@@ -19,7 +20,7 @@ SMALLEST_ALLOCATION_BYTES = 16
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
 
-def allocate(queue: Any, nbytes: int, kind: UsmKind) -> Any:
+def allocate(queue: SyclQueue, nbytes: int, kind: UsmKind) -> Any:
     """Allocate USM memory; it is freed with the last reference to it."""
     from dpctl import memory
 
@@ -36,7 +37,7 @@ def allocate(queue: Any, nbytes: int, kind: UsmKind) -> Any:
 class _OnQueue:
     """USM array interface of memory, or of a part of it, with a queue of the same context."""
 
-    def __init__(self, memory: Any, queue: Any, start: int = 0, nbytes: int | None = None) -> None:
+    def __init__(self, memory: Any, queue: SyclQueue, start: int = 0, nbytes: int | None = None) -> None:
         self.memory = memory  # kept alive by the view made from this object
         self.__sycl_usm_array_interface__ = {
             "data": (memory._pointer + start, False),
@@ -52,7 +53,7 @@ class _OnQueue:
 class _OfBlock:
     """USM array interface of a block of a pool, which it keeps alive."""
 
-    def __init__(self, block: MemoryBlock, queue: Any) -> None:
+    def __init__(self, block: MemoryBlock, queue: SyclQueue) -> None:
         self.block = block
         self.__sycl_usm_array_interface__ = {
             "data": (block.pointer, False),
@@ -68,7 +69,7 @@ class _OfBlock:
 class _OfArray:
     """USM array interface of the memory of a NumPy array, which it keeps alive."""
 
-    def __init__(self, array: NumpyArray, queue: Any) -> None:
+    def __init__(self, array: NumpyArray, queue: SyclQueue) -> None:
         self.array = array
         self.__sycl_usm_array_interface__ = {
             "data": (array.__array_interface__["data"][0], False),
@@ -81,7 +82,7 @@ class _OfArray:
         }
 
 
-def usm_memory_of(array: NumpyArray, queue: Any) -> Any:
+def usm_memory_of(array: NumpyArray, queue: SyclQueue) -> Any:
     """Return the USM memory that a NumPy array is a view of, without a copy; None if it is not USM memory."""
     from dpctl import memory
 
@@ -93,7 +94,7 @@ def usm_memory_of(array: NumpyArray, queue: Any) -> Any:
         return None
 
 
-def block_memory(block: MemoryBlock, queue: Any) -> Any:
+def block_memory(block: MemoryBlock, queue: SyclQueue) -> Any:
     """Return a block of a pool as USM memory, without a copy."""
     return type(block.owner)(_OfBlock(block, queue))
 
@@ -103,7 +104,7 @@ def memory_slice(memory: Any, start: int, nbytes: int) -> Any:
     return type(memory)(_OnQueue(memory, memory.sycl_queue, start, nbytes)) if nbytes else memory
 
 
-def as_usm_array(memory: Any, shape: tuple[int, ...], dtype: str, queue: Any) -> Any:
+def as_usm_array(memory: Any, shape: tuple[int, ...], dtype: str, queue: SyclQueue) -> Any:
     """Return a `dpctl.tensor.usm_ndarray` on memory, without a copy."""
     from dpctl import tensor
 

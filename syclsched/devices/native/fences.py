@@ -18,30 +18,33 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from syclsched.devices.native.sycl_types import SyclContext, SyclDevice, SyclEvent, SyclQueue
+
 _lock = threading.Lock()
 # One scratch allocation per context and device, never freed: a fence may still use it when its owner is gone.
-_scratch: dict[tuple[Any, Any], tuple[Any, Any]] = {}
+_scratch: dict[tuple[SyclContext, SyclDevice], tuple[Any, Any]] = {}
 
 
-def lane_queue(queue: Any) -> Any:
+def lane_queue(queue: SyclQueue) -> SyclQueue:
     """Return a new in-order queue with profiling, of the same context and device."""
     import dpctl
 
-    return dpctl.SyclQueue(queue.sycl_context, queue.sycl_device, property=["in_order", "enable_profiling"])
+    made: SyclQueue = dpctl.SyclQueue(queue.sycl_context, queue.sycl_device, property=["in_order", "enable_profiling"])
+    return made
 
 
-def must_fence(queue: Any) -> bool:
+def must_fence(queue: SyclQueue) -> bool:
     """Return whether kernels on this queue need a fence to wait for events of other queues."""
     return bool(queue.backend.name == "opencl")
 
 
-def submit_fence(queue: Any, depends: list[Any]) -> Any:
+def submit_fence(queue: SyclQueue, depends: list[SyclEvent]) -> SyclEvent:
     """Submit an empty operation that waits for events; return its event."""
     destination, source = scratch_for(queue)
     return queue.memcpy_async(destination, source, 1, depends)
 
 
-def scratch_for(queue: Any) -> tuple[Any, Any]:
+def scratch_for(queue: SyclQueue) -> tuple[Any, Any]:
     """Return the memory a fence copies: destination and source, of the queue's context and device."""
     from dpctl import memory
 

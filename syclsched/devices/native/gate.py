@@ -16,6 +16,7 @@ from typing import Any
 from syclsched.devices.native.fences import scratch_for
 from syclsched.devices.native.native_opencl import NativeOpenCL, load_native
 from syclsched.devices.native.submission_library import table
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import ExecutionError
 
 _QUEUE_CONTEXT = 0x1090
@@ -26,7 +27,7 @@ _MEMCPY = 1  # position of clEnqueueMemcpyINTEL in the table of functions
 class Gate:
     """A gate at the end of a queue, closed until `open`."""
 
-    def __init__(self, queue: Any) -> None:
+    def __init__(self, queue: SyclQueue) -> None:
         functions = _functions()
         if functions is None or queue.backend.name != "opencl":
             raise ExecutionError("its queues cannot be held back", where=f"device {queue.sycl_device.name.strip()!r}")
@@ -58,7 +59,7 @@ class _Functions:
             number, pointer, ctypes.c_uint32, pointer, pointer, ctypes.c_size_t, ctypes.c_uint32, pointer, pointer
         )
 
-    def close(self, queue: Any) -> int:
+    def close(self, queue: SyclQueue) -> int:
         """Block a queue, and return the user event it waits for."""
         native, functions = self._native.queue(queue)
         try:

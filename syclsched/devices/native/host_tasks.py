@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import Any
 
 from syclsched.devices.native.fences import submit_fence
 from syclsched.devices.native.submission_library import load_library
+from syclsched.devices.native.sycl_types import SyclQueue, Waitable
 from syclsched.naps import nap_s
 
 #: Shortest and longest time between two polls; it grows with the time waited.
@@ -37,14 +37,14 @@ def expect_host_tasks() -> None:
     _expected = True
 
 
-def wait_for(event: Any) -> None:
+def wait_for(event: Waitable) -> None:
     """Wait for an event of a lane; lets other threads run."""
     if _expected:
         _poll_until_running(event)
     event.wait()
 
 
-def wait_for_queue(queue: Any) -> None:
+def wait_for_queue(queue: SyclQueue) -> None:
     """Wait for all work of a lane's queue; lets other threads run."""
     if _expected:
         with suppress(Exception):  # a queue that refuses submissions has no work to come
@@ -52,7 +52,7 @@ def wait_for_queue(queue: Any) -> None:
     queue.wait()
 
 
-def _poll_until_running(event: Any) -> None:
+def _poll_until_running(event: Waitable) -> None:
     """Poll a SYCL event until its command runs, has completed or failed; return at once for other events."""
     from dpctl import SyclEvent, event_status_type
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from syclsched.devices.native.submission_library import SubmissionLibrary
+
 #: Bytes of an object and of an empty tuple, and the least of an array, in the CPython layout that the C code assumes.
 _OBJECT, _TUPLE, _ARRAY = 16, 24, 80
 
@@ -53,7 +55,7 @@ class InputArrays:
         """Address of the first structure."""
         return ctypes.addressof(self.structures)
 
-    def layout_matches(self, library: Any) -> bool:
+    def layout_matches(self, library: SubmissionLibrary) -> bool:
         """Return whether C reads the same data addresses as NumPy reports, tried on newly made arrays."""
         sizes = object.__basicsize__, tuple.__basicsize__
         if sys.implementation.name != "cpython" or sizes != (_OBJECT, _TUPLE) or np.ndarray.__basicsize__ < _ARRAY:

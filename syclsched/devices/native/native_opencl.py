@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from syclsched.devices.native.submission_library import NATIVE_VARIABLE, table
+from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
 
 _OPENCL = "libOpenCL.so.1"
 _INTERFACE = "libDPCTLSyclInterface.so.0"
@@ -89,7 +90,7 @@ class NativeOpenCL:
         self._tables: dict[int, Any] = {}
         self._set_by_table: dict[int, tuple[Any, Any]] = {}
 
-    def queue(self, queue: Any) -> tuple[int, int]:
+    def queue(self, queue: SyclQueue) -> tuple[int, int]:
         """Return the native queue of a SYCL queue, to be released with `release_queue`, and the function table."""
         native = self._queue_native(queue.addressof_ref(), ctypes.byref(ctypes.c_int32()))
         device, platform = ctypes.c_void_p(), ctypes.c_void_p()
@@ -104,7 +105,7 @@ class NativeOpenCL:
                 raise
         return native, ctypes.addressof(self._tables[key])
 
-    def local_queue(self, queue: Any) -> int | None:
+    def local_queue(self, queue: SyclQueue) -> int | None:
         """Return a queue whose commands run on the submitting thread, before the submission returns.
 
         It has the same context and device (cl_intel_exec_by_local_thread), and must be released with `release_queue`.
@@ -153,11 +154,11 @@ class NativeOpenCL:
             for index, (address, size) in enumerate(values)
         )
 
-    def event(self, event: Any) -> int:
+    def event(self, event: SyclEvent) -> int:
         """Return the native event of a SYCL event, to be released with `release_event`."""
         return int(self._event_native(event.addressof_ref()))
 
-    def sycl_event(self, native: int, queue: Any) -> Any:
+    def sycl_event(self, native: int, queue: SyclQueue) -> SyclEvent:
         """Return a SYCL event of a native one, which still belongs to the caller."""
         made = self._new(_SIZEOF_EVENT)
         self._make_event(made, native, queue.sycl_context.addressof_ref(), _BACKEND_OPENCL)
@@ -218,11 +219,12 @@ def load_native() -> NativeOpenCL | None:
         return None
 
 
-def sycl_event_at(address: int) -> Any:
+def sycl_event_at(address: int) -> SyclEvent:
     """Return a copy of the event that a ``DPCTLSyclEventRef`` points to, as ``dpctl.SyclEvent``."""
-    from dpctl import SyclEvent
+    import dpctl
 
-    return SyclEvent(_capsule(address, b"SyclEventRef", None))
+    made: SyclEvent = dpctl.SyclEvent(_capsule(address, b"SyclEventRef", None))
+    return made
 
 
 # --- inside ---------------------------------------------------------------------------------------

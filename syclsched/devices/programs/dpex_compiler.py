@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from syclsched.devices.native.sycl_types import SyclDevice
 from syclsched.devices.programs.arguments import scalar_dtype
 from syclsched.errors import CapabilityError
 from syclsched.model.operation import Operation, Signature, SpirvModule
@@ -24,7 +25,7 @@ class KernelCompilationError(Exception):
 
 
 def kernel_spirv(
-    kernel: Any, operation: Operation, signature: Signature, ndim: int, *, grouped: bool, device: Any
+    kernel: Any, operation: Operation, signature: Signature, ndim: int, *, grouped: bool, device: SyclDevice
 ) -> SpirvModule:
     """Compile a numba-dpex kernel for one signature."""
     with _LOCK:
@@ -92,7 +93,7 @@ def _register_once(context: Any) -> None:
 
 
 def _argument_types(
-    operation: Operation, signature: Signature, ndim: int, *, grouped: bool, device: Any
+    operation: Operation, signature: Signature, ndim: int, *, grouped: bool, device: SyclDevice
 ) -> tuple[Any, ...]:
     from numba.np.numpy_support import from_dtype
     from numba_dpex.core.types import USMNdArray
@@ -112,7 +113,7 @@ def _argument_types(
 
 
 @lru_cache(maxsize=64)
-def _typing_queue(device: Any) -> Any:
+def _typing_queue(device: SyclDevice) -> Any:
     """Return numba-dpex's type of a queue: the same object for each device, so that overloads are found again."""
     import dpctl
     from numba_dpex.core.types.dpctl_types import DpctlSyclQueue
@@ -120,7 +121,7 @@ def _typing_queue(device: Any) -> Any:
     return DpctlSyclQueue(dpctl.SyclQueue(device))
 
 
-def _root(device: Any) -> Any:
+def _root(device: SyclDevice) -> Any:
     """Return the root device of a sub-device: numba-dpex needs a filter string, which only root devices have."""
     while (parent := device.parent_device) is not None:
         device = parent

@@ -11,18 +11,21 @@ from typing import Any, Protocol
 
 from syclsched.devices.native.fences import submit_fence
 from syclsched.devices.native.host_tasks import expect_host_tasks
+from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
 from syclsched.devices.programs.arguments import BoundArray, flatten_scalar, scalar_dtype
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.model.operation import Copies, NativeCall, OpenCLSource, Operation, Scalar, Signature, SpirvModule
 
 #: A ``dpctl.tensor.usm_ndarray``, or a `BoundArray` of one.
 Argument = Any
+#: Submits a library's work on these arguments after some events, and returns its event.
+LibraryCall = Callable[[SyclQueue, Mapping[str, Argument], list[SyclEvent]], SyclEvent]
 
 
 class Submission(Protocol):
     """Work with its arguments, which can be submitted any number of times."""
 
-    def submit(self, queue: Any, depends: list[Any]) -> Any:
+    def submit(self, queue: SyclQueue, depends: list[SyclEvent]) -> SyclEvent:
         """Submit asynchronously and return the event."""
         ...
 
@@ -53,7 +56,7 @@ class KernelSubmission:
     global_range: list[int]
     local_range: list[int] | None
 
-    def submit(self, queue: Any, depends: list[Any]) -> Any:
+    def submit(self, queue: SyclQueue, depends: list[SyclEvent]) -> SyclEvent:
         """Submit the kernel; see `Submission.submit`."""
         return queue.submit_async(self.kernel, self.arguments, self.global_range, self.local_range, depends)
 
@@ -62,7 +65,7 @@ class KernelSubmission:
 class EmptySubmission:
     """A kernel over an empty index space: submitted as a fence, which keeps the order."""
 
-    def submit(self, queue: Any, depends: list[Any]) -> Any:
+    def submit(self, queue: SyclQueue, depends: list[SyclEvent]) -> SyclEvent:
         """Submit a fence; see `Submission.submit`."""
         return submit_fence(queue, depends)
 
@@ -75,7 +78,7 @@ class CopySubmission:
     source: Any
     nbytes: int
 
-    def submit(self, queue: Any, depends: list[Any]) -> Any:
+    def submit(self, queue: SyclQueue, depends: list[SyclEvent]) -> SyclEvent:
         """Submit the copy; see `Submission.submit`."""
         return queue.memcpy_async(self.to, self.source, self.nbytes, depends)
 
@@ -84,7 +87,7 @@ class CopySubmission:
 class LibrarySubmission:
     """A library call with its arguments."""
 
-    call: Callable[[Any, Mapping[str, Argument], list[Any]], Any]
+    call: LibraryCall
     arguments: Mapping[str, Argument]
     where: str
 
@@ -93,7 +96,7 @@ class LibrarySubmission:
         """Whether the compiled loop can call the library without Python."""
         return hasattr(self.call, "native")
 
-    def native(self, queue: Any) -> NativeCall:
+    def native(self, queue: SyclQueue) -> NativeCall:
         """Return the native call for the compiled loop; only if `is_native`."""
         try:
             made = self.call.native(queue, self.arguments)  # type: ignore[attr-defined]
@@ -105,7 +108,7 @@ class LibrarySubmission:
             raise ExecutionError(f"native() returned {type(made).__name__}, not a NativeCall", where=self.where)
         return made
 
-    def submit(self, queue: Any, depends: list[Any]) -> Any:
+    def submit(self, queue: SyclQueue, depends: list[SyclEvent]) -> SyclEvent:
         """Make the library submit its work; see `Submission.submit`."""
         if not self.is_native:
             expect_host_tasks()
@@ -126,13 +129,13 @@ class SequenceSubmission:
 
     steps: list[Submission]
 
-    def submissions(self, queue: Any, depends: list[Any]) -> Iterator[Any]:
+    def submissions(self, queue: SyclQueue, depends: list[SyclEvent]) -> Iterator[SyclEvent]:
         """Submit the steps one by one to an in-order queue; yield the event of each."""
         for step in self.steps:
             yield step.submit(queue, depends)
             depends = []
 
-    def submit(self, queue: Any, depends: list[Any]) -> Any:
+    def submit(self, queue: SyclQueue, depends: list[SyclEvent]) -> SyclEvent:
         """Submit all steps to an in-order queue and return the last event; see `Submission.submit`."""
         *_, event = self.submissions(queue, depends)
         return event
@@ -229,7 +232,7 @@ class KernelExecutable:
 class LibraryExecutable:
     """A library's asynchronous call."""
 
-    call: Callable[[Any, Mapping[str, Argument], list[Any]], Any]
+    call: LibraryCall
     scalars: Mapping[str, Scalar]
     where: str
     constants: Mapping[str, Any] = field(default_factory=dict)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
-from typing import Any
 
+from syclsched.devices.native.sycl_types import SyclContext, SyclDevice, SyclQueue
 from syclsched.devices.programs.executables import Executable, KernelExecutable, KernelSubmission, Submission
 from syclsched.devices.programs.joined_source import joined_source
 from syclsched.devices.programs.programs import compile_code
@@ -21,7 +21,7 @@ _GROUP = 256
 _SMALL_GROUP = 16
 
 
-def join_key(executable: Executable, queue: Any) -> tuple[Hashable, int] | None:
+def join_key(executable: Executable, queue: SyclQueue) -> tuple[Hashable, int] | None:
     """Return a key equal for launches that can be joined, and the most per submission; None if not joinable.
 
     Nothing is compiled here; `can_join` tells whether the device compiles the joined kernel.
@@ -36,7 +36,7 @@ def join_key(executable: Executable, queue: Any) -> tuple[Hashable, int] | None:
     return (executable.code, *ranges, queue.sycl_context, queue.sycl_device), most
 
 
-def can_join(executable: Executable, count: int, queue: Any) -> bool:
+def can_join(executable: Executable, count: int, queue: SyclQueue) -> bool:
     """Return whether a device compiles the kernel joined from ``count`` launches.
 
     This builds the joined kernel, which takes a tenth of a second and 2 MB for good: ask only for launches worth it.
@@ -46,7 +46,7 @@ def can_join(executable: Executable, count: int, queue: Any) -> bool:
     return _can_join(executable.code, count, queue.sycl_context, queue.sycl_device)
 
 
-def join_launches(executable: Executable, submissions: Sequence[Submission], queue: Any) -> KernelSubmission:
+def join_launches(executable: Executable, submissions: Sequence[Submission], queue: SyclQueue) -> KernelSubmission:
     """Return one submission that does the work of several launches concurrently."""
     assert isinstance(executable, KernelExecutable)
     assert isinstance(executable.code, OpenCLSource)
@@ -62,7 +62,7 @@ def join_launches(executable: Executable, submissions: Sequence[Submission], que
 
 
 @lru_cache(maxsize=512)
-def _can_join(code: OpenCLSource, count: int, context: Any, device: Any) -> bool:
+def _can_join(code: OpenCLSource, count: int, context: SyclContext, device: SyclDevice) -> bool:
     """Return whether the device compiles the joined kernel."""
     import dpctl
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.bounded_cache import BoundedCache
 from syclsched.devices.programs.combined_source import ProgramPart, combined_source, program_part, suffix
 from syclsched.devices.programs.opencl_compiler import spirv_of
@@ -38,7 +39,7 @@ class _Built:
     suffix: str = ""
 
 
-def compile_code(loaded: Any, queue: Any, where: str) -> Any:
+def compile_code(loaded: Any, queue: SyclQueue, where: str) -> Any:
     """Return the kernel of SPIR-V or OpenCL C source; cached, thread-safe."""
     if not isinstance(loaded, (SpirvModule, OpenCLSource)):
         raise ExecutionError(
@@ -51,7 +52,7 @@ def compile_code(loaded: Any, queue: Any, where: str) -> Any:
     return built.program.get_sycl_kernel(name)
 
 
-def build_together(codes: Iterable[OpenCLSource], queue: Any) -> None:
+def build_together(codes: Iterable[OpenCLSource], queue: SyclQueue) -> None:
     """Build programs that are not cached for a device yet, combined into few, for `compile_code`; thread-safe.
 
     Programs that cannot be combined, or are refused, are left to `compile_code`, which reports their errors.
@@ -86,7 +87,7 @@ def _compatible_groups(codes: Mapping[Hashable, OpenCLSource]) -> list[list[tupl
     return [group for group in pieces if len(group) > 1]
 
 
-def _key(loaded: SpirvModule | OpenCLSource, queue: Any) -> Hashable:
+def _key(loaded: SpirvModule | OpenCLSource, queue: SyclQueue) -> Hashable:
     if isinstance(loaded, SpirvModule):
         code, options = loaded.code, ""
     else:
@@ -95,7 +96,7 @@ def _key(loaded: SpirvModule | OpenCLSource, queue: Any) -> Hashable:
     return digest, queue.sycl_context, queue.sycl_device
 
 
-def source_program(code: OpenCLSource, queue: Any) -> Any:
+def source_program(code: OpenCLSource, queue: SyclQueue) -> Any:
     """Return a program built from OpenCL C."""
     from dpctl import program
 
@@ -104,7 +105,7 @@ def source_program(code: OpenCLSource, queue: Any) -> Any:
     return program.create_program_from_spirv(queue, spirv_of(code).code)
 
 
-def takes_source(queue: Any) -> bool:
+def takes_source(queue: SyclQueue) -> bool:
     """Return whether a queue's device accepts OpenCL C; otherwise it must accept SPIR-V."""
     name: str = queue.backend.name
     if name not in ("opencl", "level_zero"):
@@ -112,7 +113,7 @@ def takes_source(queue: Any) -> bool:
     return name == "opencl"
 
 
-def _build(loaded: SpirvModule | OpenCLSource, queue: Any, where: str) -> Any:
+def _build(loaded: SpirvModule | OpenCLSource, queue: SyclQueue, where: str) -> Any:
     from dpctl import program
 
     try:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.bounded_cache import BoundedCache
 from syclsched.devices.programs.dpex_compiler import KernelCompilationError, kernel_spirv
 from syclsched.devices.programs.executables import (
@@ -47,7 +48,7 @@ def compile_task(
     operation: Operation,
     implementation: Implementation,
     signature: Signature,
-    queue: Any,
+    queue: SyclQueue | None,
     limits: DeviceLimits | None,
 ) -> Executable:
     """Return an implementation compiled for one signature and the device of a queue; cached, thread-safe."""
@@ -61,12 +62,13 @@ class CompileRequest:
     operation: Operation
     implementation: Implementation
     signature: Signature
-    queue: Any
+    queue: SyclQueue | None
     limits: DeviceLimits | None
 
     @property
     def key(self) -> Hashable:
-        """Equal for pieces that compile to the same executable."""
+        """Equal for pieces that compile to the same executable; only with a queue."""
+        assert self.queue is not None
         return (
             self.operation,
             self.implementation,
@@ -86,7 +88,7 @@ class CompileRequest:
 def compile_tasks(pieces: Sequence[CompileRequest]) -> list[Executable]:
     """Compile several pieces like `compile_task`, building the OpenCL C of one device as few programs."""
     loaded: dict[Hashable, Any] = {}
-    sources: dict[Hashable, tuple[Any, list[OpenCLSource]]] = {}
+    sources: dict[Hashable, tuple[SyclQueue, list[OpenCLSource]]] = {}
     for piece in pieces:
         _load_ahead(piece, loaded, sources)
     for queue, codes in sources.values():
@@ -96,7 +98,7 @@ def compile_tasks(pieces: Sequence[CompileRequest]) -> list[Executable]:
 
 def build_ahead(pieces: Iterable[CompileRequest]) -> None:
     """Build the OpenCL C of several pieces as few programs, for `compile_task` to find; errors are left to it."""
-    sources: dict[Hashable, tuple[Any, list[OpenCLSource]]] = {}
+    sources: dict[Hashable, tuple[SyclQueue, list[OpenCLSource]]] = {}
     for piece in pieces:
         with suppress(SyclschedError):
             _load_ahead(piece, {}, sources)
@@ -105,7 +107,7 @@ def build_ahead(pieces: Iterable[CompileRequest]) -> None:
 
 
 def _load_ahead(
-    piece: CompileRequest, loaded: dict[Hashable, Any], sources: dict[Hashable, tuple[Any, list[OpenCLSource]]]
+    piece: CompileRequest, loaded: dict[Hashable, Any], sources: dict[Hashable, tuple[SyclQueue, list[OpenCLSource]]]
 ) -> None:
     """Load the OpenCL C of a piece or of its steps, if it has not been compiled yet."""
     if piece.queue is None or piece.implementation.kind not in ("opencl-c", "sequence"):
@@ -159,7 +161,7 @@ def signature_key(signature: Signature) -> Hashable:
 def _make(piece: CompileRequest, given: Any, loaded: dict[Hashable, Any]) -> Executable:
     operation, implementation, signature, where = piece.operation, piece.implementation, piece.signature, piece.where
     queue, limits = piece.queue, piece.limits
-    assert limits is not None
+    assert queue is not None and limits is not None
     if implementation.kind == "library":
         return LibraryExecutable(given, signature.scalars, where)
     if implementation.kind == "sequence":

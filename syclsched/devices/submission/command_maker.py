@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 from syclsched.devices.native.fences import must_fence, scratch_for
 from syclsched.devices.native.native_opencl import NativeOpenCL, load_native
 from syclsched.devices.native.submission_library import SubmissionLibrary
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import CopySubmission, KernelSubmission
 from syclsched.devices.submission.commands import (
     CALL,
@@ -79,7 +80,11 @@ class CommandMaker:
     """Builds the commands of one run, for its lanes and instructions; `SubmissionLoop` submits them."""
 
     def __init__(
-        self, library: SubmissionLibrary, queues: dict[int, Any], slots: int, devices: Mapping[int, str] | None = None
+        self,
+        library: SubmissionLibrary,
+        queues: dict[int, SyclQueue],
+        slots: int,
+        devices: Mapping[int, str] | None = None,
     ) -> None:
         self._library = library
         self._queues = queues

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Literal, Protocol
 
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.submission.commands import CommandStructure
 
 #: Decision about a submission: submit it; refuse it; submit a fence instead and count it as failed; submit it and count
@@ -34,19 +35,21 @@ class Target(Protocol):
 class Faults(Protocol):
     """Decides which faults happen; called from any thread."""
 
-    def submits(self, device: str, queue: Any, kind: SubmissionKind, target: Target, number: int) -> FaultDecision:
+    def submits(
+        self, device: str, queue: SyclQueue, kind: SubmissionKind, target: Target, number: int
+    ) -> FaultDecision:
         """Decide about a submission before it is made."""
 
     def submitted(self, device: str, target: Target, number: int) -> None:
         """Note that a submission was made."""
 
-    def allocates(self, queue: Any, nbytes: int) -> None:
+    def allocates(self, queue: SyclQueue, nbytes: int) -> None:
         """Raise if an allocation of USM memory is to fail."""
 
     def calls(self, task: str | None, kind: str) -> None:
         """Raise if a host function, copy or barrier of a host lane is to fail; may take its time."""
 
-    def uses(self, queue: Any) -> None:
+    def uses(self, queue: SyclQueue) -> None:
         """Raise if a queue's device is lost; called before submissions that are no instructions of a plan."""
 
     def forget(self, target: Target) -> None:
@@ -60,7 +63,7 @@ active: Faults | None = None
 def submit_with_faults(
     faults: Faults,
     target: Target,
-    devices: dict[int, tuple[str, Any]],
+    devices: dict[int, tuple[str, SyclQueue]],
     slots: int,
     submit: Any,
     commands: Any,

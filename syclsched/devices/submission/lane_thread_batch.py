@@ -18,6 +18,7 @@ import numpy as np
 
 from syclsched.devices.native.native_opencl import NativeOpenCL, load_native
 from syclsched.devices.native.submission_library import SubmissionLibrary
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.submission.commands import Command
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 
@@ -39,7 +40,7 @@ class LocalQueues:
         self.handles = {}
 
 
-def why_not_local(queues: Mapping[int, Any]) -> str | None:
+def why_not_local(queues: Mapping[int, SyclQueue]) -> str | None:
     """Return why lanes are not each one core of the host, executable by one thread each; None if they are."""
     if os.environ.get(_WORKERS) != "1":
         return f"its lanes are not one core of the host each: {_WORKERS} is not 1"
@@ -54,7 +55,7 @@ def why_not_local(queues: Mapping[int, Any]) -> str | None:
     return None if load_native() is not None else "the OpenCL library is not found"
 
 
-def local_queues(queues: Mapping[int, Any]) -> LocalQueues | None:
+def local_queues(queues: Mapping[int, SyclQueue]) -> LocalQueues | None:
     """Return local queues for lanes, or None if not every lane is one core of the host."""
     native = load_native()
     if native is None or why_not_local(queues) is not None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from syclsched.devices.native.submission_library import SubmissionLibrary
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.native.wakeup import Wakeup
 from syclsched.devices.submission.command_maker import NO_LIMIT, LaneStructure
 from syclsched.devices.submission.lane_thread_batch import LocalQueues, local_queues
@@ -51,7 +52,7 @@ class LaneThreads:
 class SharedLaneThreads:
     """The lane threads of a plan, shared by all its instances; started when first needed."""
 
-    def __init__(self, library: SubmissionLibrary, queues: Mapping[int, Any]) -> None:
+    def __init__(self, library: SubmissionLibrary, queues: Mapping[int, SyclQueue]) -> None:
         self._library, self._queues = library, dict(queues)
         self._threads: LaneThreads | None = None
         #: The reason if threads cannot be used.

@@ -12,6 +12,7 @@ import numpy as np
 
 from syclsched.devices.native.native_opencl import sycl_event_at
 from syclsched.devices.native.submission_library import SubmissionLibrary
+from syclsched.devices.native.sycl_types import SyclEvent
 from syclsched.devices.submission import faultpoints
 from syclsched.devices.submission.command_maker import CommandMaker, EventStructure, LaneStructure
 from syclsched.devices.submission.commands import Batch, Command
@@ -214,7 +215,7 @@ class SubmissionLoop(CommandMaker):
         """Wait for all events of a batch, one after another, without the GIL."""
         self._library.wait(batch.made, batch.made_count)
 
-    def adopt(self, slot: int, lane: int, event: Any) -> None:
+    def adopt(self, slot: int, lane: int, event: SyclEvent) -> None:
         """Make an event of a submission made elsewhere to a lane's queue usable as a dependency of commands."""
         handle = event.addressof_ref()
         if self._native is not None and lane in self._native_queues:
@@ -223,7 +224,7 @@ class SubmissionLoop(CommandMaker):
         self._events[slot] = EventStructure(handle, ctypes.addressof(self._lanes[lane]), slot)
         self._has_adopted = True
 
-    def event(self, slot: int) -> Any:
+    def event(self, slot: int) -> SyclEvent | LaneThreadEvent:
         """Return the event of a slot as ``dpctl.SyclEvent``; for lanes on threads as `LaneThreadEvent`."""
         held = self._events[self._held_at(slot)]
         if not self._is_own(held):
@@ -329,7 +330,8 @@ class LaneThreadEvent:
 # --- inside ---------------------------------------------------------------------------------------
 
 
-def _completed() -> Any:
-    from dpctl import SyclEvent
+def _completed() -> SyclEvent:
+    import dpctl
 
-    return SyclEvent()
+    made: SyclEvent = dpctl.SyclEvent()
+    return made

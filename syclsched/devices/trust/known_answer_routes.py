@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from syclsched import oneapi
+from syclsched.devices.native.sycl_types import SyclDevice, SyclQueue
 from syclsched.devices.programs.arguments import flatten_array, pointer
 from syclsched.devices.programs.dpex_compiler import kernel_spirv
 from syclsched.devices.programs.programs import source_program
@@ -67,13 +68,13 @@ class RouteUnavailable(Exception):
     """A route cannot be used on this device or machine, for the reason in the message; not a wrong result."""
 
 
-Route = Callable[[Any, tuple[Dtype, ...]], Iterator[RouteResult]]
+Route = Callable[[SyclQueue, tuple[Dtype, ...]], Iterator[RouteResult]]
 
 
 # --- numba-dpex ---------------------------------------------------------------------------------------
 
 
-def run_dpex(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
+def run_dpex(queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
     """Run the numba-dpex kernels: compiled by numba-dpex, submitted through dpctl."""
     for dtype in dtypes:
         kernel = _dpex_kernel(queue, ka.dpex_kernel(dtype), dtype)
@@ -81,7 +82,7 @@ def run_dpex(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
             yield from _all_kinds(queue, kernel, dtype, length, flatten_array)
 
 
-def _dpex_kernel(queue: Any, function: Callable[..., None], dtype: Dtype) -> Any:
+def _dpex_kernel(queue: SyclQueue, function: Callable[..., None], dtype: Dtype) -> Any:
     from dpctl import program
 
     name, spirv = dpex_spirv(queue, function, dtype)
@@ -93,7 +94,7 @@ def _dpex_kernel(queue: Any, function: Callable[..., None], dtype: Dtype) -> Any
         ) from error
 
 
-def dpex_spirv(queue: Any, function: Callable[..., None], dtype: Dtype) -> tuple[str, bytes]:
+def dpex_spirv(queue: SyclQueue, function: Callable[..., None], dtype: Dtype) -> tuple[str, bytes]:
     """Return kernel name and SPIR-V: shipped, from the user's cache, or compiled."""
     key = dpex_key(queue.sycl_device, function, dtype)
     shipped = _shipped().get(key)
@@ -112,7 +113,7 @@ def dpex_spirv(queue: Any, function: Callable[..., None], dtype: Dtype) -> tuple
     return name, spirv
 
 
-def dpex_key(device: Any, function: Callable[..., None], dtype: Dtype) -> str:
+def dpex_key(device: SyclDevice, function: Callable[..., None], dtype: Dtype) -> str:
     """Return a key that changes with all inputs of a kernel's SPIR-V."""
     versions = oneapi.load().versions
     for name in ("numba-dpex", "numba"):
@@ -150,7 +151,7 @@ def _read_spirv(path: Path) -> tuple[str, bytes] | None:
     return name.decode(), spirv
 
 
-def dpex_compile(queue: Any, function: Callable[..., None], dtype: Dtype) -> tuple[str, bytes]:
+def dpex_compile(queue: SyclQueue, function: Callable[..., None], dtype: Dtype) -> tuple[str, bytes]:
     """Return kernel name and SPIR-V, made by the same compiler as tasks."""
     try:
         import numba_dpex
@@ -165,7 +166,7 @@ def dpex_compile(queue: Any, function: Callable[..., None], dtype: Dtype) -> tup
 # --- OpenCL C -----------------------------------------------------------------------------------------
 
 
-def run_opencl(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
+def run_opencl(queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
     """Run the OpenCL C kernels as one program: compiled by the driver, or first to SPIR-V for Level Zero."""
     try:
         compiled = source_program(OpenCLSource(ka.opencl_source(dtypes), ""), queue)
@@ -187,7 +188,7 @@ def run_opencl(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
 
 
 def _all_kinds(
-    queue: Any,
+    queue: SyclQueue,
     kernel: Any,
     dtype: Dtype,
     length: int,
@@ -209,7 +210,7 @@ def _pointer_only(array: Any) -> list[Any]:
 
 
 def _submit(
-    queue: Any,
+    queue: SyclQueue,
     kernel: Any,
     out: Array,
     given: Array,
@@ -232,7 +233,7 @@ def _submit(
 # --- dpnp ---------------------------------------------------------------------------------------------
 
 
-def run_dpnp(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
+def run_dpnp(queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
     """Run dpnp's arange, sum, addition and sine."""
     try:
         import dpnp

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from syclsched import oneapi
+from syclsched.devices.native.sycl_types import SyclDevice, SyclQueue
 from syclsched.devices.trust import crash_marker, known_answer_routes, known_answers
 from syclsched.devices.trust.known_answer_routes import ROUTES, Route, RouteUnavailable
 from syclsched.devices.trust.known_answers import Dtype
@@ -67,7 +68,7 @@ class TrustVerdict:
 
 
 def check(
-    device: Any, *, refresh: bool = False, routes: Mapping[str, Route] | None = None, guarded: bool = True
+    device: SyclDevice, *, refresh: bool = False, routes: Mapping[str, Route] | None = None, guarded: bool = True
 ) -> TrustVerdict:
     """Run the known-answer test on a device, or return its cached verdict."""
     started_s = time.perf_counter()
@@ -85,7 +86,7 @@ def check(
     return TrustVerdict(trusted, reason, checks, remembered is not None, time.perf_counter() - started_s)
 
 
-def _check_guarded(device: Any, path: Path) -> tuple[KnownAnswerResult, ...]:
+def _check_guarded(device: SyclDevice, path: Path) -> tuple[KnownAnswerResult, ...]:
     """Run the checks in this process, or in a subprocess if they have killed a process before."""
     guard = path.with_suffix(".running")
     if crash_marker.is_orphaned(guard):
@@ -100,7 +101,7 @@ def _check_guarded(device: Any, path: Path) -> tuple[KnownAnswerResult, ...]:
         return run_checks(device, ROUTES)
 
 
-def root_device(device: Any) -> Any:
+def root_device(device: SyclDevice) -> SyclDevice:
     """Return the root device of a device, which may be the device itself."""
     while device.parent_device is not None:
         device = device.parent_device
@@ -121,7 +122,7 @@ def judge(checks: tuple[KnownAnswerResult, ...]) -> tuple[bool, str | None]:
     return True, None
 
 
-def run_checks(device: Any, routes: Mapping[str, Route]) -> tuple[KnownAnswerResult, ...]:
+def run_checks(device: SyclDevice, routes: Mapping[str, Route]) -> tuple[KnownAnswerResult, ...]:
     """Run every computation on every route, up to the first route with wrong results; nothing is cached.
 
     Wrong code may write outside its arrays: a device that has given wrong results is not tested further.
@@ -146,7 +147,7 @@ def run_checks(device: Any, routes: Mapping[str, Route]) -> tuple[KnownAnswerRes
     return tuple(results)
 
 
-def _run_route(name: str, route: Route, queue: Any, dtypes: tuple[Dtype, ...]) -> list[KnownAnswerResult]:
+def _run_route(name: str, route: Route, queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> list[KnownAnswerResult]:
     wrong: dict[tuple[str, str], str | None] = {}
     try:
         for answer in route(queue, dtypes):
@@ -177,7 +178,7 @@ def _describe(error: Exception) -> str:
 # --- cache of verdicts -------------------------------------------------------------------------------
 
 
-def verdict_key(device: Any) -> str:
+def verdict_key(device: SyclDevice) -> str:
     """Return a key that changes with everything that could change the code generated for a device."""
     runtime = oneapi.load()
     parts = {
@@ -198,7 +199,7 @@ def _sources_digest() -> str:
     return digest.hexdigest()
 
 
-def _remember(path: Path, device: Any, checks: tuple[KnownAnswerResult, ...]) -> None:
+def _remember(path: Path, device: SyclDevice, checks: tuple[KnownAnswerResult, ...]) -> None:
     if any(each.kind == "all" and each.status == "failed" for each in checks):
         return  # an error, perhaps for lack of memory: the next process checks again
     content = {"device": device.name, "checks": [asdict(each) for each in checks]}

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from syclsched.devices.native.fences import submit_fence
 from syclsched.devices.native.host_tasks import wait_for, wait_for_queue
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.model.plan import Plan
 
 #: Readings per anchor; the one with the narrowest bracket is used.
@@ -76,7 +76,7 @@ def host_clocks(plan: Plan) -> dict[str, ClockMap]:
 
 
 def take_anchor(
-    queue: Any,
+    queue: SyclQueue,
     stamp: Callable[[], tuple[int, int]] | None = None,
     *,
     clock: Callable[[], int] = now_ns,
@@ -94,7 +94,7 @@ def take_anchor(
 
 
 def read_anchors(
-    lanes: Iterable[tuple[int, str, Any]], stamp: Callable[[int], tuple[int, int]] | None = None
+    lanes: Iterable[tuple[int, str, SyclQueue]], stamp: Callable[[int], tuple[int, int]] | None = None
 ) -> dict[str, Anchor]:
     """Read the clock of each device once, on its first lane; omit devices where that fails."""
     found: dict[str, Anchor | None] = {}
@@ -108,7 +108,7 @@ def read_anchors(
 
 def with_new_last_anchor(
     clocks: Mapping[str, ClockMap],
-    lanes: Iterable[tuple[int, str, str, Any]],
+    lanes: Iterable[tuple[int, str, str, SyclQueue]],
     stamp: Callable[[int], tuple[int, int]] | None = None,
 ) -> dict[str, ClockMap]:
     """Return clock maps with the last anchor replaced by a new reading."""
@@ -121,7 +121,7 @@ def with_new_last_anchor(
     return found
 
 
-def _fence_times(queue: Any) -> tuple[int, int]:
+def _fence_times(queue: SyclQueue) -> tuple[int, int]:
     event = submit_fence(queue, [])
     wait_for(event)
     return event.profiling_info_start, event.profiling_info_end

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
 from syclsched.devices.memory.constant_uploads import ConstantUploader
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import Executable
 from syclsched.devices.programs.task_compiler import CompileRequest, compile_tasks, signature_key
 from syclsched.model.operation import Implementation
@@ -20,7 +20,7 @@ class CompilationBatch:
     def __init__(self) -> None:
         self._wanted: dict[Hashable, tuple[CompileRequest, Task, str]] = {}
 
-    def add(self, task: Task, implementation: Implementation, queue: Any, device: Device) -> Hashable:
+    def add(self, task: Task, implementation: Implementation, queue: SyclQueue | None, device: Device) -> Hashable:
         """Request a task's implementation for a device; return its key in the result of `compiled`."""
         assert task.operation is not None and task.signature is not None
         # Operations are compared by identity: hashing one costs more than the rest of the key.

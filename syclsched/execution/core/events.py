@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, cast
 
+from syclsched.devices.native.sycl_types import SyclEvent
 from syclsched.devices.submission import faultpoints
 from syclsched.devices.submission.faultpoints import Target
 from syclsched.devices.submission.submission_loop import INJECTED_STATUS, SubmissionLoop
@@ -23,7 +24,7 @@ class EventTable:
     def __init__(self, loop: SubmissionLoop | None = None) -> None:
         self._loop = loop
         self._events: dict[int, Any] = {}
-        self._loop_events: dict[int, Any] = {}
+        self._loop_events: dict[int, SyclEvent] = {}
         self._lock = threading.Lock()
         self._closed = False
         self._injected: set[int] = set()
@@ -44,7 +45,7 @@ class EventTable:
     def __contains__(self, number: int) -> bool:
         return number in self._events
 
-    def put(self, number: int, event: Any, lane: int = -1) -> None:
+    def put(self, number: int, event: SyclEvent | None, lane: int = -1) -> None:
         """Set an instruction's event and lane; the event is None if the instruction has completed without one."""
         if event is not None and self._loop is not None:
             self._loop.adopt(number, lane, event)
@@ -58,9 +59,9 @@ class EventTable:
         """Remove a completed instruction, so that its number can be reused."""
         self._events.pop(number, None)
 
-    def get(self, number: int) -> Any:
+    def get(self, number: int) -> SyclEvent | None:
         """Return the event of an instruction; None if it has completed without one or the table is closed."""
-        event = self._events.get(number)
+        event: SyclEvent | None = self._events.get(number)
         if event is not _IN_LOOP:
             return event
         with self._lock:
@@ -69,7 +70,8 @@ class EventTable:
             assert self._loop is not None
             event = self._loop_events.get(number)
             if event is None:
-                event = self._loop_events[number] = self._loop.event(number)
+                # A `LaneThreadEvent` only where callers do nothing but wait for it.
+                event = self._loop_events[number] = cast(SyclEvent, self._loop.event(number))
             return event
 
     def is_complete(self, number: int) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from syclsched.devices.native.sycl_types import SyclEvent
 from syclsched.execution.core.clock import Anchor, ClockMap
 from syclsched.model.plan import Instruction, Lane, Plan
 from syclsched.model.trace import Span, Trace
@@ -23,8 +24,8 @@ class Record:
 
     submit_ns: int  # host's clock at submission
     outcome: Outcome = "done"
-    event: Any = None  # of a device instruction submitted from Python
-    first_event: Any = None  # of a sequence of submissions: the event of the first one
+    event: SyclEvent | None = None  # of a device instruction submitted from Python
+    first_event: SyclEvent | None = None  # of a sequence of submissions: the event of the first one
     #: Start and finish on the device's clock, if the compiled loop submitted it.
     device_ns: tuple[int, int] | None = None
     #: Host's clock; of host instructions only.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from syclsched.devices.memory.constant_uploads import ConstantUploader
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import Executable
 from syclsched.errors import IncompletePlanError, PlanError
 from syclsched.execution.core.compilation_batch import CompilationBatch
@@ -41,7 +42,7 @@ class InstructionWork:
         """Shapes of the arguments that are passed reshaped, by parameter name."""
         return {name: self.signature.shapes[name] for name in self.task.reshaped}
 
-    def bound(self, lane: int, queue: Any, buffer: Callable[[Buffer], Any]) -> dict[str, Any]:
+    def bound(self, lane: int, queue: SyclQueue, buffer: Callable[[Buffer], Any]) -> dict[str, Any]:
         """Return the array arguments on a lane, by parameter name."""
         if not self.task.reshaped:
             return {name: buffer(each).bound(lane, queue) for name, each in self.buffers.items()}
@@ -110,7 +111,7 @@ def _work(program: Program, lane: Lane, instruction: Instruction, graph: TaskGra
 
 
 def compile_work(
-    program: Program, work: dict[int, InstructionWork], queues: dict[str, Any], uploads: ConstantUploader
+    program: Program, work: dict[int, InstructionWork], queues: dict[str, SyclQueue], uploads: ConstantUploader
 ) -> dict[int, Executable]:
     """Compile all work of a plan, each distinct kernel once, and upload its constants to its devices."""
     compiling = CompilationBatch()

@@ -6,9 +6,9 @@ from __future__ import annotations
 import queue
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from syclsched.devices.native.host_tasks import wait_for
+from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
 from syclsched.errors import MemoryLimitError, TaskFailedError
 from syclsched.execution.core.clock import now_ns
 from syclsched.execution.core.events import EventTable
@@ -35,7 +35,7 @@ class DebugEngine(ProgramEngine):
         program: Program,
         work: dict[int, InstructionWork],
         buffers: BufferTable,
-        queues: dict[str, Any],
+        queues: dict[str, SyclQueue],
         inspections: Sequence[DebugCheck],
         *,
         record: bool,
@@ -50,7 +50,7 @@ class DebugEngine(ProgramEngine):
 
     # --- for other threads ------------------------------------------------------------------------
 
-    def event(self, number: int) -> Any:
+    def event(self, number: int) -> SyclEvent | None:
         """Return None: every submitted instruction has completed."""
         return None
 

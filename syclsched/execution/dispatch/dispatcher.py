@@ -6,9 +6,10 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal, cast
 
 from syclsched.devices.native.submission_library import load_library
+from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
 from syclsched.devices.programs.executables import Executable, needs_python
 from syclsched.devices.submission.commands import Command
 from syclsched.devices.submission.submission_loop import SubmissionLoop
@@ -42,7 +43,7 @@ class Dispatcher(ProgramEngine):
         program: Program,
         work: dict[int, InstructionWork],
         buffers: BufferTable,
-        queues: dict[str, Any],
+        queues: dict[str, SyclQueue],
         *,
         record: bool,
         executables: Mapping[int, Executable] | None = None,
@@ -71,7 +72,7 @@ class Dispatcher(ProgramEngine):
 
     # --- for other threads ------------------------------------------------------------------------
 
-    def event(self, number: int) -> Any:
+    def event(self, number: int) -> SyclEvent | None:
         """Return the event of a submitted device instruction; None if it has completed without one."""
         return self._events.get(number)
 
@@ -127,9 +128,9 @@ class Dispatcher(ProgramEngine):
         if self.recording:
             self._anchor()
 
-    def _queues_by_buffer(self) -> dict[Buffer, dict[int, Any]]:
+    def _queues_by_buffer(self) -> dict[Buffer, dict[int, SyclQueue]]:
         """Return, for each buffer, the lanes whose kernels use it, with their queues."""
-        users: dict[Buffer, dict[int, Any]] = {}
+        users: dict[Buffer, dict[int, SyclQueue]] = {}
         for index, lane in enumerate(self.program.plan.lanes):
             for instruction in lane.instructions:
                 if instruction.kind == "launch":
@@ -310,7 +311,7 @@ class Dispatcher(ProgramEngine):
             self.counts.events += 1
         if node.id in self.program.signals:
             self._signals_due += 1
-            lane.watch(node, self._events.get(node.id))
+            lane.watch(node, cast(SyclEvent, self._events.get(node.id)))
         self._notify_waiters(node.id)
 
     def _start_on_host(self, node: ProgramNode) -> None:
@@ -330,7 +331,7 @@ class Dispatcher(ProgramEngine):
         except Exception as error:
             self._note_completed(Completion(node, now_ns(), now_ns(), error))
 
-    def _events_before(self, node: ProgramNode) -> list[Any]:
+    def _events_before(self, node: ProgramNode) -> list[SyclEvent]:
         return [event for number in node.events if (event := self._events.get(number)) is not None]
 
     def _handle(self, message: Completion | DispatcherMessage) -> None:
@@ -391,7 +392,7 @@ class Dispatcher(ProgramEngine):
                 if number in self.records:
                     self.records[number].outcome = "failed"
 
-    def _put_event(self, node: ProgramNode, event: Any) -> None:
+    def _put_event(self, node: ProgramNode, event: SyclEvent | None) -> None:
         self._events.put(node.id, event, node.lane)
         self._notify_waiters(node.id)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syclsched.devices.memory.memory_pool import ALIGNMENT_BYTES
 from syclsched.execution.core.program import Program
@@ -19,6 +19,9 @@ from syclsched.execution.memory.red_zones import RedZoneBuffers
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.task import LogicalArray
+
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
 
 
 @dataclass(frozen=True)
@@ -82,11 +85,11 @@ class PreparedPlan:
     def _declared(self) -> Mapping[str, LogicalArray]:
         return self.graph.arrays
 
-    def new_buffers(self, live: Any, *, guarded: bool = False) -> BufferTable:
+    def new_buffers(self, devices: OpenDevices, *, guarded: bool = False) -> BufferTable:
         """Return an empty table for the plan's buffers; a guarded one detects undeclared and out-of-bounds writes."""
         arrays = {array.name: array for array in self.plan.arrays}
         kind = RedZoneBuffers if guarded else BufferTable
-        return kind(self.plan.platform, live, arrays, argument_rows(self.graph), self.plan.memory)
+        return kind(self.plan.platform, devices, arrays, argument_rows(self.graph), self.plan.memory)
 
 
 def prepare(plan: Plan, graph: TaskGraph) -> PreparedPlan:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from syclsched.devices.memory.constant_uploads import uploaded_bytes
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import Executable
 from syclsched.errors import DeadlineError, TaskFailedError
 from syclsched.execution.core.clock import ClockMap
@@ -32,7 +32,7 @@ class ProgramEngine(ThreadedEngine, ProgressReporting):
         program: Program,
         work: dict[int, InstructionWork],
         buffers: BufferTable,
-        queues: dict[str, Any],
+        queues: dict[str, SyclQueue],
         *,
         record: bool,
         executables: Mapping[int, Executable] | None = None,

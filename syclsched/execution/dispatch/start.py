@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from syclsched.devices.programs.executables import Executable
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
@@ -16,10 +16,13 @@ from syclsched.execution.handle.engine import Engine
 from syclsched.execution.lanes.lanes import queues_of
 from syclsched.execution.memory.buffers import NumpyArray
 
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
+
 
 def make_engine(
     prepared: PreparedPlan,
-    live: Any,
+    devices: OpenDevices,
     values: Mapping[str, NumpyArray],
     *,
     record: bool,
@@ -28,8 +31,8 @@ def make_engine(
 ) -> Engine:
     """Return an engine for a prepared plan, not yet started."""
     plan, program = prepared.plan, prepared.program
-    queues = queues_of(plan, live)
-    buffers = prepared.new_buffers(live, guarded=safeguards.debug)
+    queues = queues_of(plan, devices)
+    buffers = prepared.new_buffers(devices, guarded=safeguards.debug)
     for name in prepared.inputs:
         buffers.add_input(name, values[name], private=name in program.written_inputs)
     if safeguards.stepped:

@@ -13,9 +13,10 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from syclsched.devices.memory.constant_uploads import uploaded_bytes
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import DeadlineError, PolicyError
 from syclsched.execution.core.clock import ClockMap, now_ns, with_new_last_anchor
 from syclsched.execution.core.execution_records import Record
@@ -64,7 +65,7 @@ class DynamicEngine(ThreadedEngine):
         policy: DynamicPolicy,
         work: TaskWork,
         buffers: BufferTable,
-        queues: Mapping[int, Any],
+        queues: Mapping[int, SyclQueue],
         limits: Sequence[int],
         *,
         record: bool,
@@ -100,7 +101,7 @@ class DynamicEngine(ThreadedEngine):
 
     # --- for other threads ------------------------------------------------------------------------
 
-    def event(self, number: int) -> Any:
+    def event(self, number: int) -> object:
         """Return a value other than None if a task, by its index, has been submitted."""
         return True if self.passed(number) else None
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syclsched.costs import CostModel, History
 from syclsched.errors import PolicyError
@@ -33,6 +33,9 @@ from syclsched.scheduling.dynamic import DYNAMIC_POLICIES, DynamicPolicy, Hybrid
 from syclsched.scheduling.dynamic.plan_timetable import timetable_of
 from syclsched.scheduling.problem import Problem
 
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
+
 #: Names of dynamic policies.
 NAMES = (*(policy.name for policy in DYNAMIC_POLICIES), "hybrid")
 
@@ -51,7 +54,7 @@ def policy_by_name(name: str) -> DynamicPolicy:
 
 def run_dynamically(
     graph: TaskGraph,
-    live: Any,
+    devices: Any,
     name: str,
     inputs: Mapping[str, Any] | None = None,
     *,
@@ -66,7 +69,7 @@ def run_dynamically(
     """Start a graph under a dynamic policy by its name, and return at once."""
     check_name(name)
     asked = graph if plan is None else planned_graph(plan, graph)
-    problem = build_problem(asked, live.platform, CostModel(live.platform, history))
+    problem = build_problem(asked, devices.platform, CostModel(devices.platform, history))
     if name != "hybrid":
         policy = policy_by_name(name)
     elif plan is None:
@@ -77,7 +80,7 @@ def run_dynamically(
     return execute_dynamic(
         asked,
         problem,
-        live,
+        devices,
         policy,
         inputs,
         trace=trace,
@@ -91,7 +94,7 @@ def run_dynamically(
 def execute_dynamic(
     graph: TaskGraph,
     problem: Problem,
-    live: Any,
+    devices: OpenDevices,
     policy: DynamicPolicy,
     inputs: Mapping[str, Any] | None = None,
     *,
@@ -105,14 +108,14 @@ def execute_dynamic(
 ) -> Run:
     """Start a graph under a dynamic policy, and return at once."""
     graph.validate()
-    platform = live.platform
+    platform = devices.platform
     layout = IndexedGraph(graph, problem, platform)
     work = TaskWork(layout)
     empty = empty_plan(layout, policy.name)
     values = gather_inputs(empty, graph, inputs)
     given = memory_limits or {}
     limits = {s.name: given.get(s.name, s.capacity_bytes if s.name != HOST else 0) for s in platform.spaces}
-    buffers = BufferTable(platform, live, {a.name: a for a in empty.arrays}, argument_rows(graph), layout.memory)
+    buffers = BufferTable(platform, devices, {a.name: a for a in empty.arrays}, argument_rows(graph), layout.memory)
     written = {layout.arrays[layout.array_of[t.piece]].name for ts in layout.touches for t in ts if t.writes}
     for array in layout.arrays:
         if array.is_input:
@@ -120,7 +123,7 @@ def execute_dynamic(
     queues = {
         index: queue
         for index, lane in enumerate(layout.lanes)
-        if (queue := queue_of(Lane(lane.name, lane.device, lane.kind), live)) is not None
+        if (queue := queue_of(Lane(lane.name, lane.device, lane.kind), devices)) is not None
     }
     engine = DynamicEngine(
         layout, policy, work, buffers, queues, [limits.get(name, 0) for name in layout.spaces],
@@ -140,12 +143,12 @@ def execute_dynamic(
             return ended, PreparedPlan(ended.program.plan, graph, ended.program, {})
 
         recovering = FaultTolerantEngine(
-            engine, PreparedPlan(empty, graph, engine.program, {}), live, values, conclude=conclude
+            engine, PreparedPlan(empty, graph, engine.program, {}), devices, values, conclude=conclude
         )
         recovering.deadlines_s.update(deadlines_s)
     return Run(
         engine if recovering is None else recovering,
-        live,
+        devices,
         values,
         owns_devices=owns_devices,
         joined=joined,

@@ -90,7 +90,7 @@ class Engine(Protocol):
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
         """Wait until an instruction has been submitted or the run has ended; return False on time-out."""
 
-    def event(self, number: int) -> Any:
+    def event(self, number: int) -> object:
         """Return the event of a submitted device instruction; None if it has completed without one."""
 
     def passed(self, number: int) -> bool:

@@ -16,13 +16,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from syclsched.errors import ExecutionError
+from syclsched.errors import DeadlineError, ExecutionError
 from syclsched.execution.core import stall_timeout
 from syclsched.execution.core.waiting import SLICE_S, Flag, wait_flag
 from syclsched.execution.handle.engine import Engine
 from syclsched.oneapi.fork_check import exit_without_destructors
+
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
 
 _LOGGER = logging.getLogger("syclsched")
 #: Seconds for which interpreter exit, an interrupted wait, or `Run.close` waits for submitted kernels.
@@ -41,15 +44,17 @@ class RunMonitor(Protocol):
 class Resources:
     """The buffers of a run and, if the run opened them, its devices."""
 
-    def __init__(self, engine: Engine, live: Any, *, owns_devices: bool) -> None:
+    def __init__(self, engine: Engine, devices: OpenDevices, *, owns_devices: bool) -> None:
         self.engine = engine
         #: Set when the run has ended, with or without an error, or was given up.
         self.finished = Flag()
         #: Why the run was given up, if it was.
         self.hung: ExecutionError | None = None
+        #: The error of a run that was cancelled because of its deadline, unless one of its tasks failed for that.
+        self.late: DeadlineError | None = None
         #: The watchdog's monitor of this run.
         self.watch: RunMonitor | None = None
-        self._live = live
+        self._devices = devices
         self._owns_devices = owns_devices
         self._abandoned = self._released = False
         # Reentrant: a garbage collection under the lock may drop a run, whose finaliser calls `abandon`.
@@ -100,8 +105,8 @@ class Resources:
             self.hung = error
             self.engine.given_up = True
             _never_free(self)
-            if self._live is not None:
-                self._live.abandon()
+            if self._devices is not None:
+                self._devices.abandon()
             waiting = self._end()
         _LOGGER.warning("given up, its memory is kept until it ends: %s", error)
         self.engine.cancel()
@@ -119,7 +124,7 @@ class Resources:
             return
         self.engine.buffers.clear()
         if self._owns_devices:
-            self._live.close()
+            self._devices.close()
 
     @property
     def _where(self) -> str:

@@ -7,10 +7,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import ArgumentError, ExecutionError, RunCancelledError, UnknownArrayError, WaitTimeoutError
 from syclsched.execution.core.waiting import SLICE_S, elapsed_text, wait_flag
 from syclsched.execution.handle.engine import Engine, RecoveringEngine
@@ -26,6 +27,9 @@ from syclsched.model.task import ArrayRows
 from syclsched.naps import nap_s
 from syclsched.oneapi.fork_check import check_not_forked
 
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
+
 
 def _not_kept(array: str) -> UnknownArrayError:
     return UnknownArrayError(
@@ -40,7 +44,7 @@ class ResultAccess(ABC):
 
     Parameters
     ----------
-    engine, live, values, joined, recovering
+    engine, devices, values, joined, recovering
         As for `syclsched.execution.Run`.
     resources : Resources
         Resources of the run.
@@ -49,7 +53,7 @@ class ResultAccess(ABC):
     def __init__(
         self,
         engine: Engine,
-        live: Any,
+        devices: OpenDevices,
         values: dict[str, NumpyArray],
         joined: Mapping[str, tuple[str, ...]] | None,
         recovering: RecoveringEngine | None,
@@ -57,7 +61,7 @@ class ResultAccess(ABC):
     ) -> None:
         self._engine = engine
         self._recovering = recovering
-        self._live = live
+        self._devices = devices
         self._values = values
         self._joined = joined or {}
         self._resources = resources
@@ -195,7 +199,7 @@ class ResultAccess(ABC):
             raise error
         if engine.cancelled and not engine.completed:
             self._reported = True
-            raise RunCancelledError("the run was cancelled", where=f"plan {self.plan.name!r}")
+            raise self._resources.late or RunCancelledError("the run was cancelled", where=f"plan {self.plan.name!r}")
 
     def _wait_value(self, engine: Engine, name: str, timeout: float | None) -> AllocatedBuffer:
         """Wait for the final value of an array or a segment, and return its buffer."""
@@ -276,5 +280,5 @@ class ResultAccess(ABC):
     def _where(self) -> str:
         return f"plan {self.plan.name!r}"
 
-    def _any_queue(self) -> Any:
-        return self._live.allocator_queue(self.plan.platform.compute_devices[0].space)
+    def _any_queue(self) -> SyclQueue:
+        return self._devices.allocator_queue(self.plan.platform.compute_devices[0].space)

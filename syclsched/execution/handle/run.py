@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syclsched.errors import ExecutionError, WaitTimeoutError
 from syclsched.execution.core.execution_records import Counts, make_trace
@@ -22,6 +22,9 @@ from syclsched.execution.handle.watchdog import WATCHDOG, RunWatch
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.trace import Trace
 from syclsched.oneapi.fork_check import check_not_forked
+
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
 
 
 def _record(resources: Resources, recorder: EngineRecorder, generation: int) -> None:
@@ -39,7 +42,7 @@ class Run(ResultAccess):
     ----------
     dispatcher : Engine
         The engine of the run, not yet started.
-    live : LiveDevices
+    devices : OpenDevices
         The devices of the run.
     values : dict of str to numpy.ndarray
         Inputs, and values of arrays that no task accesses.
@@ -60,7 +63,7 @@ class Run(ResultAccess):
     def __init__(
         self,
         dispatcher: Engine,
-        live: Any,
+        devices: OpenDevices,
         values: dict[str, NumpyArray],
         *,
         owns_devices: bool = False,
@@ -70,8 +73,8 @@ class Run(ResultAccess):
         deadlines_s: Mapping[int, float] | None = None,
         recovering: RecoveringEngine | None = None,
     ) -> None:
-        resources = Resources(dispatcher, live, owns_devices=owns_devices)
-        super().__init__(dispatcher, live, values, joined, recovering, resources)
+        resources = Resources(dispatcher, devices, owns_devices=owns_devices)
+        super().__init__(dispatcher, devices, values, joined, recovering, resources)
         self._trace: Trace | None = None
         self._keep = keep
         self._finalizer = weakref.finalize(self, self._resources.abandon)

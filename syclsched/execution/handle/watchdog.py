@@ -44,6 +44,8 @@ class RunWatch:
         #: Times at which tasks passed their deadline, by instruction number.
         self._overdue_s: dict[int, float] = {}
         self._errors: dict[int, DeadlineError] = {}
+        #: When the run was cancelled because of its own deadline.
+        self._late_s: float | None = None
         limits = [*deadlines_s.values(), *(s for s in (safeguards.deadline_s, safeguards.watchdog_s) if s is not None)]
         #: Seconds between two checks.
         self.tick_s = min([TICK_S, *(limit / 4 for limit in limits)])
@@ -69,9 +71,18 @@ class RunWatch:
                     self._fail(position, now_s, f"{what} {_running(position, held_s[position.lane])}")
             if held_s[position.lane] > self._patience(position):
                 self._warn(position, held_s[position.lane])
-        if late:
-            self._resources.engine.cancel()
+        if whole is not None and late:
+            self._cancel(now_s, now_s - self._began_s, whole)
         self._give_up_if_hung(positions, now_s, whole if late else None)
+
+    def _cancel(self, now_s: float, taken_s: float, whole_s: float) -> None:
+        """Cancel a run past its deadline; its error is told even if no lane was running anything, as in a compilation."""
+        resources = self._resources
+        if self._late_s is None and not resources.engine.cancelled:
+            self._late_s = now_s
+            what = f"the run has taken {taken_s:.3g} s, its deadline is {whole_s:g} s; {resources.engine.what_is_left()}"
+            resources.late = DeadlineError(what, task=None, where=self._where, hint="Give it less to do, or more time")
+        resources.engine.cancel()
 
     def _held(self, positions: Iterable[LaneProgress], now_s: float) -> dict[str, float]:
         """Return the seconds without progress of each lane."""
@@ -108,7 +119,12 @@ class RunWatch:
         self._resources.engine.overdue(position.number, error)
 
     def _give_up_if_hung(self, positions: Iterable[LaneProgress], now_s: float, whole_s: float | None) -> None:
-        """Give the run up if every running task is past its deadline and its grace period."""
+        """Give the run up if every running task, or the run itself, is past its deadline and its grace period."""
+        resources = self._resources
+        if resources.late is not None and self._late_s is not None and not any(p.runs for p in positions):
+            if now_s - self._late_s >= _grace_s(math.inf if whole_s is None else whole_s):
+                resources.give_up(next(iter(self._errors.values()), resources.late))
+            return
         active = [p for p in positions if p.waits_for is None]
         if not self._overdue_s or not active or any(p.number not in self._overdue_s for p in active if p.runs):
             return
@@ -116,10 +132,9 @@ class RunWatch:
             if position.number not in self._overdue_s:
                 continue
             deadline_s = min(self._deadlines_s.get(position.number, math.inf), math.inf if whole_s is None else whole_s)
-            grace_s = min(GRACE_S, max(LEAST_GRACE_S, deadline_s))
-            if now_s - self._overdue_s[position.number] < grace_s:
+            if now_s - self._overdue_s[position.number] < _grace_s(deadline_s):
                 return
-        self._resources.give_up(next(iter(self._errors.values())))
+        resources.give_up(next(iter(self._errors.values())))
 
     @property
     def _where(self) -> str:
@@ -172,6 +187,10 @@ def _check_all() -> float | None:
 
 def _is_watched(resources: Resources) -> bool:
     return resources.watch is not None and resources.hung is None
+
+
+def _grace_s(deadline_s: float) -> float:
+    return min(GRACE_S, max(LEAST_GRACE_S, deadline_s))
 
 
 def _running(position: LaneProgress, held_s: float) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import (
     CopySubmission,
     EmptySubmission,
@@ -22,7 +22,7 @@ from syclsched.devices.submission.commands import Command, JointCommand
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.execution.core.program import Buffer, Program, ProgramNode
 from syclsched.execution.core.work import InstructionWork
-from syclsched.execution.memory.buffers import BufferTable
+from syclsched.execution.memory.buffers import AllocatedBuffer, BufferTable
 from syclsched.model.operation import NativeCall
 
 #: First and largest size of a batch in instructions. The first batch is small, so that lanes start early; each further
@@ -42,7 +42,7 @@ class CommandCache:
         work: dict[int, InstructionWork],
         executables: dict[int, Executable],
         buffers: BufferTable,
-        queues: dict[int, Any],
+        queues: dict[int, SyclQueue],
     ) -> None:
         self._loop = loop
         self._program = program
@@ -126,14 +126,14 @@ class CommandCache:
         queue = self._queues[node.lane]
         return command_of(self._loop, node.id, node.lane, node.events, self._bind(node), queue)
 
-    def _buffer(self, buffer: Buffer) -> Any:
+    def _buffer(self, buffer: Buffer) -> AllocatedBuffer:
         found = self._buffers.get_or_prepared(buffer)
         assert found is not None, buffer
         return found
 
 
 def command_of(
-    loop: SubmissionLoop, slot: int, lane: int, waits: Sequence[int], submission: Submission, queue: Any
+    loop: SubmissionLoop, slot: int, lane: int, waits: Sequence[int], submission: Submission, queue: SyclQueue
 ) -> Command | None:
     """Return the command of a submission; None if Python must submit it."""
     # On an in-order lane, a step without work-items can be dropped.

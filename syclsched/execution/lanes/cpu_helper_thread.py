@@ -10,15 +10,15 @@ queues of a two-core machine run alternately. One helper thread is best: with tw
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from syclsched.devices.native.host_tasks import wait_for
+from syclsched.devices.native.sycl_types import SyclDevice, SyclEvent
 from syclsched.devices.submission.commands import Batch
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.execution.core.worker import WorkerThread
 
 
-def computes_on_host_cores(device: Any) -> bool:
+def computes_on_host_cores(device: SyclDevice) -> bool:
     """Return whether a SYCL device executes kernels on the host's cores: an OpenCL CPU device or FPGA emulator."""
     kind = device.device_type.name
     return device.backend.name == "opencl" and (kind == "cpu" or (kind == "accelerator" and "Emulation" in device.name))
@@ -34,7 +34,7 @@ class HelperThread:
     def __init__(self, name: str) -> None:
         self._worker = WorkerThread(f"syclsched {name} lent")
 
-    def lend(self, event: Any) -> None:
+    def lend(self, event: SyclEvent) -> None:
         """Queue a wait for an event on the thread."""
         self._worker.post(lambda: wait_for(event))
 

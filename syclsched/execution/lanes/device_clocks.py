@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError
 from syclsched.execution.core import stall_timeout
@@ -30,7 +31,7 @@ class ClockUser(Protocol):
 class DeviceClocks:
     """Clocks of a plan's devices: the first and the last anchor of each."""
 
-    def __init__(self, plan: Plan, queues: Mapping[str, Any]) -> None:
+    def __init__(self, plan: Plan, queues: Mapping[str, SyclQueue]) -> None:
         self._plan = plan
         self._queues = queues
         self.generations: Sequence[ClockUser] = ()

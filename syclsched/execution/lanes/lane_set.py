@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.execution.core.events import EventTable
 from syclsched.execution.core.execution_records import Counts
 from syclsched.execution.lanes.cpu_helper_thread import HelperThread, computes_on_host_cores
@@ -20,7 +20,7 @@ class LaneSet:
     def __init__(
         self,
         plan: Plan,
-        queues: Mapping[str, Any],
+        queues: Mapping[str, SyclQueue],
         buffers: BufferTable,
         events: EventTable,
         counts: Counts,

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syclsched.devices.native.fences import lane_queue, must_fence, submit_fence
 from syclsched.devices.native.host_tasks import wait_for
+from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue, Waitable
 from syclsched.devices.programs.executables import Executable, SequenceSubmission
 from syclsched.devices.submission import faultpoints
 from syclsched.devices.submission.command_maker import MAX_EVENT_LIST
@@ -27,21 +28,24 @@ from syclsched.execution.lanes.pacing import Pacing
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.model.plan import Lane, Plan
 
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
 
-def queue_of(lane: Lane, live: Any) -> Any:
+
+def queue_of(lane: Lane, devices: OpenDevices) -> SyclQueue | None:
     """Return a queue for a device lane; None for a host lane."""
     if lane.kind == "host":
         return None
     suffix = lane.name.rpartition(":")[2]
-    return lane_queue(live.queue(lane.device, lane.kind, int(suffix) if suffix.isdecimal() else 0))
+    return lane_queue(devices.queue(lane.device, lane.kind, int(suffix) if suffix.isdecimal() else 0))
 
 
-def queues_of(plan: Plan, live: Any) -> dict[str, Any]:
+def queues_of(plan: Plan, devices: OpenDevices) -> dict[str, SyclQueue]:
     """Return a new queue for each device lane of a plan, by lane name."""
-    return {lane.name: queue for lane in plan.lanes if (queue := queue_of(lane, live)) is not None}
+    return {lane.name: queue for lane in plan.lanes if (queue := queue_of(lane, devices)) is not None}
 
 
-def by_index(plan: Plan, queues: Mapping[str, Any]) -> dict[int, Any]:
+def by_index(plan: Plan, queues: Mapping[str, SyclQueue]) -> dict[int, SyclQueue]:
     """Convert a mapping of queues by lane name to one by lane index in the plan."""
     return {index: queues[lane.name] for index, lane in enumerate(plan.lanes) if lane.name in queues}
 
@@ -70,7 +74,7 @@ class DeviceLane:
     def __init__(
         self,
         lane: Lane,
-        queue: Any,
+        queue: SyclQueue,
         buffers: BufferTable,
         events: EventTable,
         counts: Counts,
@@ -90,15 +94,15 @@ class DeviceLane:
         self._events = events
         self._last: int | None = None
         #: Event of the first step of the latest submission, if that is a sequence.
-        self.first_event: Any = None
+        self.first_event: SyclEvent | None = None
         self._buffers = buffers
         self._counts = counts
         self._complete = dpctl.event_status_type.complete
         self._kept_alive: list[Any] = []
 
     def submit(
-        self, node: ProgramNode, work: InstructionWork | None, executable: Executable | None, events: list[Any]
-    ) -> Any:
+        self, node: ProgramNode, work: InstructionWork | None, executable: Executable | None, events: list[SyclEvent]
+    ) -> SyclEvent:
         """Submit one instruction; return its event."""
         self.first_event = None
         depends = self._unfinished(events)
@@ -129,7 +133,7 @@ class DeviceLane:
         self._lend(event)
         return event
 
-    def order(self, events: list[Any]) -> Any:
+    def order(self, events: list[SyclEvent]) -> SyclEvent | None:
         """Submit a fence after these events, in place of a skipped instruction; return its event."""
         # Successors of the instruction may rely on its predecessors.
         try:
@@ -153,7 +157,7 @@ class DeviceLane:
         if event is not None:
             wait_for(event)
 
-    def watch(self, node: ProgramNode, event: Any) -> None:
+    def watch(self, node: ProgramNode, event: SyclEvent) -> None:
         """Report the completion of an instruction that was submitted on this lane."""
         self.watcher.post(lambda: self._report(_watch(node, event)))
 
@@ -171,19 +175,19 @@ class DeviceLane:
         """Release objects that had to live until the last event."""
         self._kept_alive.clear()
 
-    def _unfinished(self, events: list[Any]) -> list[Any]:
+    def _unfinished(self, events: list[SyclEvent]) -> list[SyclEvent]:
         """Return the events that have not completed."""
         return [e for e in events if e.execution_status != self._complete]
 
-    def _lend(self, event: Any) -> None:
+    def _lend(self, event: SyclEvent) -> None:
         if self.helper is not None:
             self.helper.lend(event)
 
-    def _fence(self, depends: list[Any]) -> Any:
+    def _fence(self, depends: list[SyclEvent]) -> SyclEvent:
         self._counts.barriers += 1
         return submit_fence(self.queue, depends)
 
-    def _launch(self, lane: int, work: InstructionWork, executable: Executable, depends: list[Any]) -> Any:
+    def _launch(self, lane: int, work: InstructionWork, executable: Executable, depends: list[SyclEvent]) -> SyclEvent:
         arguments = work.bound(lane, self.queue, self._buffers.__getitem__)
         submission = executable.bind(arguments)
         if not work.implementation.is_kernel:
@@ -193,7 +197,7 @@ class DeviceLane:
             return self._submit_steps(submission, depends)
         return submission.submit(self.queue, depends)
 
-    def _submit_steps(self, submission: SequenceSubmission, depends: list[Any]) -> Any:
+    def _submit_steps(self, submission: SequenceSubmission, depends: list[SyclEvent]) -> SyclEvent:
         """Submit the steps of a sequence; without a waiting helper thread, submission takes several times as long."""
         events = submission.submissions(self.queue, depends)
         event = self.first_event = next(events)
@@ -203,7 +207,7 @@ class DeviceLane:
             self._counts.submissions += 1
         return event
 
-    def _copy(self, node: ProgramNode, depends: list[Any]) -> Any:
+    def _copy(self, node: ProgramNode, depends: list[SyclEvent]) -> SyclEvent:
         source, destination = self._buffers.ends(node.instruction)
         return self.queue.memcpy_async(
             destination.copy_operand(self.queue),
@@ -238,7 +242,7 @@ class HostLane:
         self._unexecuted: list[ProgramNode] = []
 
     def start(
-        self, node: ProgramNode, work: InstructionWork | None, executable: Executable | None, events: list[Any]
+        self, node: ProgramNode, work: InstructionWork | None, executable: Executable | None, events: Sequence[Waitable]
     ) -> None:
         """Queue an instruction, to be executed once its events have completed."""
         function = None if executable is None else executable.function
@@ -246,7 +250,7 @@ class HostLane:
         self._queued += 1
         self.worker.post(lambda: self._report(self._perform(node, events, call)))
 
-    def skip(self, node: ProgramNode, events: list[Any]) -> None:
+    def skip(self, node: ProgramNode, events: Sequence[Waitable]) -> None:
         """Queue a wait for events in place of a skipped instruction."""
         self._queued += 1
         self.worker.post(lambda: self._report(_pass_over(node, events)))
@@ -262,7 +266,7 @@ class HostLane:
         returned, self._unexecuted = self._unexecuted, []
         return returned
 
-    def _perform(self, node: ProgramNode, events: list[Any], call: Callable[[], object]) -> Completion:
+    def _perform(self, node: ProgramNode, events: Sequence[Waitable], call: Callable[[], object]) -> Completion:
         if self._has_failed:
             return Completion(node, unexecuted=True)
         completion = _perform(node, events, call, self._cancelled)
@@ -271,7 +275,7 @@ class HostLane:
         return completion
 
 
-def _wait_and(event: Any, wake: Callable[[], None]) -> None:
+def _wait_and(event: SyclEvent | None, wake: Callable[[], None]) -> None:
     try:
         if event is not None:
             wait_for(event)
@@ -279,7 +283,7 @@ def _wait_and(event: Any, wake: Callable[[], None]) -> None:
         wake()
 
 
-def _watch(node: ProgramNode, event: Any) -> Completion:
+def _watch(node: ProgramNode, event: SyclEvent) -> Completion:
     try:
         wait_for(event)
     except BaseException as error:  # an error of the runtime must reach the caller, not end the thread
@@ -287,7 +291,7 @@ def _watch(node: ProgramNode, event: Any) -> Completion:
     return Completion(node)
 
 
-def _pass_over(node: ProgramNode, events: list[Any]) -> Completion:
+def _pass_over(node: ProgramNode, events: Sequence[Waitable]) -> Completion:
     for event in events:
         with suppress(Exception):  # reported for the instruction that was submitted with the event
             wait_for(event)
@@ -295,7 +299,7 @@ def _pass_over(node: ProgramNode, events: list[Any]) -> Completion:
 
 
 def _perform(
-    node: ProgramNode, events: list[Any], call: Callable[[], object], cancelled: Callable[[], bool]
+    node: ProgramNode, events: Sequence[Waitable], call: Callable[[], object], cancelled: Callable[[], bool]
 ) -> Completion:
     start_ns: int | None = None
     try:

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from syclsched.devices.memory import usm_memory
+from syclsched.devices.memory.constant_uploads import ConstantUploader
 from syclsched.devices.memory.memory_pool import MemoryBlock, padded
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.arguments import BoundArray
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.core.program import Buffer
@@ -18,6 +20,9 @@ from syclsched.model.access import RowRange, rows_name
 from syclsched.model.plan import Instruction, Plan, PlannedArray, PlannedRows
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.usm import ArrayMemory, PoolKey, PoolKeys
+
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
 
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -77,7 +82,7 @@ class AllocatedBuffer:
         if self.block is not None and not self._shared[0]:
             self.block.give_back()
 
-    def bound(self, lane: int, queue: Any, shape: tuple[int, ...] | None = None) -> BoundArray:
+    def bound(self, lane: int, queue: SyclQueue, shape: tuple[int, ...] | None = None) -> BoundArray:
         """Return the buffer as a kernel argument for a lane's queue, without a copy."""
         key = lane if shape is None else (lane, shape)
         view = self._views.get(key)
@@ -85,7 +90,7 @@ class AllocatedBuffer:
             view = self._views[key] = BoundArray(self.usm_array(queue, shape))
         return view
 
-    def usm_array(self, queue: Any, shape: tuple[int, ...] | None = None) -> Any:
+    def usm_array(self, queue: SyclQueue, shape: tuple[int, ...] | None = None) -> Any:
         """Return the buffer as `usm_ndarray` on a queue, without a copy; by default in its own shape."""
         return usm_memory.as_usm_array(
             self.storage, self.array.shape if shape is None else shape, self.array.dtype, queue
@@ -101,7 +106,7 @@ class AllocatedBuffer:
             view.flags.writeable = False
         return view
 
-    def copy_operand(self, queue: Any) -> Any:
+    def copy_operand(self, queue: SyclQueue) -> Any:
         """Return the buffer as an operand of ``SyclQueue.memcpy_async`` on a queue."""
         if not self.is_usm:
             return usm_memory.as_bytes(self.storage)
@@ -130,7 +135,7 @@ class BufferTable:
     def __init__(
         self,
         platform: Platform,
-        live: Any,
+        devices: OpenDevices,
         arrays: Mapping[str, PlannedArray],
         ranges: Mapping[str, PlannedRows] | None = None,
         memory: Iterable[ArrayMemory] = (),
@@ -139,7 +144,7 @@ class BufferTable:
         self._keys = PoolKeys(platform, memory)
         #: Inputs that kernels read in place, and their memory space.
         self.residents = {chosen.array: chosen.space for chosen in memory if chosen.resident}
-        self._live = live
+        self._devices = devices
         self._arrays = arrays
         self._rows = {name: array.rows for name, array in arrays.items() if array.rows is not None} | dict(ranges or {})
         self._buffers: dict[Buffer, AllocatedBuffer] = {}
@@ -157,9 +162,9 @@ class BufferTable:
         self._last: dict[Buffer, int] = {}
 
     @property
-    def uploads(self) -> Any:
+    def uploads(self) -> ConstantUploader:
         """Uploader of constants to device memory."""
-        return self._live.uploads
+        return self._devices.uploads
 
     def add_input(self, name: str, data: NumpyArray, *, private: bool) -> None:
         """Add an input in host memory; a resident input in its own space."""
@@ -179,7 +184,7 @@ class BufferTable:
         if before is not None and data.__array_interface__["data"][0] == before.address:
             return False
         key = self._keys[buffer]
-        found = usm_memory.usm_memory_of(data, self._live.allocator_queue(key.context or key.space))
+        found = usm_memory.usm_memory_of(data, self._devices.allocator_queue(key.context or key.space))
         if found is not None:
             self._buffers[buffer] = AllocatedBuffer(self._arrays[name], found, on_host=True, owned=False)
             return True
@@ -197,7 +202,7 @@ class BufferTable:
             self._note_taken(own.array.nbytes, buffer[1])
         return own
 
-    def prepare(self, buffers: Iterable[Buffer], users: Mapping[Buffer, Mapping[int, Any]]) -> None:
+    def prepare(self, buffers: Iterable[Buffer], users: Mapping[Buffer, Mapping[int, SyclQueue]]) -> None:
         """Allocate and touch memory and create the views for kernels, before the plan starts."""
         for buffer in buffers:
             made = self._make(buffer, touch=True)
@@ -256,7 +261,7 @@ class BufferTable:
 
     def _take(self, key: PoolKey, nbytes: int, purpose: str, *, touch: bool) -> tuple[MemoryBlock, Any]:
         try:
-            found: tuple[MemoryBlock, Any] = self._live.pools.take(key, nbytes, touch=touch)
+            found = self._devices.pools.take(key, nbytes, touch=touch)
         except (MemoryError, MemoryLimitError) as error:
             raise MemoryLimitError(
                 f"{purpose} could not be allocated",

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from syclsched.devices.native.host_tasks import wait_for
+from syclsched.devices.native.sycl_types import SyclEvent
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.core.events import EventTable
 from syclsched.execution.core.program import Buffer, Program, ProgramNode
@@ -108,7 +108,7 @@ class MemoryAdmission:
         """Stop the thread that waits for frees."""
         self._watcher.stop()
 
-    def _wait_and_wake(self, events: list[Any]) -> None:
+    def _wait_and_wake(self, events: list[SyclEvent]) -> None:
         try:
             for event in events:
                 wait_for(event)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from syclsched.devices.memory import usm_memory
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import UnknownArrayError
 from syclsched.execution.memory.buffers import AllocatedBuffer
 from syclsched.model.access import RowRange, rows_name
@@ -65,7 +66,7 @@ def assemble(
     return result
 
 
-def read(buffer: AllocatedBuffer, like: Like, queue: Any, *, share: bool) -> Any:
+def read(buffer: AllocatedBuffer, like: Like, queue: SyclQueue | None, *, share: bool) -> Any:
     """Return a buffer's value as the requested kind of array."""
     if like == "numpy":
         return read_numpy(buffer)

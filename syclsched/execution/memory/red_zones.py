@@ -26,7 +26,7 @@ class RedZoneBuffers(BufferTable):
     def _make(self, buffer: Buffer, *, touch: bool = False) -> AllocatedBuffer:
         array, key = self._arrays[buffer[0]], self._keys[buffer]
         try:
-            block, raw = self._live.pools.take(key, array.nbytes + 2 * GUARD_BYTES)
+            block, raw = self._devices.pools.take(key, array.nbytes + 2 * GUARD_BYTES)
         except MemoryLimitError:
             return super()._make(buffer)  # the plan may leave too little memory for guard bytes
         storage: Any

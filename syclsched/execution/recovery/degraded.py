@@ -5,29 +5,32 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from syclsched.errors import EmptyPlatformError
 from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
 from syclsched.execution.recovery.subgraphs import SubgraphBuilder
 from syclsched.model.platform import HOST, Platform
 
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
 
-def replan_without(prepared: PreparedPlan, live: Any, devices: Collection[str]) -> PreparedPlan:
+
+def replan_without(prepared: PreparedPlan, devices: OpenDevices, excluded: Collection[str]) -> PreparedPlan:
     """Return a plan of the same graph without some devices."""
     from syclsched.planner import plan_graph
 
     remains = SubgraphBuilder(prepared.graph, prepared.plan)
-    platform = platform_without(prepared.plan.platform, live, devices)
+    platform = platform_without(prepared.plan.platform, devices, excluded)
     graph = remains.all(platform)
     return prepare(plan_graph(graph, platform, policy="heft", history=remains.times, rewrite="none"), graph)
 
 
-def platform_without(platform: Platform, live: Any, devices: Collection[str]) -> Platform:
+def platform_without(platform: Platform, devices: OpenDevices, excluded: Collection[str]) -> Platform:
     """Return a plan's platform without some devices, with current profiles; if none is left, with the host alone."""
-    profiles = {device.name: device.profile for device in live.platform.devices}
+    profiles = {device.name: device.profile for device in devices.platform.devices}
     whole = replace(platform, devices=tuple(replace(d, profile=profiles.get(d.name)) for d in platform.devices))
-    kept = [device.name for device in whole.compute_devices if device.name not in devices]
+    kept = [device.name for device in whole.compute_devices if device.name not in excluded]
     if kept:
         return whole.select(kept)
     hosts = tuple(replace(d, reaches=(HOST,)) for d in whole.devices if d.is_host)

@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from syclsched.errors import DeadlineError, ExecutionError, SyclschedError, WaitTimeoutError
 from syclsched.execution.core.clock import ClockMap
@@ -30,6 +30,9 @@ from syclsched.model.plan import Plan
 from syclsched.model.recovery import Recovery
 from syclsched.model.trace import Trace
 
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
+
 #: Offset between the instruction numbers of successive engines, which makes them unique within a run.
 _ENGINE_STRIDE: Final = 1 << 40
 
@@ -44,7 +47,7 @@ class FaultTolerantEngine:
         self,
         first: Engine,
         prepared: PreparedPlan,
-        live: Any,
+        devices: OpenDevices,
         values: dict[str, NumpyArray],
         health: DeviceHealth | None = None,
         conclude: Callable[[], tuple[EndedEngine, PreparedPlan]] | None = None,
@@ -59,9 +62,9 @@ class FaultTolerantEngine:
         self.recoveries: tuple[Recovery, ...] = ()
         self._cancelled = False
         self._prepared = prepared
-        self._live = live
+        self._devices = devices
         self._values = values
-        self._recoverer = RecoveryPlanner(prepared, live, DeviceHealth(live) if health is None else health)
+        self._recoverer = RecoveryPlanner(prepared, devices, DeviceHealth(devices) if health is None else health)
         self._courses: list[EngineTrace] = []
         self._counts: list[Counts] = []
         self._lock = threading.RLock()  # reentrant: dropping a run cancels it, maybe on the thread that holds the lock
@@ -189,7 +192,7 @@ class FaultTolerantEngine:
         base = (len(self._counts) + 1) * _ENGINE_STRIDE
         self.deadlines_s |= {base + number: s for number, s in rest.prepared.deadlines_s.items()}
         self.recoveries = (*self.recoveries, rest.recovery)
-        successor = make_engine(rest.prepared, self._live, self._values, record=engine.recording)
+        successor = make_engine(rest.prepared, self._devices, self._values, record=engine.recording)
         self._adopt(successor)
         return successor
 
@@ -281,7 +284,7 @@ class FaultTolerantEngine:
         """Wait until an instruction has been submitted; see `Engine`."""
         return self.acting.wait_submitted(number, timeout_s)
 
-    def event(self, number: int) -> Any:
+    def event(self, number: int) -> object:
         """Return the event of a submitted device instruction; see `Engine`."""
         return self.acting.event(number)
 

@@ -7,10 +7,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from syclsched.devices.native.fences import lane_queue, submit_fence
 from syclsched.devices.submission import faultpoints
+
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
 
 #: A device that failed in this many recoveries is excluded, even if it responds.
 MOST_STRIKES: Final = 3
@@ -21,8 +24,8 @@ PATIENCE_S: Final = 5.0
 class DeviceHealth:
     """Failures of the devices of one run, or of all runs of a runner."""
 
-    def __init__(self, live: Any) -> None:
-        self._live = live
+    def __init__(self, devices: OpenDevices) -> None:
+        self._devices = devices
         self._strikes: Counter[str] = Counter()
         self._lost: set[str] = set()
         self._lock = threading.Lock()
@@ -45,17 +48,17 @@ class DeviceHealth:
     def record_failures(self, devices: Iterable[str]) -> None:
         """Record failures of devices, and test whether they still respond."""
         for device in devices:
-            responds = device in self._lost or _responds(self._live, device)
+            responds = device in self._lost or _responds(self._devices, device)
             with self._lock:
                 self._strikes[device] += 1
                 if not responds:
                     self._lost.add(device)
 
 
-def _responds(live: Any, device: str) -> bool:
+def _responds(devices: OpenDevices, device: str) -> bool:
     """Return whether a device completes an empty command (a one-byte copy on a new queue) in time."""
     try:
-        queue = lane_queue(live.queue(device))
+        queue = lane_queue(devices.queue(device))
         if faultpoints.active is not None:
             faultpoints.active.uses(queue)
         event = submit_fence(queue, [])

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from syclsched.errors import DeviceError, MemoryLimitError, SyclschedError
 from syclsched.execution.core.failures import FailureReason, Failures, InstructionFailure
@@ -25,6 +25,9 @@ from syclsched.model.access import RowRange
 from syclsched.model.plan import Instruction, PlannedArray
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.recovery import Recovery
+
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
 
 #: Most recoveries of one run; later failures are final.
 MOST_RECOVERIES: Final = 8
@@ -101,9 +104,11 @@ class EndedEngine(Protocol):
 class RecoveryPlanner:
     """Plans the recoveries of one run."""
 
-    def __init__(self, prepared: PreparedPlan, live: Any, health: DeviceHealth, most: int = MOST_RECOVERIES) -> None:
+    def __init__(
+        self, prepared: PreparedPlan, devices: OpenDevices, health: DeviceHealth, most: int = MOST_RECOVERIES
+    ) -> None:
         self._first = prepared
-        self._live = live
+        self._devices = devices
         self._health = health
         self._left = most
         self._tried: Counter[str] = Counter()
@@ -204,7 +209,7 @@ class RecoveryPlanner:
         if last_resort:
             failed |= {f.instruction.task or "": f.error for f in failure.runtime}
         excluded = self._health.lost if last_resort else self._health.left_out
-        platform = platform_without(prepared.plan.platform, self._live, excluded)
+        platform = platform_without(prepared.plan.platform, self._devices, excluded)
         unreachable: set[Buffer] = set()
         while True:
             left, contents = self._remaining_work(engine, prepared, given, platform, failed, unreachable)

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.submission import faultpoints
 from syclsched.execution.core.program import Buffer
 from syclsched.execution.memory.buffers import AllocatedBuffer, BufferLookup, NumpyArray
@@ -76,7 +76,7 @@ def _read(name: str, version: int, contents: Mapping[Buffer, int], buffers: Buff
 
 def _check(live: AllocatedBuffer) -> None:
     if faultpoints.active is not None and live.is_usm and not live.on_host:
-        queue: Any = live.storage.sycl_queue
+        queue: SyclQueue = live.storage.sycl_queue
         faultpoints.active.uses(queue)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from syclsched.devices.native.input_arrays import InputArrays
+from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.submission.command_list import CommandList
 from syclsched.devices.submission.commands import CallCommand, Command
 from syclsched.devices.submission.native_run import InPlaceCommands
@@ -21,7 +22,11 @@ InputSpec = tuple[str | None, np.dtype[Any], tuple[int, ...]]
 
 
 def make_input_commands(
-    library: Any, loop: SubmissionLoop, program: Program, commands: CommandList, inputs: Sequence[InputSpec]
+    library: SubmissionLibrary,
+    loop: SubmissionLoop,
+    program: Program,
+    commands: CommandList,
+    inputs: Sequence[InputSpec],
 ) -> InPlaceCommands | None:
     """Return commands whose inputs C resolves at each run; None if an input is not read by exactly one copy."""
     given = InputArrays([(np.empty(0, dtype).dtype, shape) for _, dtype, shape in inputs])

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
-from syclsched.devices.programs.executables import calls_library
+from syclsched.devices.native.submission_library import SubmissionLibrary
+from syclsched.devices.native.sycl_types import SyclQueue
+from syclsched.devices.programs.executables import Executable, calls_library
 from syclsched.devices.submission.lane_thread_batch import why_not_local
 from syclsched.devices.submission.lane_threads import SharedLaneThreads
 from syclsched.execution.core.worker import WorkerThread
@@ -18,12 +20,20 @@ from syclsched.execution.lanes.lanes import by_index
 from syclsched.execution.replay.host_sync import plan_host_sync
 from syclsched.execution.replay.plan_instance import PlanInstance
 
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
+
 
 class InstancePool:
     """Instances of a plan that can be submitted as a whole: the first one for single runs, several for streams."""
 
     def __init__(
-        self, prepared: PreparedPlan, executables: Mapping[int, Any], library: Any, queues: dict[str, Any], live: Any
+        self,
+        prepared: PreparedPlan,
+        executables: Mapping[int, Executable],
+        library: SubmissionLibrary,
+        queues: dict[str, SyclQueue],
+        devices: OpenDevices,
     ) -> None:
         # One worker for all instances: on CPU devices every waiting thread occupies a core.
         self.worker = WorkerThread(f"syclsched {prepared.plan.name} replay")
@@ -42,9 +52,11 @@ class InstancePool:
         )
         self._lane_threads = None if self._why_not_local is not None else SharedLaneThreads(library, used)
         threads = self.worker, self.host, self._lane_threads
-        self._make = partial(PlanInstance, prepared, executables, library, queues, live, threads, levels, self._clocks)
+        self._make = partial(
+            PlanInstance, prepared, executables, library, queues, devices, threads, levels, self._clocks
+        )
         self.generations: list[PlanInstance] = [self._make()]
-        self._clocks.bind_instances(self.generations, self.worker, live.abandon)
+        self._clocks.bind_instances(self.generations, self.worker, devices.abandon)
 
     @property
     def why_not_on_threads(self) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.submission.command_list import CommandList
 from syclsched.devices.submission.native_run import COMPLETED, NativeRun, native_run_for
 from syclsched.devices.submission.submission_loop import SubmissionLoop
@@ -22,7 +23,9 @@ MOST = 8
 class NativeRunCache:
     """The one-call runs of one plan instance."""
 
-    def __init__(self, library: Any, loop: SubmissionLoop, program: Program, buffers: BufferTable) -> None:
+    def __init__(
+        self, library: SubmissionLibrary, loop: SubmissionLoop, program: Program, buffers: BufferTable
+    ) -> None:
         self._library = library
         self._loop = loop
         self._program = program

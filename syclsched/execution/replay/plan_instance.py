@@ -7,11 +7,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from syclsched.devices.memory.constant_uploads import uploaded_bytes
+from syclsched.devices.native.submission_library import SubmissionLibrary
+from syclsched.devices.native.sycl_types import SyclQueue
+from syclsched.devices.programs.executables import Executable
 from syclsched.devices.programs.joined_launches import can_join, join_key
 from syclsched.devices.submission import faultpoints
 from syclsched.devices.submission.command_list import CommandList
@@ -43,6 +46,9 @@ from syclsched.execution.replay.replay import Replay
 from syclsched.execution.replay.stream_replay import StagedReplay
 from syclsched.model.platform import HOST
 
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
+
 AnyReplay = TypeVar("AnyReplay", bound=Replay)
 
 
@@ -52,10 +58,10 @@ class PlanInstance:
     def __init__(
         self,
         prepared: PreparedPlan,
-        executables: Mapping[int, Any],
-        library: Any,
-        queues: dict[str, Any],
-        live: Any,
+        executables: Mapping[int, Executable],
+        library: SubmissionLibrary,
+        queues: dict[str, SyclQueue],
+        devices: OpenDevices,
         threads: tuple[WorkerThread, HostThread | None, SharedLaneThreads | None],
         levels: HostSyncSchedule,
         clocks: DeviceClocks,
@@ -78,7 +84,7 @@ class PlanInstance:
         self._input_addresses: dict[str, int] = {}
         #: Inputs at a new address whose commands are not updated yet: the update can fail or be interrupted.
         self._moved_inputs: set[str] = set()
-        self._buffers = prepared.new_buffers(live)
+        self._buffers = prepared.new_buffers(devices)
         self.loop = SubmissionLoop(library, lanes, program.slots, device_names(plan))
         self.loop.use_native_queues(own_kernels=True)
         self._commands = CommandCache(self.loop, program, prepared.work, dict(executables), self._buffers, lanes)

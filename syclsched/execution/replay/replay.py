@@ -10,9 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Any
 
 from syclsched.devices.native.host_tasks import wait_for
+from syclsched.devices.native.sycl_types import Waitable
 from syclsched.devices.submission.command_list import CommandList
 from syclsched.devices.submission.commands import Batch, Command
 from syclsched.devices.submission.submission_loop import SubmissionLoop
@@ -213,7 +213,7 @@ class Replay(ProgressReporting):
         """Wait until all commands have been submitted; return whether they have."""
         return not self._loop.blocks or self._submitted_all.wait(timeout_s) or self.finished.is_set()
 
-    def event(self, number: int) -> Any:
+    def event(self, number: int) -> Waitable | None:
         """Return the event of an instruction; None if it has completed or was never submitted."""
         with self._lock:
             return None if self._over or not self._loop.has_event(number) else self._loop.event(number)

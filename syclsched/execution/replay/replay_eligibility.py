@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.programs.executables import Executable, needs_python
 from syclsched.execution.core.program import MEMORY_KINDS, Program
 from syclsched.execution.core.safeguards import Safeguards
 
 
 def why_not_replayed(
-    library: Any, safeguards: Safeguards, program: Program, executables: Mapping[int, Executable]
+    library: SubmissionLibrary | None, safeguards: Safeguards, program: Program, executables: Mapping[int, Executable]
 ) -> str | None:
     """Return why the compiled loop cannot submit a plan's runs; None if it can."""
     if library is None:

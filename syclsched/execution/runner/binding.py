@@ -14,7 +14,7 @@ from syclsched.model.plan import Plan
 def bind(
     plan: Plan,
     graph: TaskGraph,
-    live: Any,
+    devices: Any,
     *,
     trace: bool | int | Literal["exact"] = True,
     owns_devices: bool = False,
@@ -22,4 +22,4 @@ def bind(
     recover: bool = False,
 ) -> Runner:
     """Verify a plan and prepare it for repeated runs with new data."""
-    return Runner(plan, graph, live, trace=trace, owns_devices=owns_devices, safeguards=safeguards, recover=recover)
+    return Runner(plan, graph, devices, trace=trace, owns_devices=owns_devices, safeguards=safeguards, recover=recover)

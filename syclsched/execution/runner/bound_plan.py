@@ -33,6 +33,7 @@ from syclsched.model.plan import Plan
 from syclsched.oneapi.fork_check import LockUnlessForked, check_not_forked, is_forked
 
 if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
     from syclsched.execution.runner.stream import Stream
     from syclsched.model.trace import Trace
 
@@ -53,7 +54,7 @@ class Runner:
 
     Parameters
     ----------
-    plan, graph, live, trace, owns_devices, safeguards, recover
+    plan, graph, devices, trace, owns_devices, safeguards, recover
         As for `bind`.
     """
 
@@ -61,7 +62,7 @@ class Runner:
         self,
         plan: Plan,
         graph: TaskGraph,
-        live: Any,
+        devices: OpenDevices,
         *,
         trace: bool | int | Literal["exact"] = True,
         owns_devices: bool = False,
@@ -70,7 +71,7 @@ class Runner:
     ) -> None:
         self._recorder = Recorder(KEPT_RUNS if trace is True or isinstance(trace, str) else int(trace))
         self._first = prepare(plan, graph)
-        self._live = live
+        self._devices = devices
         self._trace, self._exact = bool(trace), trace == "exact"
         self._safeguards = safeguards
         self._owns_devices = owns_devices
@@ -80,19 +81,19 @@ class Runner:
         self._stream: weakref.ref[Stream] | None = None
         self._coroutines = AsyncRunLock()
         self._recover = recover and not safeguards.stepped
-        self._health = DeviceHealth(live)
+        self._health = DeviceHealth(devices)
         #: Input buffers that the user can write directly.
-        self.zero_copy_inputs = ZeroCopyInputs(live)
+        self.zero_copy_inputs = ZeroCopyInputs(devices)
         self._no_plan_without: tuple[str, ...] = ()
         self._bind(self._first)
 
     def _bind(self, prepared: PreparedPlan) -> None:
         """Compile a plan, and prepare it for replay if it is eligible."""
-        live, safeguards = self._live, self._safeguards
+        devices, safeguards = self._devices, self._safeguards
         self.plan, self._prepared = prepared.plan, prepared
-        self._devices = frozenset(lane.device for lane in prepared.plan.lanes)
-        queues = queues_of(prepared.plan, live)
-        self._executables = compile_work(self._prepared.program, self._prepared.work, queues, live.uploads)
+        self._plan_devices = frozenset(lane.device for lane in prepared.plan.lanes)
+        queues = queues_of(prepared.plan, devices)
+        self._executables = compile_work(self._prepared.program, self._prepared.work, queues, devices.uploads)
         library = load_library()
         submitting = {n: made for n, made in self._executables.items() if not prepared.work[n].writes_nothing}
         self.why_not_replayed = why_not_replayed(library, safeguards, prepared.program, submitting)
@@ -103,7 +104,7 @@ class Runner:
                 self.why_not_replayed = laid_out.layout.why_not(prepared.plan.platform)
             self._prepared = laid_out if self.why_not_replayed is None else self._prepared
         if library is not None and self.why_not_replayed is None:
-            self._ring = InstancePool(self._prepared, self._executables, library, queues, live)
+            self._ring = InstancePool(self._prepared, self._executables, library, queues, devices)
             self._finalizer = weakref.finalize(self, self._ring.abandon)
             self._finalizer.atexit = False  # each run has a finaliser of its own for that
         # Tracing, safeguards and deadlines need a `Run`; a one-call run has none.
@@ -250,7 +251,7 @@ class Runner:
     def outdated(self) -> bool:
         """Whether the plan uses devices that have been excluded, and a plan without them may exist."""
         out = self._health.left_out
-        return bool(out) and out != self._no_plan_without and not self._devices.isdisjoint(out)
+        return bool(out) and out != self._no_plan_without and not self._plan_devices.isdisjoint(out)
 
     def _replan_if_outdated(self) -> None:
         """Replan for later runs if devices that the plan uses have been excluded."""
@@ -258,7 +259,7 @@ class Runner:
             return
         out = self._health.left_out
         try:
-            prepared = replan_without(self._first, self._live, out)
+            prepared = replan_without(self._first, self._devices, out)
         except SyclschedError:  # there is no such plan; the run will fail with the reason
             self._no_plan_without = out
             return
@@ -332,7 +333,7 @@ class Runner:
         """Start a run by the dispatcher, with checked inputs."""
         return start(
             self._prepared,
-            self._live,
+            self._devices,
             values,
             trace=self._trace,
             safeguards=self._safeguards,
@@ -346,11 +347,11 @@ class Runner:
         prepared = self._prepared
         try:
             recovering = (
-                FaultTolerantEngine(replay, prepared, self._live, values, self._health) if self._recover else None
+                FaultTolerantEngine(replay, prepared, self._devices, values, self._health) if self._recover else None
             )
             return Run(
                 replay if recovering is None else recovering,
-                self._live,
+                self._devices,
                 values,
                 joined=prepared.joined,
                 keep=self,
@@ -487,7 +488,7 @@ class Runner:
                 self._ring.abandon()
             self.zero_copy_inputs.views.clear()
             if self._owns_devices:
-                self._live.close()
+                self._devices.close()
 
     def __enter__(self) -> Runner:
         return self

@@ -16,13 +16,14 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 
 if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
     from syclsched.execution.recovery.health import DeviceHealth
 
 
 def execute(
     plan: Plan,
     graph: TaskGraph,
-    live: Any,
+    devices: OpenDevices,
     inputs: Mapping[str, Any] | None = None,
     *,
     trace: bool = True,
@@ -34,7 +35,7 @@ def execute(
     prepared = prepare(plan, graph)
     return start(
         prepared,
-        live,
+        devices,
         prepared.values(inputs),
         trace=trace,
         owns_devices=owns_devices,
@@ -45,7 +46,7 @@ def execute(
 
 def start(
     prepared: PreparedPlan,
-    live: Any,
+    devices: OpenDevices,
     values: dict[str, NumpyArray],
     *,
     trace: bool = True,
@@ -56,15 +57,15 @@ def start(
     executables: Mapping[int, Executable] | None = None,
 ) -> Run:
     """Start a prepared plan and return at once."""
-    engine = make_engine(prepared, live, values, record=trace, safeguards=safeguards, executables=executables)
+    engine = make_engine(prepared, devices, values, record=trace, safeguards=safeguards, executables=executables)
     recovering = None
     if recover and not safeguards.stepped:
         from syclsched.execution.recovery.fault_tolerant_engine import FaultTolerantEngine
 
-        recovering = FaultTolerantEngine(engine, prepared, live, values, health)
+        recovering = FaultTolerantEngine(engine, prepared, devices, values, health)
     return Run(
         engine if recovering is None else recovering,
-        live,
+        devices,
         values,
         owns_devices=owns_devices,
         joined=prepared.joined,

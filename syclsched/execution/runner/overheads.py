@@ -6,7 +6,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from syclsched.planner import plan_graph
 from syclsched.profiling.measure.microkernels import EMPTY_ITEMS, empty_operation, triad_operation
 from syclsched.profiling.statistics import summarise
 
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
+
 #: Kernels in the dispatch graph; kernels plus host functions in the hand-off graph; measured runs; warm-up runs.
 TASKS, HOPS, RUNS, WARM_UPS = 100, 40, 5, 1
 
@@ -27,12 +30,12 @@ TASKS, HOPS, RUNS, WARM_UPS = 100, 40, 5, 1
 ELEMENTS = 1 << 18
 
 
-def with_engine_costs(profile: DeviceProfile, device: str, platform: Platform, live: Any) -> DeviceProfile:
+def with_engine_costs(profile: DeviceProfile, device: str, platform: Platform, devices: OpenDevices) -> DeviceProfile:
     """Return the profile with ``dispatch_s`` and ``handoff_s`` measured."""
     alone = platform.select([device])
-    dispatch_s = [_dispatch_s(run) for run in _runs(_dispatch_graph(), device, alone, live)]
+    dispatch_s = [_dispatch_s(run) for run in _runs(_dispatch_graph(), device, alone, devices)]
     # The mean, not the median: a few late wake-ups make up most of the total.
-    handoff_s = [statistics.fmean(_gaps(run.trace().spans)) for run in _runs(_handoff_graph(), device, alone, live)]
+    handoff_s = [statistics.fmean(_gaps(run.trace().spans)) for run in _runs(_handoff_graph(), device, alone, devices)]
     return replace(
         profile, launch=replace(profile.launch, dispatch_s=summarise(dispatch_s), handoff_s=summarise(handoff_s))
     )
@@ -64,10 +67,10 @@ def _host_work(a: Any, b: Any) -> None:
     np.sqrt(np.abs(a), out=b)
 
 
-def _runs(graph: TaskGraph, device: str, platform: Platform, live: Any) -> Iterator[Run]:
+def _runs(graph: TaskGraph, device: str, platform: Platform, devices: OpenDevices) -> Iterator[Run]:
     plan = plan_graph(graph, platform, policy=f"single:{device}")
     for turn in range(WARM_UPS + RUNS):
-        with execute(plan, graph, live) as run:
+        with execute(plan, graph, devices) as run:
             run.wait()
             if turn >= WARM_UPS:
                 yield run

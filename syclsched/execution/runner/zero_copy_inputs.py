@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,12 +15,15 @@ from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.memory.inputs import to_numpy
 from syclsched.model.usm import PoolKeys
 
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
+
 
 class ZeroCopyInputs:
     """Memory of inputs that are read in place, allocated on first request."""
 
-    def __init__(self, live: Any) -> None:
-        self._live = live
+    def __init__(self, devices: OpenDevices) -> None:
+        self._devices = devices
         #: Views of the buffers handed to the user, by array.
         self.views: dict[str, NumpyArray] = {}
 
@@ -47,7 +50,7 @@ class ZeroCopyInputs:
                 "be read, by this plan, on a device that reaches memory of that kind",
             )
         key, array = PoolKeys(plan.platform, plan.memory)[name, space], declared[name]
-        _, storage = self._live.pools.take(key, array.nbytes, touch=True)
+        _, storage = self._devices.pools.take(key, array.nbytes, touch=True)
         # The view keeps the memory alive.
         view = usm_memory.as_numpy(storage, array.shape, array.dtype)
         given = prepared.graph.data.get(name)

@@ -9,7 +9,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from syclsched.devices.memory.constant_uploads import ConstantUploader
 from syclsched.devices.memory.usm_memory import allocate, as_bytes, as_usm_array
+from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
 from syclsched.devices.programs.task_compiler import Executable, compile_task
 from syclsched.model.operation import Operation, Scalar, Signature
 from syclsched.model.platform import Device
@@ -23,11 +25,11 @@ class QueueProvider(Protocol):
     """The part of `syclsched.devices.opened_devices.OpenDevices` that measurements use."""
 
     @property
-    def uploads(self) -> Any:
+    def uploads(self) -> ConstantUploader:
         """The uploader of constants to devices."""
         ...
 
-    def queue(self, device: str, kind: Literal["compute", "copy"] = "compute", index: int = 0) -> Any:
+    def queue(self, device: str, kind: Literal["compute", "copy"] = "compute", index: int = 0) -> SyclQueue:
         """Return an in-order queue with profiling."""
         ...
 
@@ -38,12 +40,12 @@ class Bench:
     As a context manager it synchronises its queues before it frees any array, also on exceptions.
     """
 
-    def __init__(self, live: QueueProvider, device: Device, sampler: Sampler) -> None:
-        self.live = live
+    def __init__(self, devices: QueueProvider, device: Device, sampler: Sampler) -> None:
+        self.devices = devices
         self.device = device
         self.sampler = sampler
-        self.queue = live.queue(device.name, "compute", 0)
-        self._used: dict[tuple[str, int], Any] = {("compute", 0): self.queue}
+        self.queue = devices.queue(device.name, "compute", 0)
+        self._used: dict[tuple[str, int], SyclQueue] = {("compute", 0): self.queue}
         self._kept: list[Any] = []
 
     def __enter__(self) -> Bench:
@@ -55,18 +57,18 @@ class Bench:
         self.wait()
         self._kept.clear()
 
-    def lane(self, index: int) -> Any:
+    def lane(self, index: int) -> SyclQueue:
         """Return the compute queue of an index; `wait` includes it from now on."""
         return self._queue("compute", index)
 
     @property
-    def copy_queue(self) -> Any:
+    def copy_queue(self) -> SyclQueue:
         """The copy queue."""
         return self._queue("copy", 0)
 
-    def _queue(self, kind: Literal["compute", "copy"], index: int) -> Any:
+    def _queue(self, kind: Literal["compute", "copy"], index: int) -> SyclQueue:
         if (kind, index) not in self._used:
-            self._used[kind, index] = self.live.queue(self.device.name, kind, index)
+            self._used[kind, index] = self.devices.queue(self.device.name, kind, index)
         return self._used[kind, index]
 
     def wait(self) -> None:
@@ -122,6 +124,6 @@ class Bench:
         return sample
 
 
-def event_seconds(event: Any) -> float:
+def event_seconds(event: SyclEvent) -> float:
     """Return how long a finished command ran on the device, by the device's own clock."""
     return float(event.profiling_info_end - event.profiling_info_start) * 1e-9

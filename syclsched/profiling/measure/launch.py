@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
 from syclsched.errors import MeasurementError
 from syclsched.model.profile import LaunchCosts, Quantity
 from syclsched.profiling.measure.bench import Bench
@@ -28,7 +28,7 @@ class EmptyKernel:
         self._bench = bench
         self._submission = bench.compile(empty_operation(), {"x": array}, {}).bind({"x": array})
 
-    def submit(self, queue: Any, depends: list[Any]) -> Any:
+    def submit(self, queue: SyclQueue, depends: list[SyclEvent]) -> SyclEvent:
         """Submit it and return the event."""
         return self._submission.submit(queue, depends)
 
@@ -68,13 +68,13 @@ def _submission(bench: Bench, kernel: EmptyKernel) -> Callable[[], float]:
 
 def chain(
     wall: Callable[[Callable[[], object]], Callable[[], float]],
-    queues: list[Any],
+    queues: list[SyclQueue],
     kernels: list[EmptyKernel],
 ) -> Callable[[], float]:
     """Return a sampler of the seconds per kernel of a dependent chain that cycles through ``queues``."""
 
     def run() -> None:
-        depends: list[Any] = []
+        depends: list[SyclEvent] = []
         for index in range(CHAIN):
             place = index % len(queues)
             event = kernels[place].submit(queues[place], depends)

@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.model.profile import Quantity
 from syclsched.profiling.measure.bench import Bench
 from syclsched.profiling.measure.session_budget import MIB, SessionBudget
@@ -88,7 +88,7 @@ def measure_overlap(sampler: Sampler, loads: Sequence[Load], budget_s: float) ->
     return Quantity(overlap_factor(best_alone, best_together), turns.mad, turns.samples, turns.spikes)
 
 
-def kernel_load(chain: FmaChain, queue: Any, iterations: int) -> Load:
+def kernel_load(chain: FmaChain, queue: SyclQueue, iterations: int) -> Load:
     """Return a load of one kernel that fills the device, on one of its queues."""
     submission = chain.bind(iterations)
     return Load(lambda: submission.submit(queue, []), queue.wait)

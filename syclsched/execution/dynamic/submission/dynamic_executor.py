@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from syclsched.devices.programs.executables import calls_library
+from syclsched.devices.native.sycl_types import SyclQueue
+from syclsched.devices.programs.executables import Executable, calls_library
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.core.clock import now_ns
 from syclsched.execution.core.execution_records import Counts, Outcome, Record
@@ -46,7 +46,7 @@ class DynamicExecutor:
         work: TaskWork,
         buffers: BufferTable,
         submitter: Submitter,
-        queues: Mapping[int, Any],
+        queues: Mapping[int, SyclQueue],
         hosts: Mapping[int, HostLane],
         limits: Sequence[int],
         outcomes: TaskOutcomes,
@@ -85,7 +85,9 @@ class DynamicExecutor:
         self._contexts = [None if lane not in queues else queues[lane].sycl_context for lane in range(lanes)]
         self._free_slots = list(range(tasks + COPY_SLOTS - 1, tasks - 1, -1))
         self._orders: dict[int, InFlightTask] = {}
-        self._nodes: dict[int, tuple[InFlightTask, ProgramNode, Any, Any, Sequence[int]]] = {}
+        self._nodes: dict[
+            int, tuple[InFlightTask, ProgramNode, InstructionWork | None, Executable | None, Sequence[int]]
+        ] = {}
         self._current_task = 0
         self._item = layout.first_items()
         #: By piece, the stamps of skipped tasks that access it: they carry the order between their predecessors and
@@ -105,9 +107,10 @@ class DynamicExecutor:
     def attempt(self, task: int, processor: int) -> bool:
         """Make the inputs of a task resident and submit it; return False if that is not possible yet."""
         self._current_task = task
+        if self._outcomes.has_failed(task):  # earlier, but its placeholder had to wait
+            return self._skip(task, processor, "failed")
         if self._outcomes.cancels(task):
-            self._skip(task, processor, "cancelled")
-            return True
+            return self._skip(task, processor, "cancelled")
         before = [stamp for other in self._layout.after[task] if (stamp := self.stamp[other]) is not None]
         if self._gaps:
             before += [stamp for touch in self._layout.touches[task] for stamp in self._gaps.get(touch.piece, ())]
@@ -115,13 +118,11 @@ class DynamicExecutor:
             brought = self.data_manager.make_resident(task, processor, before)
         except MemoryLimitError as error:
             self._outcomes.failed(task, "no memory:", error, "memory")
-            self._skip(task, processor, "failed")
-            return True
+            return self._skip(task, processor, "failed")
         if brought is None:
             return False
         if self._outcomes.has_failed(task):  # a copy for it was refused
-            self._skip(task, processor, "failed")
-            return True
+            return self._skip(task, processor, "failed")
         self._submit_task(task, processor, brought)
         return True
 
@@ -165,7 +166,9 @@ class DynamicExecutor:
         self.stamp[task] = stamp
         self._submitted(task, processor)
 
-    def expect(self, given: InFlightTask, node: ProgramNode, work: Any, executable: Any) -> None:
+    def expect(
+        self, given: InFlightTask, node: ProgramNode, work: InstructionWork | None, executable: Executable | None
+    ) -> None:
         """Expect the host lane's completion of an adopted task."""
         given.entry.record = Record(now_ns())
         self._nodes[node.id] = (given, node, work, executable, ())
@@ -221,7 +224,12 @@ class DynamicExecutor:
         self._handle_refusals(self._submitter.take(order))
 
     def _start_on_host(
-        self, given: InFlightTask, node: ProgramNode, work: Any, executable: Any, slots: Sequence[int]
+        self,
+        given: InFlightTask,
+        node: ProgramNode,
+        work: InstructionWork | None,
+        executable: Executable | None,
+        slots: Sequence[int],
     ) -> None:
         self._nodes[node.id] = (given, node, work, executable, slots)
         events = [event for slot in slots if (event := self._submitter.event(slot)) is not None]
@@ -231,11 +239,16 @@ class DynamicExecutor:
         except Exception as error:
             self._ended_on_host(given, Completion(node, now_ns(), now_ns(), error))
 
-    def _skip(self, task: int, processor: int, outcome: Outcome) -> None:
-        """Submit a placeholder for a task that does not run: successors by explicit edges wait for its stamp."""
+    def _skip(self, task: int, processor: int, outcome: Outcome) -> bool:
+        """Submit a placeholder for a task that does not run: successors by explicit edges wait for its stamp.
+
+        Return False if a predecessor must complete first, because the lane cannot wait for it by itself.
+        """
         layout = self._layout
         behind = {s for o in layout.after[task] if (s := self.stamp[o]) is not None}
         behind.update(s for touch in layout.touches[task] for s in self._gaps.get(touch.piece, ()))
+        if processor not in self._hosts and any(self.needs_host_sync(s, processor) for s in behind):
+            return False
         waits, slots = self._stamps.waits(processor, behind)
         stamp = self._stamps.next(processor)
         entry = self.log.add(LogEntry("barrier", processor, task, (), (), stamp, waits))
@@ -256,6 +269,7 @@ class DynamicExecutor:
         for touch in layout.touches[task]:
             self._gaps.setdefault(touch.piece, []).append(stamp)
         self._submitted(task, processor)
+        return True
 
     def _record_writes(self, task: int, spaces: Sequence[int], when_s: float) -> None:
         """Record the accesses of a submitted task, and the locations and times of the items it writes."""

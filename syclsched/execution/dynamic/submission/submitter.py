@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import Any
+from typing import Any, cast
 
 from syclsched.devices.native.submission_library import SubmissionLibrary, load_library
+from syclsched.devices.native.sycl_types import SyclContext, SyclEvent, SyclQueue, Waitable
 from syclsched.devices.native.wakeup import Wakeup
 from syclsched.devices.programs.executables import Executable, needs_python
 from syclsched.devices.submission.commands import Command
@@ -41,8 +42,8 @@ class SubmissionRequest:
     work: InstructionWork | None = None
     executable: Executable | None = None
     submit_ns: int = 0  # time of submission
-    event: Any = None  # set by submission from Python
-    first_event: Any = None  # set by submission from Python in several steps: the first event
+    event: SyclEvent | None = None  # set by submission from Python
+    first_event: SyclEvent | None = None  # set by submission from Python in several steps: the first event
 
 
 class Submitter:
@@ -51,7 +52,7 @@ class Submitter:
     def __init__(
         self,
         lanes: Sequence[IndexedLane],
-        queues: Mapping[int, Any],
+        queues: Mapping[int, SyclQueue],
         slots: int,
         buffers: BufferTable,
         counts: Counts,
@@ -109,7 +110,7 @@ class Submitter:
         """Submit one order from Python; return it with its error if it was refused."""
         lane = self._lanes[order.lane]
         order.submit_ns = now_ns()
-        events = [event for slot in order.waits if (event := self.event(slot)) is not None]
+        events = self._sycl_events(order)
         node = ProgramNode(order.instruction, order.lane, False)
         try:
             event = lane.submit(node, order.work, order.executable, events)
@@ -124,8 +125,7 @@ class Submitter:
     def submit_noop(self, order: SubmissionRequest) -> None:
         """Submit a no-op in place of a skipped order, so that its successors stay ordered."""
         order.submit_ns = order.submit_ns or now_ns()
-        events = [event for slot in order.waits if (event := self.event(slot)) is not None]
-        self._put(order, self._lanes[order.lane].order(events))
+        self._put(order, self._lanes[order.lane].order(self._sycl_events(order)))
 
     def flush(self) -> list[tuple[SubmissionRequest, Exception]]:
         """Submit the gathered orders up to the first refused one; return that one with its error.
@@ -208,11 +208,11 @@ class Submitter:
             lanes = [index for index in self._queues if self._device_of[index] == device]
             lender.run_wait(partial(work, lanes))
 
-    def context(self, lane: int) -> Any:
+    def context(self, lane: int) -> SyclContext | None:
         """Return the SYCL context of a lane; None for a host lane."""
         return None if lane not in self._queues else self._queues[lane].sycl_context
 
-    def queue(self, lane: int) -> Any:
+    def queue(self, lane: int) -> SyclQueue:
         """Return the queue of a device lane."""
         return self._queues[lane]
 
@@ -230,7 +230,7 @@ class Submitter:
             return 0
         return self._events.failed().get(slot, 1)
 
-    def event(self, slot: int) -> Any:
+    def event(self, slot: int) -> Waitable | None:
         """Return the event of a slot; None if it has none."""
         if self.loop is None:
             return self._events.get(slot)
@@ -286,7 +286,12 @@ class Submitter:
         for lane in self._lanes.values():
             lane.release()
 
-    def _put(self, order: SubmissionRequest, event: Any) -> None:
+    def _sycl_events(self, order: SubmissionRequest) -> list[SyclEvent]:
+        """Return the events of an order's dependencies; not while lane threads run, see `begin_threads`."""
+        events = [event for slot in order.waits if (event := self.event(slot)) is not None]
+        return cast("list[SyclEvent]", events)
+
+    def _put(self, order: SubmissionRequest, event: SyclEvent | None) -> None:
         self._counts.submissions += 1
         self._events.put(order.slot, event, order.lane)
 

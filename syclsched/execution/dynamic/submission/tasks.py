@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from syclsched.devices.memory.constant_uploads import ConstantUploader
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import Executable, calls_library, needs_python
 from syclsched.errors import PlanError
 from syclsched.execution.core.compilation_batch import CompilationBatch
@@ -47,7 +47,7 @@ class TaskWork:
             found.append(made)
         return found
 
-    def compile(self, queues: Mapping[int, Any], uploads: ConstantUploader) -> None:
+    def compile(self, queues: Mapping[int, SyclQueue], uploads: ConstantUploader) -> None:
         """Compile every task for every device that can run it, each distinct kernel once."""
         layout = self._layout
         queue_of = {layout.lanes[lane].number: queue for lane, queue in queues.items()}
