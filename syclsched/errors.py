@@ -154,7 +154,21 @@ class IncompletePlanError(PlanError):
 
 
 class MemoryLimitError(PlanError):
-    """A plan needs more memory than a space has; names both sizes."""
+    """A plan needs more memory than a space has, or an allocation failed; names the sizes.
+
+    Parameters
+    ----------
+    what, where, hint : str
+        See `SyclschedError`.
+    space : str, optional
+        The memory space in which an allocation failed.
+    """
+
+    def __init__(
+        self, what: str, *, where: str | None = None, hint: str | None = None, space: str | None = None
+    ) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.space = space
 
 
 class InfeasibleError(PlanError):

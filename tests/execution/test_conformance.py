@@ -52,12 +52,6 @@ DYNAMIC = frozenset(way.name for way in WAYS if way.decides_while_running)
 KNOWN_DEFECTS = (
     Defect(
         "recovery",
-        frozenset({"first allocation", "middle allocation"}),
-        frozenset({"bound", "called", "called again", "stream"}),
-        "bind and stream raise MemoryLimitError where run recovers (Runner._bind, open_stream)",
-    ),
-    Defect(
-        "recovery",
         frozenset({"lost device"}),
         frozenset({"run"}),
         "a run that begins with a lost device blames no device for the allocation that fails (Recoverer)",

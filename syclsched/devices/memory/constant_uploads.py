@@ -210,6 +210,7 @@ class ConstantUploader:
                 f"there is no memory for its {value.nbytes} bytes",
                 where=f"{where}, memory space {space!r}",
                 hint="Free memory, plan with a memory limit, or leave the device out",
+                space=space,
             ) from error
         if math.prod(value.shape):
             queue.memcpy_async(made, usm_memory.as_bytes(value), value.nbytes, []).wait()

@@ -90,7 +90,9 @@ class SpacePools:
             if faultpoints.active is not None:
                 faultpoints.active.allocates(self._queues[key], nbytes)
         except MemoryError as error:
-            raise MemoryLimitError(f"{nbytes} bytes could not be allocated", where=f"memory {key.space!r}") from error
+            raise MemoryLimitError(
+                f"{nbytes} bytes could not be allocated", where=f"memory {key.space!r}", space=key.space
+            ) from error
 
     def _allocator(self, key: PoolKey) -> Callable[[int], tuple[Any, int]]:
         kind = key.kind

@@ -80,7 +80,9 @@ class RunWatch:
         resources = self._resources
         if self._late_s is None and not resources.engine.cancelled:
             self._late_s = now_s
-            what = f"the run has taken {taken_s:.3g} s, its deadline is {whole_s:g} s; {resources.engine.what_is_left()}"
+            what = (
+                f"the run has taken {taken_s:.3g} s, its deadline is {whole_s:g} s; {resources.engine.what_is_left()}"
+            )
             resources.late = DeadlineError(what, task=None, where=self._where, hint="Give it less to do, or more time")
         resources.engine.cancel()
 

@@ -267,6 +267,7 @@ class BufferTable:
                 f"{purpose} could not be allocated",
                 where=f"memory space {key.space!r}",
                 hint="Give memory back, or use smaller arrays (tiles, batches)",
+                space=key.space,
             ) from error
         return found
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from syclsched.errors import EmptyPlatformError
 from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
 from syclsched.execution.recovery.subgraphs import SubgraphBuilder
+from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Platform
 
 if TYPE_CHECKING:
@@ -24,6 +25,12 @@ def replan_without(prepared: PreparedPlan, devices: OpenDevices, excluded: Colle
     platform = platform_without(prepared.plan.platform, devices, excluded)
     graph = remains.all(platform)
     return prepare(plan_graph(graph, platform, policy="heft", history=remains.times, rewrite="none"), graph)
+
+
+def devices_in(plan: Plan, space: str | None) -> tuple[str, ...]:
+    """Return the devices on which a plan's lanes work in a memory space."""
+    used = {lane.device for lane in plan.lanes}
+    return tuple(d.name for d in plan.platform.compute_devices if d.name in used and d.space == space)
 
 
 def platform_without(platform: Platform, devices: OpenDevices, excluded: Collection[str]) -> Platform:

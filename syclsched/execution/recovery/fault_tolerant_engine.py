@@ -51,6 +51,7 @@ class FaultTolerantEngine:
         values: dict[str, NumpyArray],
         health: DeviceHealth | None = None,
         conclude: Callable[[], tuple[EndedEngine, PreparedPlan]] | None = None,
+        recoveries: tuple[Recovery, ...] = (),
     ) -> None:
         self.acting: Engine = first
         self._first = first.program
@@ -59,7 +60,8 @@ class FaultTolerantEngine:
         self.deadlines_s = dict(prepared.deadlines_s)
         self.finished = Flag()
         self.when_finished: Callable[[], None] | None = None
-        self.recoveries: tuple[Recovery, ...] = ()
+        #: The recoveries so far, including those before the first engine was made.
+        self.recoveries = recoveries
         self._cancelled = False
         self._prepared = prepared
         self._devices = devices
@@ -135,8 +137,8 @@ class FaultTolerantEngine:
         return tuple(self._courses)
 
     def trace(self) -> Trace | None:
-        """Return the merged trace of all engines, once the run has ended; None if there was only one."""
-        return merge_traces([*self._courses, self._course(self.acting)], self.recoveries) if self._courses else None
+        """Return the merged trace of all engines, once the run has ended; None without recoveries."""
+        return merge_traces([*self._courses, self._course(self.acting)], self.recoveries) if self.recoveries else None
 
     def _unsettled(self, engine: Engine) -> bool:
         """Return whether an engine has ended with failures whose recovery is not decided yet."""

@@ -23,7 +23,7 @@ def merge_traces(courses: Sequence[EngineTrace], recoveries: Sequence[Recovery])
     """Return one trace of successive engines."""
     first = courses[0].trace
     if len(courses) == 1:
-        return first
+        return replace(first, recoveries=tuple(recoveries))
     origin_ns = min((c.origin_ns for c in courses if c.trace.spans), default=0)
     spans: list[Span] = []
     for index, (trace, begun_ns) in enumerate(courses):

@@ -55,7 +55,12 @@ class InstancePool:
         self._make = partial(
             PlanInstance, prepared, executables, library, queues, devices, threads, levels, self._clocks
         )
-        self.generations: list[PlanInstance] = [self._make()]
+        self.generations: list[PlanInstance] = []
+        try:
+            self.grow(1)
+        except BaseException:
+            self.close()
+            raise
         self._clocks.bind_instances(self.generations, self.worker, devices.abandon)
 
     @property

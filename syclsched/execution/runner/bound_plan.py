@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from syclsched.devices.memory.constant_uploads import uploaded_bytes
 from syclsched.devices.native.submission_library import load_library
-from syclsched.errors import ExecutionError, SyclschedError
+from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.core.work import compile_work
 from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
@@ -18,9 +19,10 @@ from syclsched.execution.handle.async_lock import AsyncRunLock
 from syclsched.execution.handle.run import Run
 from syclsched.execution.lanes.lanes import queues_of
 from syclsched.execution.memory.buffers import NumpyArray
-from syclsched.execution.recovery.degraded import replan_without
+from syclsched.execution.recovery.degraded import devices_in, replan_without
 from syclsched.execution.recovery.fault_tolerant_engine import FaultTolerantEngine
 from syclsched.execution.recovery.health import DeviceHealth
+from syclsched.execution.recovery.recovery_planner import MOST_RECOVERIES
 from syclsched.execution.replay.input_commands import InputSpec
 from syclsched.execution.replay.instance_pool import InstancePool
 from syclsched.execution.replay.replay import Replay
@@ -30,6 +32,7 @@ from syclsched.execution.runner.recorder import KEPT_RUNS, Recorder
 from syclsched.execution.runner.zero_copy_inputs import ZeroCopyInputs
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
+from syclsched.model.recovery import Recovery
 from syclsched.oneapi.fork_check import LockUnlessForked, check_not_forked, is_forked
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from syclsched.execution.runner.stream import Stream
     from syclsched.model.trace import Trace
 
-
+Made = TypeVar("Made")
 #: Fast callable returned by `Runner.repeat`: takes the input arrays, returns the results or None if not eligible.
 Repeat = Callable[[tuple[Any, ...]], "dict[str, NumpyArray] | None"]
 
@@ -85,7 +88,48 @@ class Runner:
         #: Input buffers that the user can write directly.
         self.zero_copy_inputs = ZeroCopyInputs(devices)
         self._no_plan_without: tuple[str, ...] = ()
-        self._bind(self._first)
+        #: Recoveries outside runs, from failed allocations; the next run reports them.
+        self._early_recoveries: tuple[Recovery, ...] = ()
+        self._bind_or_recover(self._first)
+
+    def _bind_or_recover(self, prepared: PreparedPlan) -> None:
+        """Bind a plan; after failed allocations again, without the devices that failed too often."""
+        latest = prepared
+
+        def attempt(_: int) -> None:
+            nonlocal latest
+            latest = self._replanned() or latest
+            self._bind(latest)
+
+        self._recovering_memory(attempt)
+
+    def _recovering_memory(self, attempt: Callable[[int], Made]) -> Made:
+        """Return the result of a function, which takes the number of failed attempts; repeat it after failed allocations."""
+        failed = 0
+        while True:
+            try:
+                return attempt(failed)
+            except MemoryLimitError as error:
+                failed += 1
+                devices = devices_in(self.plan, error.space)
+                if not self._recover or error.space is None or failed > (MOST_RECOVERIES if devices else 1):
+                    raise
+                self._early_recoveries += (self._recover_memory(error, devices),)
+
+    def _recover_memory(self, error: MemoryLimitError, devices: tuple[str, ...]) -> Recovery:
+        """Record the failed allocation as a failure of its space's devices, and free unused memory."""
+        begun_s, before = time.perf_counter(), self._health.lost
+        self._health.record_failures(devices)
+        self._devices.trim_memory()
+        return Recovery(
+            reason="memory",
+            what=str(error),
+            device=devices[0] if devices else None,
+            lost=tuple(device for device in self._health.lost if device not in before),
+            left_out=self._health.left_out,
+            planned=len(self.plan.tasks) if self.outdated else 0,
+            took_s=time.perf_counter() - begun_s,
+        )
 
     def _bind(self, prepared: PreparedPlan) -> None:
         """Compile a plan, and prepare it for replay if it is eligible."""
@@ -253,22 +297,28 @@ class Runner:
         out = self._health.left_out
         return bool(out) and out != self._no_plan_without and not self._plan_devices.isdisjoint(out)
 
-    def _replan_if_outdated(self) -> None:
-        """Replan for later runs if devices that the plan uses have been excluded."""
+    def _replanned(self) -> PreparedPlan | None:
+        """Return a plan without devices that have been excluded; None if it is not needed or does not exist."""
         if not self.outdated:
-            return
+            return None
         out = self._health.left_out
         try:
-            prepared = replan_without(self._first, self._devices, out)
-        except SyclschedError:  # there is no such plan; the run will fail with the reason
+            return replan_without(self._first, self._devices, out)
+        except SyclschedError:  # the run will fail with the reason
             self._no_plan_without = out
+            return None
+
+    def _replan_if_outdated(self) -> None:
+        """Replan for later runs if devices that the plan uses have been excluded."""
+        prepared = self._replanned()
+        if prepared is None:
             return
         if self._last is not None:
             self._last.close()
         if self._ring is not None:
             self._finalizer.detach()
             self._ring.abandon()
-        self._bind(prepared)
+        self._bind_or_recover(prepared)
 
     def renew(self) -> tuple[PreparedPlan, InstancePool | None]:
         """Replan if need be, for a stream with no instance in flight; return the plan and its instance pool."""
@@ -324,8 +374,15 @@ class Runner:
             if self._last is not None:
                 self._last.close()
             names = self._prepared.results if results is None else tuple(results)
-            self._replan_if_outdated()
-            stream = open_stream(self, self._prepared, self._ring, inputs, names, in_flight, return_exceptions)
+
+            def attempt(failed: int) -> Stream:
+                self._replan_if_outdated()
+                ring, count = self._ring, in_flight
+                if ring is not None and count is None and failed > 1:
+                    count = len(ring.generations)  # there is no memory for more
+                return open_stream(self, self._prepared, ring, inputs, names, count, return_exceptions)
+
+            stream = self._recovering_memory(attempt)
             self._stream = weakref.ref(stream)
             return stream
 
@@ -340,14 +397,24 @@ class Runner:
             recover=self._recover,
             health=self._health,
             executables=self._executables,
+            recoveries=self._reported_recoveries(),
         )
+
+    def _reported_recoveries(self) -> tuple[Recovery, ...]:
+        """Return the recoveries outside runs that no run has reported yet."""
+        found, self._early_recoveries = self._early_recoveries, ()
+        return found
 
     def start_replay(self, replay: Replay, values: dict[str, NumpyArray]) -> Run:
         """Start a replay, with checked inputs."""
         prepared = self._prepared
         try:
             recovering = (
-                FaultTolerantEngine(replay, prepared, self._devices, values, self._health) if self._recover else None
+                FaultTolerantEngine(
+                    replay, prepared, self._devices, values, self._health, recoveries=self._reported_recoveries()
+                )
+                if self._recover
+                else None
             )
             return Run(
                 replay if recovering is None else recovering,

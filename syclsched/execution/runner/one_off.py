@@ -14,6 +14,7 @@ from syclsched.execution.handle.run import Run
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
+from syclsched.model.recovery import Recovery
 
 if TYPE_CHECKING:
     from syclsched.devices.opened_devices import OpenDevices
@@ -55,6 +56,7 @@ def start(
     recover: bool = False,
     health: DeviceHealth | None = None,
     executables: Mapping[int, Executable] | None = None,
+    recoveries: tuple[Recovery, ...] = (),
 ) -> Run:
     """Start a prepared plan and return at once."""
     engine = make_engine(prepared, devices, values, record=trace, safeguards=safeguards, executables=executables)
@@ -62,7 +64,7 @@ def start(
     if recover and not safeguards.stepped:
         from syclsched.execution.recovery.fault_tolerant_engine import FaultTolerantEngine
 
-        recovering = FaultTolerantEngine(engine, prepared, devices, values, health)
+        recovering = FaultTolerantEngine(engine, prepared, devices, values, health, recoveries=recoveries)
     return Run(
         engine if recovering is None else recovering,
         devices,

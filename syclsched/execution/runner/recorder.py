@@ -57,7 +57,9 @@ class RunRecording:
         records = self.times.records(self.outcomes) if isinstance(self.times, Times) else self.times
         own = make_trace(self.plan, records, self.clocks(), self.counts, self.further)
         return (
-            merge_traces([*self.before, EngineTrace(own, self._own_origin_ns)], self.recoveries) if self.before else own
+            merge_traces([*self.before, EngineTrace(own, self._own_origin_ns)], self.recoveries)
+            if self.recoveries
+            else own
         )
 
 
@@ -96,7 +98,7 @@ class Recorder:
         if not (self.keep and engine.recording):
             return
         recording = recording_of(getattr(engine, "acting", engine), generation)
-        if isinstance(engine, EngineChain) and engine.earlier_traces:
+        if isinstance(engine, EngineChain) and engine.recoveries:
             recording = replace(recording, before=engine.earlier_traces, recoveries=engine.recoveries)
         with self._lock:
             self._kept.append(recording)

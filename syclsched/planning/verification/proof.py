@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from syclsched.compiled import compiled
+from syclsched.compiled import compiled, inlined
 from syclsched.planning.draft import Flags, Ints
 from syclsched.planning.plan_indices import ALLOC, COPY, FREE, LAUNCH, READING, WRITING, PlanIndices
 
@@ -57,6 +57,53 @@ class _Buffers(NamedTuple):
     value: Ints
 
 
+class _Clocks(NamedTuple):
+    """Vector clocks: of each lane, the number of its instructions that have finished."""
+
+    now: Ints  # when the current instruction starts
+    lane: Ints  # when the next instruction of each lane starts, before its waits
+    done: Ints  # when instructions that others wait for have finished
+    row: Ints  # of each instruction: its row in `done`; -1 if none waits for it
+
+
+class _Runs(NamedTuple):
+    """Of each task: the instruction that ran it first (-1 if none did), and how often it ran."""
+
+    first: Ints
+    times: Ints
+
+
+@compiled
+def _new_buffers(numbers: PlanIndices) -> _Buffers:
+    """Return the state of the buffers before the plan: inputs have memory and values."""
+    buffers, uses = len(numbers.buffer_array), len(numbers.use_array)
+    return _Buffers(
+        numbers.is_input.copy(),
+        np.full(buffers, -1, np.int64),
+        np.full(buffers, -1, np.int64),
+        np.full(buffers, -1, np.int64),
+        np.full(buffers, -1, np.int64),
+        np.full(uses, -1, np.int64),
+        np.full(uses, -1, np.int64),
+        np.where(numbers.is_input, INPUT, NOBODY),
+    )
+
+
+@compiled
+def _new_clocks(numbers: PlanIndices) -> _Clocks:
+    """Return the clocks before the plan."""
+    lanes = numbers.lane_count
+    row = np.full(len(numbers.lane), -1, np.int64)
+    rows = 0
+    for before in numbers.waits:
+        if row[before] < 0:
+            row[before] = rows
+            rows += 1
+    return _Clocks(
+        np.zeros(lanes, np.int64), np.zeros((lanes, lanes), np.int64), np.zeros((rows, lanes), np.int64), row
+    )
+
+
 @compiled
 def _expected_values(access_starts: Ints, access_array: Ints, access_mode: Ints, array_count: int) -> tuple[Ints, Ints]:
     """Return the task whose value each access reads in the sequential program, and each array's last writer."""
@@ -72,9 +119,56 @@ def _expected_values(access_starts: Ints, access_array: Ints, access_mode: Ints,
     return expected, current
 
 
-@compiled
-def _conflict(buffers: _Buffers, buffer: int, writes: bool, me: int, clock: Ints, lane: Ints, position: Ints) -> int:
+# --- order --------------------------------------------------------------------------------------------
+
+
+@inlined
+def _start(clocks: _Clocks, numbers: PlanIndices, me: int) -> None:
+    """Set the clock with which an instruction starts: its lane's, joined with those of its waits."""
+    now, done, row = clocks.now, clocks.done, clocks.row
+    now[:] = clocks.lane[numbers.lane[me]]
+    for k in range(numbers.wait_starts[me], numbers.wait_starts[me + 1]):
+        for n in range(now.size):
+            now[n] = max(now[n], done[row[numbers.waits[k]], n])
+
+
+@inlined
+def _finish(clocks: _Clocks, numbers: PlanIndices, me: int) -> None:
+    """Record the end of an instruction in the clocks of its lane and of those that wait for it."""
+    now, lane, kind, finished = clocks.now, numbers.lane[me], numbers.kind[me], numbers.position[me] + 1
+    if kind < COPY:
+        # An allocation or a free may take effect at any time after its waits, so its clock does not pass on to
+        # later instructions of the lane.
+        clocks.lane[lane, lane] = finished
+    now[lane] = finished
+    if kind >= COPY:
+        clocks.lane[lane] = now
+    if clocks.row[me] >= 0:
+        clocks.done[clocks.row[me]] = now
+
+
+@inlined
+def _begin_task(runs: _Runs, numbers: PlanIndices, me: int, clock: Ints) -> tuple[int, int]:
+    """Count a run of a task; return a defect of its repetition or of its order after other tasks."""
+    task = numbers.task[me]
+    if numbers.again[me] != runs.times[task]:
+        return TWICE, -1
+    if runs.times[task] and not numbers.repeatable[task]:
+        return ONCE_ONLY, -1
+    runs.times[task] += 1
+    for k in range(numbers.after_starts[task], numbers.after_starts[task + 1]):
+        before = runs.first[numbers.after[k]]
+        if before < 0 or clock[numbers.lane[before]] <= numbers.position[before]:
+            return TASK_ORDER, numbers.after[k]
+    if runs.first[task] < 0:
+        runs.first[task] = me
+    return NOTHING, -1
+
+
+@inlined
+def _conflict(buffers: _Buffers, numbers: PlanIndices, buffer: int, writes: bool, me: int, clock: Ints) -> int:
     """Return an earlier instruction that this access must follow but does not; -1 if there is none."""
+    lane, position = numbers.lane, numbers.position
     for before in (buffers.allocated[buffer], buffers.writer[buffer]):
         if before >= 0 and before != me and clock[lane[before]] <= position[before]:
             return int(before)
@@ -88,109 +182,100 @@ def _conflict(buffers: _Buffers, buffer: int, writes: bool, me: int, clock: Ints
     return -1
 
 
+# --- memory and values --------------------------------------------------------------------------------
+
+
+@inlined
+def _allocate(
+    buffers: _Buffers, numbers: PlanIndices, buffer: int, me: int, clock: Ints, shared: Flags
+) -> tuple[int, int]:
+    """Give a buffer memory without a value; return a defect."""
+    code, other, freed = NOTHING, -1, buffers.freed[buffer]
+    if buffers.live[buffer]:
+        code = TWO_BLOCKS
+    elif freed >= 0 and clock[numbers.lane[freed]] <= numbers.position[freed]:
+        code, other = FREE_ORDER, freed
+    buffers.live[buffer], buffers.value[buffer] = True, NOBODY
+    buffers.allocated[buffer] = -1 if shared[buffer] else me
+    buffers.writer[buffer], buffers.newest[buffer] = -1, -1
+    return code, other
+
+
+@inlined
+def _access(buffers: _Buffers, numbers: PlanIndices, use: int, me: int, clock: Ints, expected: Ints) -> tuple[int, int]:
+    """Record a read or write of a buffer with memory; return a defect of its order or of the value it reads."""
+    buffer, mode, kind = numbers.use_buffer[use], numbers.use_mode[use], numbers.kind[me]
+    code, other = NOTHING, _conflict(buffers, numbers, buffer, _WRITING[mode], me, clock)
+    if other >= 0:
+        code = RACE
+    elif kind >= LAUNCH and _READING[mode]:
+        value = expected[numbers.access_starts[numbers.task[me]] + use - numbers.use_starts[me]]
+        if buffers.value[buffer] != value:
+            code, other = VALUE, value
+    if _WRITING[mode]:
+        buffers.writer[buffer], buffers.newest[buffer] = me, -1
+    else:
+        buffers.reader[use], buffers.older[use] = me, buffers.newest[buffer]
+        buffers.newest[buffer] = use
+    return code, other
+
+
+@inlined
+def _use(
+    buffers: _Buffers, numbers: PlanIndices, use: int, me: int, clock: Ints, shared: Flags, expected: Ints
+) -> tuple[int, int]:
+    """Carry out one use of a buffer by an instruction; return a defect."""
+    buffer, kind = numbers.use_buffer[use], numbers.kind[me]
+    if kind == ALLOC:
+        return _allocate(buffers, numbers, buffer, me, clock, shared)
+    if not buffers.live[buffer]:
+        return (NO_MEMORY if buffers.freed[buffer] < 0 else FREED), -1
+    if kind == FREE and numbers.is_input[buffer]:
+        return FOREIGN, -1
+    code, other = _access(buffers, numbers, use, me, clock, expected)
+    if code == NOTHING:
+        if kind == FREE:
+            buffers.live[buffer], buffers.freed[buffer] = False, me
+        elif kind == COPY and _WRITING[numbers.use_mode[use]]:
+            buffers.value[buffer] = buffers.value[numbers.use_buffer[use - 1]]
+    return code, other
+
+
+@inlined
+def _write_results(buffers: _Buffers, numbers: PlanIndices, me: int) -> None:
+    """Set the values of the buffers that a task writes."""
+    for k in range(numbers.use_starts[me], numbers.use_starts[me + 1]):
+        if _WRITING[numbers.use_mode[k]]:
+            buffers.value[numbers.use_buffer[k]] = numbers.task[me]
+
+
+# --- the walk -----------------------------------------------------------------------------------------
+
+
 @compiled
 def walk(numbers: PlanIndices, shared: Flags) -> ProofResult:
     """Walk through a plan's instructions and stop at the first defect."""
-    lane, position, lanes = numbers.lane, numbers.position, numbers.lane_count
-    count, buffer_count, uses = len(lane), len(numbers.buffer_array), len(numbers.use_array)
     tasks = len(numbers.access_starts) - 1
     expected, last = _expected_values(
         numbers.access_starts, numbers.access_array, numbers.access_mode, numbers.array_count
     )
-    buffers = _Buffers(
-        numbers.is_input.copy(),
-        np.full(buffer_count, -1, np.int64),
-        np.full(buffer_count, -1, np.int64),
-        np.full(buffer_count, -1, np.int64),
-        np.full(buffer_count, -1, np.int64),
-        np.full(uses, -1, np.int64),
-        np.full(uses, -1, np.int64),
-        np.where(numbers.is_input, INPUT, NOBODY),
-    )
-    done = np.full(tasks, -1, np.int64)
-    times = np.zeros(tasks, np.int64)
-    row = np.full(count, -1, np.int64)  # clocks are kept only for instructions that others wait for
-    rows = 0
-    for before in numbers.waits:
-        if row[before] < 0:
-            row[before] = rows
-            rows += 1
-    done_clock = np.zeros((rows, lanes), np.int64)
-    lane_clock = np.zeros((lanes, lanes), np.int64)
-    clock = np.zeros(lanes, np.int64)
+    buffers, clocks = _new_buffers(numbers), _new_clocks(numbers)
+    runs = _Runs(np.full(tasks, -1, np.int64), np.zeros(tasks, np.int64))
     code, me, other, use = NOTHING, -1, -1, -1
-    for me in range(count):
-        clock[:] = lane_clock[lane[me]]
-        for k in range(numbers.wait_starts[me], numbers.wait_starts[me + 1]):
-            for n in range(lanes):
-                clock[n] = max(clock[n], done_clock[row[numbers.waits[k]], n])
-        kind, task = numbers.kind[me], numbers.task[me]
-        if kind >= LAUNCH:
-            if numbers.again[me] != times[task]:
-                code = TWICE
-                break
-            if times[task] and not numbers.repeatable[task]:
-                code = ONCE_ONLY
-                break
-            times[task] += 1
-            for k in range(numbers.after_starts[task], numbers.after_starts[task + 1]):
-                before = done[numbers.after[k]]
-                if before < 0 or clock[lane[before]] <= position[before]:
-                    code, other = TASK_ORDER, numbers.after[k]
-                    break
+    for me in range(len(numbers.lane)):
+        _start(clocks, numbers, me)
+        if numbers.kind[me] >= LAUNCH:
+            code, other = _begin_task(runs, numbers, me, clocks.now)
             if code != NOTHING:
                 break
-            if done[task] < 0:
-                done[task] = me
         for k in range(numbers.use_starts[me], numbers.use_starts[me + 1]):
-            buffer, writes = numbers.use_buffer[k], _WRITING[numbers.use_mode[k]]
             use = k
-            if kind == ALLOC:
-                freed = buffers.freed[buffer]
-                if buffers.live[buffer]:
-                    code = TWO_BLOCKS
-                elif freed >= 0 and clock[lane[freed]] <= position[freed]:
-                    code, other = FREE_ORDER, freed
-                buffers.live[buffer], buffers.value[buffer] = True, NOBODY
-                buffers.allocated[buffer] = -1 if shared[buffer] else me
-                buffers.writer[buffer], buffers.newest[buffer] = -1, -1
-            elif not buffers.live[buffer]:
-                code = NO_MEMORY if buffers.freed[buffer] < 0 else FREED
-            elif kind == FREE and numbers.is_input[buffer]:
-                code = FOREIGN
-            else:
-                other = _conflict(buffers, buffer, writes, me, clock, lane, position)
-                if other >= 0:
-                    code = RACE
-                elif kind >= LAUNCH and _READING[numbers.use_mode[k]]:
-                    value = expected[numbers.access_starts[task] + k - numbers.use_starts[me]]
-                    if buffers.value[buffer] != value:
-                        code, other = VALUE, value
-                if writes:
-                    buffers.writer[buffer], buffers.newest[buffer] = me, -1
-                else:
-                    buffers.reader[k], buffers.older[k] = me, buffers.newest[buffer]
-                    buffers.newest[buffer] = k
+            code, other = _use(buffers, numbers, use, me, clocks.now, shared, expected)
             if code != NOTHING:
                 break
-            if kind == FREE:
-                buffers.live[buffer], buffers.freed[buffer] = False, me
-            elif kind == COPY and writes:
-                buffers.value[buffer] = buffers.value[numbers.use_buffer[k - 1]]
         if code != NOTHING:
             break
-        if kind >= LAUNCH:
-            for k in range(numbers.use_starts[me], numbers.use_starts[me + 1]):
-                if _WRITING[numbers.use_mode[k]]:
-                    buffers.value[numbers.use_buffer[k]] = task
-        finished = position[me] + 1
-        if kind < COPY:
-            # An allocation or a free may take effect at any time after its waits, so its clock does not pass on to
-            # later instructions of the lane.
-            lane_clock[lane[me], lane[me]] = finished
-        clock[lane[me]] = finished
-        if kind >= COPY:
-            lane_clock[lane[me]] = clock
-        if row[me] >= 0:
-            done_clock[row[me]] = clock
-    return ProofResult(code, me, other, use, done, buffers.value, buffers.live, expected, last)
+        if numbers.kind[me] >= LAUNCH:
+            _write_results(buffers, numbers, me)
+        _finish(clocks, numbers, me)
+    return ProofResult(code, me, other, use, runs.first, buffers.value, buffers.live, expected, last)
