@@ -132,7 +132,7 @@ def moving_lines() -> Iterator[Line]:
     from syclsched.kernels.tensor.concat import concat
     from syclsched.kernels.tensor.gather import gather
     from syclsched.kernels.tensor.pad import pad
-    from syclsched.kernels.tensor.slicing import slice_of
+    from syclsched.kernels.tensor.strided_slice import slice_of
     from syclsched.kernels.tensor.transpose import transpose
 
     yield line("transpose of a matrix", transpose((1, 0)), y=(4096, 2048), x=(2048, 4096))

@@ -208,7 +208,7 @@ def ways_of(options: Any, platform: Any, live: Any, inputs: list[Any], opened: E
 
 def told(title: str, way: Way, base_s: float) -> str:
     """Return a line of the table."""
-    from syclsched.tracing.why import REASONS
+    from syclsched.tracing.bottleneck_tables import IDLE_REASONS
 
     rows = [(device_row(report), report.makespan_s) for report in way.reports]
     middle_s = statistics.median(way.chunk_s)
@@ -219,7 +219,7 @@ def told(title: str, way: Way, base_s: float) -> str:
     foreseen = "    " if way.foreseen is None else f"{100 * (way.foreseen.overlap or 0.0):4.0f}"
     why = {
         reason: 100 * statistics.median(getattr(row.idle, name) / whole_s for row, whole_s in rows)
-        for reason, name in REASONS
+        for reason, name in IDLE_REASONS
     }
     said = ", ".join(f"{reason} {share:.0f}" for reason, share in why.items() if share >= 0.5)
     return f"{title:20} {times} {foreseen} {hidden:5.0f} % {kernels:6.0f} % {copies:6.0f} %   {said}"
@@ -237,8 +237,8 @@ def main() -> None:
     os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
 
     from syclsched.devices import discover, open_devices
+    from syclsched.tracing.chart_output import save_chart
     from syclsched.tracing.gantt import make_comparison
-    from syclsched.tracing.pictures import save
 
     platform = with_memory_of_its_own(discover().select(["cpu"]))
     random = np.random.default_rng(0)
@@ -260,7 +260,7 @@ def main() -> None:
         print(told(name, way, base))
     if options.picture:
         plans = {f"measured, {name}": way.middle for name, way in ways.items() if name.startswith("plan")}
-        save(make_comparison(plans, "Chunks: copied in, worked on, copied out"), options.picture)
+        save_chart(make_comparison(plans, "Chunks: copied in, worked on, copied out"), options.picture)
 
 
 if __name__ == "__main__":

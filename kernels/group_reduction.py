@@ -18,7 +18,7 @@ from typing import Final
 
 from syclsched.kernels.common import GROUPS_PER_UNIT, ITEM_BYTES, ceil_div
 from syclsched.kernels.groups import ceil_power_of_two, lanes, most_items
-from syclsched.kernels.tensor.reductions.reduction_kernels import Axes, reduction_plan
+from syclsched.kernels.tensor.reductions.reduction_kernels import Axes, split_axes
 from syclsched.model.operation import DeviceLimits, Launch, Shape
 
 #: Elements of a line per work-item before the team grows.
@@ -44,7 +44,7 @@ class LineReduction:
     @classmethod
     def of(cls, shape: Shape, axes: Sequence[int], limits: DeviceLimits, local_bytes: int) -> LineReduction:
         """Return the lines along some axes of an array."""
-        plan = reduction_plan(shape, tuple(axes))
+        plan = split_axes(shape, tuple(axes))
         kept = tuple(zip(plan.kept.shape, plan.kept.strides[0], strict=True))
         return cls.of_axes(kept, plan.reduced, limits, local_bytes)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from syclsched.errors import ArgumentError
 from syclsched.model.graph import TaskGraph
-from syclsched.model.memory_limit import MemoryLimit, check_planned, with_memory_limit
+from syclsched.model.memory_limit import MemoryLimit, check_peak, with_memory_limit
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Device, Platform
 from syclsched.model.trace import Trace
@@ -484,7 +484,7 @@ def _planned_and_open(
     where = platform if platform is not None else (discover() if plan is None else plan.platform)
     if memory_limit is not None:
         if plan is not None:
-            check_planned(plan.needed_bytes, plan.platform, memory_limit)
+            check_peak(plan.needed_bytes, plan.platform, memory_limit)
         where = with_memory_limit(where, memory_limit)
     live = open_devices(where)
     try:

@@ -12,13 +12,13 @@ from typing import Any
 
 from numba.core import caching
 
-from syclsched.interrupts import interrupts_held
+from syclsched.interrupts import interrupts_deferred
 
 _PACKAGE = Path(__file__).parent
 _IMPORT = re.compile(rb"^(?:from|import) (syclsched[\w.]*)", re.MULTILINE)
 
 
-def kept_on_disk(dispatcher: Any) -> Any:
+def cache_on_disk(dispatcher: Any) -> Any:
     """Cache a function's machine code on disk, if a folder can be written."""
     # numba's own cache checks only the file that a function stands in, so it would keep using old code after a change
     # of a called function in another file. This one checks all compiled code that its imports reach.
@@ -114,5 +114,5 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         # LLVM fetches the machine code by a call into Python. A KeyboardInterrupt raised there is lost together with
         # the code, and the loaded function would be called at address 0.
-        with interrupts_held():
+        with interrupts_deferred():
             return super().load_overload(sig, target_context)

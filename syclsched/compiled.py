@@ -14,8 +14,8 @@ from numba.core.registry import CPUDispatcher
 from numba.core.typing.typeof import Purpose, typeof
 from numba.extending import intrinsic
 
-from syclsched.compilation_cache import kept_on_disk
-from syclsched.interrupts import interrupts_held
+from syclsched.compilation_cache import cache_on_disk
+from syclsched.interrupts import interrupts_deferred
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -49,13 +49,13 @@ def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return cast("Callable[_P, _R]", _with_caches(numba.njit(**options)(function)))
 
 
-def make_ready(function: Callable[..., Any], *arguments: Any) -> None:
+def precompile(function: Callable[..., Any], *arguments: Any) -> None:
     """Compile a function for the types of these arguments, or load its machine code, without calling it."""
     cast("_Recognising", function).make_ready(arguments)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def call_at(_: Any, address: Any, arguments: Any) -> Any:
+def call_address(_: Any, address: Any, arguments: Any) -> Any:
     """Call a C function by its address in compiled code; arguments and result are 64-bit integers or pointers."""
 
     def generate(_: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -84,7 +84,7 @@ class _Recognising(CPUDispatcher):  # type: ignore[misc]
     def __call__(self, *args: Any, **named: Any) -> Any:
         if not self._returns_objects:
             return self._found(args, named)
-        with interrupts_held():
+        with interrupts_deferred():
             return self._found(args, named)
 
     @property
@@ -134,4 +134,4 @@ _PADDING = (None,) * (_N_SKIPPED - 1)
 def _with_caches(dispatcher: Any) -> Any:
     """Return a dispatcher with the on-disk cache and the look-up of named tuples."""
     dispatcher.__class__ = _Recognising
-    return kept_on_disk(dispatcher)
+    return cache_on_disk(dispatcher)

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 
-class interrupts_held:
+class interrupts_deferred:
     """Context manager that defers Ctrl-C until the block ends. Entering and leaving takes 2 us.
 
     Without effect outside the main thread, where Ctrl-C never arrives, and without a Python handler.

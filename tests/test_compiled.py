@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pytest
 
-from syclsched.compiled import call_at, compiled, make_ready
+from syclsched.compiled import call_address, compiled, precompile
 
 
 class Several(NamedTuple):
@@ -28,7 +28,7 @@ def first(several: Several) -> float:
 
 @compiled
 def interrupted(address: int, several: Several, number: int) -> tuple[bool, Any]:
-    call_at(address, (number,))
+    call_address(address, (number,))
     return True, several.first_with_a_long_name_indeed + 1.0
 
 
@@ -115,7 +115,7 @@ def test_what_was_made_ready_is_not_compiled_again() -> None:
 
     dispatcher, several = cast(Any, second), Several(np.arange(3.0), np.arange(3))
     for _ in range(2):
-        make_ready(second, several, 0.0)
+        precompile(second, several, 0.0)
         assert len(dispatcher.overloads) == 1
     assert second(several, 4.0) == 4.0
     assert len(dispatcher.overloads) == 1

@@ -7,12 +7,12 @@ import signal
 
 import pytest
 
-from syclsched.interrupts import interrupts_held
+from syclsched.interrupts import interrupts_deferred
 
 
 def test_an_interrupt_waits_until_the_end() -> None:
     reached = False
-    with pytest.raises(KeyboardInterrupt), interrupts_held():
+    with pytest.raises(KeyboardInterrupt), interrupts_deferred():
         signal.raise_signal(signal.SIGINT)
         reached = True
     assert reached

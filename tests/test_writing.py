@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from support.synthetic import random_trace
 
-from syclsched.cli.output import write_text
+from syclsched.atomic_write import write_atomically
+from syclsched.cli.output_files import write_text
 from syclsched.errors import StorageError
 from syclsched.tracing import draw_gantt, save_perfetto
-from syclsched.writing import write_whole
 
 
 @contextmanager
@@ -32,9 +32,9 @@ def no_room(nbytes: int = 100) -> Iterator[None]:
 def test_folders_are_made_and_files_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b.bin"
     with pytest.raises(FileNotFoundError):
-        write_whole(path, b"one")
-    write_whole(path, b"one", folders=True, lasting=True)
-    write_whole(path, b"two")
+        write_atomically(path, b"one")
+    write_atomically(path, b"one", folders=True, lasting=True)
+    write_atomically(path, b"two")
     assert path.read_bytes() == b"two"
     assert os.listdir(path.parent) == ["b.bin"]
     plain = tmp_path / "plain"
@@ -46,16 +46,16 @@ def test_what_a_link_points_to_is_replaced(tmp_path: Path) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_bytes(b"one")
     link.symlink_to(target)
-    write_whole(link, b"two")
+    write_atomically(link, b"two")
     assert link.is_symlink()
     assert target.read_bytes() == b"two"
 
 
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "b.bin"
-    write_whole(path, b"one")
+    write_atomically(path, b"one")
     with no_room(), pytest.raises(OSError, match="too large"):
-        write_whole(path, bytes(1000))
+        write_atomically(path, bytes(1000))
     assert path.read_bytes() == b"one"
     assert os.listdir(tmp_path) == ["b.bin"]
 

@@ -11,11 +11,18 @@ from typing import Any
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ceil_div
 from syclsched.kernels.onednn.operations import data_movement
-from syclsched.kernels.tensor.making import axis_error, expect, make, moving_work, read, written
-from syclsched.kernels.tensor.writing.blocks import rows_launch, write_rows
-from syclsched.kernels.tensor.writing.lines import Walk, walk_launch, write_walk
-from syclsched.kernels.tensor.writing.source import kernels
-from syclsched.kernels.tensor.writing.writer import LANES, Writer
+from syclsched.kernels.tensor.operation_factory import (
+    axis_error,
+    copy_work,
+    input_parameter,
+    make_operation,
+    output_parameter,
+    shape_error,
+)
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.iteration_space import IterationSpace, iteration_launch, write_iteration
+from syclsched.kernels.tensor.writing.kernel_writer import LANES, KernelWriter
+from syclsched.kernels.tensor.writing.row_column_blocks import rows_launch, write_rows
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
 
@@ -25,17 +32,17 @@ def concat(axis: int, count: int) -> Operation:
     if count < 1:
         raise ArgumentError("there is nothing to put together", where="concat")
     names = tuple(f"x{i}" for i in range(count))
-    parameters = (written(), *(read(name, like="y") for name in names))
-    return make(
+    parameters = (output_parameter(), *(input_parameter(name, like="y") for name in names))
+    return make_operation(
         f"concat {count} axis {axis}",
         parameters,
         partial(_host, axis=axis, names=names),
         partial(_check, axis=axis, names=names),
-        work=moving_work,
+        work=copy_work,
         split=Split(("y", *names)) if axis else None,
         kernels=(
             data_movement.concat(axis=axis, count=count),
-            *kernels(
+            *generated_implementations(
                 parameters,
                 partial(_write, axis=axis, names=names),
                 partial(_launch, axis=axis, names=names),
@@ -53,7 +60,7 @@ def _check(signature: Signature, *, axis: int, names: tuple[str, ...]) -> str | 
         return wrong
     if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) > 1 or len({len(s) for s in shapes}) > 1:
         return f"{shapes} differ but along axis {axis}"
-    return expect(
+    return shape_error(
         signature, (*first[:axis], sum(s[axis] for s in shapes), *first[axis + 1 :]), f"{shapes} along {axis}"
     )
 
@@ -73,9 +80,9 @@ def _widths(signature: Signature, axis: int, names: tuple[str, ...]) -> list[int
 _PIECE = 1 << 12
 
 
-def _walk(signature: Signature, axis: int, names: tuple[str, ...]) -> Walk:
+def _walk(signature: Signature, axis: int, names: tuple[str, ...]) -> IterationSpace:
     """Return the iteration space of the widest array's lines; operands are line number and position."""
-    return Walk((_rows(signature, axis), max(_widths(signature, axis, names))), ((1, 0), (0, 1)))
+    return IterationSpace((_rows(signature, axis), max(_widths(signature, axis, names))), ((1, 0), (0, 1)))
 
 
 def _rows(signature: Signature, axis: int) -> int:
@@ -92,7 +99,7 @@ def _pieces(widths: list[int]) -> list[int]:
     return [ceil_div(width, _PIECE) for width in widths] if sum(widths) > _PIECE else []
 
 
-def _write(w: Writer, *, axis: int, names: tuple[str, ...]) -> None:
+def _write(w: KernelWriter, *, axis: int, names: tuple[str, ...]) -> None:
     widths = _widths(w.signature, axis, names)
     starts = [sum(widths[:number]) for number in range(len(widths))]
     if not _in_vectors(w.signature):
@@ -108,12 +115,12 @@ def _write(w: Writer, *, axis: int, names: tuple[str, ...]) -> None:
         write_rows(w, rows, line)
         return
     item = w.index(w.item)
-    with w.when(f"{item} < {rows * sum(pieces)}"):
+    with w.if_block(f"{item} < {rows * sum(pieces)}"):
         row = w.index(w.div(item, str(sum(pieces))))
         piece = w.index(f"{item} - {row} * {sum(pieces)}")
         for number, (name, width, start) in enumerate(zip(names, widths, starts, strict=True)):
             first = sum(pieces[:number])
-            with w.when(w.both(f"({piece} >= {first})", f"({piece} < {first + pieces[number]})")):
+            with w.if_block(w.all_of(f"({piece} >= {first})", f"({piece} < {first + pieces[number]})")):
                 # The last piece is shifted to be full: it copies some elements twice.
                 begin, most = w.index(f"({piece} - {first}) * {_PIECE}"), max(width - _PIECE, 0)
                 begin = w.index(w.select(f"({begin} < {most})", begin, str(most)))
@@ -121,7 +128,7 @@ def _write(w: Writer, *, axis: int, names: tuple[str, ...]) -> None:
                 _write_copy(w, name, source, target, min(width, _PIECE))
 
 
-def _write_copy(w: Writer, name: str, source: str, target: str, count: int) -> None:
+def _write_copy(w: KernelWriter, name: str, source: str, target: str, count: int) -> None:
     """Emit a copy of contiguous elements in vectors; the last vector may overlap the one before."""
     source, target, dtype = w.index(source), w.index(target), w.signature.dtypes["y"]
     if count < LANES:
@@ -131,29 +138,29 @@ def _write_copy(w: Writer, name: str, source: str, target: str, count: int) -> N
         return
 
     def vector(k: str) -> None:
-        found = w.value(dtype, w.load_wide(name, f"{source} + {k}"))
-        w.store_wide("y", f"{target} + {k}", found, dtype)
+        found = w.value(dtype, w.load_vector(name, f"{source} + {k}"))
+        w.store_vector("y", f"{target} + {k}", found, dtype)
 
     with w.loop("0", str(count // LANES * LANES), str(LANES)) as k:
-        w.over_wide(1, lambda pick, _: vector(k))
+        w.each_vector(1, lambda pick, _: vector(k))
     if count % LANES:
-        w.over_wide(1, lambda pick, _: vector(str(count - LANES)))
+        w.each_vector(1, lambda pick, _: vector(str(count - LANES)))
 
 
-def _write_elements(w: Writer, axis: int, names: tuple[str, ...], widths: list[int], starts: list[int]) -> None:
+def _write_elements(w: KernelWriter, axis: int, names: tuple[str, ...], widths: list[int], starts: list[int]) -> None:
     def body(_: str, others: list[str]) -> None:
         row, j = others
         for name, width, start in zip(names, widths, starts, strict=True):
             source, target = w.index(f"{row} * {width}"), w.index(f"{row} * {sum(widths)} + {start}")
-            with w.when(f"{j} < {width}") if width < max(widths) else nullcontext():
+            with w.if_block(f"{j} < {width}") if width < max(widths) else nullcontext():
                 w.store("y", f"{target} + {j}", w.load(name, f"{source} + {j}"))
 
-    write_walk(w, _walk(w.signature, axis, names), body)
+    write_iteration(w, _walk(w.signature, axis, names), body)
 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, axis: int, names: tuple[str, ...]) -> Launch:
     if not _in_vectors(signature):
-        return walk_launch(_walk(signature, axis, names), limits)
+        return iteration_launch(_walk(signature, axis, names), limits)
     widths, rows = _widths(signature, axis, names), _rows(signature, axis)
     pieces = _pieces(widths)
     return Launch((rows * sum(pieces),), (1,)) if pieces else rows_launch(rows, sum(widths), limits)

@@ -10,13 +10,25 @@ from typing import Any
 
 from syclsched.errors import ArgumentError, SyclschedError
 from syclsched.kernels.common import ITEM_BYTES, VECTOR_ITEMS, ceil_div
-from syclsched.kernels.tensor.making import array_bytes, elements, make, read, written
+from syclsched.kernels.tensor.operation_factory import (
+    array_bytes,
+    elements,
+    input_parameter,
+    make_operation,
+    output_parameter,
+)
 from syclsched.kernels.tensor.writing import expression as language
-from syclsched.kernels.tensor.writing.emit import emit
-from syclsched.kernels.tensor.writing.expression import Expression, typed
-from syclsched.kernels.tensor.writing.lines import Walk, broadcast_strides, walk, walk_launch, write_walk
-from syclsched.kernels.tensor.writing.source import kernels
-from syclsched.kernels.tensor.writing.writer import Writer
+from syclsched.kernels.tensor.writing.expression import Expression, infer_dtypes
+from syclsched.kernels.tensor.writing.expression_codegen import emit_expression
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.iteration_space import (
+    IterationSpace,
+    broadcast_strides,
+    iteration_launch,
+    iteration_space,
+    write_iteration,
+)
+from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
 #: Longer names are cut and get a digest: names appear in reports and are keys of measured costs.
@@ -39,21 +51,21 @@ def _make(expression: Expression, inputs: int) -> Operation:
     highest = max(language.inputs_of(expression), default=-1)
     if highest >= inputs:
         raise ArgumentError(
-            f"there is no input {highest}, only {inputs}", where=f"expression {language.text(expression)}"
+            f"there is no input {highest}, only {inputs}", where=f"expression {language.expression_text(expression)}"
         )
-    name = f"elementwise {language.text(expression)}"
+    name = f"elementwise {language.expression_text(expression)}"
     if len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 12]}... {hashlib.sha256(name.encode()).hexdigest()[:8]}"
-    parameters = (written(), *(read(each) for each in names))
+    parameters = (output_parameter(), *(input_parameter(each) for each in names))
     axes = tuple(sorted(language.axes_of(expression)))
-    return make(
+    return make_operation(
         name,
         parameters,
         partial(_host, expression=expression, names=names),
         partial(_check, expression=expression, names=names, axes=axes),
-        work=partial(_work, operators=max(1, language.operators_in(expression)), names=names),
+        work=partial(_work, operators=max(1, language.count_operators(expression)), names=names),
         split=None if axes else Split(("y", *names), grain=_grain, whole=partial(_whole, names=names)),
-        kernels=kernels(
+        kernels=generated_implementations(
             parameters,
             partial(_write, expression=expression, names=names, axes=axes),
             partial(_launch, names=names, axes=axes),
@@ -73,7 +85,7 @@ def _check(
     if axes and -axes[0] > len(shape):
         return f"there is no axis {axes[0]} in {shape}"
     try:
-        typed(expression, tuple(signature.dtypes[name] for name in names), signature.dtypes["y"])
+        infer_dtypes(expression, tuple(signature.dtypes[name] for name in names), signature.dtypes["y"])
     except SyclschedError as error:
         return str(error)
     return None
@@ -86,35 +98,35 @@ def _work(signature: Signature, *, operators: int, names: tuple[str, ...]) -> Wo
 
 
 def _host(*, expression: Expression, names: tuple[str, ...], y: Any, **inputs: Any) -> None:
-    from syclsched.kernels.tensor.writing.evaluate import evaluate_typed
+    from syclsched.kernels.tensor.writing.expression_evaluator import evaluate_typed
 
     given = [inputs[name] for name in names]
-    root = typed(expression, tuple(each.dtype.name for each in given), y.dtype.name)
+    root = infer_dtypes(expression, tuple(each.dtype.name for each in given), y.dtype.name)
     y[...] = evaluate_typed(root, given, y.shape)
 
 
-def _walk(signature: Signature, names: tuple[str, ...], axes: tuple[int, ...]) -> Walk:
+def _walk(signature: Signature, names: tuple[str, ...], axes: tuple[int, ...]) -> IterationSpace:
     """Return the iteration space of the result; operands are the inputs, then the index along each axis used."""
     shape = signature.shapes["y"]
     strides = [broadcast_strides(signature.shapes[name], shape) for name in names]
     strides += [tuple(int(at == axis + len(shape)) for at in range(len(shape))) for axis in axes]
-    return walk(shape, strides)
+    return iteration_space(shape, strides)
 
 
-def _write(w: Writer, *, expression: Expression, names: tuple[str, ...], axes: tuple[int, ...]) -> None:
+def _write(w: KernelWriter, *, expression: Expression, names: tuple[str, ...], axes: tuple[int, ...]) -> None:
     dtypes = w.signature.dtypes
-    root = typed(expression, tuple(dtypes[name] for name in names), dtypes["y"])
+    root = infer_dtypes(expression, tuple(dtypes[name] for name in names), dtypes["y"])
 
     def body(at: str, others: list[str]) -> None:
         inputs = {i: w.load(name, others[i]) for i, name in enumerate(names)}
         places = dict(zip(axes, others[len(names) :], strict=True))
-        w.store("y", at, emit(w, root, inputs, places))
+        w.store("y", at, emit_expression(w, root, inputs, places))
 
-    write_walk(w, _walk(w.signature, names, axes), body)
+    write_iteration(w, _walk(w.signature, names, axes), body)
 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, names: tuple[str, ...], axes: tuple[int, ...]) -> Launch:
-    return walk_launch(_walk(signature, names, axes), limits)
+    return iteration_launch(_walk(signature, names, axes), limits)
 
 
 def _whole(signature: Signature, *, names: tuple[str, ...]) -> list[str]:

@@ -12,28 +12,43 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.tensor.making import STATUS, axis_error, elements, expect, make, moving_work, read, written
-from syclsched.kernels.tensor.writing.indices import nearest, write_index, write_status
-from syclsched.kernels.tensor.writing.lines import Walk, contiguous_strides, walk, walk_launch, write_walk
-from syclsched.kernels.tensor.writing.source import kernels
-from syclsched.kernels.tensor.writing.writer import Writer
+from syclsched.kernels.tensor.operation_factory import (
+    STATUS,
+    axis_error,
+    copy_work,
+    elements,
+    input_parameter,
+    make_operation,
+    output_parameter,
+    shape_error,
+)
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.index_arrays import clamped_index, load_index, write_index_check
+from syclsched.kernels.tensor.writing.iteration_space import (
+    IterationSpace,
+    contiguous_strides,
+    iteration_launch,
+    iteration_space,
+    write_iteration,
+)
+from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Signature, Split
 
 #: Dtypes of index arrays.
 INDEX_DTYPES = ("int64", "int32")
 
-_PARAMETERS = (written(), read(like="y"), read("indices", dtypes=INDEX_DTYPES))
+_PARAMETERS = (output_parameter(), input_parameter(like="y"), input_parameter("indices", dtypes=INDEX_DTYPES))
 
 
 @cache
 def gather(axis: int, checked: bool = False) -> Operation:
     """Return the operation that writes the slices of ``x`` selected by ``indices`` along an axis to ``y``."""
-    return make(
+    return make_operation(
         f"gather axis {axis}",
         _PARAMETERS,
         partial(_gather_host, axis=axis),
         partial(_gather_check, axis=axis),
-        work=moving_work,
+        work=copy_work,
         split=Split(("y", "x") if axis else ("y", "indices")),
         kernels=_kernels(partial(_gather_space, axis=axis), checked),
         checked=checked,
@@ -43,12 +58,12 @@ def gather(axis: int, checked: bool = False) -> Operation:
 @cache
 def gather_elements(axis: int, checked: bool = False) -> Operation:
     """Return the operation that writes, for each of ``indices``, the element of ``x`` at it along an axis."""
-    return make(
+    return make_operation(
         f"gather_elements axis {axis}",
         _PARAMETERS,
         partial(_elements_host, axis=axis),
         partial(elements_check, axis=axis, like="y"),
-        work=moving_work,
+        work=copy_work,
         split=Split(("y", "x", "indices")) if axis else None,
         kernels=_kernels(partial(_elements_space, axis=axis), checked),
         checked=checked,
@@ -58,12 +73,12 @@ def gather_elements(axis: int, checked: bool = False) -> Operation:
 @cache
 def gather_nd(batch_dims: int = 0, checked: bool = False) -> Operation:
     """Return the operation that writes the slices of ``x`` selected by index tuples in ``indices`` to ``y``."""
-    return make(
+    return make_operation(
         f"gather_nd batch_dims {batch_dims}",
         _PARAMETERS,
         partial(_nd_host, batch_dims=batch_dims),
         partial(_nd_check, batch_dims=batch_dims),
-        work=moving_work,
+        work=copy_work,
         kernels=_kernels(partial(_nd_space, batch_dims=batch_dims), checked),
         checked=checked,
     )
@@ -77,7 +92,7 @@ def _gather_check(signature: Signature, *, axis: int) -> str | None:
     wrong = axis_error(axis, len(x))
     if wrong is None and x[axis] == 0 and elements(signature):
         return f"axis {axis} of {x} has no elements to pick"
-    return wrong or expect(
+    return wrong or shape_error(
         signature, (*x[:axis], *indices, *x[axis + 1 :]), f"{indices} indices into axis {axis} of {x}"
     )
 
@@ -105,13 +120,13 @@ def _nd_check(signature: Signature, *, batch_dims: int) -> str | None:
     picked = x[batch_dims : batch_dims + depth]
     if 0 in picked and elements(signature):
         return f"axes {picked} of {x} have no elements to pick"
-    return expect(signature, (*indices[:-1], *x[batch_dims + depth :]), f"{indices} indices into {x}")
+    return shape_error(signature, (*indices[:-1], *x[batch_dims + depth :]), f"{indices} indices into {x}")
 
 
 # --- the host -----------------------------------------------------------------------------------------
 
 
-def tamed(indices: Any, extents: Any, status: Any) -> Any:
+def clamped_indices(indices: Any, extents: Any, status: Any) -> Any:
     """Return indices counted from 0 and clamped to their extents; set the status to 1 + first bad position."""
     import numpy as np
 
@@ -125,18 +140,18 @@ def tamed(indices: Any, extents: Any, status: Any) -> Any:
 def _gather_host(*, axis: int, y: Any, x: Any, indices: Any, status: Any = None) -> None:
     import numpy as np
 
-    at = tamed(indices, x.shape[axis], status)
+    at = clamped_indices(indices, x.shape[axis], status)
     if y.size:
         y[...] = np.take(x, at, axis=axis)
 
 
 def _elements_host(*, axis: int, y: Any, x: Any, indices: Any, status: Any = None) -> None:
-    at = tamed(indices, x.shape[axis], status)
+    at = clamped_indices(indices, x.shape[axis], status)
     if y.size:
-        y[...] = x[element_places(at, axis)]
+        y[...] = x[element_index(at, axis)]
 
 
-def element_places(at: Any, axis: int) -> tuple[Any, ...]:
+def element_index(at: Any, axis: int) -> tuple[Any, ...]:
     """Return the NumPy index of elements given their indices along one axis."""
     import numpy as np
 
@@ -150,7 +165,7 @@ def _nd_host(*, batch_dims: int, y: Any, x: Any, indices: Any, status: Any = Non
 
     depth = indices.shape[-1]
     extents = np.array(x.shape[batch_dims : batch_dims + depth], dtype="int64")
-    at = tamed(indices, extents, status)
+    at = clamped_indices(indices, extents, status)
     if not y.size:
         return
     batch = math.prod(x.shape[:batch_dims])
@@ -163,21 +178,21 @@ def _nd_host(*, batch_dims: int, y: Any, x: Any, indices: Any, status: Any = Non
 # --- devices ------------------------------------------------------------------------------------------
 
 #: Iteration space of the result, with operands ``x`` and ``indices``; and extent and stride of each indexed axis.
-_Gather = tuple[Walk, tuple[tuple[int, int], ...]]
+_Gather = tuple[IterationSpace, tuple[tuple[int, int], ...]]
 
 
 def _gather_space(signature: Signature, *, axis: int) -> _Gather:
     x, indices = signature.shapes["x"], signature.shapes["indices"]
     after = math.prod(x[axis + 1 :])
     shape = (math.prod(x[:axis]), math.prod(indices), after)
-    return walk(shape, [(x[axis] * after, 0, 1), (0, 1, 0)]), ((x[axis], after),)
+    return iteration_space(shape, [(x[axis] * after, 0, 1), (0, 1, 0)]), ((x[axis], after),)
 
 
 def _elements_space(signature: Signature, *, axis: int) -> _Gather:
     x, indices = signature.shapes["x"], signature.shapes["indices"]
     strides = contiguous_strides(x)
     x_strides = tuple(0 if other == axis else step for other, step in enumerate(strides))
-    return walk(indices, [x_strides, contiguous_strides(indices)]), ((x[axis], strides[axis]),)
+    return iteration_space(indices, [x_strides, contiguous_strides(indices)]), ((x[axis], strides[axis]),)
 
 
 def _nd_space(signature: Signature, *, batch_dims: int) -> _Gather:
@@ -185,37 +200,37 @@ def _nd_space(signature: Signature, *, batch_dims: int) -> _Gather:
     depth = indices[-1]
     batch, rows = math.prod(x[:batch_dims]), math.prod(indices[batch_dims:-1])
     piece = math.prod(x[batch_dims + depth :])
-    space = walk((batch, rows, piece), [(math.prod(x[batch_dims:]), 0, 1), (rows * depth, depth, 0)])
+    space = iteration_space((batch, rows, piece), [(math.prod(x[batch_dims:]), 0, 1), (rows * depth, depth, 0)])
     strides = contiguous_strides(x)[batch_dims : batch_dims + depth]
     return space, tuple(zip(x[batch_dims : batch_dims + depth], strides, strict=True))
 
 
 def _kernels(gather_of: Callable[[Signature], _Gather], checked: bool) -> tuple[Implementation, ...]:
-    return kernels(
+    return generated_implementations(
         (*_PARAMETERS, STATUS) if checked else _PARAMETERS,
         partial(_write, gather_of=gather_of),
         partial(_launch, gather_of=gather_of, checked=checked),
     )
 
 
-def _write(w: Writer, *, gather_of: Callable[[Signature], _Gather]) -> None:
+def _write(w: KernelWriter, *, gather_of: Callable[[Signature], _Gather]) -> None:
     space, axes = gather_of(w.signature)
 
     def body(at: str, others: list[str]) -> None:
         terms = [others[0]]
         for number, (extent, stride) in enumerate(axes):
-            index, _ = write_index(w, "indices", f"{others[1]} + {number}", extent)
-            terms.append(f"{nearest(w, index, extent)} * {stride}")
+            index, _ = load_index(w, "indices", f"{others[1]} + {number}", extent)
+            terms.append(f"{clamped_index(w, index, extent)} * {stride}")
         w.store("y", at, w.load("x", " + ".join(terms)))
 
     if "status" in w.signature.shapes:
-        first = w.first(plane=not space.by_element)
-        write_status(w, "indices", elements(w.signature, "indices"), [extent for extent, _ in axes], first)
+        first = w.first(plane=not space.indexed_by_element)
+        write_index_check(w, "indices", elements(w.signature, "indices"), [extent for extent, _ in axes], first)
     if elements(w.signature):
-        write_walk(w, space, body)
+        write_iteration(w, space, body)
 
 
 def _launch(
     signature: Signature, limits: DeviceLimits, *, gather_of: Callable[[Signature], _Gather], checked: bool
 ) -> Launch:
-    return walk_launch(gather_of(signature)[0], limits, always=checked)
+    return iteration_launch(gather_of(signature)[0], limits, always=checked)

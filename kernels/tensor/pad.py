@@ -7,10 +7,22 @@ from functools import partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.tensor.making import expect, make, moving_work, read, written
-from syclsched.kernels.tensor.writing.lines import Walk, contiguous_strides, walk, walk_launch, write_walk
-from syclsched.kernels.tensor.writing.source import kernels
-from syclsched.kernels.tensor.writing.writer import Writer
+from syclsched.kernels.tensor.operation_factory import (
+    copy_work,
+    input_parameter,
+    make_operation,
+    output_parameter,
+    shape_error,
+)
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.iteration_space import (
+    IterationSpace,
+    contiguous_strides,
+    iteration_launch,
+    iteration_space,
+    write_iteration,
+)
+from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
 #: Padding modes.
@@ -27,15 +39,15 @@ def pad(pads: tuple[int, ...], mode: str = "constant", value: float = 0) -> Oper
         raise ArgumentError(f"margins are two for each axis and not negative, not {pads}", where="pad")
     key = (pads, mode, repr(value) if mode == "constant" else "")
     if key not in _CACHE:
-        parameters = (written(), read(like="y"))
-        _CACHE[key] = make(
+        parameters = (output_parameter(), input_parameter(like="y"))
+        _CACHE[key] = make_operation(
             f"pad {','.join(map(str, pads))} {mode}{f' {value}' if mode == 'constant' else ''}",
             parameters,
             partial(_host, pads=pads, mode=mode, value=value),
             partial(_check, pads=pads, mode=mode),
-            work=moving_work,
+            work=copy_work,
             split=Split(("y", "x")) if pads and pads[0] == pads[len(pads) // 2] == 0 else None,
-            kernels=kernels(
+            kernels=generated_implementations(
                 parameters, partial(_write, pads=pads, mode=mode, value=value), partial(_launch, pads=pads)
             ),
         )
@@ -49,7 +61,9 @@ def _check(signature: Signature, *, pads: tuple[int, ...], mode: str) -> str | N
     before, after = pads[: len(x)], pads[len(x) :]
     if mode != "constant" and any(n == 0 and b + a for n, b, a in zip(x, before, after, strict=True)):
         return f"{x} has no elements to fill a margin with"
-    return expect(signature, tuple(b + n + a for b, n, a in zip(before, x, after, strict=True)), f"{x} with {pads}")
+    return shape_error(
+        signature, tuple(b + n + a for b, n, a in zip(before, x, after, strict=True)), f"{x} with {pads}"
+    )
 
 
 def _places(extent: int, before: int, after: int, mode: str) -> Any:
@@ -86,15 +100,15 @@ def _padded(pads: tuple[int, ...]) -> list[int]:
     return [axis for axis in range(rank) if pads[axis] or pads[axis + rank]]
 
 
-def _walk(signature: Signature, pads: tuple[int, ...]) -> Walk:
+def _walk(signature: Signature, pads: tuple[int, ...]) -> IterationSpace:
     """Return the iteration space of the result; operands are x without padded axes, then their indices."""
     x, padded = signature.shapes["x"], _padded(pads)
     x_strides = tuple(0 if axis in padded else step for axis, step in enumerate(contiguous_strides(x)))
     places = [tuple(int(other == axis) for other in range(len(x))) for axis in padded]
-    return walk(signature.shapes["y"], [x_strides, *places])
+    return iteration_space(signature.shapes["y"], [x_strides, *places])
 
 
-def _write(w: Writer, *, pads: tuple[int, ...], mode: str, value: float) -> None:
+def _write(w: KernelWriter, *, pads: tuple[int, ...], mode: str, value: float) -> None:
     x, dtype = w.signature.shapes["x"], w.signature.dtypes["x"]
     strides = contiguous_strides(x)
 
@@ -112,14 +126,14 @@ def _write(w: Writer, *, pads: tuple[int, ...], mode: str, value: float) -> None
             return
         result = w.variable(dtype, w.constant(value, dtype))
         if 0 not in x:
-            with w.when(w.both(*inside)):
+            with w.if_block(w.all_of(*inside)):
                 w.assign(result, dtype, w.load("x", " + ".join(terms)))
         w.store("y", at, result)
 
-    write_walk(w, _walk(w.signature, pads), body)
+    write_iteration(w, _walk(w.signature, pads), body)
 
 
-def _source(w: Writer, at: str, extent: int, before: int, mode: str) -> str:
+def _source(w: KernelWriter, at: str, extent: int, before: int, mode: str) -> str:
     """Emit the source index for an index that may be out of range."""
     if mode == "edge":
         return w.index(w.select(f"({at} < 0)", "0", w.select(f"({at} < {extent})", at, str(extent - 1))))
@@ -130,4 +144,4 @@ def _source(w: Writer, at: str, extent: int, before: int, mode: str) -> str:
 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, pads: tuple[int, ...]) -> Launch:
-    return walk_launch(_walk(signature, pads), limits)
+    return iteration_launch(_walk(signature, pads), limits)

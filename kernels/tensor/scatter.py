@@ -13,12 +13,20 @@ from typing import Any
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import GROUPS_PER_UNIT, VECTOR_ITEMS, ceil_div, line_launch
-from syclsched.kernels.tensor.gather import INDEX_DTYPES, element_places, elements_check
-from syclsched.kernels.tensor.making import STATUS, array_bytes, elements, expect, make, read, written
-from syclsched.kernels.tensor.writing.indices import write_index, write_status
-from syclsched.kernels.tensor.writing.lines import contiguous_strides
-from syclsched.kernels.tensor.writing.source import kernels
-from syclsched.kernels.tensor.writing.writer import Writer, working
+from syclsched.kernels.tensor.gather import INDEX_DTYPES, element_index, elements_check
+from syclsched.kernels.tensor.operation_factory import (
+    STATUS,
+    array_bytes,
+    elements,
+    input_parameter,
+    make_operation,
+    output_parameter,
+    shape_error,
+)
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.index_arrays import load_index, write_index_check
+from syclsched.kernels.tensor.writing.iteration_space import contiguous_strides
+from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter, compute_dtype
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Parameter, Signature, Work
 
 #: Combinations of an element with an update.
@@ -29,13 +37,13 @@ REDUCTIONS = ("none", "add", "mul", "max", "min")
 def scatter_elements(axis: int, reduction: str = "none", checked: bool = False) -> Operation:
     """Return the operation that copies ``x`` to ``y`` and updates elements by index along an axis."""
     _check_reduction(reduction)
-    return make(
+    return make_operation(
         f"scatter_elements axis {axis} {reduction}",
         _parameters(),
         partial(_elements_host, axis=axis, reduction=reduction),
         partial(_elements_check, axis=axis, reduction=reduction),
         work=_work,
-        kernels=kernels(
+        kernels=generated_implementations(
             _with_status(checked),
             partial(_write_elements, axis=axis, reduction=reduction),
             partial(_launch_elements, axis=axis),
@@ -48,13 +56,13 @@ def scatter_elements(axis: int, reduction: str = "none", checked: bool = False) 
 def scatter_nd(reduction: str = "none", checked: bool = False) -> Operation:
     """Return the operation that copies ``x`` to ``y`` and updates slices by index tuples."""
     _check_reduction(reduction)
-    return make(
+    return make_operation(
         f"scatter_nd {reduction}",
         _parameters(),
         partial(_nd_host, reduction=reduction),
         partial(_nd_check, reduction=reduction),
         work=_work,
-        kernels=kernels(_with_status(checked), partial(_write_nd, reduction=reduction), _launch_nd),
+        kernels=generated_implementations(_with_status(checked), partial(_write_nd, reduction=reduction), _launch_nd),
         checked=checked,
     )
 
@@ -65,7 +73,12 @@ def _check_reduction(reduction: str) -> None:
 
 
 def _parameters() -> tuple[Parameter, ...]:
-    return (written(), read(like="y"), read("indices", dtypes=INDEX_DTYPES), read("updates", like="y"))
+    return (
+        output_parameter(),
+        input_parameter(like="y"),
+        input_parameter("indices", dtypes=INDEX_DTYPES),
+        input_parameter("updates", like="y"),
+    )
 
 
 def _with_status(checked: bool) -> tuple[Parameter, ...]:
@@ -80,7 +93,7 @@ def _bool_error(signature: Signature, reduction: str) -> str | None:
 
 def _elements_check(signature: Signature, *, axis: int, reduction: str) -> str | None:
     wrong = _bool_error(signature, reduction) or elements_check(signature, axis=axis, like="updates")
-    return wrong or expect(signature, signature.shapes["x"], "a scatter")
+    return wrong or shape_error(signature, signature.shapes["x"], "a scatter")
 
 
 def _nd_check(signature: Signature, *, reduction: str) -> str | None:
@@ -90,7 +103,7 @@ def _nd_check(signature: Signature, *, reduction: str) -> str | None:
     shape = (*indices[:-1], *x[indices[-1] :])
     if signature.shapes["updates"] != shape:
         return f"updates have shape {shape}, not {signature.shapes['updates']}"
-    return _bool_error(signature, reduction) or expect(signature, x, "a scatter")
+    return _bool_error(signature, reduction) or shape_error(signature, x, "a scatter")
 
 
 def _work(signature: Signature) -> Work:
@@ -137,7 +150,7 @@ def _elements_host(
     at, good = _inside(indices, x.shape[axis], status)
     y[...] = x
     if indices.size:
-        places = tuple(np.broadcast_to(p, at.shape)[good] for p in element_places(at, axis))
+        places = tuple(np.broadcast_to(p, at.shape)[good] for p in element_index(at, axis))
         _apply(y, places, updates[good], reduction)
 
 
@@ -156,9 +169,9 @@ def _nd_host(*, reduction: str, y: Any, x: Any, indices: Any, updates: Any, stat
 # --- devices ------------------------------------------------------------------------------------------
 
 
-def _write_update(w: Writer, place: str, update: str, reduction: str) -> None:
+def _write_update(w: KernelWriter, place: str, update: str, reduction: str) -> None:
     """Emit the update of an element of the result."""
-    t = working(w.signature.dtypes["y"])
+    t = compute_dtype(w.signature.dtypes["y"])
     given = w.value(t, w.load("updates", update))
     if reduction != "none":
         old = w.value(t, w.load("y", place))
@@ -167,22 +180,22 @@ def _write_update(w: Writer, place: str, update: str, reduction: str) -> None:
             given = w.value(t, f"{old} {symbol} {given}")
         else:
             better = f"({old} {symbol} {given})"
-            kept = w.either(better, f"({old} != {old})") if t.startswith("float") else better
+            kept = w.any_of(better, f"({old} != {old})") if t.startswith("float") else better
             given = w.value(t, w.select(kept, old, given))
     w.store("y", place, given)
 
 
-def _write_elements(w: Writer, *, axis: int, reduction: str) -> None:
+def _write_elements(w: KernelWriter, *, axis: int, reduction: str) -> None:
     x, indices = w.signature.shapes["x"], w.signature.shapes["indices"]
     strides, inner = contiguous_strides(x), contiguous_strides(indices)
     others = [d for d in range(len(x)) if d != axis]
     count = math.prod(x[d] for d in others)
 
     if "status" in w.signature.shapes:
-        write_status(w, "indices", elements(w.signature, "indices"), [x[axis]], w.first())
+        write_index_check(w, "indices", elements(w.signature, "indices"), [x[axis]], w.first())
     # Each work-item owns a line along the axis, so that no two update the same element.
     number = w.index(w.item)
-    with w.when(f"{number} < {count}"):
+    with w.if_block(f"{number} < {count}"):
         terms, given, inside = ["0"], ["0"], []
         for d in reversed(others):
             rest = w.index(w.div(number, str(max(x[d], 1))))
@@ -197,10 +210,10 @@ def _write_elements(w: Writer, *, axis: int, reduction: str) -> None:
             place = w.index(f"{base} + {k} * {strides[axis]}")
             w.store("y", place, w.load("x", place))
         if elements(w.signature, "indices"):
-            with w.when(w.both(*inside)), w.loop("0", str(indices[axis])) as k:
+            with w.if_block(w.all_of(*inside)), w.loop("0", str(indices[axis])) as k:
                 update = w.index(f"{first} + {k} * {inner[axis]}")
-                at, good = write_index(w, "indices", update, x[axis])
-                with w.when(good):
+                at, good = load_index(w, "indices", update, x[axis])
+                with w.if_block(good):
                     _write_update(w, f"{base} + {at} * {strides[axis]}", update, reduction)
 
 
@@ -210,12 +223,12 @@ def _launch_elements(signature: Signature, limits: DeviceLimits, *, axis: int) -
     return line_launch(limits, max(lines, int("status" in signature.shapes)))
 
 
-def _write_nd(w: Writer, *, reduction: str) -> None:
+def _write_nd(w: KernelWriter, *, reduction: str) -> None:
     x, indices = w.signature.shapes["x"], w.signature.shapes["indices"]
     depth = indices[-1]
     rows, places, piece = math.prod(indices[:-1]), math.prod(x[:depth]), math.prod(x[depth:])
     if "status" in w.signature.shapes:
-        write_status(w, "indices", elements(w.signature, "indices"), x[:depth], w.first())
+        write_index_check(w, "indices", elements(w.signature, "indices"), x[:depth], w.first())
     if not places * piece:
         return
     # Each work-item owns one element position in all slices of a part of the indexed space.
@@ -231,11 +244,11 @@ def _write_nd(w: Writer, *, reduction: str) -> None:
     with w.loop("0", str(rows)) as row:
         terms, good = [], []
         for d in range(depth):
-            at, inside = write_index(w, "indices", f"{row} * {depth} + {d}", x[d])
+            at, inside = load_index(w, "indices", f"{row} * {depth} + {d}", x[d])
             terms.append(f"{at} * {strides[d]}")
             good.append(inside)
         place = w.index(" + ".join(terms))
-        with w.when(w.both(*good, f"({place} >= {first})", f"({place} < {last})")):
+        with w.if_block(w.all_of(*good, f"({place} >= {first})", f"({place} < {last})")):
             _write_update(w, f"{place} * {piece} + {column}", f"{row} * {piece} + {column}", reduction)
 
 

@@ -11,11 +11,17 @@ from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ITEM_BYTES, ceil_div
 from syclsched.kernels.onednn.operations import data_movement
 from syclsched.kernels.tensor import transpose_groups
-from syclsched.kernels.tensor.making import expect, make, moving_work, read, written
-from syclsched.kernels.tensor.writing.lines import take_apart, walk_launch, write_walk
-from syclsched.kernels.tensor.writing.source import kernels
-from syclsched.kernels.tensor.writing.tiles import Tiles, transposed_tiles, transposed_walk
-from syclsched.kernels.tensor.writing.writer import LANES, Writer
+from syclsched.kernels.tensor.operation_factory import (
+    copy_work,
+    input_parameter,
+    make_operation,
+    output_parameter,
+    shape_error,
+)
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.iteration_space import iteration_launch, unravel_index, write_iteration
+from syclsched.kernels.tensor.writing.kernel_writer import LANES, KernelWriter
+from syclsched.kernels.tensor.writing.transpose_tiles import TransposePlanes, transpose_planes, transposed_space
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
 
@@ -24,18 +30,18 @@ def transpose(permutation: tuple[int, ...]) -> Operation:
     """Return the operation that writes ``x`` with permuted axes to ``y``."""
     if sorted(permutation) != list(range(len(permutation))):
         raise ArgumentError(f"{permutation} is no permutation", where="transpose")
-    parameters = (written(), read(like="y"))
-    return make(
+    parameters = (output_parameter(), input_parameter(like="y"))
+    return make_operation(
         f"transpose {','.join(map(str, permutation))}",
         parameters,
         partial(_host, permutation=permutation),
         partial(_check, permutation=permutation),
-        work=moving_work,
+        work=copy_work,
         split=Split(("y", "x")) if permutation[:1] == (0,) else None,
         kernels=(
             data_movement.transpose(permutation=permutation),
             transpose_groups.transpose(permutation),
-            *kernels(
+            *generated_implementations(
                 parameters,
                 partial(_write, permutation=permutation),
                 partial(_launch, permutation=permutation),
@@ -49,7 +55,7 @@ def _check(signature: Signature, *, permutation: tuple[int, ...]) -> str | None:
     x = signature.shapes["x"]
     if len(x) != len(permutation):
         return f"{permutation} is no permutation of the axes of {x}"
-    return expect(signature, tuple(x[axis] for axis in permutation), f"{x} transposed by {permutation}")
+    return shape_error(signature, tuple(x[axis] for axis in permutation), f"{x} transposed by {permutation}")
 
 
 def _host(*, permutation: tuple[int, ...], y: Any, x: Any) -> None:
@@ -63,7 +69,7 @@ _WRITTEN, _READ = 128, 4096
 _MIN_ITEMS = 16
 
 
-def _block(tiles: Tiles, dtype: str) -> tuple[int, int]:
+def _block(tiles: TransposePlanes, dtype: str) -> tuple[int, int]:
     """Return the rows and columns of a plane per work-item; smaller if there would be few work-items."""
     most = _READ // ITEM_BYTES[dtype]
     columns = _even(tiles.columns, most)
@@ -81,23 +87,23 @@ def _even(extent: int, most: int) -> int:
     return ceil_div(ceil_div(extent, ceil_div(extent, max(most, LANES))), LANES) * LANES
 
 
-def _blocks(tiles: Tiles, rows: int, columns: int) -> int:
+def _blocks(tiles: TransposePlanes, rows: int, columns: int) -> int:
     planes = math.prod(extent for extent, _, _ in tiles.planes)
     return planes * ceil_div(tiles.rows, rows) * ceil_div(tiles.columns, columns)
 
 
-def _write(w: Writer, *, permutation: tuple[int, ...]) -> None:
-    tiles = transposed_tiles(w.signature, permutation)
+def _write(w: KernelWriter, *, permutation: tuple[int, ...]) -> None:
+    tiles = transpose_planes(w.signature, permutation)
     if tiles is None:
-        write_walk(
-            w, transposed_walk(w.signature, permutation), lambda at, others: w.store("y", at, w.load("x", others[0]))
+        write_iteration(
+            w, transposed_space(w.signature, permutation), lambda at, others: w.store("y", at, w.load("x", others[0]))
         )
         return
     rows, columns = _block(tiles, w.signature.dtypes["x"])
     down, across = ceil_div(tiles.rows, rows), ceil_div(tiles.columns, columns)
     # Neighbouring work-items write neighbouring memory.
     extents = (*(extent for extent, _, _ in tiles.planes), across, down)
-    *planes, column, row = take_apart(w, w.index(w.item), extents)
+    *planes, column, row = unravel_index(w, w.index(w.item), extents)
     steps = [(place, x, y) for place, (_, x, y) in zip(planes, tiles.planes, strict=True)]
     base_x = w.index(" + ".join(["0", *(f"{place} * {x}" for place, x, _ in steps)]))
     base_y = w.index(" + ".join(["0", *(f"{place} * {y}" for place, _, y in steps)]))
@@ -113,14 +119,14 @@ def _write(w: Writer, *, permutation: tuple[int, ...]) -> None:
         )
 
 
-def _at_most(w: Writer, expression: str, most: int) -> str:
+def _at_most(w: KernelWriter, expression: str, most: int) -> str:
     given = w.index(expression)
     return w.index(w.select(f"({given} < {most})", given, str(most)))
 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, permutation: tuple[int, ...]) -> Launch:
-    tiles = transposed_tiles(signature, permutation)
+    tiles = transpose_planes(signature, permutation)
     if tiles is None:
-        return walk_launch(transposed_walk(signature, permutation), limits)
+        return iteration_launch(transposed_space(signature, permutation), limits)
     # One work-item per group: each uses vectors itself.
     return Launch((_blocks(tiles, *_block(tiles, signature.dtypes["x"])),), (1,))

@@ -13,7 +13,7 @@ from functools import partial
 
 from syclsched.kernels.common import C_TYPES, ITEM_BYTES, ceil_div
 from syclsched.kernels.groups import extension_pragma, floor_power_of_two, implementation, lanes, most_items
-from syclsched.kernels.tensor.writing.tiles import Tiles, transposed_tiles
+from syclsched.kernels.tensor.writing.transpose_tiles import TransposePlanes, transpose_planes
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, OpenCLSource, Signature
 
 
@@ -27,7 +27,7 @@ def transpose(permutation: tuple[int, ...]) -> Implementation:
 
 
 def _refuses(signature: Signature, *, permutation: tuple[int, ...]) -> str | None:
-    return None if transposed_tiles(signature, permutation) else "lines stay lines or are too short for square tiles"
+    return None if transpose_planes(signature, permutation) else "lines stay lines or are too short for square tiles"
 
 
 def _shape(signature: Signature, limits: DeviceLimits) -> tuple[int, int]:
@@ -40,13 +40,13 @@ def _shape(signature: Signature, limits: DeviceLimits) -> tuple[int, int]:
     return side, floor_power_of_two(min(side, most // side))
 
 
-def _squares(tiles: Tiles, side: int) -> tuple[int, int, int]:
+def _squares(tiles: TransposePlanes, side: int) -> tuple[int, int, int]:
     planes = math.prod(extent for extent, _, _ in tiles.planes)
     return planes, ceil_div(tiles.rows, side), ceil_div(tiles.columns, side)
 
 
-def _tiles(signature: Signature, permutation: tuple[int, ...]) -> Tiles:
-    tiles = transposed_tiles(signature, permutation)
+def _tiles(signature: Signature, permutation: tuple[int, ...]) -> TransposePlanes:
+    tiles = transpose_planes(signature, permutation)
     assert tiles is not None, "it has been refused"
     return tiles
 

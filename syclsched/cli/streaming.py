@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syclsched.cli.checking import Checks
-from syclsched.cli.requests.planning import Planned
+from syclsched.cli.requests.graph_planning import Planned
+from syclsched.cli.result_check import ResultChecker
 from syclsched.errors import ArgumentError
 from syclsched.model.text.units import format_seconds, plural
 
@@ -45,7 +45,7 @@ def stream_workload(
     from syclsched.execution import bind
 
     assert planned.live is not None
-    checks = Checks(workload)
+    checks = ResultChecker(workload)
     with (
         console.status(f"streaming {workload.name} ...") as status,
         bind(planned.plan, workload.graph, planned.live, safeguards=safeguards) as runner,

@@ -11,7 +11,7 @@ from functools import cache
 from syclsched.costs.stated import missing_costs
 from syclsched.model.operation import Implementation, Operation, Signature
 from syclsched.model.platform import Device
-from syclsched.model.sequence import Part, parts_of
+from syclsched.model.sequence import SequencePart, sequence_parts
 from syclsched.model.task import Task
 
 #: The SYCL aspect a dtype needs. SYCL 2020 makes every other type NumPy shares with it mandatory.
@@ -32,14 +32,14 @@ def unsupported(task: Task, implementation: Implementation, device: Device) -> s
     for missing in _missing(task, implementation, device):
         return missing
     if task.operation is not None and task.signature is not None:
-        for part in parts_of(task.operation, implementation, task.signature):
+        for part in sequence_parts(task.operation, implementation, task.signature):
             missing_for_part = unsupported(_as_task(part), part.implementation, device)
             if missing_for_part is not None:
                 return f"{part.operation.name}: {missing_for_part}"
     return None
 
 
-def _as_task(part: Part) -> Task:
+def _as_task(part: SequencePart) -> Task:
     return Task(part.operation.name, "kernel", operation=part.operation, signature=part.signature)
 
 

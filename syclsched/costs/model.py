@@ -16,7 +16,7 @@ from syclsched.costs.stated import stated_seconds
 from syclsched.errors import CapabilityError, EmptyPlatformError
 from syclsched.model.operation import Implementation, Operation, Signature
 from syclsched.model.platform import Device, Platform
-from syclsched.model.sequence import parts_of
+from syclsched.model.sequence import sequence_parts
 from syclsched.model.task import Task
 
 Choice = tuple[Implementation, Estimate]
@@ -127,7 +127,7 @@ class CostModel:
         if measured is not None:
             return measured
         rates = self._rates_of(device)
-        parts = parts_of(operation, implementation, signature)
+        parts = sequence_parts(operation, implementation, signature)
         if parts:
             each = [self._seconds(p.operation, p.signature, p.implementation, device, where) for p in parts]
             return sequence_estimate(each, rates, device)

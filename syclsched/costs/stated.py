@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from syclsched.costs.rates import Rates
-from syclsched.model.costonly import ANY_DEVICE, REFERENCE_CORE_FLOPS, StatedCost, stated_cost
+from syclsched.model.cost_only import ANY_DEVICE, REFERENCE_CORE_FLOPS, StatedCost, stated_cost
 from syclsched.model.operation import Signature
 from syclsched.model.platform import Device
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from syclsched.errors import ArgumentError, FormatError
 from syclsched.model.access import AccessMode
-from syclsched.model.costonly import MAX_BYTES, StatedCost, add_cost_only
+from syclsched.model.cost_only import MAX_BYTES, StatedCost, add_cost_only
 from syclsched.model.graph import TaskGraph
-from syclsched.model.graph_parts.naming import LONGEST_NAME
-from syclsched.model.graph_parts.ordering import find_cycle, topological_order
+from syclsched.model.graph_parts.naming import MAX_NAME_LENGTH
+from syclsched.model.graph_parts.topological_sort import find_cycle, topological_order
 from syclsched.model.task import LogicalArray
 
 #: Longest name allowed in a plan.
-MAX_NAME = LONGEST_NAME
+MAX_NAME = MAX_NAME_LENGTH
 
 #: Tasks of a cycle that an error message lists.
 _NAMED = 12

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from syclsched.errors import FormatError
 from syclsched.frontends.assemble import ListedTask, check_bytes, check_name, quoted_name
 from syclsched.frontends.graph_units import Units
-from syclsched.model.costonly import MAX_SECONDS
+from syclsched.model.cost_only import MAX_SECONDS
 
 #: Node attributes that hold a cost; a device name may follow, for the cost on that device (``seconds_cpu``).
 _COSTS = ("seconds", "cost", "weight")

@@ -19,7 +19,7 @@ from syclsched.frontends.stg import parse_stg
 from syclsched.frontends.wfformat import parse_wfformat
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import PLAN_FORMAT
-from syclsched.model.text.serial import from_json
+from syclsched.model.text.json_serialisation import from_json
 
 GraphFormat = Literal["json", "wfformat", "stg", "dot", "graphml"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from syclsched.errors import FormatError
-from syclsched.model.costonly import ANY_DEVICE, MAX_SECONDS, REFERENCE_LINK_BYTES_PER_S, StatedCost
+from syclsched.model.cost_only import ANY_DEVICE, MAX_SECONDS, REFERENCE_LINK_BYTES_PER_S, StatedCost
 
 #: Default time unit, in seconds, of formats that define none. If it were 1 s, a communication cost of a few units would
 #: be more bytes than devices have memory.

@@ -18,11 +18,11 @@ from syclsched.errors import CycleError, FormatError, GraphError, SyclschedError
 from syclsched.frontends.graph_limits import Limits
 from syclsched.frontends.graph_units import Units
 from syclsched.model.access import AccessMode
-from syclsched.model.costonly import MAX_BYTES, MAX_SECONDS, add_cost_only, is_cost_only, stated_cost
+from syclsched.model.cost_only import MAX_BYTES, MAX_SECONDS, add_cost_only, is_cost_only, stated_cost
 from syclsched.model.graph import TaskGraph
 from syclsched.model.profile import Count, Name, Text
 from syclsched.model.task import ArrayRows, LogicalArray, Task
-from syclsched.model.text.serial import from_json, to_json
+from syclsched.model.text.json_serialisation import from_json, to_json
 
 GRAPH_FORMAT: Final = "syclsched-graph/1"
 

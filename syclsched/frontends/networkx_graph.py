@@ -37,7 +37,7 @@ from syclsched.errors import ArgumentError, GraphError
 from syclsched.model.access import Access, AccessMode
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
-from syclsched.model.graph_parts.ordering import acyclic_order
+from syclsched.model.graph_parts.topological_sort import acyclic_order
 from syclsched.model.operation import Operation, Signature
 from syclsched.model.task import ArrayRows, LogicalArray, ReshapedArray, Task
 

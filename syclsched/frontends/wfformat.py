@@ -19,9 +19,9 @@ from syclsched.errors import FormatError
 from syclsched.frontends.assemble import MAX_NAME, ListedTask, check_bytes, check_name, graph_of_files, quoted_name
 from syclsched.frontends.graph_limits import Limits
 from syclsched.frontends.graph_units import Units
-from syclsched.model.costonly import MAX_BYTES, MAX_SECONDS
+from syclsched.model.cost_only import MAX_BYTES, MAX_SECONDS
 from syclsched.model.graph import TaskGraph
-from syclsched.model.text.serial import from_json
+from syclsched.model.text.json_serialisation import from_json
 
 VERSIONS = ("1.4", "1.5")
 

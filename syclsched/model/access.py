@@ -72,6 +72,6 @@ class Access:
     shape: tuple[int, ...] | None = None
 
 
-def rows_name(array: str, rows: RowRange) -> str:
+def row_range_name(array: str, rows: RowRange) -> str:
     """Return the name of a range of rows of an array: ``a[0:100]``."""
     return f"{array}[{rows[0]}:{rows[1]}]"

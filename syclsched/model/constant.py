@@ -120,12 +120,12 @@ class Constant:
         return 0
 
     @property
-    def is_held(self) -> bool:
+    def is_host_resident(self) -> bool:
         """Whether the value stays in host memory for the life of the constant."""
         return self._read is None
 
     @property
-    def was_hashed(self) -> bool:
+    def has_digest(self) -> bool:
         """Whether the digest has been computed."""
         return self._digest is not None
 
@@ -143,7 +143,7 @@ class Constant:
         for (start, stop), part in list(self._parts.items()):
             part.let_go(partial(_viewed, self, partial(_rows, start, stop)))
 
-    def take_back(self, value: Array) -> None:
+    def restore(self, value: Array) -> None:
         """Keep the value in host memory again."""
         view = value.view()
         view.flags.writeable = False

@@ -13,17 +13,23 @@ import numpy as np
 from syclsched.errors import ArgumentError, GraphError, UnknownArrayError
 from syclsched.model.access import Access, AccessMode
 from syclsched.model.constant import Constant
-from syclsched.model.graph_parts.adhoc import copy_operation, host_operation
-from syclsched.model.graph_parts.binding import Argument, bind, check_data, declare, takes
-from syclsched.model.graph_parts.contents import Contents
-from syclsched.model.graph_parts.naming import LONGEST_NAME, check_name, like_rows_of
+from syclsched.model.graph_parts.argument_validation import (
+    Argument,
+    check_data,
+    declare_array,
+    matches_signature,
+    validate_arguments,
+)
+from syclsched.model.graph_parts.builtin_operations import copy_operation, host_operation
+from syclsched.model.graph_parts.naming import MAX_NAME_LENGTH, array_of_row_range, check_name
+from syclsched.model.graph_parts.readable_graph import ReadableGraph
 from syclsched.model.operation import Implementation, Operation
-from syclsched.model.task import ArrayRows, Joined, LogicalArray, ReshapedArray, Task
+from syclsched.model.task import ArrayRows, JoinedArray, LogicalArray, ReshapedArray, Task
 from syclsched.model.text.units import check_seconds
 from syclsched.model.usm import UsmKind
 
 
-class TaskGraph(Contents):
+class TaskGraph(ReadableGraph):
     """Tasks and the arrays they access.
 
     Tasks are added in the order in which a sequential program would run them. Their reads and writes imply the
@@ -51,7 +57,7 @@ class TaskGraph(Contents):
     independent of tasks that access other rows.
     """
 
-    def __init__(self, name: str = "graph", *, longest_name: int = LONGEST_NAME) -> None:
+    def __init__(self, name: str = "graph", *, longest_name: int = MAX_NAME_LENGTH) -> None:
         super().__init__(name)
         self._longest_name = longest_name
 
@@ -98,12 +104,12 @@ class TaskGraph(Contents):
             If shape and dtype are missing, invalid, or differ from ``data``, or the name is too long for plan files.
         """
         check_name(name, self._arrays, "array", self._longest_name)
-        alike = like_rows_of(name) if self._ranged else None
+        alike = array_of_row_range(name) if self._ranged else None
         if alike in self._ranged:
             raise GraphError(f"the name could be taken for rows of array {alike!r}", where=f"array {name!r}")
         if data is not None and (not hasattr(data, "shape") or not hasattr(data, "dtype")):
             data = np.asarray(data)
-        declared = declare(name, shape, dtype, data, temporary=temporary, usm=usm)
+        declared = declare_array(name, shape, dtype, data, temporary=temporary, usm=usm)
         if data is not None:
             check_data(declared, data)
             self._data[name] = data
@@ -270,7 +276,7 @@ class TaskGraph(Contents):
         for access in task.accesses:
             self._require(access.array, where)
         for parameter, name in task.arguments.items():
-            if not takes(task, parameter, self._arrays[name]):
+            if not matches_signature(task, parameter, self._arrays[name]):
                 raise ArgumentError(f"array {name!r} is not what its argument {parameter!r} takes", where=where)
         return self._append(task)
 
@@ -302,7 +308,7 @@ class TaskGraph(Contents):
         other = self._arrays.get(name, next((j.whole for j in self._joined.get(name, ())), whole))
         if (other.shape, other.dtype) != (whole.shape, whole.dtype):
             raise GraphError(f"the parts make up {whole.shape}, not {other.shape}", where=f"array {name!r}")
-        self._joined.setdefault(name, []).append(Joined(whole, tuple(part.name for part in given)))
+        self._joined.setdefault(name, []).append(JoinedArray(whole, tuple(part.name for part in given)))
 
     def edge(self, before: Task | str, after: Task | str) -> None:
         """Add an explicit dependency between two tasks.
@@ -401,7 +407,7 @@ class TaskGraph(Contents):
     def _note_ranges(self, task: Task) -> None:
         for name in sorted({access.array for access in task.accesses if access.rows is not None} - self._ranged):
             for other in self._arrays:
-                if like_rows_of(other) == name:
+                if array_of_row_range(other) == name:
                     raise GraphError(
                         f"array {other!r} could be taken for rows of array {name!r}",
                         where=f"task {task.name!r}",
@@ -423,7 +429,7 @@ class TaskGraph(Contents):
         check_seconds(deadline_s, f"deadline_s of task {name!r}")
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
             raise ArgumentError(f"retries={retries!r} is not a number of times", where=f"task {name!r}")
-        bound = bind(operation, arguments, self._require, f"task {name!r} ({operation.name})")
+        bound = validate_arguments(operation, arguments, self._require, f"task {name!r} ({operation.name})")
         return self._append(
             Task(
                 name,

@@ -42,7 +42,7 @@ def with_memory_limit(platform: Platform, limit: MemoryLimit) -> Platform:
     return replace(platform, spaces=tuple(_cap(s, limits[s.name]) if s.name in limits else s for s in platform.spaces))
 
 
-def check_planned(peak_bytes: Mapping[str, int], platform: Platform, limit: MemoryLimit) -> None:
+def check_peak(peak_bytes: Mapping[str, int], platform: Platform, limit: MemoryLimit) -> None:
     """Raise `MemoryLimitError` if an existing plan exceeds a memory limit.
 
     Parameters

@@ -326,12 +326,12 @@ class Implementation:
             per in-order queue and set of arguments, and then the returned function for every execution of the task.
             Implementations that only copy return `Copies`.
         ``sequence``
-            a tuple of `syclsched.model.sequence.Part`, submitted in order to one in-order queue. Made by
+            a tuple of `syclsched.model.sequence.SequencePart`, submitted in order to one in-order queue. Made by
             `syclsched.model.sequence.sequence_operation`.
         ``host``
             ``function(**arguments)`` on NumPy arrays; writes its results in place; may raise.
         ``cost-only``
-            nothing: ``load`` raises. The cost is stored in the signature; see `syclsched.model.costonly`.
+            nothing: ``load`` raises. The cost is stored in the signature; see `syclsched.model.cost_only`.
     load : Callable[[Signature], Any]
         Makes the implementation for a signature; imports the packages it needs. For kernel kinds it may return a
         `Tailored`, which makes the code for a device.
@@ -412,7 +412,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OperationStep:
     """One step of a sequence operation.
 
     Parameters
@@ -465,7 +465,7 @@ class Operation:
     status: str | None = None
     explain_status: Callable[[int], str] | None = None
     split: Split | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[OperationStep, ...] = ()
     pure: bool = True
 
     @property

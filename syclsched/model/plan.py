@@ -424,7 +424,7 @@ class Plan(_WeaklyReferable):
 
     def to_json(self, *, indent: int | None = 1) -> str:
         """Return the plan as JSON text; `Plan.from_json` reads it back."""
-        from syclsched.model.text.serial import to_json
+        from syclsched.model.text.json_serialisation import to_json
 
         return to_json(self, indent=indent)
 
@@ -449,6 +449,6 @@ class Plan(_WeaklyReferable):
         FormatError
             If it is not a valid plan; names the place and what is expected there.
         """
-        from syclsched.model.text.serial import from_json
+        from syclsched.model.text.json_serialisation import from_json
 
         return from_json(cls, text, where=where)

@@ -2,7 +2,7 @@
 """Device profiles: measured or published numbers of one device, with units in the field names.
 
 `docs/profiling.md` defines every number. Field constraints (``annotated_types``) are enforced by
-`syclsched.model.text.serial` when a profile is read from a file.
+`syclsched.model.text.json_serialisation` when a profile is read from a file.
 """
 
 from __future__ import annotations

@@ -113,7 +113,9 @@ class Recipe:
         merged = {name: merge.name for merge in self.merges for name in merge.tasks}
         names = merged.keys() | planned if self.merges else planned
         cut = next((c for c in self.cuts if task in c.tasks), None)
-        pieces = [task] if cut is None else [marked(chunk_name(task, *ends), names) for ends in ends_of(cut.rows)]
+        pieces = (
+            [task] if cut is None else [last_variant(chunk_name(task, *ends), names) for ends in chunk_bounds(cut.rows)]
+        )
         return tuple(dict.fromkeys(done for piece in pieces if (done := merged.get(piece, piece)) in planned))
 
     def held(self, task: str) -> tuple[str, ...]:
@@ -121,20 +123,20 @@ class Recipe:
         return next((merge.tasks for merge in self.merges if merge.name == task), ())
 
 
-def ends_of(rows: Collection[int]) -> tuple[tuple[int, int], ...]:
+def chunk_bounds(rows: Collection[int]) -> tuple[tuple[int, int], ...]:
     """Return the first row and one past the last row of each chunk."""
     return tuple(pairwise(accumulate(rows, initial=0)))
 
 
 def chunk_name(name: str, start: int, stop: int) -> str:
-    """Return the name of a chunk of an array or task, before `free_name` makes it unique."""
+    """Return the name of a chunk of an array or task, before `unique_name` makes it unique."""
     return f"{name}[{start}:{stop}]"
 
 
-def free_name(name: str, taken: Collection[str]) -> str:
+def unique_name(name: str, taken: Collection[str]) -> str:
     """Return an unused name: the given one, or with one apostrophe more than any used variant.
 
-    The name returned last is thus the variant with the most apostrophes, which `marked` finds.
+    The name returned last is thus the variant with the most apostrophes, which `last_variant` finds.
 
     Parameters
     ----------
@@ -148,11 +150,11 @@ def free_name(name: str, taken: Collection[str]) -> str:
     str
         The name, with apostrophes if necessary.
     """
-    last = marked(name, taken)
+    last = last_variant(name, taken)
     return last + _MARK if last in taken else name
 
 
-def marked(name: str, names: Collection[str]) -> str:
+def last_variant(name: str, names: Collection[str]) -> str:
     """Return the variant of a name with the most apostrophes among ``names``; the name itself if there is none."""
     tried = (name + _MARK * count for count in range(_MOST_MARKS, 0, -1))
     return next((found for found in tried if found in names), name)

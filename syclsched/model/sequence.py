@@ -16,14 +16,14 @@ from typing import Any
 
 from syclsched.errors import ArgumentError
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Step, Work
+from syclsched.model.operation import Implementation, Operation, OperationStep, Parameter, Signature, Work
 
 #: Maximum length of a sequence's name; longer ones are shortened.
 _NAME_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SequencePart:
     """One step of a sequence, with the implementation chosen for it and its own signature.
 
     Parameters
@@ -50,7 +50,9 @@ class Part:
         return bool(written) and all(0 in self.signature.shapes[name] for name in written)
 
 
-def parts_of(operation: Operation, implementation: Implementation, signature: Signature) -> tuple[Part, ...]:
+def sequence_parts(
+    operation: Operation, implementation: Implementation, signature: Signature
+) -> tuple[SequencePart, ...]:
     """Return the steps of a sequence operation with the implementations that an implementation of it selects.
 
     Parameters
@@ -72,14 +74,16 @@ def parts_of(operation: Operation, implementation: Implementation, signature: Si
     return _parts(operation.steps, implementation.parts, signature)
 
 
-def _parts(steps: tuple[Step, ...], names: tuple[str, ...], signature: Signature) -> tuple[Part, ...]:
+def _parts(steps: tuple[OperationStep, ...], names: tuple[str, ...], signature: Signature) -> tuple[SequencePart, ...]:
     return tuple(
-        Part(step.operation, step.operation.implementation(name), step_signature(step, signature), step.arguments)
+        SequencePart(
+            step.operation, step.operation.implementation(name), step_signature(step, signature), step.arguments
+        )
         for step, name in zip(steps, names, strict=True)
     )
 
 
-def step_signature(step: Step, signature: Signature) -> Signature:
+def step_signature(step: OperationStep, signature: Signature) -> Signature:
     """Derive the signature of a step from that of its sequence.
 
     Parameters
@@ -102,7 +106,7 @@ def step_signature(step: Step, signature: Signature) -> Signature:
     return Signature(shapes, dtypes, scalars, constants)
 
 
-def sequence_operation(steps: Sequence[Step], combinations: Iterable[tuple[str, ...]]) -> Operation:
+def sequence_operation(steps: Sequence[OperationStep], combinations: Iterable[tuple[str, ...]]) -> Operation:
     """Make an operation that executes several operations in order.
 
     Parameters
@@ -150,7 +154,7 @@ def sequence_operation(steps: Sequence[Step], combinations: Iterable[tuple[str, 
 # --- inside ---------------------------------------------------------------------------------------
 
 
-def _parameters(steps: tuple[Step, ...]) -> tuple[Parameter, ...]:
+def _parameters(steps: tuple[OperationStep, ...]) -> tuple[Parameter, ...]:
     found: dict[str, Parameter] = {}
     for step in steps:
         wiring = dict(step.arguments)
@@ -175,7 +179,7 @@ def _merged(before: AccessMode | None, after: AccessMode) -> AccessMode:
 
 
 def _implementations(
-    steps: tuple[Step, ...], combinations: Iterable[tuple[str, ...]], where: str
+    steps: tuple[OperationStep, ...], combinations: Iterable[tuple[str, ...]], where: str
 ) -> tuple[Implementation, ...]:
     made: dict[str, Implementation] = {}
     for names in dict.fromkeys(combinations):
@@ -196,11 +200,13 @@ def _implementations(
     return tuple(made.values())
 
 
-def _load_parts(steps: tuple[Step, ...], names: tuple[str, ...], signature: Signature) -> tuple[Part, ...]:
+def _load_parts(
+    steps: tuple[OperationStep, ...], names: tuple[str, ...], signature: Signature
+) -> tuple[SequencePart, ...]:
     return _parts(steps, names, signature)
 
 
-def _load_host(steps: tuple[Step, ...], names: tuple[str, ...], signature: Signature) -> Callable[..., None]:
+def _load_host(steps: tuple[OperationStep, ...], names: tuple[str, ...], signature: Signature) -> Callable[..., None]:
     calls = [
         (part.implementation.load(part.signature), part.arguments, _only_read(part.operation))
         for part in _parts(steps, names, signature)
@@ -226,7 +232,7 @@ def _view(value: Any, only_read: bool) -> Any:
     return view
 
 
-def _work(steps: tuple[Step, ...], signature: Signature) -> Work:
+def _work(steps: tuple[OperationStep, ...], signature: Signature) -> Work:
     """Return the summed work of the steps, with the dtype of the step with the most operations."""
     each = [step.operation.work(step_signature(step, signature)) for step in steps]
     largest = max(each, key=lambda work: work.flops)
@@ -238,7 +244,7 @@ def _work(steps: tuple[Step, ...], signature: Signature) -> Work:
     )
 
 
-def _check(steps: tuple[Step, ...], signature: Signature) -> str | None:
+def _check(steps: tuple[OperationStep, ...], signature: Signature) -> str | None:
     for number, step in enumerate(steps):
         check = step.operation.check
         wrong = check(step_signature(step, signature)) if check is not None else None
@@ -252,7 +258,7 @@ def _explain(operation: Operation, value: int) -> str:
     return f"step {operation.name!r}: " + (f"status {value}" if explain is None else explain(value))
 
 
-def _revision(steps: tuple[Step, ...], chosen: Sequence[Implementation]) -> str:
+def _revision(steps: tuple[OperationStep, ...], chosen: Sequence[Implementation]) -> str:
     """Return a digest of the steps' arguments and implementations, as the sequence's revision."""
     content = [
         (step.operation.name, step.arguments, implementation.name, implementation.revision)

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from syclsched.errors import ArgumentError
-from syclsched.model.access import Access, AccessMode, RowRange, rows_name
+from syclsched.model.access import Access, AccessMode, RowRange, row_range_name
 from syclsched.model.constant import Constant
 from syclsched.model.operation import Operation, Shape, Signature
 from syclsched.model.usm import UsmKind
@@ -123,7 +123,7 @@ class ArrayRows:
     @property
     def name(self) -> str:
         """Name of the range, such as ``a[0:100]``."""
-        return rows_name(self.array.name, self.rows)
+        return row_range_name(self.array.name, self.rows)
 
     @property
     def rows(self) -> RowRange:
@@ -288,7 +288,7 @@ def _slice_bounds(rows: slice, shape: Shape, name: str) -> RowRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinedArray:
     """An array whose rows are stored in other arrays.
 
     Parameters

@@ -63,7 +63,7 @@ class PoolKey(NamedTuple):
     context: str | None = None
 
 
-def usual_kind(space: MemorySpace, platform: Platform) -> MemoryKind:
+def default_kind(space: MemorySpace, platform: Platform) -> MemoryKind:
     """Return the default kind of memory of a space.
 
     Parameters
@@ -86,7 +86,7 @@ def usual_kind(space: MemorySpace, platform: Platform) -> MemoryKind:
     return "plain" if all(each.host_accessible for each in platform.spaces) else "host"
 
 
-def why_usual(key: PoolKey) -> str:
+def default_kind_reason(key: PoolKey) -> str:
     """Return the reason for the default kind of memory of a space, for users."""
     if key.kind == "shared":
         return "host and device use the same memory, and no kind is measurably faster"
@@ -109,7 +109,7 @@ class PoolKeys:
     __slots__ = ("_chosen", "_usual")
 
     def __init__(self, platform: Platform, chosen: Iterable[ArrayMemory] = ()) -> None:
-        self._usual = {s.name: PoolKey(s.name, usual_kind(s, platform)) for s in platform.spaces}
+        self._usual = {s.name: PoolKey(s.name, default_kind(s, platform)) for s in platform.spaces}
         self._chosen = {(c.array, c.space): PoolKey(c.space, c.kind, c.context) for c in chosen}
 
     def get(self, buffer: tuple[str, str]) -> PoolKey | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from syclsched.costs.history import HistoryKey
-from syclsched.interrupts import interrupts_held
+from syclsched.interrupts import interrupts_deferred
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Device
 from syclsched.model.profile import Quantity
@@ -120,7 +120,7 @@ def measure_is_faster(
     found = measure()
     if is_disturbed(before):
         return False
-    with interrupts_held():  # the samples of both must be stored together
+    with interrupts_deferred():  # the samples of both must be stored together
         for key, seconds in zip(_keys_of_both(device, mixed), found, strict=True):
             history.record(key, _undisturbed(seconds))
     measured = stored_ratio(device, history, mixed)

@@ -36,7 +36,7 @@ class EvictableConstants:
         """Evict the values of large constants from host memory."""
         with self._lock:
             for each in constants:
-                if each.is_held and each.was_hashed and each.nbytes >= LEAST_BYTES:
+                if each.is_host_resident and each.has_digest and each.nbytes >= LEAST_BYTES:
                     self._evicted.add(each)
                     each.let_go(partial(self._value, ref(each)))
 
@@ -44,13 +44,13 @@ class EvictableConstants:
         wanted = asked()
         assert wanted is not None  # the constant itself calls this
         with self._lock:
-            if wanted.is_held:  # another thread has recomputed it
+            if wanted.is_host_resident:  # another thread has recomputed it
                 return wanted.data
-            evicted = {each.digest: each for each in self._evicted if not each.is_held}
+            evicted = {each.digest: each for each in self._evicted if not each.is_host_resident}
             made = self._recompute({wanted.digest, *evicted})
             for digest, constant in evicted.items():
                 if digest in made:
-                    constant.take_back(made[digest])
+                    constant.restore(made[digest])
             self._evicted = WeakSet(each for digest, each in evicted.items() if digest not in made)
             if wanted.digest not in made:
                 raise StorageError(

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from syclsched.model.graph import TaskGraph
-from syclsched.model.recipe import chunk_name, free_name
+from syclsched.model.recipe import chunk_name, unique_name
 from syclsched.model.task import LogicalArray
 
 
@@ -19,8 +19,8 @@ class UniqueNames:
         self._taken = set(taken)
 
     def fresh(self, name: str) -> str:
-        """Return an unused name, the one given if possible (see `free_name`), and mark it as used."""
-        name = free_name(name, self._taken)
+        """Return an unused name, the one given if possible (see `unique_name`), and mark it as used."""
+        name = unique_name(name, self._taken)
         self._taken.add(name)
         return name
 

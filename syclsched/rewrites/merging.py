@@ -9,8 +9,8 @@ from syclsched.errors import GraphError
 from syclsched.model.access import Access
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
-from syclsched.model.graph_parts.ordering import topological_order
-from syclsched.model.operation import Operation, Scalar, Signature, Step
+from syclsched.model.graph_parts.topological_sort import topological_order
+from syclsched.model.operation import Operation, OperationStep, Scalar, Signature
 from syclsched.model.profile import MAX_NAME
 from syclsched.model.recipe import Merge, Recipe
 from syclsched.model.sequence import sequence_operation
@@ -102,7 +102,7 @@ def _contracted_order(graph: TaskGraph, merges: tuple[Merge, ...], group_of: Map
 
 def _merged_task(tasks: list[Task], found: Merge, operations: dict[object, Operation]) -> Task:
     """Return the task that runs some tasks in order; equal sequences share one operation, for the cost model."""
-    steps: list[Step] = []
+    steps: list[OperationStep] = []
     arrays: dict[str, str] = {}  # parameter by array
     parameter_of: dict[Constant, str] = {}
     scalars: dict[str, Scalar] = {}
@@ -124,7 +124,7 @@ def _merged_task(tasks: list[Task], found: Merge, operations: dict[object, Opera
                 shapes[whole] = task.signature.shapes[parameter.name]
                 dtypes[whole] = task.signature.dtypes[parameter.name]
             wiring.append((parameter.name, whole))
-        steps.append(Step(task.operation, tuple(wiring)))
+        steps.append(OperationStep(task.operation, tuple(wiring)))
     key = (tuple((id(s.operation), s.arguments) for s in steps), found.implementations)
     if key not in operations:
         operations[key] = sequence_operation(steps, found.implementations)

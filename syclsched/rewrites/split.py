@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from syclsched.costs import CostModel
 from syclsched.model.graph import TaskGraph
-from syclsched.model.graph_parts.adhoc import copy_operation
+from syclsched.model.graph_parts.builtin_operations import copy_operation
 from syclsched.model.operation import Signature
 from syclsched.model.platform import Platform
 from syclsched.model.recipe import Cut

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syclsched.errors import ArgumentError, CapabilityError, CycleError, EmptyPlatformError, GraphError
-from syclsched.model.graph_parts.ordering import find_cycle
+from syclsched.model.graph_parts.topological_sort import find_cycle
 from syclsched.scheduling.problem import NOTHING, Problem
 from syclsched.scheduling.rows import arcs, row_starts, rows_of, sorted_by_ends, topological_numbering
 from syclsched.scheduling.tables import Floats, Ints, Tables, frozen

@@ -21,8 +21,17 @@ from contextlib import contextmanager
 
 from syclsched.devices.submission import faultpoints
 from syclsched.errors import ArgumentError, SyclschedError
+from syclsched.testing.fault_types import (
+    DeviceFailure,
+    DeviceHang,
+    DeviceLoss,
+    DeviceSlowdown,
+    Fault,
+    Injected,
+    OperationFailure,
+    RandomFault,
+)
 from syclsched.testing.injection import InjectedError, Injection
-from syclsched.testing.kinds import AtRandom, FailOnDevice, FailPoint, Fault, Hang, Injected, Lose, Slow
 
 __all__ = [
     "Fault",
@@ -56,22 +65,22 @@ def fail_submission(number: int, *, device: str | None = None, times: int = 1) -
     times : int, optional
         Number of submissions in a row to refuse.
     """
-    return FailPoint("submission", number, device, times)
+    return OperationFailure("submission", number, device, times)
 
 
 def fail_copy(number: int, *, device: str | None = None, times: int = 1) -> Fault:
     """Let a copy between memory spaces fail; parameters as for `fail_submission`."""
-    return FailPoint("copy", number, device, times)
+    return OperationFailure("copy", number, device, times)
 
 
 def fail_allocation(number: int, *, times: int = 1) -> Fault:
     """Let an allocation of USM memory fail; parameters as for `fail_submission`."""
-    return FailPoint("allocation", number, None, times)
+    return OperationFailure("allocation", number, None, times)
 
 
 def fail_host_call(number: int, *, times: int = 1) -> Fault:
     """Let `InjectedError` be raised instead of calling a host function; parameters as for `fail_submission`."""
-    return FailPoint("host call", number, None, times)
+    return OperationFailure("host call", number, None, times)
 
 
 def fail_on_device(number: int, *, device: str | None = None, times: int = 1, done: bool = False) -> Fault:
@@ -85,7 +94,7 @@ def fail_on_device(number: int, *, device: str | None = None, times: int = 1, do
         If true, the work is still done: arrays updated in place are changed, although they must not be used. If false,
         the submission does nothing.
     """
-    return FailOnDevice(number, device, times, done)
+    return DeviceFailure(number, device, times, done)
 
 
 def lose(device: str, *, after: int = 0) -> Fault:
@@ -100,7 +109,7 @@ def lose(device: str, *, after: int = 0) -> Fault:
     after : int, optional
         Number of submissions to it that succeed before.
     """
-    return Lose(device, after)
+    return DeviceLoss(device, after)
 
 
 def hang(device: str, *, after: int = 0, for_s: float | None = None) -> Fault:
@@ -116,7 +125,7 @@ def hang(device: str, *, after: int = 0, for_s: float | None = None) -> Fault:
         Delay in seconds, for each submission after the one before; by default until `Injection.release` or the end of
         the ``with`` block.
     """
-    return Hang(device, after, for_s)
+    return DeviceHang(device, after, for_s)
 
 
 def slow(device: str, *, by_s: float) -> Fault:
@@ -129,7 +138,7 @@ def slow(device: str, *, by_s: float) -> Fault:
     by_s : float
         Delay of each submission in seconds.
     """
-    return Slow(device, by_s)
+    return DeviceSlowdown(device, by_s)
 
 
 def at_random(
@@ -152,7 +161,7 @@ def at_random(
     most : int, optional
         Maximum number of failures.
     """
-    return AtRandom(probability, kinds, device, most)
+    return RandomFault(probability, kinds, device, most)
 
 
 @contextmanager

@@ -11,8 +11,18 @@ from typing import Any
 
 from syclsched.devices.submission.faultpoints import FaultDecision, SubmissionKind, Target
 from syclsched.errors import ExecutionError
-from syclsched.testing.holding import Holding
-from syclsched.testing.kinds import AtRandom, FailOnDevice, FailPoint, Fault, Hang, Injected, Lose, Point, Slow
+from syclsched.testing.fault_types import (
+    DeviceFailure,
+    DeviceHang,
+    DeviceLoss,
+    DeviceSlowdown,
+    Fault,
+    FaultPoint,
+    Injected,
+    OperationFailure,
+    RandomFault,
+)
+from syclsched.testing.queue_gates import QueueGates
 
 
 class InjectedError(Exception):
@@ -34,15 +44,15 @@ class Injection:
         self._faults = tuple(faults)
         self._random = random.Random(seed)
         self._lock = threading.RLock()
-        self._holding = Holding()
+        self._holding = QueueGates()
         self._passed: Counter[tuple[str, str | None]] = Counter()
-        self._left = {id(f): f.most for f in self._faults if isinstance(f, AtRandom)}
+        self._left = {id(f): f.most for f in self._faults if isinstance(f, RandomFault)}
         self._injected: list[Injected] = []
         self._refused: set[tuple[int, int]] = set()
         self._queues: dict[str, Any] = {}
         self._lost: set[str] = set()
         self._pending: dict[str, dict[tuple[int, int], Target]] = {
-            f.device: {} for f in self._faults if isinstance(f, Lose)
+            f.device: {} for f in self._faults if isinstance(f, DeviceLoss)
         }
 
     # --- counters and record ----------------------------------------------------------------------
@@ -53,7 +63,7 @@ class Injection:
         with self._lock:
             return tuple(self._injected)
 
-    def passed(self, point: Point, device: str | None = None) -> int:
+    def passed(self, point: FaultPoint, device: str | None = None) -> int:
         """Return how many operations of a kind were counted so far.
 
         Parameters
@@ -85,11 +95,11 @@ class Injection:
                 self._refused.discard((id(target), number))
                 return "refuse"
             before = self._passed["submission", device]
-            points: tuple[Point, ...] = ("submission", "copy") if kind == "copy" else ("submission",)
+            points: tuple[FaultPoint, ...] = ("submission", "copy") if kind == "copy" else ("submission",)
             for point in points:
                 self._count(point, device)
             if device not in self._lost and any(
-                isinstance(f, Lose) and f.device == device and before >= f.after for f in self._faults
+                isinstance(f, DeviceLoss) and f.device == device and before >= f.after for f in self._faults
             ):
                 self._lose(device)
             verdict = "refuse" if device in self._lost else self._decide(points, device)
@@ -98,7 +108,7 @@ class Injection:
                 return "refuse"
             delaying = self._delaying_faults(device, before)
         for fault in delaying:
-            self._holding.block(device, queue, fault.for_s if isinstance(fault, Hang) else fault.by_s)
+            self._holding.block(device, queue, fault.for_s if isinstance(fault, DeviceHang) else fault.by_s)
         return verdict
 
     def submitted(self, device: str, target: Target, number: int) -> None:
@@ -145,7 +155,7 @@ class Injection:
 
     # --- inside, with the lock ----------------------------------------------------------------------
 
-    def _count(self, point: Point, device: str | None) -> int:
+    def _count(self, point: FaultPoint, device: str | None) -> int:
         if device is not None:
             self._passed[point, device] += 1
         self._passed[point, None] += 1
@@ -154,7 +164,7 @@ class Injection:
     def _record_fault(self, what: str, device: str | None, number: int) -> None:
         self._injected.append(Injected(what, device, number))
 
-    def _decide(self, points: tuple[Point, ...], device: str) -> FaultDecision:
+    def _decide(self, points: tuple[FaultPoint, ...], device: str) -> FaultDecision:
         for point in points:
             number = self._passed[point, None]
             if self._fails(point, device, number):
@@ -162,28 +172,28 @@ class Injection:
                 return "refuse"
         number = self._passed["submission", None]
         for fault in self._faults:
-            on_device = isinstance(fault, FailOnDevice) and self._is_due(fault, "submission", device)
+            on_device = isinstance(fault, DeviceFailure) and self._is_due(fault, "submission", device)
             if on_device or self._fails_randomly(fault, "on device", device):
                 self._record_fault("on device", device, number)
-                done = fault.done if isinstance(fault, FailOnDevice) else self._random.random() < 0.5
+                done = fault.done if isinstance(fault, DeviceFailure) else self._random.random() < 0.5
                 return "spoil" if done else "skip"
         return "pass"
 
-    def _fails(self, point: Point, device: str | None, number: int) -> bool:
+    def _fails(self, point: FaultPoint, device: str | None, number: int) -> bool:
         return any(
-            (isinstance(fault, FailPoint) and fault.point == point and self._is_due(fault, point, device))
+            (isinstance(fault, OperationFailure) and fault.point == point and self._is_due(fault, point, device))
             or self._fails_randomly(fault, point, device)
             for fault in self._faults
         )
 
-    def _is_due(self, fault: FailPoint | FailOnDevice, point: Point, device: str | None) -> bool:
+    def _is_due(self, fault: OperationFailure | DeviceFailure, point: FaultPoint, device: str | None) -> bool:
         """Return whether the operation counted last is one that a fault selects."""
         if fault.device not in (None, device):
             return False
         return fault.number <= self._passed[point, fault.device] < fault.number + fault.times
 
     def _fails_randomly(self, fault: Fault, kind: str, device: str | None) -> bool:
-        if not isinstance(fault, AtRandom) or kind not in fault.kinds or fault.device not in (None, device):
+        if not isinstance(fault, RandomFault) or kind not in fault.kinds or fault.device not in (None, device):
             return False
         left = self._left[id(fault)]
         if left == 0 or self._random.random() >= fault.probability:
@@ -192,13 +202,13 @@ class Injection:
             self._left[id(fault)] = left - 1
         return True
 
-    def _delaying_faults(self, device: str, before: int) -> list[Hang | Slow]:
+    def _delaying_faults(self, device: str, before: int) -> list[DeviceHang | DeviceSlowdown]:
         """Return the faults that delay a submission."""
-        delaying: list[Hang | Slow] = []
+        delaying: list[DeviceHang | DeviceSlowdown] = []
         for fault in self._faults:
-            if isinstance(fault, Slow) and fault.device == device:
+            if isinstance(fault, DeviceSlowdown) and fault.device == device:
                 delaying.append(fault)
-            if isinstance(fault, Hang) and fault.device == device and before >= fault.after:
+            if isinstance(fault, DeviceHang) and fault.device == device and before >= fault.after:
                 if before == fault.after:
                     self._record_fault("hang", device, before + 1)
                 delaying.append(fault)

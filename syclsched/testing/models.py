@@ -100,7 +100,7 @@ def with_seeded_weights(model: Any, seed: int = 0) -> Any:
         if node.op_type == "ConstantOfShape" and node.input[0] in known
     }
     floats = {name: tuple(tensor.dims) for name, tensor in known.items() if tensor.data_type == 1}
-    uses = _Uses(graph)
+    uses = _WeightUses(graph)
     kept = [tensor for name, tensor in known.items() if name not in floats]
     for name, shape in sorted((generated | floats).items()):
         value = uses.draw(name, shape, random)
@@ -117,7 +117,7 @@ def with_seeded_weights(model: Any, seed: int = 0) -> Any:
     return model
 
 
-class _Uses:
+class _WeightUses:
     """Uses of weights, which determine their distribution."""
 
     def __init__(self, graph: Any) -> None:
@@ -209,7 +209,7 @@ def encoder_model(
     """
     if heads < 1 or width % heads:
         raise ArgumentError(f"{heads} heads do not divide a width of {width}", where="encoder_model()")
-    writer = _Writer(seed)
+    writer = _ModelBuilder(seed)
     ids, mask, types = "input_ids", "attention_mask", "token_type_ids"
     hidden = _embeddings(writer, ids, types, width, vocabulary, positions)
     mask_4d = writer.node("Unsqueeze", writer.node("Unsqueeze", mask, writer.ints([1])), writer.ints([2]))
@@ -233,7 +233,7 @@ def encoder_model(
     )
 
 
-def _embeddings(writer: _Writer, ids: str, types: str, width: int, vocabulary: int, positions: int) -> str:
+def _embeddings(writer: _ModelBuilder, ids: str, types: str, width: int, vocabulary: int, positions: int) -> str:
     length = writer.node("Gather", writer.node("Shape", ids), writer.constant(np.array(1, np.int64)), axis=0)
     end = writer.node("Unsqueeze", length, writer.ints([0]))
     places = writer.constant(np.arange(positions, dtype=np.int64)[None])
@@ -246,7 +246,7 @@ def _embeddings(writer: _Writer, ids: str, types: str, width: int, vocabulary: i
     )
 
 
-def _layer(writer: _Writer, name: str, hidden: str, attention_bias: str, width: int, heads: int) -> str:
+def _layer(writer: _ModelBuilder, name: str, hidden: str, attention_bias: str, width: int, heads: int) -> str:
     writer.prefix = f"{name}.attention"
     query, key, value = (_heads(writer, _dense(writer, hidden, width, width), width, heads, p) for p in ("q", "k", "v"))
     scores = writer.node("Div", writer.node("MatMul", query, key), writer.number((width // heads) ** 0.5))
@@ -259,12 +259,12 @@ def _layer(writer: _Writer, name: str, hidden: str, attention_bias: str, width: 
     return _normalised(writer, writer.node("Add", _dense(writer, inner, 4 * width, width), attended), width)
 
 
-def _heads(writer: _Writer, value: str, width: int, heads: int, part: str) -> str:
+def _heads(writer: _ModelBuilder, value: str, width: int, heads: int, part: str) -> str:
     split = writer.node("Reshape", value, _shape_like(writer, value, [heads, width // heads]))
     return writer.node("Transpose", split, perm=[0, 2, 3, 1] if part == "k" else [0, 2, 1, 3])
 
 
-def _shape_like(writer: _Writer, value: str, rest: list[int]) -> str:
+def _shape_like(writer: _ModelBuilder, value: str, rest: list[int]) -> str:
     """Add nodes that compute a shape as exporters do: two extents of a value, then constants."""
     extents = []
     for axis in (0, 1):
@@ -273,19 +273,19 @@ def _shape_like(writer: _Writer, value: str, rest: list[int]) -> str:
     return writer.node("Concat", *extents, *(writer.ints([n]) for n in rest), axis=0)
 
 
-def _dense(writer: _Writer, value: str, inputs: int, outputs: int) -> str:
+def _dense(writer: _ModelBuilder, value: str, inputs: int, outputs: int) -> str:
     weight = writer.weight((inputs, outputs), inputs**-0.5)
     return writer.node("Add", writer.bias(outputs), writer.node("MatMul", value, weight))
 
 
-def _gelu(writer: _Writer, value: str) -> str:
+def _gelu(writer: _ModelBuilder, value: str) -> str:
     erf = writer.node("Erf", writer.node("Div", value, writer.number(2.0**0.5)))
     return writer.node(
         "Mul", writer.node("Mul", value, writer.node("Add", erf, writer.number(1.0))), writer.number(0.5)
     )
 
 
-def _normalised(writer: _Writer, value: str, width: int) -> str:
+def _normalised(writer: _ModelBuilder, value: str, width: int) -> str:
     centred = writer.node("Sub", value, writer.node("ReduceMean", value, axes=[-1]))
     variance = writer.node("ReduceMean", writer.node("Pow", centred, writer.number(2.0)), axes=[-1])
     deviation = writer.node("Sqrt", writer.node("Add", variance, writer.number(1e-12)))
@@ -293,7 +293,7 @@ def _normalised(writer: _Writer, value: str, width: int) -> str:
     return writer.node("Add", scaled, writer.bias(width))
 
 
-class _Writer:
+class _ModelBuilder:
     """Builder of a model, node by node."""
 
     def __init__(self, seed: int) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from syclsched.tracing.gantt import draw_gantt
 from syclsched.tracing.perfetto import save_perfetto, to_perfetto
-from syclsched.tracing.report import DeviceRow, FamilyRow, LinkRow, Report, make_report
-from syclsched.tracing.tables import render_report
+from syclsched.tracing.report_tables import render_report
+from syclsched.tracing.run_report import DeviceRow, FamilyRow, LinkRow, Report, make_report
 
 __all__ = [
     "DeviceRow",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syclsched.model.text.units import format_seconds, time_unit
-from syclsched.tracing.pictures import INK, OTHER_COLOUR, PALETTE, save, set_title, shown
+from syclsched.tracing.chart_output import INK, OTHER_COLOUR, PALETTE, chart_text, save_chart, set_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 _WIDTH_IN = 10.0
 _BAR_IN = 0.26
-_MOST_IN = 80.0
+_MAX_HEIGHT_IN = 80.0
 
 #: If the longest bar exceeds the lower quartile by more than this factor, the axis is cut at half this factor times
 #: the lower quartile: on a longer axis the short bars would look equal.
-_MOST_TIMES = 12.0
+_MAX_RATIO = 12.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ChartBar:
     """One bar of the chart."""
 
     group: str  # heading of the group
@@ -40,13 +40,13 @@ class Bar:
         return self.seconds if self.worst_s is None else max(self.seconds, self.worst_s)
 
 
-def draw_bars(bars: Sequence[Bar], title: str, path: str | Path) -> None:
+def draw_bars(bars: Sequence[ChartBar], title: str, path: str | Path) -> None:
     """Save a bar chart to a file."""
     figure = make_bars(bars, title)
-    save(figure, path)
+    save_chart(figure, path)
 
 
-def make_bars(bars: Sequence[Bar], title: str) -> Figure:
+def make_bars(bars: Sequence[ChartBar], title: str) -> Figure:
     """Return the chart that `draw_bars` saves."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -55,9 +55,11 @@ def make_bars(bars: Sequence[Bar], title: str) -> Figure:
     labels = list(dict.fromkeys(bar.label for bar in bars))
     colours = _colours(sorted(labels), several=len(groups) > 1)
     height = 1.4 + _BAR_IN * (len(bars) + 1.5 * len(groups))
-    figure = Figure(figsize=(_WIDTH_IN, min(height, _MOST_IN)), layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08))
+    figure = Figure(
+        figsize=(_WIDTH_IN, min(height, _MAX_HEIGHT_IN)), layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08)
+    )
     axis = figure.subplots()
-    limit_s = _limit_s(bars)
+    limit_s = _axis_limit_s(bars)
     scale, unit = time_unit(limit_s)
     ticks: list[tuple[float, str]] = []
     place = 0.0
@@ -65,12 +67,12 @@ def make_bars(bars: Sequence[Bar], title: str) -> Figure:
         group_bars = [bar for bar in bars if bar.group == group]
         if len(groups) > 1:
             axis.annotate(
-                shown(group), (0.0, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=10,
+                chart_text(group), (0.0, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=10,
                 fontweight="bold", color=INK,
             )  # fmt: skip
             place += 1.0
         _draw_group(axis, group_bars, place, scale, colours, limit_s)
-        ticks += [(place + i, shown(bar.label)) for i, bar in enumerate(group_bars)]
+        ticks += [(place + i, chart_text(bar.label)) for i, bar in enumerate(group_bars)]
         place += len(group_bars) + 0.5
     axis.set_yticks([y for y, _ in ticks], [label for _, label in ticks], fontsize=9)
     axis.set_ylim(place - 0.3, -0.8)
@@ -94,19 +96,19 @@ def _colours(labels: Sequence[str], *, several: bool) -> dict[str, str]:
     return {label: PALETTE[i] if i < len(PALETTE) else OTHER_COLOUR for i, label in enumerate(labels)}
 
 
-def _limit_s(bars: Sequence[Bar]) -> float:
+def _axis_limit_s(bars: Sequence[ChartBar]) -> float:
     """Return the end of the axis: the longest bar, without outliers."""
     ends = sorted(bar.end_s for bar in bars)
     if not ends:
         return 0.0
     short_s = ends[len(ends) // 4]
-    if short_s <= 0.0 or ends[-1] <= _MOST_TIMES * short_s:
+    if short_s <= 0.0 or ends[-1] <= _MAX_RATIO * short_s:
         return ends[-1]
-    return max(end for end in ends if end <= 0.5 * _MOST_TIMES * short_s)
+    return max(end for end in ends if end <= 0.5 * _MAX_RATIO * short_s)
 
 
 def _draw_group(
-    axis: Axes, bars: Sequence[Bar], place: float, scale: float, colours: dict[str, str], limit_s: float
+    axis: Axes, bars: Sequence[ChartBar], place: float, scale: float, colours: dict[str, str], limit_s: float
 ) -> None:
     places = [place + i for i in range(len(bars))]
     edge_s = 1.03 * limit_s

@@ -14,7 +14,7 @@ Via = Literal["lane", "wait", "memory"]
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class StartCause:
     """An instruction that had to end before another could start."""
 
     span: Span
@@ -23,40 +23,40 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Causes:
+class StartCauses:
     """All instructions that ran, with the causes of each."""
 
     spans: tuple[Span, ...]  # in order of start; without cancelled instructions
-    before: Mapping[int, tuple[Cause, ...]]  # by `Span.instruction`
+    before: Mapping[int, tuple[StartCause, ...]]  # by `Span.instruction`
 
-    def last(self, span: Span, *, lane: bool = True) -> Cause | None:
+    def last(self, span: Span, *, lane: bool = True) -> StartCause | None:
         """Return the cause that ended last, without lane order if ``lane`` is false; None if there is none."""
         found = [cause for cause in self.before[span.instruction] if lane or cause.via != "lane"]
         return max(found, key=lambda cause: (cause.span.finish_s, cause.via != "lane"), default=None)
 
 
-def find_causes(trace: Trace, plan: Plan | None = None) -> Causes:
+def find_start_causes(trace: Trace, plan: Plan | None = None) -> StartCauses:
     """Return the causes of each instruction of a trace; ``memory`` waits are told only with a plan."""
     ran = sorted((s for s in trace.spans if s.outcome != "cancelled"), key=lambda s: (s.start_s, s.instruction))
     by_number = {span.instruction: span for span in ran}
-    memory = _Memory(plan) if plan is not None else None
+    memory = _MemoryWaits(plan) if plan is not None else None
     previous: dict[str, Span] = {}
-    before: dict[int, tuple[Cause, ...]] = {}
+    before: dict[int, tuple[StartCause, ...]] = {}
     for span in ran:
-        found: dict[int, Cause] = {}
+        found: dict[int, StartCause] = {}
         if span.lane in previous:
-            found[previous[span.lane].instruction] = Cause(previous[span.lane], "lane")
+            found[previous[span.lane].instruction] = StartCause(previous[span.lane], "lane")
         waited, freed = (span.waits, ()) if memory is None else memory.waits(span)
         for numbers, via in ((freed, "memory"), (waited, "wait")):
             for number in numbers:
                 if number in before:  # skip instructions that started later: two device clocks disagree
-                    found[number] = Cause(by_number[number], via)  # type: ignore[arg-type]
+                    found[number] = StartCause(by_number[number], via)  # type: ignore[arg-type]
         before[span.instruction] = tuple(found.values())
         previous[span.lane] = span
-    return Causes(tuple(ran), before)
+    return StartCauses(tuple(ran), before)
 
 
-class _Memory:
+class _MemoryWaits:
     """The waits of a plan, divided into waits for memory and waits for data."""
 
     def __init__(self, plan: Plan) -> None:
@@ -114,10 +114,10 @@ class _Memory:
         for wait in instruction.waits:
             if self._memory_kind(wait) is None:
                 work.add(wait)
-            elif depth < _DEEPEST:
+            elif depth < _MAX_DEPTH:
                 work |= self._work_awaited_by(wait, depth + 1)
         return work
 
 
 #: Depth to which chains of allocs and frees that wait for each other are followed.
-_DEEPEST = 8
+_MAX_DEPTH = 8

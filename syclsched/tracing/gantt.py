@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from syclsched.model.text.units import format_ratio, format_seconds, time_unit
 from syclsched.model.trace import Span, Trace
-from syclsched.tracing.lanes import lane_order
-from syclsched.tracing.pictures import INK, OTHER_COLOUR, PALETTE, save, set_title, shown
-from syclsched.tracing.report import busy_seconds
+from syclsched.tracing.chart_output import INK, OTHER_COLOUR, PALETTE, chart_text, save_chart, set_title
+from syclsched.tracing.lane_order import lane_order
+from syclsched.tracing.run_report import busy_seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,11 +24,11 @@ COPY_COLOUR = "#DDDDDD"
 MAX_OUTLINED = 600
 
 #: Bars shorter than this share of the makespan have no outline: it would cover them.
-_THIN = 0.004
+_MIN_OUTLINED_SHARE = 0.004
 
 _WIDTH_IN = 13.0
 #: Maximum characters of a family name in the legend; merged tasks have long names.
-_LONGEST_LABEL = 44
+_MAX_LABEL_LENGTH = 44
 _ROW_IN = 0.42
 
 
@@ -51,7 +51,7 @@ class _Panel:
 def draw_gantt(trace: Trace, path: str | Path, predicted: Trace | None = None, disturbed: str = "") -> None:
     """Draw a trace as a Gantt chart."""
     figure = make_figure(trace, predicted, disturbed)
-    save(figure, path)
+    save_chart(figure, path)
 
 
 def make_figure(trace: Trace, predicted: Trace | None = None, disturbed: str = "") -> Figure:
@@ -127,7 +127,7 @@ def _colours(panels: Sequence[_Panel]) -> dict[str, str]:
 
 def _draw_panel(axis: Axes, panel: _Panel, lanes: Sequence[str], colours: Mapping[str, str], scale: float) -> None:
     row = {lane: i for i, lane in enumerate(lanes)}
-    widest_thin_s = panel.makespan_s * (_THIN if len(panel.bars) <= MAX_OUTLINED else float("inf"))
+    widest_thin_s = panel.makespan_s * (_MIN_OUTLINED_SHARE if len(panel.bars) <= MAX_OUTLINED else float("inf"))
     groups: dict[tuple[str, str, bool], list[_Bar]] = {}
     for bar in panel.bars:
         if bar.span.kind != "barrier":
@@ -187,7 +187,7 @@ def _style(style_key: str, colours: Mapping[str, str], fine: bool) -> dict[str, 
 
 def _format_axis(axis: Axes, panel: _Panel, lanes: Sequence[str]) -> None:
     axis.set_ylim(max(1, len(lanes)) - 0.5, -0.5)
-    axis.set_yticks(range(len(lanes)), [shown(lane) for lane in lanes], fontsize=9)
+    axis.set_yticks(range(len(lanes)), [chart_text(lane) for lane in lanes], fontsize=9)
     axis.set_title(f"{panel.title}: {format_seconds(panel.makespan_s)}", loc="left", fontsize=10.5, color=INK, pad=4)
     axis.tick_params(axis="y", length=0)
     axis.tick_params(axis="x", labelsize=9)
@@ -216,7 +216,7 @@ def _name_bars(axis: Axes, panel: _Panel, lanes: Sequence[str], scale: float) ->
     pixels_per_unit = axis.bbox.width / (axis.get_xlim()[1] - axis.get_xlim()[0])
     points_per_pixel = 72.0 / axis.figure.dpi
     for bar in panel.bars:
-        label = shown(bar.span.task or bar.span.kind)
+        label = chart_text(bar.span.task or bar.span.kind)
         width_points = (bar.finish_s - bar.start_s) / scale * pixels_per_unit * points_per_pixel
         # A letter of this size is about 3.6 points wide.
         if bar.span.kind == "copy" or len(label) * 3.6 + 2 > width_points:
@@ -232,7 +232,7 @@ def _legend(figure: Figure, colours: Mapping[str, str], spans: Sequence[Span], f
 
     named = [f for f, colour in colours.items() if colour != OTHER_COLOUR]
     style_keys = {_style_key(s) for s in spans}
-    handles = [Patch(facecolor=colours[f], label=shown(f, _LONGEST_LABEL)) for f in named]
+    handles = [Patch(facecolor=colours[f], label=chart_text(f, _MAX_LABEL_LENGTH)) for f in named]
     if len(named) < len(colours):
         handles.append(Patch(facecolor=OTHER_COLOUR, label=f"{len(colours) - len(named)} other families"))
     for style_key, label in (("!copy", "copy"), ("!failed", "failed"), ("!cancelled", "cancelled")):

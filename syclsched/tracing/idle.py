@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from syclsched.model.trace import Span
-from syclsched.tracing.causes import Causes
+from syclsched.tracing.causes import StartCauses
 
 #: Times closer than this count as equal.
 _SAME_S = 1e-12
@@ -17,7 +17,7 @@ _DEEPEST = 10_000
 
 
 @dataclass(slots=True)
-class Idle:
+class IdleTime:
     """Seconds in which lanes did not compute, by reason."""
 
     no_task_s: float = 0.0  # no task was left for the lane
@@ -32,50 +32,50 @@ class Idle:
         """Sum over all reasons."""
         return float(sum(getattr(self, f.name) for f in fields(self)))
 
-    def add(self, other: Idle) -> None:
+    def add(self, other: IdleTime) -> None:
         """Add the seconds of another record."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
-class Piece(NamedTuple):
+class IdleInterval(NamedTuple):
     """An interval in which a lane did not compute."""
 
     start_s: float
     finish_s: float
-    reason: str  # a field of `Idle` without its unit
+    reason: str  # a field of `IdleTime` without its unit
 
 
-def lane_idle(causes: Causes, lane: str, makespan_s: float) -> Idle:
+def lane_idle(causes: StartCauses, lane: str, makespan_s: float) -> IdleTime:
     """Return the idle time of a lane by reason."""
-    found = Idle()
-    for piece in idle_pieces(causes, lane, makespan_s):
+    found = IdleTime()
+    for piece in idle_intervals(causes, lane, makespan_s):
         name = f"{piece.reason}_s"
         setattr(found, name, getattr(found, name) + piece.finish_s - piece.start_s)
     return found
 
 
-def idle_pieces(causes: Causes, lane: str, makespan_s: float) -> list[Piece]:
+def idle_intervals(causes: StartCauses, lane: str, makespan_s: float) -> list[IdleInterval]:
     """Return the intervals in which a lane did not compute, with their reasons, in order of time."""
-    found: list[Piece] = []
+    found: list[IdleInterval] = []
     reached_s = 0.0
     for span in causes.spans:
         if span.lane != lane:
             continue
         if span.start_s > reached_s:
-            gap: list[Piece] = []
-            _explain(causes, span, reached_s, span.start_s, gap)
+            gap: list[IdleInterval] = []
+            _explain_gap(causes, span, reached_s, span.start_s, gap)
             found += gap[::-1]
             reached_s = span.start_s
         if span.kind == "copy" and span.finish_s > reached_s:
-            found.append(Piece(reached_s, span.finish_s, "copy"))
+            found.append(IdleInterval(reached_s, span.finish_s, "copy"))
         reached_s = max(reached_s, span.finish_s)
     if makespan_s > reached_s:
-        found.append(Piece(reached_s, makespan_s, "no_task"))
+        found.append(IdleInterval(reached_s, makespan_s, "no_task"))
     return found
 
 
-def overlap(copies: Iterable[Span], kernels: Iterable[Span]) -> float | None:
+def overlap_share(copies: Iterable[Span], kernels: Iterable[Span]) -> float | None:
     """Return the share of the copying time in which kernels ran; None if nothing was copied."""
     copying, computing = _merged(copies), _merged(kernels)
     copied_s = sum(end - start for start, end in copying)
@@ -95,7 +95,7 @@ def overlap(copies: Iterable[Span], kernels: Iterable[Span]) -> float | None:
 # --- inside ---------------------------------------------------------------------------------------
 
 
-def _explain(causes: Causes, span: Span, low_s: float, high_s: float, found: list[Piece]) -> None:
+def _explain_gap(causes: StartCauses, span: Span, low_s: float, high_s: float, found: list[IdleInterval]) -> None:
     """Append the reasons of a gap before an instruction, from its end backwards along the latest causes."""
     own_lane = False  # for `span` itself the lane was free: consider lane order only further back
     memory = False
@@ -103,24 +103,24 @@ def _explain(causes: Causes, span: Span, low_s: float, high_s: float, found: lis
         last = causes.last(span, lane=own_lane)
         waited_s = low_s if last is None else last.span.finish_s
         ready_s = max(waited_s, span.submit_s)
-        high_s = _take(found, "memory" if memory else "starting", ready_s, low_s, high_s)
-        high_s = _take(found, "memory" if memory else "submission", waited_s, low_s, high_s)
+        high_s = _append_interval(found, "memory" if memory else "starting", ready_s, low_s, high_s)
+        high_s = _append_interval(found, "memory" if memory else "submission", waited_s, low_s, high_s)
         if last is None or high_s <= low_s + _SAME_S:
             return
         memory = memory or last.via == "memory"
         span, own_lane = last.span, True
         reason = "memory" if memory else "copy" if span.kind == "copy" else "lanes"
-        high_s = _take(found, reason, span.start_s, low_s, high_s)
+        high_s = _append_interval(found, reason, span.start_s, low_s, high_s)
         if high_s <= low_s + _SAME_S:
             return
-    _take(found, "lanes", low_s, low_s, high_s)
+    _append_interval(found, "lanes", low_s, low_s, high_s)
 
 
-def _take(found: list[Piece], reason: str, since_s: float, low_s: float, high_s: float) -> float:
+def _append_interval(found: list[IdleInterval], reason: str, since_s: float, low_s: float, high_s: float) -> float:
     """Append the part of a gap from ``since_s`` on, and return the end of the rest."""
     begin_s = max(low_s, min(since_s, high_s))
     if begin_s < high_s:
-        found.append(Piece(begin_s, high_s, reason))
+        found.append(IdleInterval(begin_s, high_s, reason))
     return begin_s
 
 

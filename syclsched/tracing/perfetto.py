@@ -16,20 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from syclsched.atomic_write import write_atomically
 from syclsched.errors import StorageError
 from syclsched.model.plan import Plan
 from syclsched.model.trace import Span, Trace
-from syclsched.tracing.causes import Causes, find_causes
-from syclsched.tracing.counters import counter_steps
-from syclsched.tracing.critical import path_steps
-from syclsched.tracing.idle import idle_pieces
-from syclsched.tracing.lanes import lane_order
-from syclsched.writing import write_whole
+from syclsched.tracing.causes import StartCauses, find_start_causes
+from syclsched.tracing.counter_tracks import counter_steps
+from syclsched.tracing.critical_path import path_steps
+from syclsched.tracing.idle import idle_intervals
+from syclsched.tracing.lane_order import lane_order
 
 Event = dict[str, Any]
 
-#: Labels of idle reasons, by field of `syclsched.tracing.idle.Idle` without its unit.
-IDLE_NAMES = {
+#: Labels of idle reasons, by field of `syclsched.tracing.idle.IdleTime` without its unit.
+IDLE_LABELS = {
     "no_task": "nothing left to do",
     "copy": "waits for a copy",
     "lanes": "waits for another lane",
@@ -40,7 +40,7 @@ IDLE_NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Slice:
+class _TimedSpan:
     """One span with its predicted or measured times in whole nanoseconds."""
 
     span: Span
@@ -68,7 +68,7 @@ def save_perfetto(traces: Trace | Iterable[Trace], path: str | Path, plan: Plan 
     """Write traces to a file for Perfetto; compressed if the path ends in ``.gz``."""
     text = json.dumps(to_perfetto(traces, plan), separators=(",", ":"), allow_nan=False).encode()
     try:
-        write_whole(Path(path), gzip.compress(text, mtime=0) if str(path).endswith(".gz") else text)
+        write_atomically(Path(path), gzip.compress(text, mtime=0) if str(path).endswith(".gz") else text)
     except OSError as error:
         raise StorageError(
             f"cannot write the trace: {error.strerror or error}", where=str(path), hint="Give another path"
@@ -83,7 +83,7 @@ def _process(trace: Trace, name: str, pid: int, predicted: bool, plan: Plan | No
     for tid, label in sorted({(tid, label) for tid, label in rows.values()}):
         yield _metadata(pid, tid, "thread_name", name=label)
         yield _metadata(pid, tid, "thread_sort_index", sort_index=tid)
-    causes = None if predicted else find_causes(trace, plan)
+    causes = None if predicted else find_start_causes(trace, plan)
     critical = set() if causes is None else {s.span.instruction for s in path_steps(causes)}
     for item in slices:
         yield _complete(item, pid, rows[item.span.instruction][0], predicted, item.span.instruction in critical)
@@ -97,7 +97,7 @@ def _process(trace: Trace, name: str, pid: int, predicted: bool, plan: Plan | No
         yield from _idle_rows(causes, trace, pid, 1 + max((tid for tid, _ in rows.values()), default=0))
 
 
-def _idle_rows(causes: Causes, trace: Trace, pid: int, tid: int) -> Iterator[Event]:
+def _idle_rows(causes: StartCauses, trace: Trace, pid: int, tid: int) -> Iterator[Event]:
     """Yield a row of idle reasons for each compute and host lane."""
     kinds = {s.lane: s.lane_kind for s in trace.spans}
     for lane in lane_order(trace.spans):
@@ -105,24 +105,24 @@ def _idle_rows(causes: Causes, trace: Trace, pid: int, tid: int) -> Iterator[Eve
             continue
         yield _metadata(pid, tid, "thread_name", name=f"{lane} idle")
         yield _metadata(pid, tid, "thread_sort_index", sort_index=tid)
-        for interval in idle_pieces(causes, lane, trace.makespan_s):
+        for interval in idle_intervals(causes, lane, trace.makespan_s):
             start_ns, finish_ns = round(interval.start_s * 1e9), round(interval.finish_s * 1e9)
             if finish_ns > start_ns:
                 yield {
-                    "ph": "X", "pid": pid, "tid": tid, "name": IDLE_NAMES[interval.reason], "cat": "idle",
+                    "ph": "X", "pid": pid, "tid": tid, "name": IDLE_LABELS[interval.reason], "cat": "idle",
                     "ts": start_ns / 1000, "dur": (finish_ns - start_ns) / 1000, "args": {},
                 }  # fmt: skip
         tid += 1
 
 
-def _slice(span: Span, predicted: bool) -> _Slice:
+def _slice(span: Span, predicted: bool) -> _TimedSpan:
     start_s = span.predicted_start_s if predicted else span.start_s
     finish_s = span.predicted_finish_s if predicted else span.finish_s
     start_ns = round(start_s * 1e9)
-    return _Slice(span, start_ns, max(start_ns, round(finish_s * 1e9)))
+    return _TimedSpan(span, start_ns, max(start_ns, round(finish_s * 1e9)))
 
 
-def _rows(slices: Sequence[_Slice]) -> dict[int, tuple[int, str]]:
+def _rows(slices: Sequence[_TimedSpan]) -> dict[int, tuple[int, str]]:
     """Return thread id and name of each instruction: its lane's, or an extra row where slices overlap."""
     # The format requires slices of one thread to nest. Spans of a lane can overlap where clocks disagree.
     ends: dict[tuple[str, int], int] = {}
@@ -142,7 +142,7 @@ def _metadata(pid: int, tid: int, name: str, /, **args: Any) -> Event:
     return {"ph": "M", "pid": pid, "tid": tid, "name": name, "args": args}
 
 
-def _complete(item: _Slice, pid: int, tid: int, predicted: bool, critical: bool) -> Event:
+def _complete(item: _TimedSpan, pid: int, tid: int, predicted: bool, critical: bool) -> Event:
     span = item.span
     args: dict[str, Any] = {"instruction": span.instruction, "family": span.family, "kind": span.kind}
     args |= {"implementation": span.implementation, "task": span.task} if span.task is not None else {}
@@ -174,7 +174,7 @@ def _complete(item: _Slice, pid: int, tid: int, predicted: bool, critical: bool)
     }
 
 
-def _arrows(slices: Sequence[_Slice], rows: dict[int, tuple[int, str]], pid: int) -> Iterator[Event]:
+def _arrows(slices: Sequence[_TimedSpan], rows: dict[int, tuple[int, str]], pid: int) -> Iterator[Event]:
     """Yield a flow event pair for every wait between lanes."""
     by_id = {p.span.instruction: p for p in slices}
     for item in slices:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.cli.checking import Checks
+from syclsched.cli.result_check import ResultChecker
 from syclsched.model.graph import TaskGraph
 from syclsched.workloads import CheckResult, Workload
 
@@ -25,7 +25,7 @@ def counted(calls: list[int]) -> Workload:
 
 def test_the_same_bits_are_checked_once() -> None:
     calls: list[int] = []
-    checks = Checks(counted(calls))
+    checks = ResultChecker(counted(calls))
     for value in (1, 1, 2, 2, 1):
         checks.add({"x": np.array([value])})
     assert calls == [1, 2, 1]
@@ -34,7 +34,7 @@ def test_the_same_bits_are_checked_once() -> None:
 
 def test_one_wrong_result_is_what_is_told() -> None:
     calls: list[int] = []
-    checks = Checks(counted(calls))
+    checks = ResultChecker(counted(calls))
     for value in (1, -7, -7, 1, 2):
         checks.add({"x": np.array([value])})
     assert calls == [1, -7, -7, 2]

@@ -146,7 +146,7 @@ def test_bad_input_is_an_error_with_exit_code_2(
 
 
 def test_a_corrupt_profile_names_file_and_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from syclsched.model.text.serial import to_json
+    from syclsched.model.text.json_serialisation import to_json
     from syclsched.profiling import load_profile
 
     good = to_json(load_profile("max1550"))

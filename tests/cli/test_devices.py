@@ -12,12 +12,12 @@ from rich.console import Console
 from support.machines import CPU, EMULATOR, HOST_FACTS, INTEGRATED, ZE_GPU0, split_facts
 from typer.testing import CliRunner
 
-from syclsched.cli.commands.devices import devices_command, format_bytes, sharers, show
+from syclsched.cli.commands.devices import devices_command, devices_sharing_memory, format_gib, show
 from syclsched.devices import SubDevices, discover
 from syclsched.devices.discovery.topology import SelectedDevice, build_platform
 from syclsched.errors import SelectionError
 from syclsched.model.platform import Device, Platform
-from syclsched.model.text.serial import from_json
+from syclsched.model.text.json_serialisation import from_json
 
 app = typer.Typer()
 app.command("devices")(devices_command)
@@ -66,14 +66,14 @@ def test_an_untrusted_device_is_shown_with_the_reason() -> None:
 
 def test_who_shares_memory() -> None:
     platform = machine()
-    assert sharers(platform, platform.device("gpu")) == ()
-    assert sharers(platform, platform.device("gpu1")) == ("host",)
-    assert sharers(platform, platform.host) == ("cpu", "accelerator.0", "accelerator.1", "gpu1")
+    assert devices_sharing_memory(platform, platform.device("gpu")) == ()
+    assert devices_sharing_memory(platform, platform.device("gpu1")) == ("host",)
+    assert devices_sharing_memory(platform, platform.host) == ("cpu", "accelerator.0", "accelerator.1", "gpu1")
 
 
 def test_memory_is_in_gib() -> None:
-    assert format_bytes(25276514304) == "23.5 GiB"
-    assert format_bytes(128 << 30) == "128 GiB"
+    assert format_gib(25276514304) == "23.5 GiB"
+    assert format_gib(128 << 30) == "128 GiB"
 
 
 @pytest.mark.sycl

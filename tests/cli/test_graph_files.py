@@ -12,7 +12,7 @@ from support.commands import Outcome, call
 from support.graph_files import SAMPLES
 
 from syclsched.cli.commands.simulate import platforms_of
-from syclsched.cli.views.comparing import Row, notes, policy_names, table
+from syclsched.cli.views.comparison import ComparisonRow, notes, policy_names, table
 from syclsched.model.plan import Plan
 
 PLATFORM = ("--platform", "xeon-8480,max1550")
@@ -244,15 +244,15 @@ def test_names_from_files_are_no_markup(capsys: pytest.CaptureFixture[str], tmp_
 
 
 def test_the_table_has_a_gap_only_where_there_is_a_bound() -> None:
-    row = Row("p", "heft", 3.0, 2.0, 0.5, 10, 0.01)
+    row = ComparisonRow("p", "heft", 3.0, 2.0, 0.5, 10, 0.01)
     assert row.gap == 0.5
     assert [c.header for c in table([row], platforms=True).columns] == [
         "platform", "policy", "makespan", "gap", "utilisation", "moved", "planning",
     ]  # fmt: skip
-    unbounded = Row("p", "heft", 3.0, None, 0.5, 10, 0.01)
+    unbounded = ComparisonRow("p", "heft", 3.0, None, 0.5, 10, 0.01)
     assert unbounded.gap is None
     assert "gap" not in [c.header for c in table([unbounded], platforms=False).columns]
-    assert notes([row, Row("p", "dls", None, 2.0, None, None, 0.01, "no")], platforms=True) == [
+    assert notes([row, ComparisonRow("p", "dls", None, 2.0, None, None, 0.01, "no")], platforms=True) == [
         "no schedule on p is shorter than 2.000 s",
         "p, dls: no",
     ]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.commands import Outcome, call
 
-from syclsched.cli.requests.mishaps import seconds_of
+from syclsched.cli.requests.disturbance_options import parse_seconds
 from syclsched.errors import ArgumentError
 
 GRAPH = ("cholesky", "--n", 256, "--tile", 64)
@@ -176,13 +176,13 @@ def test_mistakes_with_a_plan(
     [("0", 0.0), ("1.5", 1.5), ("2ms", 2e-3), (" 3 us", 3e-6), ("4µs", 4e-6), ("1e3ns", 1e-6), ("1e-3s", 1e-3)],
 )
 def test_times_have_units(text: str, expected: float) -> None:
-    assert seconds_of(text, "--fail") == pytest.approx(expected)
+    assert parse_seconds(text, "--fail") == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("text", ["", "ms", "1.2.3", "1 h", "inf", "-1ms", "1e"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ArgumentError, match="is not a time"):
-        seconds_of(text, "--fail")
+        parse_seconds(text, "--fail")
 
 
 @pytest.mark.parametrize("options", [("--noise", 0.1), ("--wrong", "gemm=4")])

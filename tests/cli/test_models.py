@@ -11,7 +11,7 @@ import pytest
 from support.commands import call
 from support.onednn_calls import needs_onednn
 
-from syclsched.cli.requests.models import write_outputs
+from syclsched.cli.requests.onnx_models import write_outputs
 from syclsched.errors import StorageError
 from syclsched.onnx import autotune, kernel_selection
 

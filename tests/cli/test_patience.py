@@ -9,7 +9,7 @@ import threading
 import pytest
 from rich.console import Console
 
-from syclsched.cli.patience import RUNNING, TEXT, patience
+from syclsched.cli.wait_notice import PLANNING_NOTICE, RUNNING_NOTICE, notice_if_slow
 
 
 class Heard(io.StringIO):
@@ -25,16 +25,16 @@ class Heard(io.StringIO):
         return count
 
 
-@pytest.mark.parametrize("text", [TEXT, RUNNING])
+@pytest.mark.parametrize("text", [PLANNING_NOTICE, RUNNING_NOTICE])
 def test_a_long_wait_is_explained(text: str) -> None:
     stream = Heard()
-    with patience(Console(file=stream, width=500), after_s=0.0, text=text):
+    with notice_if_slow(Console(file=stream, width=500), after_s=0.0, text=text):
         assert stream.written.wait(10.0)
     assert text in stream.getvalue()
 
 
 def test_a_short_one_is_not() -> None:
     stream = Heard()
-    with patience(Console(file=stream), after_s=3600.0):
+    with notice_if_slow(Console(file=stream), after_s=3600.0):
         pass
     assert stream.getvalue() == ""

@@ -14,7 +14,7 @@ from syclsched.costs.history import history_key
 from syclsched.costs.rates import rates_of
 from syclsched.kernels import get
 from syclsched.model.graph import TaskGraph
-from syclsched.model.operation import Implementation, Launch, Operation, Parameter, Requirements, Step, Work
+from syclsched.model.operation import Implementation, Launch, Operation, OperationStep, Parameter, Requirements, Work
 from syclsched.model.platform import HOST, Device, MemorySpace, Platform
 from syclsched.model.profile import Quantity
 from syclsched.model.sequence import sequence_operation
@@ -34,7 +34,7 @@ def tasks() -> tuple[Task, list[Task]]:
     x = graph.array("x", (10_000,))
     scale, fill = get("scale"), get("fill")
     whole = sequence_operation(
-        [Step(fill, (("x", "a"), ("value", "v"))), Step(scale, (("x", "a"), ("alpha", "k")))],
+        [OperationStep(fill, (("x", "a"), ("value", "v"))), OperationStep(scale, (("x", "a"), ("alpha", "k")))],
         [("opencl-c", "opencl-c"), ("opencl-c", "numba-dpex"), ("numpy", "numpy")],
     )
     together = graph.kernel(whole, a=x, v=1.0, k=2.0)
@@ -93,7 +93,7 @@ def test_a_device_must_be_able_to_do_every_step() -> None:
         return Operation("needs_" + "_".join(aspects), (Parameter("x"),), (implementation,), lambda _: Work(1.0, 1.0))
 
     whole = sequence_operation(
-        [Step(needing("fp64"), (("x", "x"),)), Step(needing("fp16"), (("x", "x"),))], [("cl", "cl")]
+        [OperationStep(needing("fp64"), (("x", "x"),)), OperationStep(needing("fp16"), (("x", "x"),))], [("cl", "cl")]
     )
     task = TaskGraph().kernel(whole, x=1)
     assert CostModel(PLATFORM).supports(task, whole.implementations[0], CPU) == "needs_fp16: no aspect fp16"

@@ -10,7 +10,7 @@ from support.profiles import profile
 
 from syclsched.costs import CostModel, MemoryHistory
 from syclsched.errors import CapabilityError
-from syclsched.model.costonly import REFERENCE_CORE_FLOPS, StatedCost, add_cost_only
+from syclsched.model.cost_only import REFERENCE_CORE_FLOPS, StatedCost, add_cost_only
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Device, MemorySpace, Partition, Platform
 from syclsched.model.task import Task

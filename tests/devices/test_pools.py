@@ -14,7 +14,7 @@ from syclsched.devices.memory import usm_memory
 from syclsched.devices.memory.space_pools import memory_info
 from syclsched.errors import ExecutionError
 from syclsched.model.platform import HOST, Platform
-from syclsched.model.usm import usual_kind
+from syclsched.model.usm import default_kind
 
 pytestmark = pytest.mark.sycl
 
@@ -32,11 +32,11 @@ def platform() -> Platform:
 
 
 def test_the_kind_of_memory_follows_from_who_reaches_it(platform: Platform) -> None:
-    assert {s.name: usual_kind(s, platform) for s in platform.spaces} == {
+    assert {s.name: default_kind(s, platform) for s in platform.spaces} == {
         s.name: "plain" if s.name == HOST else "shared" for s in platform.spaces
     }
     apart = discrete(platform)
-    assert {s.name: usual_kind(s, apart) for s in apart.spaces} == {
+    assert {s.name: default_kind(s, apart) for s in apart.spaces} == {
         s.name: "host" if s.name == HOST else "device" for s in apart.spaces
     }
 

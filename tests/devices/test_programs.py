@@ -137,10 +137,10 @@ def test_what_is_built_ahead_is_found_and_what_fails_is_left(queue: Any, built: 
 
 
 def test_steps_of_sequences_are_built_with_the_rest(queue: Any, built: list[str]) -> None:
-    from syclsched.model.sequence import Part
+    from syclsched.model.sequence import SequencePart
 
     steps = [piece(queue, "1"), piece(queue, "2")]
-    parts = tuple(Part(s.operation, s.implementation, s.signature, (("y", "y"),)) for s in steps)
+    parts = tuple(SequencePart(s.operation, s.implementation, s.signature, (("y", "y"),)) for s in steps)
     implementation = Implementation("both", "sequence", lambda _: parts)
     operation = Operation("both", (Parameter("y", AccessMode.WRITE),), (implementation,), lambda _: Work(1, 1))
     whole = task_compiler.CompileRequest(operation, implementation, SIGNATURE, queue, LIMITS)

@@ -31,7 +31,7 @@ from syclsched.devices.discovery.topology import (
     device_dtypes,
 )
 from syclsched.model.platform import HOST, Interference, Platform
-from syclsched.model.text.serial import from_json, to_json
+from syclsched.model.text.json_serialisation import from_json, to_json
 
 
 def whole(name: str, facts: DeviceFacts) -> SelectedDevice:

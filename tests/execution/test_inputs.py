@@ -9,7 +9,7 @@ import pytest
 from syclsched.errors import ArgumentError
 from syclsched.execution.memory.inputs import gather_inputs, to_numpy
 from syclsched.model.graph import TaskGraph
-from syclsched.model.graph_parts.binding import check_data
+from syclsched.model.graph_parts.argument_validation import check_data
 from syclsched.model.task import LogicalArray
 from syclsched.oneapi import load
 

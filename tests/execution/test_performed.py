@@ -19,7 +19,7 @@ from syclsched.execution import bind
 from syclsched.execution.replay.lane_thread_replay import LaneThreadReplay
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Step, Work
+from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, OperationStep, Parameter, Work
 from syclsched.model.sequence import sequence_operation
 from syclsched.testing import faults
 
@@ -104,7 +104,7 @@ def test_lanes_wait_for_each_other_and_the_trace_shows_it(performed: list[LaneTh
 
 def test_what_waits_for_a_sequence_waits_for_its_last_step(performed: list[LaneThreadReplay]) -> None:
     platform, devices = live_on(None)
-    step = Step(SPIN, (("y", "y"), ("turns", "turns")))
+    step = OperationStep(SPIN, (("y", "y"), ("turns", "turns")))
     graph = TaskGraph("sequence")
     y, z = graph.array("y", data=np.ones(1, DTYPE)), graph.array("z", (1,), DTYPE)
     graph.kernel(sequence_operation([step] * 4, [("opencl-c",) * 4]), name="steps", y=y, turns=2_000_000)
@@ -185,7 +185,7 @@ def spun(turns: int) -> int:
 def test_a_sequence_goes_on_when_another_lane_is_refused_something(performed: list[LaneThreadReplay]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("refused elsewhere")
-    step = Step(SPIN, (("y", "y"), ("turns", "turns")))
+    step = OperationStep(SPIN, (("y", "y"), ("turns", "turns")))
     y, z = graph.array("y", data=np.ones(1, DTYPE)), graph.array("z", data=np.zeros(100, DTYPE))
     late = graph.array("late", data=np.ones(1, DTYPE))
     graph.kernel(sequence_operation([step] * 200, [("opencl-c",) * 200]), name="steps", y=y, turns=100_000)

@@ -25,7 +25,15 @@ from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveReques
 from syclsched.kernels.onednn.tensors import plain
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.model.operation import Implementation, NativeCall, Operation, Parameter, ReadingElsewhere, Step, Work
+from syclsched.model.operation import (
+    Implementation,
+    NativeCall,
+    Operation,
+    OperationStep,
+    Parameter,
+    ReadingElsewhere,
+    Work,
+)
 from syclsched.model.sequence import sequence_operation
 from syclsched.testing import faults
 
@@ -198,7 +206,7 @@ def test_what_is_read_twice_or_written_is_copied() -> None:
 
 
 def test_what_several_steps_of_a_task_read_is_copied() -> None:
-    steps = [Step(doubled(), (("x", "x"), ("y", name))) for name in "yz"]
+    steps = [OperationStep(doubled(), (("x", "x"), ("y", name))) for name in "yz"]
     graph = TaskGraph("branches")
     x, y, z = (graph.array(name, (SIZE,), "float32") for name in "xyz")
     graph.kernel(sequence_operation(steps, [("library", "library")]), name="both", x=x, y=y, z=z)

@@ -9,7 +9,7 @@ from syclsched.api import describe
 from syclsched.errors import PlanError
 from syclsched.execution.core.program import Program
 from syclsched.execution.core.work import resolve_work
-from syclsched.model.costonly import StatedCost, add_cost_only
+from syclsched.model.cost_only import StatedCost, add_cost_only
 from syclsched.model.graph import TaskGraph
 from syclsched.planner import plan_graph
 

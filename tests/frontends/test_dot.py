@@ -8,7 +8,7 @@ from support.graph_files import DOT, cost_of, refused
 
 from syclsched.errors import FormatError
 from syclsched.frontends import Limits, Units, parse_graph
-from syclsched.model.costonly import StatedCost
+from syclsched.model.cost_only import StatedCost
 from syclsched.model.graph import TaskGraph
 
 

@@ -17,7 +17,7 @@ from syclsched.errors import GraphError, StorageError
 from syclsched.frontends import parse_graph, read_graph, write_graph
 from syclsched.frontends.graphfile import graph_text
 from syclsched.model.access import AccessMode
-from syclsched.model.costonly import StatedCost, add_cost_only
+from syclsched.model.cost_only import StatedCost, add_cost_only
 from syclsched.model.graph import TaskGraph
 from syclsched.model.task import ArrayRows, LogicalArray
 

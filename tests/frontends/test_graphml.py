@@ -10,7 +10,7 @@ import pytest
 from support.graph_files import GRAPHML, cost_of, refused
 
 from syclsched.frontends import Limits, Units, parse_graph
-from syclsched.model.costonly import StatedCost
+from syclsched.model.cost_only import StatedCost
 
 HEAD = '<graphml><key id="c" for="node" attr.name="cost"><default>1</default></key>'
 

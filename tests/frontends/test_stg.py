@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.graph_files import STG, STG_PAIRS, cost_of, modes_of, refused
 
 from syclsched.frontends import Units, parse_graph
-from syclsched.model.costonly import REFERENCE_LINK_BYTES_PER_S, StatedCost
+from syclsched.model.cost_only import REFERENCE_LINK_BYTES_PER_S, StatedCost
 
 
 def test_a_plain_graph() -> None:

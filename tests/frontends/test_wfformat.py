@@ -11,7 +11,7 @@ import pytest
 from support.graph_files import WFFORMAT_14, WFFORMAT_15, cost_of, modes_of, refused
 
 from syclsched.frontends import Units, parse_graph
-from syclsched.model.costonly import StatedCost
+from syclsched.model.cost_only import StatedCost
 from syclsched.model.graph import TaskGraph
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from syclsched.errors import ArgumentError, ExecutionError
 from syclsched.model.access import AccessMode
-from syclsched.model.costonly import (
+from syclsched.model.cost_only import (
     REFERENCE_CORE_FLOPS,
     StatedCost,
     add_cost_only,

@@ -14,8 +14,8 @@ from support.strategies import graphs, touching
 from syclsched.errors import ArgumentError, CycleError, GraphError, UnknownArrayError
 from syclsched.model.access import Access, AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.model.graph_parts.binding import check_data
-from syclsched.model.graph_parts.naming import LONGEST_NAME
+from syclsched.model.graph_parts.argument_validation import check_data
+from syclsched.model.graph_parts.naming import MAX_NAME_LENGTH
 from syclsched.model.operation import Implementation, Operation, Parameter, Work
 from syclsched.model.task import LogicalArray
 
@@ -160,7 +160,7 @@ def test_names_are_words(name: Any) -> None:
 
 
 def test_names_fit_into_plans() -> None:
-    graph, longest = TaskGraph(), "x" * LONGEST_NAME
+    graph, longest = TaskGraph(), "x" * MAX_NAME_LENGTH
     x = graph.array(longest, (1,))
     task = graph.kernel(touching((AccessMode.UPDATE,)), name=longest, p0=x)
     for add in (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from syclsched.api import describe
 from syclsched.errors import ArgumentError, MemoryLimitError
-from syclsched.model.memory_limit import check_planned, with_memory_limit
+from syclsched.model.memory_limit import check_peak, with_memory_limit
 from syclsched.model.platform import HOST, Platform
 
 
@@ -60,6 +60,6 @@ def test_what_is_no_limit_is_refused(limit: object) -> None:
 
 
 def test_a_plan_that_needs_more_is_refused_with_both_sizes() -> None:
-    check_planned({GPU: 100}, PLATFORM, {GPU: 100})
+    check_peak({GPU: 100}, PLATFORM, {GPU: 100})
     with pytest.raises(MemoryLimitError, match=r"needs 2048 bytes \(2.000 KiB\).*limit is 1024"):
-        check_planned({GPU: 2048}, PLATFORM, "1KiB")
+        check_peak({GPU: 2048}, PLATFORM, "1KiB")

@@ -9,7 +9,7 @@ import networkx as nx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syclsched.model.graph_parts.ordering import find_cycle, topological_order
+from syclsched.model.graph_parts.topological_sort import find_cycle, topological_order
 
 PAIRS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=16)
 

@@ -14,7 +14,7 @@ from support.strategies import platforms
 from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, FormatError, PlatformError
 from syclsched.model.operation import DeviceLimits
 from syclsched.model.platform import HOST, Device, Interference, Link, MemorySpace, Platform
-from syclsched.model.text.serial import from_json, to_json
+from syclsched.model.text.json_serialisation import from_json, to_json
 
 
 def device(name: str, space: str, *more: str, kind: str = "gpu") -> Device:

@@ -11,8 +11,17 @@ import pytest
 from syclsched.errors import ArgumentError
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Signature, Step, Work
-from syclsched.model.sequence import parts_of, sequence_operation, step_signature
+from syclsched.model.operation import (
+    Implementation,
+    Launch,
+    OpenCLSource,
+    Operation,
+    OperationStep,
+    Parameter,
+    Signature,
+    Work,
+)
+from syclsched.model.sequence import sequence_operation, sequence_parts, step_signature
 
 
 def operation(name: str, *modes: AccessMode | None, host: Any = None, status: str | None = None) -> Operation:
@@ -38,8 +47,8 @@ def operation(name: str, *modes: AccessMode | None, host: Any = None, status: st
 READ, WRITE, UPDATE, REDUCE = AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE, AccessMode.REDUCE
 
 
-def step(of: Operation, *arguments: str) -> Step:
-    return Step(of, tuple((f"p{i}", whole) for i, whole in enumerate(arguments)))
+def step(of: Operation, *arguments: str) -> OperationStep:
+    return OperationStep(of, tuple((f"p{i}", whole) for i, whole in enumerate(arguments)))
 
 
 @pytest.mark.parametrize(
@@ -79,11 +88,11 @@ def test_signatures_work_and_names_follow_from_the_steps() -> None:
     signature = Signature({"a": (3,), "b": (50,), "c": (9,)}, dict.fromkeys("abc", "float64"), {"n": 2})
     assert step_signature(whole.steps[0], signature) == Signature({"p0": (3,)}, {"p0": "float64"}, {"p1": 2})
     assert whole.work(signature) == Work(62.0, 24.0, "float64", 4)
-    parts = parts_of(whole, whole.implementations[1], signature)
+    parts = sequence_parts(whole, whole.implementations[1], signature)
     assert [(p.operation.name, p.implementation.name) for p in parts] == [
         ("small", "cl2"), ("large", "cl"), ("large", "cl"),
     ]  # fmt: skip
-    assert parts_of(first, first.implementations[0], parts[0].signature) == ()
+    assert sequence_parts(first, first.implementations[0], parts[0].signature) == ()
 
 
 def test_the_host_calls_functions_in_order_and_guards_what_they_only_read() -> None:

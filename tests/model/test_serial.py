@@ -18,7 +18,7 @@ from syclsched.errors import FormatError
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Link, Platform
 from syclsched.model.profile import DeviceProfile
-from syclsched.model.text.serial import from_json, json_schema, to_json
+from syclsched.model.text.json_serialisation import from_json, json_schema, to_json
 from syclsched.model.trace import Trace
 from syclsched.planning import build_plan, verify
 from syclsched.simulation import predict
@@ -174,7 +174,7 @@ def test_a_schema_for_other_tools(kind: type[Any]) -> None:
 
 
 def test_a_larger_file_than_any_of_ours_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syclsched.model.text.serial.MAX_TEXT_BYTES", 10)
+    monkeypatch.setattr("syclsched.model.text.json_serialisation.MAX_TEXT_BYTES", 10)
     with pytest.raises(FormatError, match="larger than 10 bytes"):
         Plan.from_json("x" * 11)
 

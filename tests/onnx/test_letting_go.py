@@ -177,7 +177,7 @@ def test_parts_of_what_was_let_go_are_right() -> None:
     assert (late.shape, late.nbytes) == ((2, 512), 4096) and not asked
     assert np.array_equal(late.data, value[7:9]) and np.array_equal(early.data, value[3:200])
     assert asked == [{whole.digest}]  # once: what was made is held
-    assert whole.is_held and np.array_equal(whole.data, value)
+    assert whole.is_host_resident and np.array_equal(whole.data, value)
     letting_go.let_go([whole])
     assert whole.host_bytes == 0 and np.array_equal(whole.reshaped((1 << 18,)).data, value.reshape(-1))
 
@@ -194,7 +194,7 @@ def test_small_ones_and_those_that_were_read_are_let_alone() -> None:
     small, read = Constant(np.ones(4)), Constant(np.ones(LEAST_BYTES))
     assert small.digest
     EvictableConstants(lambda digests: {}).let_go([small, read])
-    assert small.is_held and read.is_held
+    assert small.is_host_resident and read.is_host_resident
 
 
 def test_a_file_that_was_changed_is_said_and_what_is_ready_goes_on(open_path: Path) -> None:

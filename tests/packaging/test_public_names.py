@@ -69,4 +69,6 @@ def test_every_package_says_what_of_it_is_public() -> None:
         for init in top.rglob("__init__.py"):
             name = str(init.parent.relative_to(root)).removeprefix("syclsched/")
             text = init.read_text(encoding="utf-8")
-            assert "__all__" in text or name in PUBLIC or "Internal." in (ast.get_docstring(ast.parse(text)) or ""), name
+            assert "__all__" in text or name in PUBLIC or "Internal." in (ast.get_docstring(ast.parse(text)) or ""), (
+                name
+            )

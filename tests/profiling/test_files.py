@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.sample_profiles import device_profile, pair_profile
 
 from syclsched.errors import FormatError, StorageError
-from syclsched.model.text.serial import to_json
+from syclsched.model.text.json_serialisation import to_json
 from syclsched.profiling.storage.files import (
     MAX_FILE_BYTES,
     ProfileSet,

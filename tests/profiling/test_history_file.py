@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from syclsched.costs.history import HistoryKey
 from syclsched.errors import FormatError, StorageError
-from syclsched.model.text.serial import from_json, to_json
+from syclsched.model.text.json_serialisation import from_json, to_json
 from syclsched.profiling import HistoryStore
 from syclsched.profiling.storage.history_file import HistoryFile, history_file
 

@@ -143,7 +143,7 @@ def machine() -> Iterator[tuple[Platform, Any]]:
 
 @pytest.mark.sycl
 def test_a_session_measures_everything_and_its_profile_survives_a_file(machine: tuple[Platform, Any]) -> None:
-    from syclsched.model.text.serial import to_json
+    from syclsched.model.text.json_serialisation import to_json
 
     platform, live = machine
     told: list[tuple[str, int, int, str]] = []

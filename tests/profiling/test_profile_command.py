@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from support.sample_profiles import device_profile, pair_profile
 from typer.testing import CliRunner
 
-from syclsched.cli.commands.profile import export_profile, interruption, profile_command, save, write_set
-from syclsched.cli.views.numbers import pair_row, profile_rows, scaled, with_unit
+from syclsched.cli.commands.profile import export_profile, interrupt_flag, profile_command, save, write_set
+from syclsched.cli.views.profile_table import pair_row, profile_rows, scaled, with_unit
 from syclsched.errors import MeasurementError, SelectionError
 from syclsched.profiling.measure import session_budget
 from syclsched.profiling.session import SessionResult
@@ -104,7 +104,7 @@ def test_nothing_measured_is_said_not_written(tmp_path: Path) -> None:
 
 def test_the_first_interrupt_is_a_question_and_the_second_acts() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), interruption() as interrupted:
+    with pytest.raises(KeyboardInterrupt), interrupt_flag() as interrupted:
         assert not interrupted()
         os.kill(os.getpid(), signal.SIGINT)
         assert interrupted()
@@ -117,7 +117,7 @@ def test_interruption_does_nothing_in_other_threads() -> None:
     seen: list[bool] = []
 
     def work() -> None:
-        with interruption() as interrupted:
+        with interrupt_flag() as interrupted:
             seen.append(interrupted())
 
     thread = threading.Thread(target=work)

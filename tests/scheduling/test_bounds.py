@@ -14,7 +14,7 @@ from support.random_problems import problems
 
 from syclsched.costs import CostModel
 from syclsched.model.access import AccessMode
-from syclsched.model.costonly import StatedCost, add_cost_only
+from syclsched.model.cost_only import StatedCost, add_cost_only
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
 from syclsched.planner import plan_graph

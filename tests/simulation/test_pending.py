@@ -12,7 +12,7 @@ import pytest
 from support.plans import launch, plan_on, platform_of
 
 from syclsched.model.plan import Instruction, Lane, Plan
-from syclsched.model.text.serial import from_json, to_json
+from syclsched.model.text.json_serialisation import from_json, to_json
 from syclsched.model.trace import Span, Trace
 from syclsched.simulation import predict, simulate
 from syclsched.simulation.lazy_objects import lazy_lane, lazy_trace, make_objects

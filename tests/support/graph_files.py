@@ -10,7 +10,7 @@ import pytest
 
 from syclsched.errors import FormatError
 from syclsched.frontends import Limits, parse_graph
-from syclsched.model.costonly import StatedCost, stated_cost
+from syclsched.model.cost_only import StatedCost, stated_cost
 from syclsched.model.graph import TaskGraph
 
 WFFORMAT_15: dict[str, Any] = {

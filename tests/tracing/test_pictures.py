@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from syclsched.errors import StorageError
-from syclsched.tracing.pictures import check_format, save, set_title, shown
+from syclsched.tracing.chart_output import chart_text, check_chart_format, save_chart, set_title
 
 
 def titled(text: str, width_in: float = 10.0) -> str:
@@ -33,16 +33,16 @@ def test_a_title_without_end_ends() -> None:
 
 def test_text_is_no_mathematics() -> None:
     assert titled("$x$") == r"\$x\$"
-    assert shown("a$\n" + "b" * 100) == r"a\$?" + "b" * 56 + "…"
+    assert chart_text("a$\n" + "b" * 100) == r"a\$?" + "b" * 56 + "…"
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.SVG", "a.pdf", "a.jpg"])
 def test_formats_that_can_be_drawn(name: str) -> None:
-    check_format(name)
+    check_chart_format(name)
 
 
 @pytest.mark.parametrize(("name", "message"), [("a.xyz", "format 'xyz'"), ("a", "no ending"), (".png", "no ending")])
 def test_formats_that_cannot(name: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=message):
-        save(Figure(), tmp_path / name)
+        save_chart(Figure(), tmp_path / name)
     assert not list(tmp_path.iterdir())

@@ -9,8 +9,8 @@ import pytest
 from support.synthetic import random_trace, span
 
 from syclsched.errors import FormatError
-from syclsched.model.text.serial import to_json
-from syclsched.tracing.reading import read_trace
+from syclsched.model.text.json_serialisation import to_json
+from syclsched.tracing.trace_reader import read_trace
 
 TRACE = random_trace(3)
 

@@ -15,7 +15,7 @@ from syclsched.model.trace import Trace
 from syclsched.planning import build_plan
 from syclsched.simulation import predict, simulate
 from syclsched.tracing import make_report
-from syclsched.tracing.report import busy_seconds
+from syclsched.tracing.run_report import busy_seconds
 
 TRACE = Trace(
     "small",
@@ -131,5 +131,5 @@ def test_what_was_not_done_counts_work_and_copies_apart() -> None:
         span(3, "gpu:copy", 1.0, 1.0, kind="copy", outcome="cancelled"),
     )  # fmt: skip
     report = make_report(replace(TRACE, spans=spans))
-    assert (report.failed, report.cancelled, report.copies_undone, report.complete) == (1, 1, 1, False)
+    assert (report.failed, report.cancelled, report.incomplete_copies, report.complete) == (1, 1, 1, False)
     assert make_report(replace(TRACE, spans=TRACE.spans[:3])).complete

@@ -11,7 +11,7 @@ from syclsched.errors import GraphError
 from syclsched.model.access import AccessMode
 from syclsched.model.plan import BufferUse
 from syclsched.model.trace import Span, Trace
-from syclsched.tracing.story import tell_story
+from syclsched.tracing.task_history import describe_task
 
 READ, WRITE, UPDATE = AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE
 
@@ -50,7 +50,7 @@ SAMPLE = trace(
 
 
 def test_a_story_has_everything() -> None:
-    assert tell_story(SAMPLE, "gemm").splitlines() == [
+    assert describe_task(SAMPLE, "gemm").splitlines() == [
         "task 'gemm' (gemm) by 'opencl-c' on lane cpu:1 of device 'cpu': done",
         "  reads        'a' in cpu, 'b' in cpu",
         "  updates      'c' in cpu",
@@ -65,34 +65,34 @@ def test_a_story_has_everything() -> None:
 
 
 def test_what_touched_its_arrays_on_its_own_lane_came_before() -> None:
-    told = tell_story(SAMPLE, "late")
+    told = describe_task(SAMPLE, "late")
     assert "ready at     7.000 ms: 'anew' on cpu:1 ended at 7.000 ms" in told
     assert "nothing waited for it" in told
 
 
 def test_what_waits_for_nothing_is_ready_from_the_start() -> None:
-    told = tell_story(SAMPLE, "other")
+    told = describe_task(SAMPLE, "other")
     assert "ready at     0.000 ms: it depends on no other task" in told
     assert "100.0 µs after it could: start latency of the device" in told
 
 
 def test_chunks_of_a_task_are_all_told_of() -> None:
     parts = [span(n, f"blur[{n}:{n + 1}]", "cpu:0", (0.0, n * 1.0, n + 1.0)) for n in range(3)]
-    assert tell_story(trace(*parts), "blur").count("task 'blur[") == 3
+    assert describe_task(trace(*parts), "blur").count("task 'blur[") == 3
 
 
 def test_a_task_that_was_merged_is_told_of_as_what_it_became() -> None:
     merged = trace(span(0, "gemm_1+scale_1", "cpu:0", (0.0, 0.0, 1.0)))
-    assert "task 'gemm_1+scale_1'" in tell_story(merged, "gemm_1")
-    assert tell_story(merged, "gemm_1") == tell_story(merged, "scale_1")
+    assert "task 'gemm_1+scale_1'" in describe_task(merged, "gemm_1")
+    assert describe_task(merged, "gemm_1") == describe_task(merged, "scale_1")
 
 
 def test_what_was_cancelled_has_no_times() -> None:
-    told = tell_story(trace(span(0, "gone", "cpu:0", (1.0, 1.0, 1.0), outcome="cancelled")), "gone")
+    told = describe_task(trace(span(0, "gone", "cpu:0", (1.0, 1.0, 1.0), outcome="cancelled")), "gone")
     assert "cancelled at 1.000 ms" in told
     assert "finished" not in told
 
 
 def test_names_that_are_not_there_are_answered_with_some_that_are() -> None:
     with pytest.raises(GraphError, match=r"no task 'gem' ran.*'gemm'"):
-        tell_story(SAMPLE, "gem")
+        describe_task(SAMPLE, "gem")

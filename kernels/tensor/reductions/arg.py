@@ -7,14 +7,34 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
+from syclsched.kernels.tensor.operation_factory import (
+    array_bytes,
+    axis_error,
+    elements,
+    input_parameter,
+    make_operation,
+    output_parameter,
+    shape_error,
+)
 from syclsched.kernels.tensor.reductions import reduce_groups
 from syclsched.kernels.tensor.reductions.reduce import reduced_shape
-from syclsched.kernels.tensor.reductions.reduction_kernels import Plan, better, extreme_of, reduction_plan, start_of
-from syclsched.kernels.tensor.writing.blocks import block_launch, block_vectors, rows_launch, write_blocks, write_rows
-from syclsched.kernels.tensor.writing.lines import walk_launch, write_walk
-from syclsched.kernels.tensor.writing.source import kernels
-from syclsched.kernels.tensor.writing.writer import BLOCK_VECTORS, LANES, Writer, working
+from syclsched.kernels.tensor.reductions.reduction_kernels import (
+    ReductionAxes,
+    extremum_start,
+    is_better,
+    split_axes,
+    write_extremum,
+)
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.iteration_space import iteration_launch, write_iteration
+from syclsched.kernels.tensor.writing.kernel_writer import BLOCK_VECTORS, LANES, KernelWriter, compute_dtype
+from syclsched.kernels.tensor.writing.row_column_blocks import (
+    block_launch,
+    block_vectors,
+    rows_launch,
+    write_blocks,
+    write_rows,
+)
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
 
@@ -23,8 +43,8 @@ def arg(mode: str, axis: int, keepdims: bool = False, last: bool = False) -> Ope
     """Return the operation that writes the index of the largest or smallest element along an axis to ``y``."""
     if mode not in ("max", "min"):
         raise ArgumentError(f"there is no mode {mode!r}", where="arg", hint="max or min")
-    parameters = (written(dtypes=("int64",)), read())
-    return make(
+    parameters = (output_parameter(dtypes=("int64",)), input_parameter())
+    return make_operation(
         f"arg{mode} axis {axis}{' keepdims' if keepdims else ''}{' last' if last else ''}",
         parameters,
         partial(_host, mode=mode, axis=axis, last=last),
@@ -33,7 +53,7 @@ def arg(mode: str, axis: int, keepdims: bool = False, last: bool = False) -> Ope
         split=Split(("y", "x")) if axis else None,
         kernels=(
             reduce_groups.arg(mode, axis, last),
-            *kernels(
+            *generated_implementations(
                 parameters,
                 partial(_write, mode=mode, axis=axis, last=last),
                 partial(_launch, axis=axis),
@@ -48,7 +68,7 @@ def _check(signature: Signature, *, axis: int, keepdims: bool) -> str | None:
     wrong = axis_error(axis, len(x))
     if wrong is None and x[axis] == 0:
         return f"axis {axis} of {x} has no elements"
-    return wrong or expect(signature, reduced_shape(x, (axis,), keepdims), f"axis {axis} of {x}")
+    return wrong or shape_error(signature, reduced_shape(x, (axis,), keepdims), f"axis {axis} of {x}")
 
 
 def _work(signature: Signature) -> Work:
@@ -66,10 +86,10 @@ def _host(*, mode: str, axis: int, last: bool, y: Any, x: Any) -> None:
     y[...] = (x.shape[axis] - 1 - found if last else found).reshape(y.shape)
 
 
-def _write(w: Writer, *, mode: str, axis: int, last: bool) -> None:
-    plan = reduction_plan(w.signature.shapes["x"], (axis,))
+def _write(w: KernelWriter, *, mode: str, axis: int, last: bool) -> None:
+    plan = split_axes(w.signature.shapes["x"], (axis,))
     extent, stride = plan.reduced[0]
-    t = working(w.signature.dtypes["x"])
+    t = compute_dtype(w.signature.dtypes["x"])
     if _by_rows(w.signature, plan):
         write_rows(w, plan.kept.elements, partial(_write_row, w, t, extent, mode, last))
         return
@@ -83,20 +103,20 @@ def _write(w: Writer, *, mode: str, axis: int, last: bool) -> None:
         place = w.variable(None, "0")
         with w.loop("1", str(extent)) as k:
             x = w.value(t, w.load("x", f"{others[0]} + {k} * {stride}"))
-            with w.when(_better(w, t, mode, last, x, best)):
+            with w.if_block(_better(w, t, mode, last, x, best)):
                 w.assign(best, t, x)
                 w.assign(place, None, k)
         w.store("y", at, place)
 
-    write_walk(w, plan.kept, body)
+    write_iteration(w, plan.kept, body)
 
 
-def _better(w: Writer, t: str, mode: str, last: bool, x: str, best: str) -> str:
+def _better(w: KernelWriter, t: str, mode: str, last: bool, x: str, best: str) -> str:
     if not last:
-        return better(w, t, mode, x, best)
+        return is_better(w, t, mode, x, best)
     as_good = f"({x} {'>' if mode == 'max' else '<'}= {best})"
     # NaN is better than any number; of several NaNs the last one counts.
-    return w.either(as_good, f"({x} != {x})") if t.startswith("float") else as_good
+    return w.any_of(as_good, f"({x} != {x})") if t.startswith("float") else as_good
 
 
 #: Dtypes compared in vectors, and the index dtype of the same width for positions in a row.
@@ -114,21 +134,21 @@ _PLACES = {
 _GROUP_VECTORS = 8
 
 
-def _in_vectors(signature: Signature, plan: Plan) -> bool:
+def _in_vectors(signature: Signature, plan: ReductionAxes) -> bool:
     return signature.dtypes["x"] in _PLACES and LANES <= plan.reduced[0][0] < 1 << 31
 
 
-def _by_rows(signature: Signature, plan: Plan) -> bool:
-    return plan.by_rows and _in_vectors(signature, plan)
+def _by_rows(signature: Signature, plan: ReductionAxes) -> bool:
+    return plan.is_contiguous and _in_vectors(signature, plan)
 
 
-def _block_vectors(signature: Signature, plan: Plan) -> int:
-    if plan.by_rows or not _in_vectors(signature, plan):
+def _block_vectors(signature: Signature, plan: ReductionAxes) -> int:
+    if plan.is_contiguous or not _in_vectors(signature, plan):
         return 0
     return block_vectors(plan.kept, BLOCK_VECTORS, signature.dtypes["x"])
 
 
-def _write_row(w: Writer, t: str, extent: int, mode: str, last: bool, row: str) -> None:
+def _write_row(w: KernelWriter, t: str, extent: int, mode: str, last: bool, row: str) -> None:
     """Emit the search of a row: first the vectors with the best element, then its position in them."""
     # Several vectors are combined, then each lane is compared with the lane's best so far: most of the work is one
     # instruction per vector.
@@ -136,11 +156,11 @@ def _write_row(w: Writer, t: str, extent: int, mode: str, last: bool, row: str) 
     vectors = _GROUP_VECTORS if extent >= 2 * _GROUP_VECTORS * LANES else 1
     base, step, end = w.index(f"{row} * {extent}"), vectors * LANES, extent // LANES * LANES
     # Also correct if all elements of the row equal the start value.
-    best, begins = w.vector_group(t, w.constant(start_of(mode, t), t)), w.vector_group(i, w.constant(0, i))
+    best, begins = w.vector_group(t, w.constant(extremum_start(mode, t), t)), w.vector_group(i, w.constant(0, i))
 
     def compare(k: str, together: int, pick: Any, _: str) -> None:
-        xs = [w.value(t, w.load_wide("x", f"{base} + {k} + {number * LANES}")) for number in range(together)]
-        x = extreme_of(w, t, mode, xs)
+        xs = [w.value(t, w.load_vector("x", f"{base} + {k} + {number * LANES}")) for number in range(together)]
+        x = write_extremum(w, t, mode, xs)
         found = _better(w, t, mode, last, x, pick(best))
         w.assign(pick(begins), i, w.select(found, w.value(i, w.cast(i, k, "int64")), pick(begins)))
         w.assign(pick(best), t, w.select(found, x, pick(best)))
@@ -150,7 +170,7 @@ def _write_row(w: Writer, t: str, extent: int, mode: str, last: bool, row: str) 
         stop = end // (together * LANES) * (together * LANES)
         if at < stop:
             with w.loop(str(at), str(stop), str(together * LANES)) as k:
-                w.over_wide(1, partial(compare, k, together))
+                w.each_vector(1, partial(compare, k, together))
         at = stop
 
     value = _best_lane(w, t, mode, best)
@@ -158,17 +178,17 @@ def _write_row(w: Writer, t: str, extent: int, mode: str, last: bool, row: str) 
     symbol, nowhere = (">", -1) if last else ("<", extent)
 
     def nearest(found: str) -> str:
-        (one,) = w.fold_wide([(found, i)], 1, lambda a, b: [w.select(f"({a[0]} {symbol} {b[0]})", *a, *b)])
+        (one,) = w.reduce_lanes([(found, i)], 1, lambda a, b: [w.select(f"({a[0]} {symbol} {b[0]})", *a, *b)])
         return one
 
     def as_good(x: str) -> str:
         same = f"({x} == {value})"
-        return w.either(same, f"({x} != {x})") if t.startswith("float") else same
+        return w.any_of(same, f"({x} != {x})") if t.startswith("float") else same
 
     def only_best(pick: Any, _: str) -> None:
         w.assign(pick(begins), i, w.select(as_good(pick(best)), pick(begins), w.constant(nowhere, i)))
 
-    w.over_wide(1, only_best)
+    w.each_vector(1, only_best)
     begin = nearest(begins)
     # The last group of vectors may be shorter: shift it to be full. The vectors before it hold no better match.
     begin = w.value(i, w.select(f"({begin} < {end - step})", begin, w.constant(end - step, i)))
@@ -176,64 +196,64 @@ def _write_row(w: Writer, t: str, extent: int, mode: str, last: bool, row: str) 
     def find_position(pick: Any, _: str) -> None:
         lanes = w.places(i)
         for number in range(vectors) if last else reversed(range(vectors)):
-            x = w.value(t, w.load_wide("x", f"{base} + {begin} + {number * LANES}"))
+            x = w.value(t, w.load_vector("x", f"{base} + {begin} + {number * LANES}"))
             here = w.value(i, f"{lanes} + ({begin} + {w.constant(number * LANES, i)})")
             w.assign(pick(places), i, w.select(as_good(x), here, pick(places)))
 
     places = w.vector_group(i, w.constant(nowhere, i))
-    w.over_wide(1, find_position)
+    w.each_vector(1, find_position)
     place = nearest(places)
     if end < extent:
         value, place = w.variable(t, value), w.variable(i, place)
         with w.loop(str(end), str(extent)) as k:
             x = w.value(t, w.load("x", f"{base} + {k}"))
-            with w.when(_better(w, t, mode, last, x, value)):
+            with w.if_block(_better(w, t, mode, last, x, value)):
                 w.assign(value, t, x)
                 w.assign(place, i, w.cast(i, k, "int64"))
     w.store("y", row, place)
 
 
-def _best_lane(w: Writer, t: str, mode: str, best: str) -> str:
+def _best_lane(w: KernelWriter, t: str, mode: str, best: str) -> str:
     """Emit the best number of a vector, NaN if one is, by two reductions of one instruction each."""
     symbol = ">" if mode == "max" else "<"
     pairs = lambda a, b: [w.select(f"({a[0]} {symbol} {b[0]})", *a, *b)]  # noqa: E731
     if not t.startswith("float"):
-        (value,) = w.fold_wide([(best, t)], 1, pairs)
+        (value,) = w.reduce_lanes([(best, t)], 1, pairs)
         return value
     nans = w.vector_group(t, w.constant(0.0, t))
-    w.over_wide(
+    w.each_vector(
         1,
         lambda pick, _: w.assign(pick(nans), t, w.select(f"({pick(best)} == {pick(best)})", pick(nans), pick(best))),
     )
-    (value,) = w.fold_wide([(best, t)], 1, pairs)
-    (nan,) = w.fold_wide([(nans, t)], 1, lambda a, b: [f"({a[0]} + {b[0]})"])
+    (value,) = w.reduce_lanes([(best, t)], 1, pairs)
+    (nan,) = w.reduce_lanes([(nans, t)], 1, lambda a, b: [f"({a[0]} + {b[0]})"])
     return w.value(t, w.select(f"({nan} == {nan})", value, nan))
 
 
 def _write_block(
-    w: Writer, t: str, along: tuple[int, int], vectors: int, mode: str, last: bool, at: str, first: str
+    w: KernelWriter, t: str, along: tuple[int, int], vectors: int, mode: str, last: bool, at: str, first: str
 ) -> None:
     extent, stride = along
     index_dtype = _PLACES[t]
     best = w.vector_group(t, w.constant(0, t), vectors)
     places = w.vector_group(index_dtype, w.constant(0, index_dtype), vectors)
-    w.over_wide(vectors, lambda pick, lane: w.assign(pick(best), t, w.load_wide("x", f"{first} + {lane}")))
+    w.each_vector(vectors, lambda pick, lane: w.assign(pick(best), t, w.load_vector("x", f"{first} + {lane}")))
     with w.loop("1", str(extent)) as k:
 
         def compare(pick: Any, lane: str) -> None:
-            x = w.value(t, w.load_wide("x", f"{first} + {k} * {stride} + {lane}"))
+            x = w.value(t, w.load_vector("x", f"{first} + {k} * {stride} + {lane}"))
             here = w.value(index_dtype, w.cast(index_dtype, k, "int64"))
             found = _better(w, t, mode, last, x, pick(best))
             w.assign(pick(places), index_dtype, w.select(found, here, pick(places)))
             w.assign(pick(best), t, w.select(found, x, pick(best)))
 
-        w.over_wide(vectors, compare)
-    w.over_wide(vectors, lambda pick, lane: w.store_wide("y", f"{at} + {lane}", pick(places), index_dtype))
+        w.each_vector(vectors, compare)
+    w.each_vector(vectors, lambda pick, lane: w.store_vector("y", f"{at} + {lane}", pick(places), index_dtype))
 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
-    plan = reduction_plan(signature.shapes["x"], (axis,))
+    plan = split_axes(signature.shapes["x"], (axis,))
     if _by_rows(signature, plan):
         return rows_launch(plan.kept.elements, plan.reduced[0][0], limits)
     vectors = _block_vectors(signature, plan)
-    return block_launch(plan.kept, vectors, limits) if vectors else walk_launch(plan.kept, limits)
+    return block_launch(plan.kept, vectors, limits) if vectors else iteration_launch(plan.kept, limits)

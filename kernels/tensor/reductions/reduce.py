@@ -10,10 +10,18 @@ from typing import Any
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import NUMBA_DTYPES
 from syclsched.kernels.onednn.operations import reduction
-from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
+from syclsched.kernels.tensor.operation_factory import (
+    array_bytes,
+    axis_error,
+    elements,
+    input_parameter,
+    make_operation,
+    output_parameter,
+    shape_error,
+)
 from syclsched.kernels.tensor.reductions import reduce_groups
-from syclsched.kernels.tensor.reductions.reduction_kernels import reduction_launch, start_of, write_reduction
-from syclsched.kernels.tensor.writing.source import kernels
+from syclsched.kernels.tensor.reductions.reduction_kernels import extremum_start, reduction_launch, write_reduction
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.model.operation import Operation, Shape, Signature, Split, Work
 
 #: Reduction modes.
@@ -27,8 +35,8 @@ def reduce(mode: str, axes: tuple[int, ...], keepdims: bool = False) -> Operatio
         raise ArgumentError(f"there is no reduction {mode!r}", hint=f"There are: {', '.join(MODES)}")
     if list(axes) != sorted({axis for axis in axes if axis >= 0}):
         raise ArgumentError(f"axes are counted from the front and ascend, not {axes}", where="reduce")
-    parameters = (written(), read(like="y"))
-    return make(
+    parameters = (output_parameter(), input_parameter(like="y"))
+    return make_operation(
         f"reduce {mode} axes {','.join(map(str, axes))}{' keepdims' if keepdims else ''}",
         parameters,
         partial(_host, mode=mode, axes=axes, keepdims=keepdims),
@@ -38,7 +46,7 @@ def reduce(mode: str, axes: tuple[int, ...], keepdims: bool = False) -> Operatio
         kernels=(
             reduction.reduce(mode=mode, axes=axes),
             reduce_groups.reduce(mode, axes),
-            *kernels(
+            *generated_implementations(
                 parameters,
                 partial(write_reduction, mode=mode, axes=axes),
                 partial(reduction_launch, mode=mode, axes=axes),
@@ -62,7 +70,7 @@ def _check(signature: Signature, *, mode: str, axes: tuple[int, ...], keepdims: 
         return axis_error(axes[-1], len(x))
     if signature.dtypes["x"] == "bool" and mode not in ("max", "min"):
         return f"there is no {mode} of bool"
-    return expect(signature, reduced_shape(x, axes, keepdims), f"{mode} of {x} along {axes}")
+    return shape_error(signature, reduced_shape(x, axes, keepdims), f"{mode} of {x} along {axes}")
 
 
 def _work(signature: Signature) -> Work:
@@ -84,10 +92,10 @@ def _host(*, mode: str, axes: tuple[int, ...], keepdims: bool, y: Any, x: Any) -
     with np.errstate(all="ignore"):
         if mode in ("max", "min"):
             result = (np.max if mode == "max" else np.min)(
-                x, axis=axes, keepdims=keepdims, initial=start_of(mode, dtype)
+                x, axis=axes, keepdims=keepdims, initial=extremum_start(mode, dtype)
             )
         elif mode == "logsumexp":
-            largest = np.max(x, axis=axes, keepdims=True, initial=start_of("max", dtype))
+            largest = np.max(x, axis=axes, keepdims=True, initial=extremum_start("max", dtype))
             largest = np.where(np.isfinite(largest), largest, 0).astype(dtype)
             result = np.log(np.sum(np.exp(x - largest), axis=axes, keepdims=True)) + largest
             result = result.reshape(y.shape)

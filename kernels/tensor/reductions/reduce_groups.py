@@ -8,7 +8,7 @@ from functools import partial
 
 from syclsched.kernels.group_reduction import LineReduction, local_bytes
 from syclsched.kernels.groups import head, implementation
-from syclsched.kernels.tensor.writing.writer import working
+from syclsched.kernels.tensor.writing.kernel_writer import compute_dtype
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, OpenCLSource, Signature
 
 #: Least and greatest number of each dtype in OpenCL C; bool is stored as bytes.
@@ -31,7 +31,7 @@ def reduce(mode: str, axes: tuple[int, ...]) -> Implementation:
     return implementation(partial(_source, mode=mode, axes=axes), partial(_launch, axes=axes))
 
 
-def parts(mode: str) -> Implementation:
+def reduce_parts(mode: str) -> Implementation:
     """Return the implementation of the first step of `reduce_whole`."""
     return implementation(partial(_parts_source, mode=mode), _parts_launch)
 
@@ -42,7 +42,7 @@ def arg(mode: str, axis: int, last: bool) -> Implementation:
 
 
 def _lines(signature: Signature, limits: DeviceLimits, axes: tuple[int, ...]) -> LineReduction:
-    return LineReduction.of(signature.shapes["x"], axes, limits, local_bytes(working(signature.dtypes["x"])))
+    return LineReduction.of(signature.shapes["x"], axes, limits, local_bytes(compute_dtype(signature.dtypes["x"])))
 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, axes: tuple[int, ...]) -> Launch:
@@ -57,7 +57,7 @@ def _source(signature: Signature, limits: DeviceLimits, *, mode: str, axes: tupl
 def _parts_lines(signature: Signature, limits: DeviceLimits) -> LineReduction:
     count, size = signature.shapes["y"][0], math.prod(signature.shapes["x"])
     each = size // count
-    local = local_bytes(working(signature.dtypes["x"]))
+    local = local_bytes(compute_dtype(signature.dtypes["x"]))
     return LineReduction.of_axes(((count, each),), ((each, 1),), limits, local, rest=size - each * count)
 
 
@@ -72,7 +72,7 @@ def _parts_source(signature: Signature, limits: DeviceLimits, *, mode: str) -> O
 
 def _reduction(signature: Signature, lines: LineReduction, mode: str, count: int) -> OpenCLSource:
     dtype = signature.dtypes["x"]
-    kind = working(dtype)
+    kind = compute_dtype(dtype)
     code = _logarithm(lines, kind) if mode == "logsumexp" else _plain(lines, dtype, mode, count)
     source = f"""{head(dtype, kind, math.prod(signature.shapes["x"]))}
 __kernel {lines.attributes} void reduction(__global T* restrict y, __global const T* restrict x) {{
@@ -124,7 +124,7 @@ def _absolute(dtype: str) -> str:
 
 def _logarithm(lines: LineReduction, kind: str) -> str:
     """Return the code of log-sum-exp in two passes: maximum, then sum."""
-    # The maximum is clamped to a finite number; see `syclsched.kernels.tensor.reductions.logarithms`.
+    # The maximum is clamped to a finite number; see `syclsched.kernels.tensor.reductions.log_sum_exp`.
     greatest = _GREATEST[kind]
     return f"""  A s = -{greatest};
 {lines.each("if (v > s) s = v;")}{lines.shared("if (other_s > s) s = other_s;", s="A")}
@@ -135,7 +135,7 @@ def _logarithm(lines: LineReduction, kind: str) -> str:
 
 def _arg_lines(signature: Signature, limits: DeviceLimits, axis: int) -> LineReduction:
     return LineReduction.of(
-        signature.shapes["x"], (axis,), limits, local_bytes(working(signature.dtypes["x"]), "int64")
+        signature.shapes["x"], (axis,), limits, local_bytes(compute_dtype(signature.dtypes["x"]), "int64")
     )
 
 
@@ -145,7 +145,7 @@ def _arg_launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Lau
 
 def _arg_source(signature: Signature, limits: DeviceLimits, *, mode: str, axis: int, last: bool) -> OpenCLSource:
     lines, dtype = _arg_lines(signature, limits, axis), signature.dtypes["x"]
-    kind = working(dtype)
+    kind = compute_dtype(dtype)
     symbol, equal = ">" if mode == "max" else "<", "="
     better, as_good = f"({{0}} {symbol} s", f"({{0}} {equal}= s"
     if dtype.startswith("float"):

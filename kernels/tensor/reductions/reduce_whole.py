@@ -14,12 +14,18 @@ from typing import Any
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels import groups
-from syclsched.kernels.tensor.making import array_bytes, elements, make, read, written
+from syclsched.kernels.tensor.operation_factory import (
+    array_bytes,
+    elements,
+    input_parameter,
+    make_operation,
+    output_parameter,
+)
 from syclsched.kernels.tensor.reductions import reduce_groups
 from syclsched.kernels.tensor.reductions.reduce import reduce
 from syclsched.kernels.tensor.reductions.reduction_kernels import write_parts
-from syclsched.kernels.tensor.writing.source import kernels
-from syclsched.model.operation import DeviceLimits, Launch, Operation, Shape, Signature, Step, Work
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.model.operation import DeviceLimits, Launch, Operation, OperationStep, Shape, Signature, Work
 from syclsched.model.sequence import sequence_operation
 
 #: Modes of both kernels, by mode. Partial means are divided by the number of all elements.
@@ -35,7 +41,7 @@ MODES = tuple(_STEPS)
 #: Number of parts: balances well over many compute units.
 PARTS = 64
 #: With fewer elements, one work-item is faster than starting a second kernel.
-_WORTH = 1 << 17
+_MIN_ELEMENTS = 1 << 17
 
 
 @cache
@@ -44,35 +50,35 @@ def reduce_whole(mode: str) -> Operation:
     if mode not in _STEPS:
         raise ArgumentError(f"there is no mode {mode!r}", where="reduce_whole", hint=f"There are: {', '.join(MODES)}")
     of_parts, of_all = _STEPS[mode]
-    first = Step(_parts(of_parts), (("y", "parts"), ("x", "x")))
-    second = Step(reduce(of_all, (0,)), (("y", "y"), ("x", "parts")))
+    first = OperationStep(_parts(of_parts), (("y", "parts"), ("x", "x")))
+    second = OperationStep(reduce(of_all, (0,)), (("y", "y"), ("x", "parts")))
     names = (groups.NAME, "opencl-c", "numba-dpex", "numpy")
     return sequence_operation((first, second), [(name, name) for name in names])
 
 
-def whole_is_worth_it(mode: str, shape: Shape, axes: tuple[int, ...], dtype: str) -> bool:
+def reduce_whole_is_faster(mode: str, shape: Shape, axes: tuple[int, ...], dtype: str) -> bool:
     """Return whether `reduce_whole` supports a reduction and is faster than `reduce`."""
     return (
         mode in _STEPS
         and dtype not in ("bool", "float16")
         and not (mode == "mean" and not dtype.startswith("float"))
         and len(axes) == len(shape)
-        and math.prod(shape) >= _WORTH
+        and math.prod(shape) >= _MIN_ELEMENTS
     )
 
 
 @cache
 def _parts(mode: str) -> Operation:
-    parameters = (written(dtypes=_DTYPES), read(like="y"))
-    return make(
+    parameters = (output_parameter(dtypes=_DTYPES), input_parameter(like="y"))
+    return make_operation(
         f"reduce {mode} of parts",
         parameters,
         partial(_host, mode=mode),
         partial(_check, mode=mode),
         work=_work,
         kernels=(
-            reduce_groups.parts(mode),
-            *kernels(parameters, partial(write_parts, mode=mode), _launch, revision="2"),
+            reduce_groups.reduce_parts(mode),
+            *generated_implementations(parameters, partial(write_parts, mode=mode), _launch, revision="2"),
         ),
     )
 

@@ -16,16 +16,29 @@ from functools import partial
 from typing import Any
 
 from syclsched.kernels.common import ceil_div
-from syclsched.kernels.tensor.reductions.logarithms import (
-    ROWS,
-    TOGETHER,
-    VECTORS,
-    in_one_pass,
-    in_two_passes,
+from syclsched.kernels.tensor.reductions.log_sum_exp import (
+    MAX_COLUMN_VECTORS,
+    ROW_GROUP,
+    ROWS_PER_STEP,
+    takes_one_pass,
     write_columns,
-    write_some_rows,
+    write_row_group,
+    write_two_passes,
 )
-from syclsched.kernels.tensor.writing.blocks import (
+from syclsched.kernels.tensor.writing.iteration_space import (
+    IterationSpace,
+    iteration_launch,
+    iteration_space,
+    write_iteration,
+)
+from syclsched.kernels.tensor.writing.kernel_writer import (
+    BLOCK_VECTORS,
+    LANES,
+    ROW_VECTORS,
+    KernelWriter,
+    compute_dtype,
+)
+from syclsched.kernels.tensor.writing.row_column_blocks import (
     block_launch,
     block_vectors,
     even_vectors,
@@ -33,8 +46,6 @@ from syclsched.kernels.tensor.writing.blocks import (
     write_blocks,
     write_rows,
 )
-from syclsched.kernels.tensor.writing.lines import Walk, walk, walk_launch, write_walk
-from syclsched.kernels.tensor.writing.writer import BLOCK_VECTORS, LANES, ROW_VECTORS, Writer, working
 from syclsched.model.operation import DeviceLimits, Launch, Shape, Signature
 
 #: Extent and stride of each axis.
@@ -44,19 +55,19 @@ _ROWS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReductionAxes:
     """Kept and reduced axes of an array, merged to as few as possible."""
 
-    kept: Walk  # of the result; the operand is the first reduced element
+    kept: IterationSpace  # of the result; the operand is the first reduced element
     reduced: Axes  # extent and stride of each reduced axis
 
     @property
-    def by_rows(self) -> bool:
+    def is_contiguous(self) -> bool:
         """True if the elements of one result are contiguous."""
         return len(self.reduced) == 1 and self.reduced[0][1] == 1
 
 
-def reduction_plan(shape: Shape, axes: tuple[int, ...]) -> Plan:
+def split_axes(shape: Shape, axes: tuple[int, ...]) -> ReductionAxes:
     """Return the kept and reduced axes of a reduction."""
     reduced: list[tuple[int, int]] = []
     kept: list[tuple[int, int]] = []
@@ -72,17 +83,17 @@ def reduction_plan(shape: Shape, axes: tuple[int, ...]) -> Plan:
             else:
                 reduced.insert(0, (extent, stride))
         stride *= extent
-    space = walk(tuple(extent for extent, _ in kept), [tuple(step for _, step in kept)])
-    return Plan(space, tuple(reduced) or ((1, 1),))
+    space = iteration_space(tuple(extent for extent, _ in kept), [tuple(step for _, step in kept)])
+    return ReductionAxes(space, tuple(reduced) or ((1, 1),))
 
 
-def write_reduction(w: Writer, *, mode: str, axes: tuple[int, ...]) -> None:
+def write_reduction(w: KernelWriter, *, mode: str, axes: tuple[int, ...]) -> None:
     """Emit the kernel of a reduction of ``x`` to ``y``."""
-    plan = reduction_plan(w.signature.shapes["x"], axes)
+    plan = split_axes(w.signature.shapes["x"], axes)
     t = _working(w.signature.dtypes["x"])
     count = math.prod(extent for extent, _ in plan.reduced)
     vectors = _block_vectors(plan, mode, w.signature.dtypes["x"])
-    if plan.by_rows:
+    if plan.is_contiguous:
 
         def row(number: str) -> None:
             base = w.index(f"{number} * {count}")
@@ -100,7 +111,7 @@ def write_reduction(w: Writer, *, mode: str, axes: tuple[int, ...]) -> None:
             # The last group is shifted to be full: it overlaps the one before and repeats its results.
             first, most = w.index(f"{group} * {together}"), plan.kept.elements - together
             first = w.index(w.select(f"({first} < {most})", first, str(most)))
-            write_some_rows(w, first, together, count, recompute)
+            write_row_group(w, first, together, count, recompute)
 
         write_rows(w, ceil_div(plan.kept.elements, together), row_group)
     elif vectors:
@@ -110,30 +121,30 @@ def write_reduction(w: Writer, *, mode: str, axes: tuple[int, ...]) -> None:
         def columns(at: str, others: list[str]) -> None:
             w.store("y", at, _reduced(w, mode, t, count, _ColumnReduction(w, t, others[0], plan.reduced)))
 
-        write_walk(w, plan.kept, columns)
+        write_iteration(w, plan.kept, columns)
 
 
 def reduction_launch(signature: Signature, limits: DeviceLimits, *, mode: str, axes: tuple[int, ...]) -> Launch:
     """Return the launch of `write_reduction`: rows per work-item, or blocks or single columns."""
-    plan = reduction_plan(signature.shapes["x"], axes)
-    if plan.by_rows:
-        together = max(_rows_together(plan, mode, working(signature.dtypes["x"])), 1)
+    plan = split_axes(signature.shapes["x"], axes)
+    if plan.is_contiguous:
+        together = max(_rows_together(plan, mode, compute_dtype(signature.dtypes["x"])), 1)
         return rows_launch(ceil_div(plan.kept.elements, together), plan.reduced[0][0] * together, limits)
     vectors = _block_vectors(plan, mode, signature.dtypes["x"])
-    return block_launch(plan.kept, vectors, limits) if vectors else walk_launch(plan.kept, limits)
+    return block_launch(plan.kept, vectors, limits) if vectors else iteration_launch(plan.kept, limits)
 
 
-def write_parts(w: Writer, *, mode: str) -> None:
+def write_parts(w: KernelWriter, *, mode: str) -> None:
     """Emit the kernel that reduces parts of ``x``, one per element of ``y``; the last has the remainder."""
     # Partial means are divided by the number of all elements: their sum is the mean.
-    t = working(w.signature.dtypes["x"])
+    t = compute_dtype(w.signature.dtypes["x"])
     size, parts = math.prod(w.signature.shapes["x"]), w.signature.shapes["y"][0]
     part = w.index(w.item)
-    with w.when(f"{part} < {parts}"):
+    with w.if_block(f"{part} < {parts}"):
         w.store("y", part, _reduced(w, mode, t, size, _PartReduction(w, t, part, size, parts)))
 
 
-def sum_of_line(w: Writer, t: str, first: str, count: int, stride: int) -> str:
+def sum_of_line(w: KernelWriter, t: str, first: str, count: int, stride: int) -> str:
     """Emit the sum of strided elements of ``x``, and return its name."""
     reduction: Any = (
         _RowReduction(w, t, first, count) if stride == 1 else _ColumnReduction(w, t, first, ((count, stride),))
@@ -143,26 +154,30 @@ def sum_of_line(w: Writer, t: str, first: str, count: int, stride: int) -> str:
 
 def _working(dtype: str) -> str:
     # bool is reduced as bytes: the maximum is "or".
-    return "uint8" if dtype == "bool" else working(dtype)
+    return "uint8" if dtype == "bool" else compute_dtype(dtype)
 
 
-def _rows_together(plan: Plan, mode: str, t: str) -> int:
+def _rows_together(plan: ReductionAxes, mode: str, t: str) -> int:
     """Return the number of rows processed together; 0 if rows are processed singly."""
-    if mode != "logsumexp" or not in_one_pass(t) or plan.reduced[0][0] < LANES:
+    if mode != "logsumexp" or not takes_one_pass(t) or plan.reduced[0][0] < LANES:
         return 0
     # Keep enough groups of rows for all compute units.
-    return min(ROWS, 1 << (max(1, plan.kept.elements // ROWS).bit_length() - 1))
+    return min(ROW_GROUP, 1 << (max(1, plan.kept.elements // ROW_GROUP).bit_length() - 1))
 
 
-def _block_vectors(plan: Plan, mode: str, dtype: str) -> int:
+def _block_vectors(plan: ReductionAxes, mode: str, dtype: str) -> int:
     count = math.prod(extent for extent, _ in plan.reduced)
-    if plan.by_rows or count < LANES:
+    if plan.is_contiguous or count < LANES:
         return 0
-    return even_vectors(plan.kept, VECTORS) if mode == "logsumexp" else block_vectors(plan.kept, BLOCK_VECTORS, dtype)
+    return (
+        even_vectors(plan.kept, MAX_COLUMN_VECTORS)
+        if mode == "logsumexp"
+        else block_vectors(plan.kept, BLOCK_VECTORS, dtype)
+    )
 
 
 def _write_block(
-    w: Writer,
+    w: KernelWriter,
     mode: str,
     t: str,
     count: int,
@@ -177,59 +192,59 @@ def _write_block(
     totals = _over_block(w, mode, t, reduced, vectors, first)
 
     def store(pick: Any, lane: str) -> None:
-        w.store_wide("y", f"{at} + {lane}", _finished(w, mode, t, count, pick(totals)), t)
+        w.store_vector("y", f"{at} + {lane}", _finished(w, mode, t, count, pick(totals)), t)
 
-    w.over_wide(vectors, store)
+    w.each_vector(vectors, store)
 
 
-def _over_block(w: Writer, mode: str, t: str, reduced: Axes, vectors: int, first: str) -> str:
+def _over_block(w: KernelWriter, mode: str, t: str, reduced: Axes, vectors: int, first: str) -> str:
     start, element, combine = _steps(w, mode, t)
     totals = w.vector_group(t, w.constant(start, t), vectors)
     rows = _ROWS if mode in ("max", "min") and t.startswith("float") else 1
 
     def change(places: list[str], pick: Any, lane: str) -> None:
-        xs = [w.value(t, w.load_wide("x", f"{place} + {lane}")) for place in places]
-        total = combine(pick(totals), element(xs[0])) if len(xs) == 1 else extreme_of(w, t, mode, xs, pick(totals))
+        xs = [w.value(t, w.load_vector("x", f"{place} + {lane}")) for place in places]
+        total = combine(pick(totals), element(xs[0])) if len(xs) == 1 else write_extremum(w, t, mode, xs, pick(totals))
         w.assign(pick(totals), t, total)
 
-    for places in _along(w, first, reduced, rows):
-        w.over_wide(vectors, partial(change, places))
+    for places in _loop_rows(w, first, reduced, rows):
+        w.each_vector(vectors, partial(change, places))
     return totals
 
 
-def extreme_of(w: Writer, t: str, mode: str, xs: list[str], best: str | None = None) -> str:
-    """Emit, in `Writer.over_wide`, the maximum or minimum of some vectors and the best so far; NaN if one is."""
+def write_extremum(w: KernelWriter, t: str, mode: str, xs: list[str], best: str | None = None) -> str:
+    """Emit, in `KernelWriter.over_wide`, the maximum or minimum of some vectors and the best so far; NaN if one is."""
     # One comparison finds the NaNs of two vectors. The selections that ignore NaN are one instruction each; the last
     # one keeps a NaN in ``best``.
     symbol = ">" if mode == "max" else "<"
     pairs = [*zip(xs[::2], xs[1::2], strict=False)]
-    unordered = w.either(*(w.unordered(*pair) for pair in pairs)) if pairs and t.startswith("float") else None
+    unordered = w.any_of(*(w.unordered(*pair) for pair in pairs)) if pairs and t.startswith("float") else None
     while len(xs) > 1:
         xs = [w.value(t, w.select(f"({a} {symbol} {b})", a, b)) for a, b in zip(xs[::2], xs[1::2], strict=True)]
     found = xs[0] if best is None else w.value(t, w.select(f"({xs[0]} {symbol} {best})", xs[0], best))
     return found if unordered is None else w.value(t, w.select(unordered, w.constant(float("nan"), t), found))
 
 
-def _write_logarithms(w: Writer, t: str, reduced: Axes, vectors: int, at: str, first: str) -> None:
+def _write_logarithms(w: KernelWriter, t: str, reduced: Axes, vectors: int, at: str, first: str) -> None:
     def again(first: str) -> str:
         """Emit log-sum-exp of a vector of columns in two passes."""
 
         def over(start: Any, element: Any, combine: Any) -> str:
             total = f"{w.vector_group(t, w.constant(start, t))}_0"
-            for (place,) in _along(w, first, reduced, 1):
-                w.assign(total, t, combine(total, element(w.value(t, w.load_wide("x", place)))))
+            for (place,) in _loop_rows(w, first, reduced, 1):
+                w.assign(total, t, combine(total, element(w.value(t, w.load_vector("x", place)))))
             return total
 
-        return in_two_passes(w, t, over)
+        return write_two_passes(w, t, over)
 
-    if in_one_pass(t):
-        write_columns(w, at, first, vectors, _along(w, first, reduced, TOGETHER), again)
+    if takes_one_pass(t):
+        write_columns(w, at, first, vectors, _loop_rows(w, first, reduced, ROWS_PER_STEP), again)
         return
     with w.loop("0", str(vectors * LANES), str(LANES)) as place:
-        w.over_wide(1, lambda *_: w.store_wide("y", f"{at} + {place}", again(f"{first} + {place}"), t))
+        w.each_vector(1, lambda *_: w.store_vector("y", f"{at} + {place}", again(f"{first} + {place}"), t))
 
 
-def _along(w: Writer, first: str, reduced: Axes, together: int) -> Iterator[list[str]]:
+def _loop_rows(w: KernelWriter, first: str, reduced: Axes, together: int) -> Iterator[list[str]]:
     """Open a loop per reduced axis, over groups of rows, then single rows; yield the rows' start indices."""
     *outer, (extent, stride) = reduced
     with ExitStack() as loops:
@@ -241,7 +256,7 @@ def _along(w: Writer, first: str, reduced: Axes, together: int) -> Iterator[list
                     yield [f"{place} + ({k} + {row}) * {stride}" for row in range(step)]
 
 
-def _place(w: Writer, loops: ExitStack, first: str, reduced: tuple[tuple[int, int], ...]) -> str:
+def _place(w: KernelWriter, loops: ExitStack, first: str, reduced: tuple[tuple[int, int], ...]) -> str:
     """Open a loop per reduced axis, and return the index of the current element."""
     terms = [first]
     for extent, stride in reduced:
@@ -250,16 +265,16 @@ def _place(w: Writer, loops: ExitStack, first: str, reduced: tuple[tuple[int, in
 
 
 def _extremes(mode: str) -> Any:
-    def of(w: Writer, t: str) -> tuple[Any, Any]:
-        return start_of(mode, t), lambda a, b: w.select(better(w, t, mode, b, a), b, a)
+    def of(w: KernelWriter, t: str) -> tuple[Any, Any]:
+        return extremum_start(mode, t), lambda a, b: w.select(is_better(w, t, mode, b, a), b, a)
 
     return of
 
 
-def better(w: Writer, t: str, mode: str, x: str, best: str) -> str:
+def is_better(w: KernelWriter, t: str, mode: str, x: str, best: str) -> str:
     """Return the condition that a number is better than the best; the first NaN beats all numbers."""
     symbol = ">" if mode == "max" else "<"
-    return w.beyond(symbol, x, best) if t.startswith("float") else f"({x} {symbol} {best})"
+    return w.better_or_nan(symbol, x, best) if t.startswith("float") else f"({x} {symbol} {best})"
 
 
 #: Start value, and combination of two partial results.
@@ -274,7 +289,7 @@ _SIMPLE: dict[str, Any] = {
 class _RowReduction:
     """Reduction of a contiguous row, with vectors of partial results."""
 
-    def __init__(self, w: Writer, t: str, base: str, count: int) -> None:
+    def __init__(self, w: KernelWriter, t: str, base: str, count: int) -> None:
         self._w, self._t, self._base, self._count = w, t, base, count
 
     def over(self, start: Any, element: Any, combine: Any) -> str:
@@ -291,11 +306,11 @@ class _RowReduction:
             totals = w.vector_group(t, w.constant(start, t), vectors)
             at = count // step * step
             with w.loop("0", str(at), str(step)) as k:
-                w.update_wide(totals, vectors, t, "x", f"{self._base} + {k}", change)
+                w.update_vectors(totals, vectors, t, "x", f"{self._base} + {k}", change)
             while count - at >= LANES:
-                w.update_wide(totals, 1, t, "x", f"{self._base} + {at}", change)
+                w.update_vectors(totals, 1, t, "x", f"{self._base} + {at}", change)
                 at += LANES
-            (found,) = w.fold_wide([(totals, t)], vectors, lambda a, b: [combine(*a, *b)])
+            (found,) = w.reduce_lanes([(totals, t)], vectors, lambda a, b: [combine(*a, *b)])
             w.assign(total, t, combine(total, found))
         if at < count:
             with w.loop(str(at), str(count)) as k:
@@ -304,13 +319,13 @@ class _RowReduction:
 
     def logarithm(self) -> str:
         """Emit log-sum-exp of the row, and return the name of its result."""
-        return in_two_passes(self._w, self._t, self.over)
+        return write_two_passes(self._w, self._t, self.over)
 
 
 class _PartReduction(_RowReduction):
     """Reduction of a part of an array; the last part includes the remainder."""
 
-    def __init__(self, w: Writer, t: str, part: str, size: int, parts: int) -> None:
+    def __init__(self, w: KernelWriter, t: str, part: str, size: int, parts: int) -> None:
         each = size // parts
         super().__init__(w, t, w.index(f"{part} * {each}"), each)
         self._last, self._rest = f"{part} == {parts - 1}", (each * parts, size)
@@ -319,7 +334,7 @@ class _PartReduction(_RowReduction):
         """Emit a reduction of the part, and return the name of its result."""
         w, t = self._w, self._t
         total = super().over(start, element, combine)
-        with w.when(self._last), w.loop(*map(str, self._rest)) as k:
+        with w.if_block(self._last), w.loop(*map(str, self._rest)) as k:
             w.assign(total, t, combine(total, element(w.value(t, w.load("x", k)))))
         return total
 
@@ -327,7 +342,7 @@ class _PartReduction(_RowReduction):
 class _ColumnReduction:
     """Reduction over strided axes, one element after another."""
 
-    def __init__(self, w: Writer, t: str, first: str, reduced: tuple[tuple[int, int], ...]) -> None:
+    def __init__(self, w: KernelWriter, t: str, first: str, reduced: tuple[tuple[int, int], ...]) -> None:
         self._w, self._t, self._first, self._reduced = w, t, first, reduced
 
     def over(self, start: Any, element: Any, combine: Any) -> str:
@@ -341,14 +356,14 @@ class _ColumnReduction:
 
     def logarithm(self) -> str:
         """Emit log-sum-exp, and return the name of its result."""
-        return in_two_passes(self._w, self._t, self.over)
+        return write_two_passes(self._w, self._t, self.over)
 
 
-def _steps(w: Writer, mode: str, t: str) -> tuple[Any, Any, Any]:
+def _steps(w: KernelWriter, mode: str, t: str) -> tuple[Any, Any, Any]:
     """Return the start value, the function of an element, and the combination of two results."""
     start, combine = _SIMPLE[mode if mode in _SIMPLE else "sum"](w, t)
     if mode in ("max", "min") and w.signature.dtypes["x"] == "bool":
-        start = int(start_of(mode, "bool"))
+        start = int(extremum_start(mode, "bool"))
     if mode in ("l2", "sumsquare"):
         return start, lambda x: f"({x} * {x})", combine
     if mode == "l1":
@@ -356,27 +371,27 @@ def _steps(w: Writer, mode: str, t: str) -> tuple[Any, Any, Any]:
     return start, lambda x: x, combine
 
 
-def _reduced(w: Writer, mode: str, t: str, count: int, reduction: Any) -> str:
+def _reduced(w: KernelWriter, mode: str, t: str, count: int, reduction: Any) -> str:
     """Emit a reduction, and return the name of its result."""
     if mode != "logsumexp":
         return _finished(w, mode, t, count, reduction.over(*_steps(w, mode, t)))
     return str(reduction.logarithm())
 
 
-def _finished(w: Writer, mode: str, t: str, count: int, total: str) -> str:
+def _finished(w: KernelWriter, mode: str, t: str, count: int, total: str) -> str:
     if mode == "mean":
         number = w.constant(max(count, 1) if not t.startswith("float") else count, t)
-        return w.value(t, f"{total} / {number}" if t.startswith("float") else w.truncated(total, number, t))
+        return w.value(t, f"{total} / {number}" if t.startswith("float") else w.truncating_division(total, number, t))
     if mode in ("l2", "logsum"):
         return w.value(t, w.call("sqrt" if mode == "l2" else "log", total))
     return total
 
 
-def _absolute(w: Writer, t: str, x: str) -> str:
+def _absolute(w: KernelWriter, t: str, x: str) -> str:
     return x if t.startswith("u") else w.select(f"({x} < {w.constant(0, t)})", f"-{x}", x)
 
 
-def start_of(mode: str, dtype: Any) -> Any:
+def extremum_start(mode: str, dtype: Any) -> Any:
     """Return the start value of a maximum or minimum: the least or greatest number of a dtype."""
     import numpy as np
 

@@ -6,27 +6,35 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
-from syclsched.kernels.tensor.reductions.reduction_kernels import reduction_plan
-from syclsched.kernels.tensor.writing.blocks import block_launch, block_vectors, write_blocks
-from syclsched.kernels.tensor.writing.lines import walk_launch, write_walk
-from syclsched.kernels.tensor.writing.source import kernels
-from syclsched.kernels.tensor.writing.writer import BLOCK_VECTORS, Writer, working
+from syclsched.kernels.tensor.operation_factory import (
+    array_bytes,
+    axis_error,
+    elements,
+    input_parameter,
+    make_operation,
+    output_parameter,
+    shape_error,
+)
+from syclsched.kernels.tensor.reductions.reduction_kernels import split_axes
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.iteration_space import iteration_launch, write_iteration
+from syclsched.kernels.tensor.writing.kernel_writer import BLOCK_VECTORS, KernelWriter, compute_dtype
+from syclsched.kernels.tensor.writing.row_column_blocks import block_launch, block_vectors, write_blocks
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
 
 @cache
 def scan_sum(axis: int, exclusive: bool = False, reverse: bool = False) -> Operation:
     """Return the operation that writes the prefix sums of ``x`` along an axis to ``y``."""
-    parameters = (written(), read(like="y"))
-    return make(
+    parameters = (output_parameter(), input_parameter(like="y"))
+    return make_operation(
         f"scan_sum axis {axis}{' exclusive' if exclusive else ''}{' reverse' if reverse else ''}",
         parameters,
         partial(_host, axis=axis, exclusive=exclusive, reverse=reverse),
         partial(_check, axis=axis),
         work=_work,
         split=Split(("y", "x")) if axis else None,
-        kernels=kernels(
+        kernels=generated_implementations(
             parameters,
             partial(_write, axis=axis, exclusive=exclusive, reverse=reverse),
             partial(_launch, axis=axis),
@@ -39,7 +47,7 @@ def _check(signature: Signature, *, axis: int) -> str | None:
     x = signature.shapes["x"]
     if signature.dtypes["x"] == "bool":
         return "there is no sum of bool"
-    return axis_error(axis, len(x)) or expect(signature, x, "a scan")
+    return axis_error(axis, len(x)) or shape_error(signature, x, "a scan")
 
 
 def _work(signature: Signature) -> Work:
@@ -61,10 +69,10 @@ def _host(*, axis: int, exclusive: bool, reverse: bool, y: Any, x: Any) -> None:
     y[...] = (np.flip(sums, axis) if reverse else sums).astype(y.dtype, copy=False)
 
 
-def _write(w: Writer, *, axis: int, exclusive: bool, reverse: bool) -> None:
-    plan = reduction_plan(w.signature.shapes["x"], (axis,))
+def _write(w: KernelWriter, *, axis: int, exclusive: bool, reverse: bool) -> None:
+    plan = split_axes(w.signature.shapes["x"], (axis,))
     extent, stride = plan.reduced[0]
-    t = working(w.signature.dtypes["x"])
+    t = compute_dtype(w.signature.dtypes["x"])
     vectors = block_vectors(plan.kept, BLOCK_VECTORS, t)
     if vectors:
         write_blocks(w, plan.kept, vectors, partial(_write_block, w, t, (extent, stride), vectors, exclusive, reverse))
@@ -82,11 +90,11 @@ def _write(w: Writer, *, axis: int, exclusive: bool, reverse: bool) -> None:
             if not exclusive:
                 w.store("y", place, total)
 
-    write_walk(w, plan.kept, body)
+    write_iteration(w, plan.kept, body)
 
 
 def _write_block(
-    w: Writer, t: str, along: tuple[int, int], vectors: int, exclusive: bool, reverse: bool, _: str, first: str
+    w: KernelWriter, t: str, along: tuple[int, int], vectors: int, exclusive: bool, reverse: bool, _: str, first: str
 ) -> None:
     extent, stride = along
     totals = w.vector_group(t, w.constant(0, t), vectors)
@@ -95,17 +103,17 @@ def _write_block(
 
         def add(pick: Any, lane: str) -> None:
             total, place = pick(totals), f"{row} + {lane}"
-            x = w.value(t, w.load_wide("x", place))
+            x = w.value(t, w.load_vector("x", place))
             if exclusive:
-                w.store_wide("y", place, total, t)
+                w.store_vector("y", place, total, t)
             w.assign(total, t, f"{total} + {x}")
             if not exclusive:
-                w.store_wide("y", place, total, t)
+                w.store_vector("y", place, total, t)
 
-        w.over_wide(vectors, add)
+        w.each_vector(vectors, add)
 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
-    kept = reduction_plan(signature.shapes["x"], (axis,)).kept
-    vectors = block_vectors(kept, BLOCK_VECTORS, working(signature.dtypes["x"]))
-    return block_launch(kept, vectors, limits) if vectors else walk_launch(kept, limits)
+    kept = split_axes(signature.shapes["x"], (axis,)).kept
+    vectors = block_vectors(kept, BLOCK_VECTORS, compute_dtype(signature.dtypes["x"]))
+    return block_launch(kept, vectors, limits) if vectors else iteration_launch(kept, limits)

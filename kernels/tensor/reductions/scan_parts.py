@@ -13,13 +13,21 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 from syclsched.kernels.common import ceil_div
-from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
+from syclsched.kernels.tensor.operation_factory import (
+    array_bytes,
+    axis_error,
+    elements,
+    input_parameter,
+    make_operation,
+    output_parameter,
+    shape_error,
+)
 from syclsched.kernels.tensor.reductions.reduction_kernels import sum_of_line
-from syclsched.kernels.tensor.writing.lines import take_apart
-from syclsched.kernels.tensor.writing.source import kernels
-from syclsched.kernels.tensor.writing.writer import Writer
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.iteration_space import unravel_index
+from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import DeviceLimits, Launch, Operation, Parameter, Shape, Signature, Step, Work
+from syclsched.model.operation import DeviceLimits, Launch, Operation, OperationStep, Parameter, Shape, Signature, Work
 from syclsched.model.sequence import sequence_operation
 
 #: Dtypes that are summed in themselves.
@@ -37,26 +45,32 @@ def scan_in_parts(axis: int, exclusive: bool = False, reverse: bool = False) -> 
     """Return the operation equal to `scan_sum` for few long lines."""
     suffix = f"axis {axis}{' exclusive' if exclusive else ''}{' reverse' if reverse else ''}"
     y = Parameter("y", AccessMode.UPDATE, dtypes=_DTYPES)
-    x = read(like="y", dtypes=_DTYPES)
+    x = input_parameter(like="y", dtypes=_DTYPES)
     made = [
         _step(
-            f"sums of parts {suffix}", (written(dtypes=_DTYPES), x), _write_sums, _host_sums, axis, exclusive, reverse
+            f"sums of parts {suffix}",
+            (output_parameter(dtypes=_DTYPES), x),
+            _write_sums,
+            _host_sums,
+            axis,
+            exclusive,
+            reverse,
         ),
         _step(f"sums before parts {suffix}", (y,), _write_offsets, _host_offsets, axis, exclusive, reverse),
         _step(f"scan of parts {suffix}", (y, x), _write_scan, _host_scan, axis, exclusive, reverse),
     ]
-    steps = [Step(each, tuple((p.name, p.name) for p in each.arrays)) for each in made]
+    steps = [OperationStep(each, tuple((p.name, p.name) for p in each.arrays)) for each in made]
     return sequence_operation(steps, [(name,) * 3 for name in ("opencl-c", "numba-dpex", "numpy")])
 
 
-def parts_are_worth_it(shape: Shape, axis: int, dtype: str) -> bool:
+def scan_in_parts_is_faster(shape: Shape, axis: int, dtype: str) -> bool:
     """Return whether lines along an axis are so few and long that `scan_in_parts` is faster than `scan_sum`."""
     if dtype not in _DTYPES or 0 in shape:
         return False
     return math.prod(shape) // shape[axis] < _LINES and shape[axis] >= 32 * _SHORTEST
 
 
-class _Lines(NamedTuple):
+class _PartLayout(NamedTuple):
     """Lines of ``extent`` elements with a stride, in ``parts`` of ``each`` elements; the last may be shorter."""
 
     outer: int
@@ -66,23 +80,23 @@ class _Lines(NamedTuple):
     each: int
 
 
-def _lines(shape: Shape, axis: int) -> _Lines:
+def _lines(shape: Shape, axis: int) -> _PartLayout:
     extent = shape[axis]
     each = max(ceil_div(extent, _PARTS), min(_SHORTEST, extent), 1)
-    return _Lines(math.prod(shape[:axis]), extent, math.prod(shape[axis + 1 :]), ceil_div(extent, each), each)
+    return _PartLayout(math.prod(shape[:axis]), extent, math.prod(shape[axis + 1 :]), ceil_div(extent, each), each)
 
 
 def _step(
     name: str, parameters: tuple[Parameter, ...], write: Any, host: Any, axis: int, exclusive: bool, reverse: bool
 ) -> Operation:
     whole = write is _write_offsets
-    return make(
+    return make_operation(
         name,
         parameters,
         partial(host, axis=axis, exclusive=exclusive, reverse=reverse),
         partial(_check, axis=axis),
         work=partial(_work, axis=axis, whole=whole),
-        kernels=kernels(
+        kernels=generated_implementations(
             parameters,
             partial(write, axis=axis, exclusive=exclusive, reverse=reverse),
             partial(_launch, axis=axis, whole=whole),
@@ -93,7 +107,7 @@ def _step(
 def _check(signature: Signature, *, axis: int) -> str | None:
     shape = signature.shapes["y"]
     wrong = axis_error(axis, len(shape))
-    return wrong or expect(signature, signature.shapes.get("x", shape), "a scan")
+    return wrong or shape_error(signature, signature.shapes.get("x", shape), "a scan")
 
 
 def _work(signature: Signature, *, axis: int, whole: bool) -> Work:
@@ -116,20 +130,20 @@ def _launch(signature: Signature, limits: DeviceLimits, *, axis: int, whole: boo
     return Launch((layout.outer * layout.stride * (1 if whole else layout.parts),), (1,))
 
 
-def _write_sums(w: Writer, *, axis: int, exclusive: bool, reverse: bool) -> None:
+def _write_sums(w: KernelWriter, *, axis: int, exclusive: bool, reverse: bool) -> None:
     layout = _lines(w.signature.shapes["y"], axis)
     line, part = _line_and_part(w, layout)
     t = w.signature.dtypes["x"]
     total = w.variable(t, w.constant(0, t))
     # The last part's sum is not needed, so that all parts summed have one length.
-    with w.when(f"{part} < {layout.parts - 1}"):
+    with w.if_block(f"{part} < {layout.parts - 1}"):
         begin = f"({layout.extent} - ({part} + 1) * {layout.each})" if reverse else f"{part} * {layout.each}"
         first = w.index(f"{line} + {begin} * {layout.stride}")
         w.assign(total, t, sum_of_line(w, t, first, layout.each, layout.stride))
     w.store("y", _place(layout, reverse, line, f"({part} * {layout.each})"), total)
 
 
-def _write_offsets(w: Writer, *, axis: int, exclusive: bool, reverse: bool) -> None:
+def _write_offsets(w: KernelWriter, *, axis: int, exclusive: bool, reverse: bool) -> None:
     layout = _lines(w.signature.shapes["y"], axis)
     line, _ = _line_and_part(w, layout._replace(parts=1))
     t = w.signature.dtypes["y"]
@@ -141,7 +155,7 @@ def _write_offsets(w: Writer, *, axis: int, exclusive: bool, reverse: bool) -> N
         w.assign(total, t, f"{total} + {here}")
 
 
-def _write_scan(w: Writer, *, axis: int, exclusive: bool, reverse: bool) -> None:
+def _write_scan(w: KernelWriter, *, axis: int, exclusive: bool, reverse: bool) -> None:
     layout = _lines(w.signature.shapes["y"], axis)
     line, part = _line_and_part(w, layout)
     t = w.signature.dtypes["x"]
@@ -168,18 +182,18 @@ def _write_scan(w: Writer, *, axis: int, exclusive: bool, reverse: bool) -> None
         scan_group(k, 1)
 
 
-def _line_and_part(w: Writer, layout: _Lines) -> tuple[str, str]:
+def _line_and_part(w: KernelWriter, layout: _PartLayout) -> tuple[str, str]:
     """Emit the start of a work-item's line in memory and the number of its part, and return their names."""
-    outer, part, inner = take_apart(w, w.index(w.item), (layout.outer, layout.parts, layout.stride))
+    outer, part, inner = unravel_index(w, w.index(w.item), (layout.outer, layout.parts, layout.stride))
     return w.index(f"{outer} * {layout.extent * layout.stride} + {inner}"), part
 
 
-def _place(layout: _Lines, reverse: bool, line: str, number: str) -> str:
+def _place(layout: _PartLayout, reverse: bool, line: str, number: str) -> str:
     """Return the text of an element's index, by its number in scan order."""
     return f"{line} + {f'({layout.extent - 1} - {number})' if reverse else number} * {layout.stride}"
 
 
-def _in_order(array: Any, layout: _Lines, reverse: bool) -> Any:
+def _in_order(array: Any, layout: _PartLayout, reverse: bool) -> Any:
     lines = array.reshape(layout.outer, layout.extent, layout.stride)
     return lines[:, ::-1] if reverse else lines
 

@@ -7,25 +7,44 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, make, read, written
-from syclsched.kernels.tensor.writing.lines import Walk, contiguous_strides, walk, walk_launch, write_walk
-from syclsched.kernels.tensor.writing.source import kernels
-from syclsched.kernels.tensor.writing.writer import Writer, working
+from syclsched.kernels.tensor.operation_factory import (
+    array_bytes,
+    axis_error,
+    elements,
+    input_parameter,
+    make_operation,
+    output_parameter,
+)
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.iteration_space import (
+    IterationSpace,
+    contiguous_strides,
+    iteration_launch,
+    iteration_space,
+    write_iteration,
+)
+from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter, compute_dtype
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
 
 @cache
 def topk(k: int, axis: int, largest: bool = True, sorted: bool = True) -> Operation:
     """Return the operation that writes the ``k`` best elements of ``x`` along an axis, and their indices."""
-    parameters = (written("values"), written("indices", dtypes=("int64",)), read(like="values"))
-    return make(
+    parameters = (
+        output_parameter("values"),
+        output_parameter("indices", dtypes=("int64",)),
+        input_parameter(like="values"),
+    )
+    return make_operation(
         f"topk {k} axis {axis} {'largest' if largest else 'smallest'}{'' if sorted else ' unsorted'}",
         parameters,
         partial(_host, k=k, axis=axis, largest=largest),
         partial(_check, k=k, axis=axis),
         work=_work,
         split=Split(("values", "indices", "x")) if axis else None,
-        kernels=kernels(parameters, partial(_write, k=k, axis=axis, largest=largest), partial(_launch, axis=axis)),
+        kernels=generated_implementations(
+            parameters, partial(_write, k=k, axis=axis, largest=largest), partial(_launch, axis=axis)
+        ),
     )
 
 
@@ -65,12 +84,12 @@ def _host(*, k: int, axis: int, largest: bool, values: Any, indices: Any, x: Any
 # --- devices: a heap of the best so far, with the worst of them at the root; sorted at the end --------------
 
 
-def _walk(signature: Signature, axis: int) -> Walk:
+def _walk(signature: Signature, axis: int) -> IterationSpace:
     """Return the iteration space of the lines along the axis; operands are x and the results."""
     x, y = signature.shapes["x"], signature.shapes["values"]
     shape = tuple(1 if d == axis else n for d, n in enumerate(x))
     strides = [tuple(0 if d == axis else s for d, s in enumerate(contiguous_strides(each))) for each in (x, y)]
-    return walk(shape, strides)
+    return iteration_space(shape, strides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +99,7 @@ class _HeapWriter:
     ``base`` is the offset of the line in the results.
     """
 
-    w: Writer
+    w: KernelWriter
     dtype: str  # in which elements are compared
     step: int  # elements of the results between neighbours along the axis
     largest: bool
@@ -96,15 +115,15 @@ class _HeapWriter:
         less, more = (f"({a} < {b})", f"({a} > {b})") if self.largest else (f"({a} > {b})", f"({a} < {b})")
         later = f"({i} > {j})"
         if self.dtype == "bool":
-            less, more = (w.both(w.negate(a), b), w.both(a, w.negate(b)))[:: 1 if self.largest else -1]
+            less, more = (w.all_of(w.negate(a), b), w.all_of(a, w.negate(b)))[:: 1 if self.largest else -1]
         if not self.dtype.startswith("float"):
-            return w.either(less, w.both(w.negate(more), later))
+            return w.any_of(less, w.all_of(w.negate(more), later))
         # NaN counts as the largest.
         a_nan, b_nan = f"({a} != {a})", f"({b} != {b})"
         first, second = (b_nan, a_nan) if self.largest else (a_nan, b_nan)
-        less = w.either(less, w.both(first, w.negate(second)))
-        more = w.either(more, w.both(second, w.negate(first)))
-        return w.either(less, w.both(w.negate(more), later))
+        less = w.any_of(less, w.all_of(first, w.negate(second)))
+        more = w.any_of(more, w.all_of(second, w.negate(first)))
+        return w.any_of(less, w.all_of(w.negate(more), later))
 
     def put(self, base: str, position: str, value: str, index: str) -> None:
         """Emit the store of an element to a position of the heap."""
@@ -119,16 +138,16 @@ class _HeapWriter:
         with w.while_block(f"{moving} == 1"):
             w.assign(moving, None, "0")
             child = w.variable(None, f"2 * {hole} + 1")
-            with w.when(f"{child} + 1 < {size}"):
+            with w.if_block(f"{child} + 1 < {size}"):
                 left = w.index(f"{base} + {child} * {self.step}")
                 right = w.index(f"{base} + ({child} + 1) * {self.step}")
                 a, b = w.value(self.dtype, w.load("values", right)), w.value(self.dtype, w.load("values", left))
                 i, j = w.value("int64", w.load("indices", right)), w.value("int64", w.load("indices", left))
-                with w.when(self.is_worse(a, i, b, j)):
+                with w.if_block(self.is_worse(a, i, b, j)):
                     w.assign(child, None, f"{child} + 1")
-            with w.when(f"{child} < {size}"):
+            with w.if_block(f"{child} < {size}"):
                 a, i = self.element(w.index(f"{base} + {child} * {self.step}"))
-                with w.when(self.is_worse(a, i, value, index)):
+                with w.if_block(self.is_worse(a, i, value, index)):
                     self.put(base, hole, a, i)
                     w.assign(hole, None, child)
                     w.assign(moving, None, "1")
@@ -138,20 +157,20 @@ class _HeapWriter:
         """Emit the insertion of an element at the end, and sift it up."""
         w = self.w
         hole, moving = w.variable(None, last), w.variable(None, "1")
-        with w.while_block(w.both(f"{moving} == 1", f"{hole} > 0")):
+        with w.while_block(w.all_of(f"{moving} == 1", f"{hole} > 0")):
             w.assign(moving, None, "0")
             parent = w.index(w.div(f"({hole} - 1)", "2"))
             a, i = self.element(w.index(f"{base} + {parent} * {self.step}"))
-            with w.when(self.is_worse(value, index, a, i)):
+            with w.if_block(self.is_worse(value, index, a, i)):
                 self.put(base, hole, a, i)
                 w.assign(hole, None, parent)
                 w.assign(moving, None, "1")
         self.put(base, hole, value, index)
 
 
-def _write(w: Writer, *, k: int, axis: int, largest: bool) -> None:
+def _write(w: KernelWriter, *, k: int, axis: int, largest: bool) -> None:
     x_shape = w.signature.shapes["x"]
-    dtype = working(w.signature.dtypes["x"])
+    dtype = compute_dtype(w.signature.dtypes["x"])
     step_x = contiguous_strides(x_shape)[axis]
     step_y = contiguous_strides(w.signature.shapes["values"])[axis]
     heap = _HeapWriter(w, dtype, step_y, largest)
@@ -165,7 +184,7 @@ def _write(w: Writer, *, k: int, axis: int, largest: bool) -> None:
             value = w.value(dtype, w.load("x", f"{first} + {n} * {step_x}"))
             index = w.value("int64", n)
             worst, at = heap.element(base)
-            with w.when(heap.is_worse(worst, at, value, index)):
+            with w.if_block(heap.is_worse(worst, at, value, index)):
                 heap.sift_down(base, str(k), value, index)
         with w.loop("1", str(k)) as n:
             last = w.index(f"{base} + ({k} - {n}) * {step_y}")
@@ -175,8 +194,8 @@ def _write(w: Writer, *, k: int, axis: int, largest: bool) -> None:
             heap.sift_down(base, f"({k} - {n})", value, index)
 
     if k:
-        write_walk(w, _walk(w.signature, axis), body)
+        write_iteration(w, _walk(w.signature, axis), body)
 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
-    return walk_launch(_walk(signature, axis), limits)
+    return iteration_launch(_walk(signature, axis), limits)

@@ -52,7 +52,7 @@ Rule = Literal["same", "bool", "where", "first"]
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class OperatorSignature:
     """Signature of an operator."""
 
     domain: str  # dtypes of its operands: "float", "integer", "number", "bool" or "any"
@@ -64,46 +64,47 @@ class Operator:
     rule: Rule = "same"
 
 
-_NEEDED = math.nan
+_REQUIRED = math.nan
 _SELU = (1.67326319217681884765625, 1.05070102214813232421875)
 
 
-def _table() -> dict[str, Operator]:
+def _table() -> dict[str, OperatorSignature]:
     table = {
-        name: Operator("number") for name in ("neg", "abs", "sign", "relu", "square", "floor", "ceil", "round", "trunc")
+        name: OperatorSignature("number")
+        for name in ("neg", "abs", "sign", "relu", "square", "floor", "ceil", "round", "trunc")
     }
     for name in (
         *("exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "reciprocal", "erf", "sigmoid", "softplus", "softsign"),
         *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
         *("hard_swish", "gelu", "gelu_tanh", "silu", "mish"),
     ):
-        table[name] = Operator("float")
+        table[name] = OperatorSignature("float")
     for name, defaults in (
         *(("leaky_relu", (0.01,)), ("elu", (1.0,)), ("celu", (1.0,)), ("selu", _SELU), ("thresholded_relu", (1.0,))),
-        *(("hard_sigmoid", (0.2, 0.5)), ("shrink", (0.5, 0.0)), ("scale", (_NEEDED,))),
+        *(("hard_sigmoid", (0.2, 0.5)), ("shrink", (0.5, 0.0)), ("scale", (_REQUIRED,))),
     ):
-        table[name] = Operator("float", defaults=defaults)
-    table["clip"] = Operator("number", defaults=(None, None))
+        table[name] = OperatorSignature("float", defaults=defaults)
+    table["clip"] = OperatorSignature("number", defaults=(None, None))
     for name in ("add", "mul", "min", "max"):
-        table[name] = Operator("number", 1, None)
+        table[name] = OperatorSignature("number", 1, None)
     for name in ("sub", "div", "mod", "fmod", "prelu"):
-        table[name] = Operator("number", 2, 2)
-    table["pow"] = Operator("number", 2, 2, rule="first")
+        table[name] = OperatorSignature("number", 2, 2)
+    table["pow"] = OperatorSignature("number", 2, 2, rule="first")
     for name in ("shift_left", "shift_right"):
-        table[name] = Operator("integer", 2, 2, rule="first")
+        table[name] = OperatorSignature("integer", 2, 2, rule="first")
     for name in ("less", "less_equal", "greater", "greater_equal"):
-        table[name] = Operator("number", 2, 2, rule="bool")
+        table[name] = OperatorSignature("number", 2, 2, rule="bool")
     for name in ("equal", "not_equal"):
-        table[name] = Operator("any", 2, 2, rule="bool")
-    table["isnan"] = Operator("float", rule="bool")
-    table["isinf"] = Operator("float", defaults=(1, 1), rule="bool")
+        table[name] = OperatorSignature("any", 2, 2, rule="bool")
+    table["isnan"] = OperatorSignature("float", rule="bool")
+    table["isinf"] = OperatorSignature("float", defaults=(1, 1), rule="bool")
     for name in ("and", "or", "xor"):
-        table[name] = Operator("bool", 1, None, rule="bool")
-    table["not"] = Operator("bool", rule="bool")
+        table[name] = OperatorSignature("bool", 1, None, rule="bool")
+    table["not"] = OperatorSignature("bool", rule="bool")
     for name in ("bit_and", "bit_or", "bit_xor"):
-        table[name] = Operator("integer", 1, None)
-    table["bit_not"] = Operator("integer")
-    table["where"] = Operator("any", 3, 3, rule="where")
+        table[name] = OperatorSignature("integer", 1, None)
+    table["bit_not"] = OperatorSignature("integer")
+    table["where"] = OperatorSignature("any", 3, 3, rule="where")
     return table
 
 
@@ -112,16 +113,18 @@ OPERATORS: Final = _table()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Typed:
+class TypedExpression:
     """An expression with dtypes; equal subexpressions are the same object."""
 
     operator: str  # a name of `OPERATORS`, or "input", "const", "index", "cast"
     parameters: tuple[Any, ...]  # with defaults; of "input" its number, of "const" its value, of "index" its axis
-    operands: tuple[Typed, ...]  # variadic operators are nested pairs: ``add(a, b, c)`` is ``add(add(a, b), c)``
+    operands: tuple[
+        TypedExpression, ...
+    ]  # variadic operators are nested pairs: ``add(a, b, c)`` is ``add(add(a, b), c)``
     dtype: str  # of the result
 
 
-def typed(expression: Expression, dtypes: tuple[str, ...], result: str | None = None) -> Typed:
+def infer_dtypes(expression: Expression, dtypes: tuple[str, ...], result: str | None = None) -> TypedExpression:
     """Check an expression and infer its dtypes; ``result`` is the required dtype, if any."""
     found = _DtypeInference(dtypes).typed(expression, result)
     if result is not None and found.dtype != result:
@@ -131,21 +134,21 @@ def typed(expression: Expression, dtypes: tuple[str, ...], result: str | None = 
 
 def result_dtype(expression: Expression, dtypes: tuple[str, ...]) -> str:
     """Return the dtype of an expression's result."""
-    return typed(expression, dtypes).dtype
+    return infer_dtypes(expression, dtypes).dtype
 
 
 def inputs_of(expression: Expression) -> frozenset[int]:
     """Return the numbers of the inputs that an expression reads."""
     if isinstance(expression, int):
         return frozenset({expression})
-    return frozenset().union(*(inputs_of(each) for each in split(expression)[1]))
+    return frozenset().union(*(inputs_of(each) for each in split_expression(expression)[1]))
 
 
 def substitute(expression: Expression, inputs: dict[int, Expression]) -> Expression:
     """Return an expression with inputs replaced by other expressions."""
     if isinstance(expression, int):
         return inputs.get(expression, expression)
-    parameters, operands = split(expression)
+    parameters, operands = split_expression(expression)
     return (expression[0], *parameters, *(substitute(each, inputs) for each in operands))
 
 
@@ -155,27 +158,29 @@ def axes_of(expression: Expression) -> frozenset[int]:
         return frozenset()
     if expression[0] == "index":
         return frozenset({expression[1]})
-    return frozenset().union(*(axes_of(each) for each in split(expression)[1]))
+    return frozenset().union(*(axes_of(each) for each in split_expression(expression)[1]))
 
 
-def operators_in(expression: Expression) -> int:
+def count_operators(expression: Expression) -> int:
     """Return the number of operators in an expression: roughly its cost per element."""
     if isinstance(expression, int):
         return 0
-    return (expression[0] not in ("const", "index")) + sum(operators_in(each) for each in split(expression)[1])
+    return (expression[0] not in ("const", "index")) + sum(
+        count_operators(each) for each in split_expression(expression)[1]
+    )
 
 
-def text(expression: Expression) -> str:
+def expression_text(expression: Expression) -> str:
     """Return an expression as text, for names and messages: ``relu(add(x0, mul(x1, 2.0)))``."""
     if isinstance(expression, int):
         return f"x{expression}"
-    parameters, operands = split(expression)
+    parameters, operands = split_expression(expression)
     if expression[0] == "const":
         return str(parameters[0]) if len(parameters) == 1 else f"{parameters[1]}({parameters[0]})"
-    return f"{expression[0]}({', '.join([*(str(each) for each in parameters), *(text(each) for each in operands)])})"
+    return f"{expression[0]}({', '.join([*(str(each) for each in parameters), *(expression_text(each) for each in operands)])})"
 
 
-def split(expression: Expression) -> tuple[tuple[Any, ...], tuple[Expression, ...]]:
+def split_expression(expression: Expression) -> tuple[tuple[Any, ...], tuple[Expression, ...]]:
     """Return the parameters and operands of an expression other than an input."""
     if not isinstance(expression, tuple) or not expression or not isinstance(expression[0], str):
         raise ArgumentError(
@@ -213,10 +218,10 @@ class _DtypeInference:
 
     def __init__(self, dtypes: tuple[str, ...]) -> None:
         self._dtypes = dtypes
-        self._nodes: dict[tuple[Any, ...], Typed] = {}
+        self._nodes: dict[tuple[Any, ...], TypedExpression] = {}
         self._count = 0
 
-    def typed(self, expression: Expression, wanted: str | None) -> Typed:
+    def typed(self, expression: Expression, wanted: str | None) -> TypedExpression:
         if isinstance(expression, int) and not isinstance(expression, bool):
             if not 0 <= expression < len(self._dtypes):
                 raise ArgumentError(f"there is no input {expression}, only {len(self._dtypes)}", where="expression")
@@ -224,7 +229,7 @@ class _DtypeInference:
         self._count += 1
         if self._count > MAX_OPERATORS:
             raise ArgumentError(f"it has more than {MAX_OPERATORS} operators", where="expression")
-        parameters, operands = split(expression)
+        parameters, operands = split_expression(expression)
         name = expression[0]
         if name == "const":
             return self._constant(expression, parameters, wanted)
@@ -237,10 +242,12 @@ class _DtypeInference:
             return self._node("cast", parameters, (self.typed(operands[0], None),), parameters[0])
         return self._operator(expression, parameters, operands, wanted)
 
-    def _node(self, operator: str, parameters: tuple[Any, ...], operands: tuple[Typed, ...], dtype: str) -> Typed:
+    def _node(
+        self, operator: str, parameters: tuple[Any, ...], operands: tuple[TypedExpression, ...], dtype: str
+    ) -> TypedExpression:
         # 1, 1.0 and True compare equal, as do 0.0 and -0.0, but are different parameters.
         key = (operator, tuple((type(p), str(p)) for p in parameters), tuple(map(id, operands)), dtype)
-        return self._nodes.setdefault(key, Typed(operator, parameters, operands, dtype))
+        return self._nodes.setdefault(key, TypedExpression(operator, parameters, operands, dtype))
 
     def _check_known(self, dtype: Any, expression: Expression) -> None:
         if dtype not in ALL_DTYPES:
@@ -248,7 +255,7 @@ class _DtypeInference:
                 f"there is no dtype {dtype!r} here", where=_where(expression), hint=", ".join(ALL_DTYPES)
             )
 
-    def _constant(self, expression: Expression, parameters: tuple[Any, ...], wanted: str | None) -> Typed:
+    def _constant(self, expression: Expression, parameters: tuple[Any, ...], wanted: str | None) -> TypedExpression:
         value = parameters[0]
         if not isinstance(value, (bool, int, float)):
             raise ArgumentError(f"{value!r} is not a number", where=_where(expression))
@@ -267,13 +274,13 @@ class _DtypeInference:
 
     def _operator(
         self, expression: Expression, parameters: tuple[Any, ...], operands: tuple[Expression, ...], wanted: str | None
-    ) -> Typed:
+    ) -> TypedExpression:
         name = expression[0]
         operator = OPERATORS[name]
         parameters = parameters or operator.defaults
         if any(isinstance(p, float) and math.isnan(p) for p in parameters):
             raise ArgumentError(f"a parameter of {name!r} is missing or no number", where=_where(expression))
-        before: tuple[Typed, ...] = ()
+        before: tuple[TypedExpression, ...] = ()
         if operator.rule == "where":
             before, operands = (self.typed(operands[0], "bool"),), operands[1:]
             self._check(before[0].dtype, "bool", expression)
@@ -296,7 +303,7 @@ class _DtypeInference:
 
     def _same_dtype(
         self, operands: tuple[Expression, ...], wanted: str | None, expression: Expression
-    ) -> tuple[Typed, ...]:
+    ) -> tuple[TypedExpression, ...]:
         """Return operands of one dtype; untyped constants take the dtype of the others."""
         untyped = [_untyped(each) for each in operands]
         own = [None if late else self.typed(each, wanted) for each, late in zip(operands, untyped, strict=True)]
@@ -306,7 +313,7 @@ class _DtypeInference:
                 f"operands of {expression[0]!r} are {' and '.join(dtypes)}", where=_where(expression), hint="Cast one"
             )
         dtype = dtypes[0] if dtypes else wanted
-        unified: list[Typed] = []
+        unified: list[TypedExpression] = []
         for each, known in zip(operands, own, strict=True):
             unified.append(self.typed(each, dtype) if known is None else known)
             dtype = dtype or unified[-1].dtype
@@ -328,7 +335,7 @@ def _untyped(expression: Expression) -> bool:
         return len(expression) == 2
     if name in ("index", "cast") or name not in OPERATORS or OPERATORS[name].rule == "bool":
         return False
-    operands = split(expression)[1]
+    operands = split_expression(expression)[1]
     if OPERATORS[name].rule == "first":
         operands = operands[:1]
     elif OPERATORS[name].rule == "where":

@@ -10,17 +10,17 @@ from functools import lru_cache
 from typing import Any
 
 from syclsched.kernels.common import NUMBA_DTYPES
-from syclsched.kernels.tensor.writing.writer import UNSIGNED, Writer
+from syclsched.kernels.tensor.writing.kernel_writer import UNSIGNED, KernelWriter
 from syclsched.kernels.vectors import numba_vectors
 from syclsched.model.operation import Parameter, Signature
 
 
-def numba_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> Writer:
-    """Return a `Writer` whose ``finish`` returns a ``numba_dpex.kernel``."""
+def numba_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> KernelWriter:
+    """Return a `KernelWriter` whose ``finish`` returns a ``numba_dpex.kernel``."""
     return _NumbaWriter(signature, parameters)
 
 
-class _NumbaWriter(Writer):
+class _NumbaWriter(KernelWriter):
     """Writer of Python source for numba-dpex; dtypes are called as functions: ``float32(x)``."""
 
     item, items = "item.get_global_id(0)", "item.get_global_range(0)"
@@ -70,7 +70,7 @@ class _NumbaWriter(Writer):
         with self.block(f"for {name} in range({start}, {stop}, {step}):"):
             yield name
 
-    def when(self, condition: str) -> Any:
+    def if_block(self, condition: str) -> Any:
         return self.block(f"if {condition}:")
 
     def while_block(self, condition: str) -> Any:
@@ -99,10 +99,10 @@ class _NumbaWriter(Writer):
     def call(self, function: str, *operands: str) -> str:
         return f"{'math.' if self._lanes == 1 else 'v'}{function}({', '.join(operands)})"
 
-    def beyond(self, symbol: str, x: str, best: str) -> str:
+    def better_or_nan(self, symbol: str, x: str, best: str) -> str:
         # Comparisons with a NaN are false.
         opposite = {">": "<=", "<": ">="}[symbol]
-        return self.both(self.negate(f"({x} {opposite} {best})"), f"({best} == {best})")
+        return self.all_of(self.negate(f"({x} {opposite} {best})"), f"({best} == {best})")
 
     def unordered(self, a: str, b: str) -> str:
         return f"unordered({a}, {b})"
@@ -119,16 +119,16 @@ class _NumbaWriter(Writer):
     def div(self, a: str, b: str) -> str:
         return f"({a} // {b})"
 
-    def both(self, *conditions: str) -> str:
+    def all_of(self, *conditions: str) -> str:
         return f"({(' & ' if self._lanes > 1 else ' and ').join(conditions)})" if conditions else "True"
 
-    def either(self, *conditions: str) -> str:
+    def any_of(self, *conditions: str) -> str:
         return f"({(' | ' if self._lanes > 1 else ' or ').join(conditions)})" if conditions else "False"
 
     def negate(self, condition: str) -> str:
         return f"({'not ' if self._lanes == 1 else '~'}{condition})"
 
-    def truncated(self, a: str, b: str, dtype: str) -> str:
+    def truncating_division(self, a: str, b: str, dtype: str) -> str:
         if self._lanes > 1:
             return f"quotient({a}, {b})"
         if dtype in UNSIGNED:
@@ -137,7 +137,7 @@ class _NumbaWriter(Writer):
         rest = self.value(dtype, f"{a} - {floor} * {b}")
         return f"({floor} + 1 if {rest} != 0 and ({a} < 0) != ({b} < 0) else {floor})"
 
-    def rounded(self, x: str, dtype: str) -> str:
+    def round_to_even(self, x: str, dtype: str) -> str:
         floor = self.value(dtype, f"math.floor({x})")
         rest = self.value(dtype, f"{x} - {floor}")
         half = self.constant(0.5, dtype)
@@ -155,10 +155,10 @@ class _NumbaWriter(Writer):
     def places(self, dtype: str) -> str:
         return self.value(dtype, f"places({self.constant(0, dtype)})")
 
-    def load_wide(self, array: str, index: str) -> str:
+    def load_vector(self, array: str, index: str) -> str:
         return f"load_vector({array}, {index})"
 
-    def store_wide(self, array: str, index: str, value: str, given: str) -> None:
+    def store_vector(self, array: str, index: str, value: str, given: str) -> None:
         self.line(f"store_vector({array}, {index}, {value})")
 
     def halves(self, vector: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from syclsched.kernels.common import C_TYPES, ITEM_BYTES, transpose_shuffles
-from syclsched.kernels.tensor.writing.writer import LANES, UNSIGNED, Writer, working
+from syclsched.kernels.tensor.writing.kernel_writer import LANES, UNSIGNED, KernelWriter, compute_dtype
 from syclsched.kernels.vectors.error_function import error_function
 from syclsched.kernels.vectors.exponential import power
 from syclsched.kernels.vectors.scaled_exponential import FUNCTIONS
@@ -17,12 +17,12 @@ from syclsched.kernels.vectors.straight_line import Function, opencl
 from syclsched.model.operation import OpenCLSource, Parameter, Signature
 
 
-def opencl_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> Writer:
-    """Return a `Writer` whose ``finish`` returns an `OpenCLSource`."""
+def opencl_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> KernelWriter:
+    """Return a `KernelWriter` whose ``finish`` returns an `OpenCLSource`."""
     return _OpenCLWriter(signature, parameters)
 
 
-class _OpenCLWriter(Writer):
+class _OpenCLWriter(KernelWriter):
     """Writer of OpenCL C 1.2 source."""
 
     item, items = "get_global_id(0)", "get_global_size(0)"
@@ -35,7 +35,7 @@ class _OpenCLWriter(Writer):
         self._functions: dict[str, tuple[Function, int]] = {}
 
     def _type(self, dtype: str) -> str:
-        return "bool" if dtype == "bool" else f"{C_TYPES[working(dtype)]}{self._lanes if self._lanes > 1 else ''}"
+        return "bool" if dtype == "bool" else f"{C_TYPES[compute_dtype(dtype)]}{self._lanes if self._lanes > 1 else ''}"
 
     def index(self, expression: str) -> str:
         # Signed and of 64 bits: with indices that may wrap, the CPU compiler does not recognise contiguous access.
@@ -71,7 +71,7 @@ class _OpenCLWriter(Writer):
         with self.block(f"for (long {name} = {start}; {name} < {stop}; {name} += {step}) {{", "}"):
             yield name
 
-    def when(self, condition: str) -> Any:
+    def if_block(self, condition: str) -> Any:
         return self.block(f"if ({condition}) {{", "}")
 
     def while_block(self, condition: str) -> Any:
@@ -84,7 +84,7 @@ class _OpenCLWriter(Writer):
         return f"({array}[{index}] != 0)" if dtype == "bool" else f"{array}[{index}]"
 
     def constant(self, value: Any, dtype: str) -> str:
-        kind = working(dtype)
+        kind = compute_dtype(dtype)
         if kind == "bool":
             return "true" if value else "false"
         if kind in ("float32", "float64"):
@@ -113,8 +113,8 @@ class _OpenCLWriter(Writer):
     def call(self, function: str, *operands: str) -> str:
         return f"{function}({', '.join(operands)})"
 
-    def beyond(self, symbol: str, x: str, best: str) -> str:
-        return self.either(f"({x} {symbol} {best})", self.both(f"({x} != {x})", f"({best} == {best})"))
+    def better_or_nan(self, symbol: str, x: str, best: str) -> str:
+        return self.any_of(f"({x} {symbol} {best})", self.all_of(f"({x} != {x})", f"({best} == {best})"))
 
     def unordered(self, a: str, b: str) -> str:
         return f"isunordered({a}, {b})"
@@ -138,40 +138,40 @@ class _OpenCLWriter(Writer):
     def div(self, a: str, b: str) -> str:
         return f"({a} / {b})"
 
-    def both(self, *conditions: str) -> str:
+    def all_of(self, *conditions: str) -> str:
         return f"({(' && ' if self._lanes == 1 else ' & ').join(conditions)})" if conditions else "true"
 
-    def either(self, *conditions: str) -> str:
+    def any_of(self, *conditions: str) -> str:
         return f"({(' || ' if self._lanes == 1 else ' | ').join(conditions)})" if conditions else "false"
 
     def negate(self, condition: str) -> str:
         return f"(!{condition})"
 
-    def truncated(self, a: str, b: str, dtype: str) -> str:
+    def truncating_division(self, a: str, b: str, dtype: str) -> str:
         return f"({a} / {b})"
 
-    def rounded(self, x: str, dtype: str) -> str:
+    def round_to_even(self, x: str, dtype: str) -> str:
         return f"rint({x})"
 
     def vector_group(self, dtype: str, expression: str, vectors: int = 1) -> str:
         self._whole_vectors(dtype)
         name = self.fresh("w")
         for number in range(vectors):
-            self.line(f"{C_TYPES[working(dtype)]}{LANES} {name}_{number} = {expression};")
+            self.line(f"{C_TYPES[compute_dtype(dtype)]}{LANES} {name}_{number} = {expression};")
         return name
 
     def _whole_vectors(self, dtype: str) -> None:
         # The hint keeps the CPU compiler from vectorising over work-items: the kernel uses vectors itself.
-        self._attribute = f"__attribute__((vec_type_hint({C_TYPES[working(dtype)]}{LANES}))) "
+        self._attribute = f"__attribute__((vec_type_hint({C_TYPES[compute_dtype(dtype)]}{LANES}))) "
 
     def places(self, dtype: str) -> str:
         return self.value(dtype, f"({C_TYPES[dtype]}{LANES})({', '.join(map(str, range(LANES)))})")
 
-    def load_wide(self, array: str, index: str) -> str:
+    def load_vector(self, array: str, index: str) -> str:
         half = self.signature.dtypes.get(array) == "float16"
         return f"vload{'_half' if half else ''}{LANES}(0, {array} + {index})"
 
-    def store_wide(self, array: str, index: str, value: str, given: str) -> None:
+    def store_vector(self, array: str, index: str, value: str, given: str) -> None:
         dtype = self.signature.dtypes.get(array, given)
         if dtype == "float16":
             self.line(f"vstore_half{LANES}_rte({value}, 0, {array} + {index});")

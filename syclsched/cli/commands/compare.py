@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syclsched.cli import options as opt
-from syclsched.cli.output import check_outputs
-from syclsched.cli.patience import patience
-from syclsched.cli.requests.graphs import load_graph
+from syclsched.cli.output_files import check_outputs
+from syclsched.cli.requests.graph_loading import load_graph
+from syclsched.cli.wait_notice import notice_if_slow
 from syclsched.errors import PlanError
 from syclsched.model.text.units import plural
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from syclsched.cli.views.comparing import Row
+    from syclsched.cli.views.comparison import ComparisonRow
 
 
 def compare_command(
@@ -42,16 +42,16 @@ def compare_command(
     """
     from rich.console import Console
 
-    from syclsched.cli.requests.planning import platform_to_plan_for
-    from syclsched.cli.views.comparing import compare, document, policy_names, show
+    from syclsched.cli.requests.graph_planning import target_platform
+    from syclsched.cli.views.comparison import compare, document, policy_names, show
     from syclsched.profiling import HistoryStore
 
     console = Console(stderr=json_output, highlight=False)
     check_outputs(pictures=[chart_file])
     given = load_graph(graph, ready.given(seed), file)
-    platform = platform_to_plan_for(where, console)
+    platform = target_platform(where, console)
     names = policy_names(policies or ["all"], given.graph, platform)
-    with HistoryStore() as history, console.status("planning ...") as status, patience(console):
+    with HistoryStore() as history, console.status("planning ...") as status, notice_if_slow(console):
         found = compare(
             given.graph, platform, names, history=history, progress=lambda name: status.update(f"planning: {name} ..."),
             rewrite=rewrite,
@@ -62,20 +62,22 @@ def compare_command(
     else:
         title = f"{given.graph.name}: {plural(len(given.graph), 'task')} on {platform.name}"
         show(rows, title, console, platforms=False)
-    refuse_if_nothing(rows)
+    require_any_plan(rows)
     if chart_file is not None:
         draw(rows, given.graph.name, chart_file, console)
 
 
-def draw(rows: list[Row], name: str, path: Path, console: Console, disturbed: str = "") -> None:
+def draw(rows: list[ComparisonRow], name: str, path: Path, console: Console, disturbed: str = "") -> None:
     """Draw makespans as a bar chart and print its path; print a note instead if no row has a makespan."""
-    from syclsched.tracing.bars import Bar, draw_bars
+    from syclsched.tracing.bars import ChartBar, draw_bars
 
     runs = max(row.runs for row in rows)
-    shown = [(row, row.counts_s) for row in rows]
+    shown = [(row, row.ranking_s) for row in rows]
     # Lower bounds hold for undisturbed costs only.
     bars = [
-        Bar(row.platform, row.policy, seconds, None if runs else row.bound_s, row.worst_s if row.runs > 1 else None)
+        ChartBar(
+            row.platform, row.policy, seconds, None if runs else row.bound_s, row.worst_s if row.runs > 1 else None
+        )
         for row, seconds in shown
         if seconds is not None
     ]
@@ -90,7 +92,7 @@ def draw(rows: list[Row], name: str, path: Path, console: Console, disturbed: st
     console.print(f"chart written to {path}{note}", markup=False)
 
 
-def refuse_if_nothing(rows: list[Row]) -> None:
+def require_any_plan(rows: list[ComparisonRow]) -> None:
     """Raise `PlanError` if all policies were refused."""
     if all(row.makespan_s is None for row in rows):
         first = next((row.refused for row in rows if row.refused), "there is nothing to compare")

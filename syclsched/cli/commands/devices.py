@@ -55,7 +55,7 @@ def devices_command(
         if hidden:
             platform = discover(selector=select, sub_devices=how)
     if json_output:
-        from syclsched.model.text.serial import to_json
+        from syclsched.model.text.json_serialisation import to_json
 
         print(to_json(platform))
         return
@@ -101,14 +101,14 @@ def _row(platform: Platform, device: Device) -> tuple[RenderableType, ...]:
     return (
         Text.assemble((device.name, "bold"), ("" if device.is_host else f"\n{device.backend}", "dim")),
         product,
-        Text(f"{device.compute_units}\n{format_bytes(device.global_memory_bytes)}"),
+        Text(f"{device.compute_units}\n{format_gib(device.global_memory_bytes)}"),
         Text("\n".join(_floats(device.dtypes))),
         trusted,
         Text(_shares(platform, device)),
     )
 
 
-def sharers(platform: Platform, device: Device) -> tuple[str, ...]:
+def devices_sharing_memory(platform: Platform, device: Device) -> tuple[str, ...]:
     """Return the devices that can access a device's memory; for the host also those whose memory it can access."""
     names = []
     for other in platform.devices:
@@ -120,13 +120,13 @@ def sharers(platform: Platform, device: Device) -> tuple[str, ...]:
 
 
 def _shares(platform: Platform, device: Device) -> str:
-    names = sharers(platform, device)
+    names = devices_sharing_memory(platform, device)
     if device.is_host and len(names) == len(platform.compute_devices):
         return "all"
     return "\n".join(names) or "-"
 
 
-def format_bytes(nbytes: int) -> str:
+def format_gib(nbytes: int) -> str:
     """Format a number of bytes in GiB with three significant digits."""
     return f"{nbytes / _GIB:.3g} GiB"
 

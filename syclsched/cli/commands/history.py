@@ -65,8 +65,8 @@ def _table(device_key: str) -> Table:
 @history_app.command("export")
 def export_command(file: Annotated[Path, typer.Argument(help="JSON file to write.")]) -> None:
     """Write all measured task times to a file."""
-    from syclsched.cli.output import write_text
-    from syclsched.model.text.serial import to_json
+    from syclsched.cli.output_files import write_text
+    from syclsched.model.text.json_serialisation import to_json
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage.history_file import history_file
 
@@ -81,9 +81,9 @@ def merge_command(
     files: Annotated[list[Path], typer.Argument(help="Files from `syclsched history export`.")],
 ) -> None:
     """Add measured task times of other machines; samples already stored are skipped."""
-    from syclsched.cli.output import read_text
+    from syclsched.cli.output_files import read_text
     from syclsched.errors import StorageError
-    from syclsched.model.text.serial import from_json
+    from syclsched.model.text.json_serialisation import from_json
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage.history_file import HistoryFile
 

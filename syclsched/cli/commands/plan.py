@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from syclsched.cli import options as opt
-from syclsched.cli.output import check_outputs, write_pictures, write_text
-from syclsched.cli.requests.graphs import check_tasks, check_without, load_graph
-from syclsched.cli.requests.planning import plan_for
-from syclsched.cli.views.gains import gains
+from syclsched.cli.output_files import check_outputs, write_pictures, write_text
+from syclsched.cli.requests.graph_loading import check_tasks, check_without, load_graph
+from syclsched.cli.requests.graph_planning import plan_and_open
+from syclsched.cli.views.speedup_summary import speedup_lines
 
 
 def plan_command(
@@ -72,11 +72,11 @@ def plan_command(
     check_tasks(explain or (), given.graph)
     check_without(without, is_model=given.model is not None)
     if front_file is not None:
-        from syclsched.cli.views.fronts import show_front
+        from syclsched.cli.views.pareto_front import show_front
 
         show_front(given.graph, front_metrics, front_file, where, how.rewrite, console)
         return
-    with plan_for(
+    with plan_and_open(
         given.graph,
         how,
         where,
@@ -89,7 +89,7 @@ def plan_command(
         plan = planned.plan
     print(plan)
     if given.model is not None:
-        console.print("\n".join(gains(plan)), soft_wrap=True)
+        console.print("\n".join(speedup_lines(plan)), soft_wrap=True)
     for task in explain or ():
         print()
         print(plan.explain(task))

@@ -89,7 +89,7 @@ def measure(platform: Platform, live: Any, quick: bool, console: Console) -> Ses
     from syclsched.profiling.session import measurement_environment, profile_platform
     from syclsched.profiling.statistics import Sampler
 
-    with interruption() as interrupted, bars(platform, console) as progress:
+    with interrupt_flag() as interrupted, progress_bars(platform, console) as progress:
         result = profile_platform(
             platform,
             live,
@@ -121,7 +121,7 @@ def _with_engine_costs(
 
 
 @contextmanager
-def interruption() -> Iterator[Callable[[], bool]]:
+def interrupt_flag() -> Iterator[Callable[[], bool]]:
     """Yield a predicate that tells whether Ctrl-C was pressed; a second Ctrl-C interrupts immediately."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -140,7 +140,7 @@ def interruption() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def bars(platform: Platform, console: Console) -> Iterator[Callable[[str, int, int, str], None]]:
+def progress_bars(platform: Platform, console: Console) -> Iterator[Callable[[str, int, int, str], None]]:
     """Show a progress bar per device and pair, and one for the total."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -235,7 +235,7 @@ def _print(result: SessionResult, platform: Platform, saved: list[str], as_json:
     from rich.console import Console
 
     if as_json:
-        from syclsched.model.text.serial import to_json
+        from syclsched.model.text.json_serialisation import to_json
 
         print(to_json(_set(result)))
     else:
@@ -253,7 +253,7 @@ def show_profile(profile: DeviceProfile, console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from syclsched.cli.views.numbers import profile_rows
+    from syclsched.cli.views.profile_table import profile_rows
 
     title = f"{profile.identity.name}  ({profile.identity.kind}, {profile.identity.backend})"
     table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -275,7 +275,7 @@ def show_pairs(pairs: tuple[PairProfile, ...], names: dict[str, str], console: C
     from rich.table import Table
     from rich.text import Text
 
-    from syclsched.cli.views.numbers import pair_row
+    from syclsched.cli.views.profile_table import pair_row
 
     if not pairs:
         return

@@ -15,14 +15,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syclsched.cli import options as opt
-from syclsched.cli.checking import Checks
-from syclsched.cli.output import check_outputs, read_text, warnings_shown, write_pictures, write_text
-from syclsched.cli.patience import RUNNING, patience
-from syclsched.cli.requests.graphs import check_without, is_model, load_graph
-from syclsched.cli.requests.models import check_shown, show_operators, show_outputs, write_outputs
-from syclsched.cli.requests.planning import Planned, plan_for
+from syclsched.cli.compare_runtime import (
+    OtherRuntime,
+    check_other_runtime,
+    measure_alternately,
+    show_runtime_comparison,
+)
+from syclsched.cli.output_files import check_outputs, console_warnings, read_text, write_pictures, write_text
+from syclsched.cli.requests.graph_loading import check_without, is_model, load_graph
+from syclsched.cli.requests.graph_planning import Planned, plan_and_open
+from syclsched.cli.requests.onnx_models import check_shown, show_operators, show_outputs, write_outputs
+from syclsched.cli.result_check import ResultChecker
 from syclsched.cli.streaming import check_in_flight, show_statistics, stream_workload
-from syclsched.cli.versus import Rival, check_rival, in_turns, show_versus
+from syclsched.cli.wait_notice import RUNNING_NOTICE, notice_if_slow
 from syclsched.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -210,7 +215,7 @@ def run_command(
     console = Console(stderr=shown.json_output, highlight=False)
     safeguards = watched.safeguards()
     check_outputs(shown.trace_file, shown.record_file, shown.save_plan, shown.output_file, pictures=[shown.gantt_file])
-    check_rival(shown.compare, dry_run=dry_run, is_model=is_model(graph))
+    check_other_runtime(shown.compare, dry_run=dry_run, is_model=is_model(graph))
     check_without(without, is_model=is_model(graph))
     said = ready.given(seed)
     with console.status(f"reading {escape(graph)} ...") if is_model(graph) else nullcontext():
@@ -228,9 +233,9 @@ def run_command(
     if dynamic is not None:
         how = _check_dynamic(dynamic, how, plan_file, safeguards, dry_run)
     given = None if plan_file is None else _read_plan(plan_file)
-    rival = Rival(model) if model is not None and shown.compare is not None else None
+    rival = OtherRuntime(model) if model is not None and shown.compare is not None else None
     versus = None
-    with plan_for(
+    with plan_and_open(
         workload.graph,
         how,
         where,
@@ -250,11 +255,11 @@ def run_command(
             makespans_s = (streamed.trace.makespan_s,)
             outcome = _Outcome(streamed.trace, planned.plan, streamed.check, makespans_s, streamed.statistics)
         else:
-            with warnings_shown(console):
+            with console_warnings(console):
                 start = _run_starter(planned, workload, safeguards, dynamic, recover=watched.recover)
                 outcome = _run_repeatedly(planned, workload, repeat, console, start, dynamic=dynamic is not None)
         if model is not None and rival is not None:
-            versus = in_turns(planned, model, rival, repeat)
+            versus = measure_alternately(planned, model, rival, repeat)
     if shown.save_plan is not None and dynamic is not None:
         _write_plan(shown.save_plan, outcome.plan, console)
     _show(outcome, outcome.plan, shown.json_output, console, None if versus is None else versus.ratio)
@@ -262,14 +267,14 @@ def run_command(
         show_operators(model, outcome.plan, outcome.trace, console)
         show_outputs(model.found, shown.top, labels, console)
     if versus is not None and not shown.json_output:
-        show_versus(versus, console)
+        show_runtime_comparison(versus, console)
     if model is not None and shown.output_file is not None:
         write_outputs(shown.output_file, model.found)
         console.print(f"outputs written to {shown.output_file}")
     predicted = None if dry_run or in_flight is not None else _prediction(planned.plan)
     write_pictures(outcome.trace, predicted, shown.trace_file, shown.gantt_file, console, plan=outcome.plan)
     if shown.record_file is not None:
-        from syclsched.model.text.serial import to_json
+        from syclsched.model.text.json_serialisation import to_json
 
         write_text(shown.record_file, to_json(outcome.trace))
         console.print(f"run written to {shown.record_file}")
@@ -370,9 +375,9 @@ def _run_repeatedly(
     """Run repeatedly, fetch and check results; keep the trace and plan of the run with the median makespan."""
     traces: list[Trace] = []
     plans: list[Plan] = []
-    checks = Checks(workload)
+    checks = ResultChecker(workload)
     assert planned.live is not None
-    waiting = patience(console, text=RUNNING) if dynamic else nullcontext()
+    waiting = notice_if_slow(console, text=RUNNING_NOTICE) if dynamic else nullcontext()
     with console.status(f"running {workload.name} ...") as status, waiting, starter as start:
         for index in range(repeat):
             if repeat > 1:

@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from syclsched.cli import options as opt
-from syclsched.cli.output import check_outputs
-from syclsched.cli.patience import patience
-from syclsched.cli.requests import mishaps as mis
-from syclsched.cli.requests.graphs import Given, load_graph
-from syclsched.cli.views.simulated import Shown, Tried, show_all, simulate_plan
+from syclsched.cli.output_files import check_outputs
+from syclsched.cli.requests import disturbance_options as mis
+from syclsched.cli.requests.graph_loading import LoadedGraph, load_graph
+from syclsched.cli.views.simulation_output import Scenario, SimulationOutput, show_all, simulate_plan
+from syclsched.cli.wait_notice import notice_if_slow
 from syclsched.errors import ArgumentError
 from syclsched.model.text.units import plural
 
@@ -113,9 +113,9 @@ def simulate_command(
 
     console = Console(stderr=json_output, highlight=False)
     check_outputs(trace_file, pictures=(gantt_file, chart_file))
-    disturbance = mis.disturbance_of(noise, wrong, slow, fail)
-    scenario = Tried(disturbance, mis.seeds_of(disturbance, noise, seed, runs), contention, noise)
-    shown = Shown(json_output, chart_file, trace_file, gantt_file, console)
+    disturbance = mis.parse_disturbance(noise, wrong, slow, fail)
+    scenario = Scenario(disturbance, mis.parse_seeds(disturbance, noise, seed, runs), contention, noise)
+    shown = SimulationOutput(json_output, chart_file, trace_file, gantt_file, console)
     if not platform:
         _refuse_options(context, graph)
         simulate_plan(graph, scenario, shown)
@@ -148,13 +148,13 @@ def platforms_of(given: list[str]) -> tuple[str, ...]:
 
 
 def _compare_platforms(
-    given: Given,
+    given: LoadedGraph,
     names: tuple[str, ...],
     lanes: str | None,
     memory_limit: str | None,
     policies: Sequence[str],
-    what: Tried,
-    shown: Shown,
+    what: Scenario,
+    shown: SimulationOutput,
     *,
     minimize: str,
     subject_to: Sequence[str],
@@ -163,25 +163,26 @@ def _compare_platforms(
     """Plan on every platform with every policy, simulate the plans and show the results."""
     from rich.text import Text
 
-    from syclsched.cli.requests.planning import described_platform, limited
-    from syclsched.cli.views.comparing import compare, policy_names
+    from syclsched.cli.requests.graph_planning import apply_memory_limit, described_platform
+    from syclsched.cli.views.comparison import compare, policy_names
     from syclsched.planner.rewrite_choice import check_rewrite
     from syclsched.profiling import HistoryStore
 
     graph = given.graph
-    asked, rewrite = check_rewrite(rewrite), mis.fair_rewrite(what.disturbance, what.sigma, rewrite)
+    asked, rewrite = check_rewrite(rewrite), mis.comparable_rewrite(what.disturbance, what.sigma, rewrite)
     many = len(names) > 1
     platforms = [
         mis.with_contention(
-            limited(described_platform(each, lanes, of_many=many), memory_limit, of_many=many), what.contention
+            apply_memory_limit(described_platform(each, lanes, of_many=many), memory_limit, of_many=many),
+            what.contention,
         )
         for each in names
     ]
-    mis.check_names(what.disturbance, {task.family for task in graph.tasks}, platforms)
+    mis.check_disturbed_names(what.disturbance, {task.family for task in graph.tasks}, platforms)
     found, without = [], []
     if rewrite != asked:
         without.append("planned with --rewrite none, so that all plans are compared under equal random factors")
-    with HistoryStore() as history, shown.console.status("planning ...") as status, patience(shown.console):
+    with HistoryStore() as history, shown.console.status("planning ...") as status, notice_if_slow(shown.console):
 
         def tell(platform: str, policy: str) -> None:
             status.update(Text(f"planning for {platform}: {policy} ..."))
@@ -192,7 +193,7 @@ def _compare_platforms(
                 from syclsched.onnx.implementations import on_devices
 
                 graph = on_devices(given.graph, platform)
-            here, elsewhere = mis.on_platform(what.disturbance, platform)
+            here, elsewhere = mis.restrict_to_platform(what.disturbance, platform)
             without += [f"{name}: has no {device}, so its events are ignored there" for device in
                         dict.fromkeys(event.device for event in elsewhere)]  # fmt: skip
             found += compare(

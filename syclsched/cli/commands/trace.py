@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syclsched.cli.output import check_outputs, read_text, write_pictures
+from syclsched.cli.output_files import check_outputs, read_text, write_pictures
 from syclsched.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def trace_command(
 
     from syclsched.model.plan import Plan
     from syclsched.tracing import make_report, render_report
-    from syclsched.tracing.reading import read_trace
-    from syclsched.tracing.story import tell_story
+    from syclsched.tracing.task_history import describe_task
+    from syclsched.tracing.trace_reader import read_trace
 
     console = Console(highlight=False)
     check_outputs(trace_file, pictures=[gantt_file])
@@ -69,7 +69,7 @@ def trace_command(
             hint="Take the plan that was saved with the record: `syclsched run --record FILE --save-plan FILE`",
         )
     if story is not None:
-        console.print(tell_story(trace, story), markup=False, soft_wrap=True)
+        console.print(describe_task(trace, story), markup=False, soft_wrap=True)
     else:
         render_report(make_report(trace, plan), console)
     write_pictures(trace, None, trace_file, gantt_file, console, plan=plan)

@@ -22,7 +22,7 @@ from syclsched.devices.programs.task_compiler import signature_key
 from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError
 from syclsched.model.constant import Constant
 from syclsched.model.operation import Implementation, Operation, Signature
-from syclsched.model.sequence import parts_of
+from syclsched.model.sequence import sequence_parts
 from syclsched.model.usm import UsmKind
 
 
@@ -123,7 +123,7 @@ class ConstantUploader:
         queue: SyclQueue,
         space: str,
     ) -> Executable:
-        parts = [part for part in parts_of(operation, implementation, signature) if not part.writes_nothing]
+        parts = [part for part in sequence_parts(operation, implementation, signature) if not part.writes_nothing]
         steps = []
         for part, (step, wiring) in zip(parts, executable.steps, strict=True):
             own = {mine: constants[whole] for mine, whole in wiring if whole in constants}

@@ -47,7 +47,7 @@ class SpacePools:
         return block, usm_memory.block_memory(block, self._queues[key])
 
     def kind(self, space: str) -> MemoryKind:
-        """Return the usual kind of memory of a space; see `syclsched.model.usm.usual_kind`."""
+        """Return the usual kind of memory of a space; see `syclsched.model.usm.default_kind`."""
         return self._usual[space].kind
 
     def info(self) -> dict[str, MemoryInfo]:

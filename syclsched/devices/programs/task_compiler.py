@@ -34,7 +34,7 @@ from syclsched.model.operation import (
     Signature,
     Tailored,
 )
-from syclsched.model.sequence import Part
+from syclsched.model.sequence import SequencePart
 
 __all__ = ["CompileRequest", "Executable", "Submission", "build_ahead", "compile_task", "compile_tasks"]
 
@@ -124,7 +124,7 @@ def _load_ahead(
         sources.setdefault(device, (piece.queue, []))[1].append(made)
 
 
-def _steps(parts: Sequence[Part], whole: CompileRequest) -> list[CompileRequest]:
+def _steps(parts: Sequence[SequencePart], whole: CompileRequest) -> list[CompileRequest]:
     """Return the steps of a sequence, without those that write nothing."""
     return [
         CompileRequest(p.operation, p.implementation, p.signature, whole.queue, whole.limits)
@@ -191,7 +191,7 @@ def _make(piece: CompileRequest, given: Any, loaded: dict[Hashable, Any]) -> Exe
     )
 
 
-def _array_arguments(part: Part) -> tuple[tuple[str, str], ...]:
+def _array_arguments(part: SequencePart) -> tuple[tuple[str, str], ...]:
     """Return pairs of a step's array parameter and the sequence's array; its scalars are compiled in."""
     arrays = {p.name for p in part.operation.arrays}
     return tuple((own, whole) for own, whole in part.arguments if own in arrays)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from syclsched.writing import write_whole
+from syclsched.atomic_write import write_atomically
 
 
 @contextlib.contextmanager
@@ -22,7 +22,7 @@ def mark(path: Path) -> Iterator[None]:
     If the cache folder cannot be written, there is no marker and the body runs all the same.
     """
     with contextlib.suppress(OSError):
-        write_whole(path, f"{os.getpid()} {_started(os.getpid())}".encode(), folders=True)
+        write_atomically(path, f"{os.getpid()} {_started(os.getpid())}".encode(), folders=True)
     try:
         yield
     finally:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from syclsched import oneapi
+from syclsched.atomic_write import write_atomically
 from syclsched.devices.native.sycl_types import SyclDevice, SyclQueue
 from syclsched.devices.programs.arguments import flatten_array, pointer
 from syclsched.devices.programs.dpex_compiler import kernel_spirv
@@ -31,7 +32,6 @@ from syclsched.errors import CapabilityError
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import OpenCLSource, Operation, Parameter, Signature, Work
 from syclsched.oneapi.cache_folder import cache_root
-from syclsched.writing import write_whole
 
 DPEX = "numba-dpex"
 OPENCL_C = "OpenCL C"
@@ -107,7 +107,7 @@ def dpex_spirv(queue: SyclQueue, function: Callable[..., None], dtype: Dtype) ->
     name, spirv = dpex_compile(queue, function, dtype)
     content = name.encode() + b"\n" + spirv
     try:
-        write_whole(path, hashlib.sha256(content).digest() + content, folders=True)
+        write_atomically(path, hashlib.sha256(content).digest() + content, folders=True)
     except OSError:
         return name, spirv  # with a read-only or full cache the next process compiles again
     return name, spirv

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from syclsched import oneapi
+from syclsched.atomic_write import write_atomically
 from syclsched.devices.native.sycl_types import SyclDevice, SyclQueue
 from syclsched.devices.trust import crash_marker, known_answer_routes, known_answers
 from syclsched.devices.trust.known_answer_routes import ROUTES, Route, RouteUnavailable
@@ -24,7 +25,6 @@ from syclsched.devices.trust.known_answers import Dtype
 from syclsched.devices.trust.probe import probe
 from syclsched.oneapi import processor
 from syclsched.oneapi.cache_folder import cache_root
-from syclsched.writing import write_whole
 
 #: Most characters of an error kept: a compiler's message can be pages long.
 _LONGEST_DETAIL = 300
@@ -204,7 +204,7 @@ def _remember(path: Path, device: SyclDevice, checks: tuple[KnownAnswerResult, .
         return  # an error, perhaps for lack of memory: the next process checks again
     content = {"device": device.name, "checks": [asdict(each) for each in checks]}
     try:
-        write_whole(path, json.dumps(content, indent=1).encode(), folders=True)
+        write_atomically(path, json.dumps(content, indent=1).encode(), folders=True)
     except OSError:
         return  # with a read-only or full cache every process runs the check
 

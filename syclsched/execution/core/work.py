@@ -13,7 +13,7 @@ from syclsched.devices.programs.executables import Executable
 from syclsched.errors import IncompletePlanError, PlanError
 from syclsched.execution.core.compilation_batch import CompilationBatch
 from syclsched.execution.core.program import Buffer, Program
-from syclsched.model.access import rows_name
+from syclsched.model.access import row_range_name
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Scalar, Shape, Signature
 from syclsched.model.plan import Instruction, Lane, PlannedRows
@@ -74,7 +74,7 @@ def resolve_work(program: Program, graph: TaskGraph) -> dict[int, InstructionWor
 def argument_rows(graph: TaskGraph) -> dict[str, PlannedRows]:
     """Return the row ranges that tasks take as arguments, by their names."""
     return {
-        rows_name(task.arguments[parameter], rows): PlannedRows(task.arguments[parameter], *rows)
+        row_range_name(task.arguments[parameter], rows): PlannedRows(task.arguments[parameter], *rows)
         for task in graph.tasks
         for parameter, rows in task.rows.items()
     }
@@ -104,7 +104,7 @@ def _work(program: Program, lane: Lane, instruction: Instruction, graph: TaskGra
     buffers = {parameter: (array, spaces[array]) for parameter, array in task.arguments.items()}
     for parameter, rows in task.rows.items():
         array, space = buffers[parameter]
-        buffers[parameter] = (rows_name(array, rows), space)
+        buffers[parameter] = (row_range_name(array, rows), space)
     written = [p.name for p in task.operation.arrays if p.mode is not None and p.mode.writes]
     nothing = bool(written) and all(0 in task.signature.shapes[name] for name in written)
     return InstructionWork(task, task.operation, implementation, task.signature, buffers, nothing)

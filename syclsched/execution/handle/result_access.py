@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from syclsched.backoff import backoff_s
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import ArgumentError, ExecutionError, RunCancelledError, UnknownArrayError, WaitTimeoutError
 from syclsched.execution.core.waiting import SLICE_S, elapsed_text, wait_flag
@@ -20,11 +21,10 @@ from syclsched.execution.memory.buffers import AllocatedBuffer, NumpyArray
 from syclsched.execution.memory.readback import Like, assemble, covers, read
 from syclsched.execution.memory.statuses import failed_status
 from syclsched.model.access import RowRange
-from syclsched.model.graph_parts.binding import existing
+from syclsched.model.graph_parts.argument_validation import validate_rows
 from syclsched.model.plan import Plan, PlannedRows
 from syclsched.model.recovery import Recovery
 from syclsched.model.task import ArrayRows
-from syclsched.naps import nap_s
 from syclsched.oneapi.fork_check import check_not_forked
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class ResultAccess(ABC):
         check_not_forked(self._where)
         whole = array.array if isinstance(array, ArrayRows) else array
         name = whole if isinstance(whole, str) else whole.name
-        rows = existing(array.rows, array.array, "result()") if isinstance(array, ArrayRows) else None
+        rows = validate_rows(array.rows, array.array, "result()") if isinstance(array, ArrayRows) else None
         if self._closed:
             raise ExecutionError("the run is closed, its memory is given back", where=f"array {name!r}")
         if self._recovering is None:
@@ -160,7 +160,7 @@ class ResultAccess(ABC):
         begun = time.monotonic()
         while not engine.is_complete(number):
             self._check_time(array, timeout, deadline)
-            time.sleep(nap_s(time.monotonic() - begun, 20e-6, 2e-3))
+            time.sleep(backoff_s(time.monotonic() - begun, 20e-6, 2e-3))
         if engine.any_failed():  # its dependents ran, too; the engine marks them when it ends
             wait_flag(self._resources.finished if self._recovering is None else engine.finished, None)
 

@@ -235,9 +235,9 @@ class Run(ResultAccess):
         ExecutionError
             As `trace`.
         """
-        from syclsched.tracing.story import tell_story
+        from syclsched.tracing.task_history import describe_task
 
-        return tell_story(self.trace(), task)
+        return describe_task(self.trace(), task)
 
     @property
     def counts(self) -> Counts:

@@ -76,7 +76,7 @@ class RunWatch:
         self._give_up_if_hung(positions, now_s, whole if late else None)
 
     def _cancel(self, now_s: float, taken_s: float, whole_s: float) -> None:
-        """Cancel a run past its deadline; its error is told even if no lane was running anything, as in a compilation."""
+        """Cancel a run past its deadline, and note its error in case no task is late, as during compilation."""
         resources = self._resources
         if self._late_s is None and not resources.engine.cancelled:
             self._late_s = now_s

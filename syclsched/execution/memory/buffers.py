@@ -16,7 +16,7 @@ from syclsched.devices.programs.arguments import BoundArray
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.core.program import Buffer
 from syclsched.execution.memory.memory_layout import MemoryLayout
-from syclsched.model.access import RowRange, rows_name
+from syclsched.model.access import RowRange, row_range_name
 from syclsched.model.plan import Instruction, Plan, PlannedArray, PlannedRows
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.usm import ArrayMemory, PoolKey, PoolKeys
@@ -51,7 +51,7 @@ class AllocatedBuffer:
             row_bytes = whole.nbytes // whole.shape[0]
             nbytes = row_bytes * (stop - start)
             array = PlannedArray(
-                rows_name(whole.name, (start, stop)), (stop - start, *whole.shape[1:]), whole.dtype, nbytes
+                row_range_name(whole.name, (start, stop)), (stop - start, *whole.shape[1:]), whole.dtype, nbytes
             )
             storage = (
                 usm_memory.memory_slice(self.storage, start * row_bytes, nbytes)

@@ -11,9 +11,9 @@ import numpy as np
 
 from syclsched.errors import ArgumentError, UnknownArrayError
 from syclsched.model.graph import TaskGraph
-from syclsched.model.graph_parts.binding import check_data
+from syclsched.model.graph_parts.argument_validation import check_data
 from syclsched.model.plan import Plan
-from syclsched.model.task import Joined, LogicalArray
+from syclsched.model.task import JoinedArray, LogicalArray
 
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -76,7 +76,7 @@ def _as_array(value: Any) -> Any:
     return value if hasattr(value, "shape") and hasattr(value, "dtype") else np.asarray(value)
 
 
-def _rows(joined: Joined, value: Any, declared: Mapping[str, LogicalArray]) -> dict[str, Any]:
+def _rows(joined: JoinedArray, value: Any, declared: Mapping[str, LogicalArray]) -> dict[str, Any]:
     """Return the value of each part of an array held in parts, as views of its rows."""
     data = _as_array(value)
     check_data(joined.whole, data)

@@ -12,7 +12,7 @@ from syclsched.devices.memory import usm_memory
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import UnknownArrayError
 from syclsched.execution.memory.buffers import AllocatedBuffer
-from syclsched.model.access import RowRange, rows_name
+from syclsched.model.access import RowRange, row_range_name
 from syclsched.model.plan import PlannedArray, PlannedRows
 
 Like = Literal["numpy", "dpnp", "usm_ndarray"]
@@ -54,7 +54,7 @@ def assemble(
     if given is None and not covers([each for each, _ in pieces], start, stop):
         raise UnknownArrayError(
             "some of its rows are written by no task, and no value was given for them",
-            where=f"array {rows_name(array.name, rows)!r}",
+            where=f"array {row_range_name(array.name, rows)!r}",
             hint="Give the array a value, or ask for the rows that are written",
         )
     result = np.empty((stop - start, *array.shape[1:]), array.dtype)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from syclsched.execution.core.progress import LaneProgress
 from syclsched.execution.lanes.eventfd_wakeup import EventFd
 from syclsched.execution.replay.replay import Replay
-from syclsched.interrupts import interrupts_held
+from syclsched.interrupts import interrupts_deferred
 
 #: Sorts after every submission.
 _NOTHING = (1 << 62, "")
@@ -85,7 +85,7 @@ class StagedReplay(Replay):
             if any(self._loop.is_pending(number) for number in self.program.last_of_lanes):
                 return False
             self._finishing = True
-        with interrupts_held():  # on the caller's thread: an interrupt is the caller's, not a failure of this run
+        with interrupts_deferred():  # on the caller's thread: an interrupt is the caller's, not a failure of this run
             self._finish()
         return True
 

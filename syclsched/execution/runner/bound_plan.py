@@ -104,7 +104,7 @@ class Runner:
         self._recovering_memory(attempt)
 
     def _recovering_memory(self, attempt: Callable[[int], Made]) -> Made:
-        """Return the result of a function, which takes the number of failed attempts; repeat it after failed allocations."""
+        """Call a function with the number of failed attempts, again after failed allocations; return its result."""
         failed = 0
         while True:
             try:

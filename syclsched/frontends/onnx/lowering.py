@@ -16,14 +16,14 @@ from syclsched.frontends.onnx.operations import operation_call
 from syclsched.frontends.onnx.reference import host_operators
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
-from syclsched.model.graph_parts.adhoc import copy_operation
-from syclsched.model.graph_parts.naming import LONGEST_NAME
+from syclsched.model.graph_parts.builtin_operations import copy_operation
+from syclsched.model.graph_parts.naming import MAX_NAME_LENGTH
 from syclsched.model.task import LogicalArray, ReshapedArray
 
 #: Characters not allowed in names of arrays and tasks: control characters, and brackets, which denote rows.
 _INVALID_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f\[\]]")
 #: Longest name made here, so that derived names stay within the limit.
-_LONGEST: Final = LONGEST_NAME // 2
+_LONGEST: Final = MAX_NAME_LENGTH // 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,12 +26,12 @@ from syclsched.kernels.tensor.gather import gather, gather_elements, gather_nd
 from syclsched.kernels.tensor.pad import pad
 from syclsched.kernels.tensor.reductions.arg import arg
 from syclsched.kernels.tensor.reductions.reduce import reduce
-from syclsched.kernels.tensor.reductions.reduce_whole import PARTS, reduce_whole, whole_is_worth_it
+from syclsched.kernels.tensor.reductions.reduce_whole import PARTS, reduce_whole, reduce_whole_is_faster
 from syclsched.kernels.tensor.reductions.scan import scan_sum
-from syclsched.kernels.tensor.reductions.scan_parts import parts_are_worth_it, scan_in_parts
+from syclsched.kernels.tensor.reductions.scan_parts import scan_in_parts, scan_in_parts_is_faster
 from syclsched.kernels.tensor.reductions.topk import topk
 from syclsched.kernels.tensor.scatter import scatter_elements, scatter_nd
-from syclsched.kernels.tensor.slicing import slice_of
+from syclsched.kernels.tensor.strided_slice import slice_of
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.model.operation import Operation, Shape
 
@@ -83,7 +83,7 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
 def _full_reduction(node: CanonicalNode, values: Mapping[str, Value]) -> OperationCall | None:
     """Return the call for reducing a large array to one number on all compute units; None for other reductions."""
     x, mode = values[node.inputs[0] or ""], node.attributes["mode"]
-    if not whole_is_worth_it(mode, x.shape, node.attributes["axes"], x.dtype):
+    if not reduce_whole_is_faster(mode, x.shape, node.attributes["axes"], x.dtype):
         return None
     scratch = {"parts": Value(f"{node.name} parts", (PARTS,), x.dtype)}
     return OperationCall(reduce_whole(mode), {"x": x.name}, {"y": node.outputs[0]}, scratch, {"y": ()})
@@ -162,7 +162,7 @@ def _from_attributes(factory: Callable[..., Operation], *names: str) -> Callable
 
 def _scan(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
     x, at = values[node.inputs[0] or ""], node.attributes
-    factory = scan_in_parts if parts_are_worth_it(x.shape, at["axis"], x.dtype) else scan_sum
+    factory = scan_in_parts if scan_in_parts_is_faster(x.shape, at["axis"], x.dtype) else scan_sum
     made: Operation = factory(at["axis"], at["exclusive"], at["reverse"])
     return made
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from syclsched.model.access import Access, AccessMode, rows_name
+from syclsched.model.access import Access, AccessMode, row_range_name
 from syclsched.model.graph_parts.segments import Segments, joined_rows
 from syclsched.model.task import Task
 
@@ -100,7 +100,7 @@ def _with_joined_rows(dependencies: Iterable[Dependency], segments: Segments) ->
             continue
         before, after, kind, _ = alike[0]
         for array, rows in joined_rows([by_name[each.array or ""] for each in alike]):
-            name = array if rows == (0, segments[array][-1].rows[1]) else rows_name(array, rows)
+            name = array if rows == (0, segments[array][-1].rows[1]) else row_range_name(array, rows)
             found.append(Dependency(before, after, kind, name))
     return tuple(found)
 

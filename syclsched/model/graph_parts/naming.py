@@ -10,7 +10,7 @@ from typing import Final
 from syclsched.errors import ArgumentError, GraphError
 
 #: Maximum length of a name, in characters. Plan files hold longer ones, since chunks have longer names than the whole.
-LONGEST_NAME: Final = 400
+MAX_NAME_LENGTH: Final = 400
 #: Pattern of the names of row ranges, such as ``a[0:100]``.
 _ROW_RANGE_NAME = re.compile(r"(.+)\[\d+:\d+\]", re.DOTALL)
 
@@ -49,7 +49,7 @@ def check_name(name: object, taken: Container[str], what: str, longest: int) -> 
     return name
 
 
-def like_rows_of(name: str) -> str | None:
+def array_of_row_range(name: str) -> str | None:
     """Return the array part of a name that looks like a range of rows (``x`` for ``x[0:2]``), else None."""
     found = _ROW_RANGE_NAME.fullmatch(name)
     return None if found is None else found[1]

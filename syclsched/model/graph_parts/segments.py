@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from syclsched.model.access import Access, AccessMode, RowRange, rows_name
+from syclsched.model.access import Access, AccessMode, RowRange, row_range_name
 from syclsched.model.task import LogicalArray, Task
 
 
@@ -62,11 +62,11 @@ def find_segments(tasks: Iterable[Task], arrays: Mapping[str, LogicalArray]) -> 
     found = {}
     for name, inner in ends.items():
         bounds = sorted(inner | {0, arrays[name].shape[0]})
-        found[name] = tuple([Segment(rows_name(name, rows), name, rows) for rows in pairwise(bounds)])
+        found[name] = tuple([Segment(row_range_name(name, rows), name, rows) for rows in pairwise(bounds)])
     return found
 
 
-def touched_segments(tasks: Iterable[Task], segments: Segments) -> list[tuple[Access, ...]]:
+def segment_accesses(tasks: Iterable[Task], segments: Segments) -> list[tuple[Access, ...]]:
     """Return the accesses of each task, with segments in place of segmented arrays.
 
     Parameters

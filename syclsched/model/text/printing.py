@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from syclsched.errors import GraphError
-from syclsched.model.access import AccessMode, rows_name
+from syclsched.model.access import AccessMode, row_range_name
 from syclsched.model.plan import BufferUse, Candidate, Instruction, Lane, Option, Plan, PlannedRows
 from syclsched.model.text.units import format_bytes, format_gap, format_ratio, format_seconds, plural
-from syclsched.model.usm import PoolKey, PoolKeys, why_usual
+from syclsched.model.usm import PoolKey, PoolKeys, default_kind_reason
 
 #: Maximum number of rows shown per section; the rest is counted.
 MAX_LANES = 16
@@ -206,7 +206,9 @@ def _kinds(plan: Plan) -> list[str]:
         if buffer not in chosen and (key := keys.get(buffer)) is not None:
             usual[key] += 1
     for key, count in sorted(usual.items(), key=lambda each: each[0][:2]):
-        lines.append(f"  {_clean(key.space, 20):<20} {key.kind:<7} {plural(count, 'array')}: {why_usual(key)}")
+        lines.append(
+            f"  {_clean(key.space, 20):<20} {key.kind:<7} {plural(count, 'array')}: {default_kind_reason(key)}"
+        )
     alike: dict[tuple[str, str, str], list[str]] = {}
     for each in plan.memory:
         alike.setdefault((each.space, each.kind, each.why), []).append(_clean(each.array, 40))
@@ -368,7 +370,7 @@ def _joined(uses: Iterable[BufferUse], rows: _Rows) -> list[tuple[str, str, Acce
             range_before, same = before[3], before[1:3] == (use.space, use.mode)
             if same and (range_before.array, range_before.stop) == (mine.array, mine.start):
                 joined = PlannedRows(mine.array, range_before.start, mine.stop)
-                found[-1] = (rows_name(mine.array, (joined.start, joined.stop)), use.space, use.mode, joined)
+                found[-1] = (row_range_name(mine.array, (joined.start, joined.stop)), use.space, use.mode, joined)
                 continue
         found.append((use.array, use.space, use.mode, mine))
     return [(array, space, mode, array if mine is None else mine.array) for array, space, mode, mine in found]

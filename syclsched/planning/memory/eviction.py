@@ -40,7 +40,7 @@ _COPIES = bytes([MODE_CODE[id(AccessMode.READ)], MODE_CODE[id(AccessMode.WRITE)]
 
 
 class _Step(NamedTuple):
-    """One row of `Steps`, with its task by name."""
+    """One row of `CounterValues`, with its task by name."""
 
     kind: int
     lane: int

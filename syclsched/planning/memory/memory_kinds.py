@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """USM memory kind of each array in each space, chosen from the accesses a plan makes.
 
-The usual kind of a space (`syclsched.model.usm.usual_kind`) is kept unless
+The usual kind of a space (`syclsched.model.usm.default_kind`) is kept unless
 
 - the user asked for another kind, and every access to the array allows it;
 - kernels are measurably faster with another kind, by a tenth and by more than three median absolute deviations of both
@@ -24,7 +24,7 @@ import numpy as np
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Device, Platform
 from syclsched.model.profile import Quantity
-from syclsched.model.usm import USM_KINDS, ArrayMemory, MemoryKind, UsmKind, usual_kind
+from syclsched.model.usm import USM_KINDS, ArrayMemory, MemoryKind, UsmKind, default_kind
 from syclsched.planning.draft import COPY, HOST_CALL, LAUNCH, Flags, Ints, PlanDraft
 from syclsched.planning.graph_record import GraphRecord
 from syclsched.planning.instruction_rows import ALLOC, FREE, InstructionRows
@@ -49,7 +49,7 @@ def choose_kinds(
     known: GraphRecord, platform: Platform, draft: PlanDraft, rows: InstructionRows, in_place: ZeroCopyArrays
 ) -> tuple[ArrayMemory, ...]:
     """Return the memory of arrays whose kind is not the usual one of its space."""
-    usual: list[MemoryKind] = [usual_kind(space, platform) for space in platform.spaces]
+    usual: list[MemoryKind] = [default_kind(space, platform) for space in platform.spaces]
     rates = {n: _faster(platform, space.name) for n, space in enumerate(platform.spaces) if space.name != HOST}
     faster = {n: found for n, found in rates.items() if found}
     asked = any(array.usm is not None for array in known.arrays)

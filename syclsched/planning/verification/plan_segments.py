@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from syclsched.errors import IncompletePlanError
-from syclsched.model.access import rows_name
+from syclsched.model.access import row_range_name
 from syclsched.model.plan import Plan, PlannedArray, PlannedRows
 from syclsched.model.platform import HOST
 from syclsched.planning.draft import Flags, Ints, ragged_starts
@@ -67,7 +67,7 @@ def _is_part(array: PlannedArray, rows: PlannedRows, whole: PlannedArray) -> boo
         and bool(whole.shape)
         and count > 0
         and rows.stop <= whole.shape[0]
-        and array.name == rows_name(whole.name, (rows.start, rows.stop))
+        and array.name == row_range_name(whole.name, (rows.start, rows.stop))
         and array.shape == (count, *whole.shape[1:])
         and array.nbytes * whole.shape[0] == whole.nbytes * count
         and math.prod(array.shape[1:]) == math.prod(whole.shape[1:])

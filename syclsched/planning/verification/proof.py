@@ -125,8 +125,9 @@ def _expected_values(access_starts: Ints, access_array: Ints, access_mode: Ints,
 @inlined
 def _start(clocks: _Clocks, numbers: PlanIndices, me: int) -> None:
     """Set the clock with which an instruction starts: its lane's, joined with those of its waits."""
-    now, done, row = clocks.now, clocks.done, clocks.row
-    now[:] = clocks.lane[numbers.lane[me]]
+    now, done, row, lane = clocks.now, clocks.done, clocks.row, numbers.lane[me]
+    for n in range(now.size):
+        now[n] = clocks.lane[lane, n]
     for k in range(numbers.wait_starts[me], numbers.wait_starts[me + 1]):
         for n in range(now.size):
             now[n] = max(now[n], done[row[numbers.waits[k]], n])
@@ -142,9 +143,11 @@ def _finish(clocks: _Clocks, numbers: PlanIndices, me: int) -> None:
         clocks.lane[lane, lane] = finished
     now[lane] = finished
     if kind >= COPY:
-        clocks.lane[lane] = now
+        for n in range(now.size):
+            clocks.lane[lane, n] = now[n]
     if clocks.row[me] >= 0:
-        clocks.done[clocks.row[me]] = now
+        for n in range(now.size):
+            clocks.done[clocks.row[me], n] = now[n]
 
 
 @inlined

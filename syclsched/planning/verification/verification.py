@@ -14,7 +14,7 @@ from typing import NoReturn
 import numpy as np
 
 from syclsched.errors import IncompletePlanError, MemoryLimitError, RaceError
-from syclsched.model.access import rows_name
+from syclsched.model.access import row_range_name
 from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.segments import Segment, joined_rows
 from syclsched.model.plan import Plan, PlannedArray
@@ -204,7 +204,7 @@ def _meeting(read: IndexedPlan, finding: proof.ProofResult, touched: PlannedArra
         and array.rows.array == touched.rows.array
     ]
     start = touched.rows.start
-    return next(rows_name(whole, rows) for whole, rows in joined_rows(meeting) if rows[0] <= start < rows[1])
+    return next(row_range_name(whole, rows) for whole, rows in joined_rows(meeting) if rows[0] <= start < rows[1])
 
 
 def _author(read: IndexedPlan, value: int) -> str:

@@ -10,11 +10,11 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import MaxLen, MinLen
 
+from syclsched.atomic_write import write_atomically
 from syclsched.errors import FormatError, StorageError, SyclschedError
 from syclsched.model.profile import DeviceProfile, PairProfile
-from syclsched.model.text.serial import from_json, to_json
+from syclsched.model.text.json_serialisation import from_json, to_json
 from syclsched.profiling.storage.limits import check_device_profile, check_pair_profile
-from syclsched.writing import write_whole
 
 SET_FORMAT: Literal["syclsched-profiles/1"] = "syclsched-profiles/1"
 
@@ -81,7 +81,7 @@ def write_file(path: Path, value: DeviceProfile | PairProfile | ProfileSet) -> N
     """Write a profile as JSON; other processes see the old file or the whole new one."""
     text = to_json(value) + "\n"
     try:
-        write_whole(path, text.encode(), folders=True, lasting=True)
+        write_atomically(path, text.encode(), folders=True, lasting=True)
     except OSError as error:
         raise StorageError(
             f"cannot be written: {error.strerror or error}",

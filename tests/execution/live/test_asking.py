@@ -11,7 +11,7 @@ import pytest
 from support.running import DTYPE, MIX, plan_on, sequential
 
 import syclsched as ss
-from syclsched.compiled import make_ready
+from syclsched.compiled import precompile
 from syclsched.errors import ArgumentError, IncompletePlanError, PolicyError
 from syclsched.execution.dynamic import run_dynamically
 from syclsched.execution.dynamic.compiled import compiled_loop
@@ -49,7 +49,7 @@ def test_what_decides_is_compiled_before_the_run_begins(
         def make_ready(self, arguments: tuple[Any, ...]) -> None:
             calls.append("ready")
             assert arguments[1].at[compiled_loop.BEGAN_NS] == 0
-            make_ready(whole, *arguments)
+            precompile(whole, *arguments)
 
         def __call__(self, *arguments: Any) -> int:
             calls.append("called")

@@ -17,7 +17,7 @@ from syclsched.kernels.tensor.reductions.arg import arg
 from syclsched.kernels.tensor.reductions.reduce import reduce
 from syclsched.kernels.tensor.reductions.scan import scan_sum
 from syclsched.kernels.tensor.reductions.topk import topk
-from syclsched.kernels.tensor.slicing import slice_of
+from syclsched.kernels.tensor.strided_slice import slice_of
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.model.operation import Operation
 

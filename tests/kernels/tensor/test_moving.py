@@ -14,7 +14,7 @@ from support.trying_tensors import Try, on_host, signature_of
 from syclsched.errors import ArgumentError
 from syclsched.kernels.tensor.concat import concat
 from syclsched.kernels.tensor.pad import MODES, pad
-from syclsched.kernels.tensor.slicing import slice_of
+from syclsched.kernels.tensor.strided_slice import slice_of
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.model.operation import Operation
 

@@ -15,7 +15,7 @@ from syclsched.errors import ArgumentError
 from syclsched.kernels.tensor.gather import gather, gather_elements, gather_nd
 from syclsched.kernels.tensor.reductions.arg import arg
 from syclsched.kernels.tensor.reductions.scan import scan_sum
-from syclsched.kernels.tensor.reductions.scan_parts import parts_are_worth_it, scan_in_parts
+from syclsched.kernels.tensor.reductions.scan_parts import scan_in_parts, scan_in_parts_is_faster
 from syclsched.kernels.tensor.reductions.topk import topk
 from syclsched.kernels.tensor.scatter import REDUCTIONS, scatter_elements, scatter_nd
 from syclsched.model.operation import Operation
@@ -206,10 +206,10 @@ def test_scan_in_parts(
 
 
 def test_few_long_lines_are_worth_parts() -> None:
-    assert parts_are_worth_it((1, 1 << 20), 1, "float32")
-    assert not parts_are_worth_it((1, 1 << 20), 1, "float16")
-    assert not parts_are_worth_it((4096, 4096), 1, "float32")
-    assert not parts_are_worth_it((0, 4096), 1, "float32")
+    assert scan_in_parts_is_faster((1, 1 << 20), 1, "float32")
+    assert not scan_in_parts_is_faster((1, 1 << 20), 1, "float16")
+    assert not scan_in_parts_is_faster((4096, 4096), 1, "float32")
+    assert not scan_in_parts_is_faster((0, 4096), 1, "float32")
 
 
 @pytest.mark.sycl

@@ -15,7 +15,7 @@ from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ALL_DTYPES
 from syclsched.kernels.tensor.reductions.reduce import MODES, reduce, reduced_shape
 from syclsched.kernels.tensor.reductions.reduce_whole import MODES as WHOLE_MODES
-from syclsched.kernels.tensor.reductions.reduce_whole import reduce_whole, whole_is_worth_it
+from syclsched.kernels.tensor.reductions.reduce_whole import reduce_whole, reduce_whole_is_faster
 
 LANGUAGES = ["opencl-c", "numba-dpex"]
 
@@ -208,10 +208,10 @@ def test_a_whole_array_by_all_units(on_device: Try, device_queue: Any, mode: str
 
 def test_what_is_worth_two_steps() -> None:
     large = (1, 512, 512)
-    assert whole_is_worth_it("mean", large, (0, 1, 2), "float32")
-    assert not whole_is_worth_it("mean", large, (0, 1, 2), "int32")
-    assert not whole_is_worth_it("sum", large, (1, 2), "float32")
-    assert not whole_is_worth_it("sum", (2, 512), (0, 1), "float32")
+    assert reduce_whole_is_faster("mean", large, (0, 1, 2), "float32")
+    assert not reduce_whole_is_faster("mean", large, (0, 1, 2), "int32")
+    assert not reduce_whole_is_faster("sum", large, (1, 2), "float32")
+    assert not reduce_whole_is_faster("sum", (2, 512), (0, 1), "float32")
     whole = {"y": np.zeros(4, "int32"), "parts": np.zeros(4, "int32"), "x": np.zeros(9, "int32")}
     assert "mean of integers" in str(reduce_whole("mean").check(signature_of(whole)))  # type: ignore[misc]
     with pytest.raises(ArgumentError, match="no mode 'median'"):

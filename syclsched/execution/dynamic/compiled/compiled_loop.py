@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from syclsched.compiled import call_at, lean, make_ready
+from syclsched.compiled import call_address, lean, precompile
 from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.native.wakeup import Wakeup
 from syclsched.devices.submission.command_maker import EventStructure, LaneStructure
@@ -137,7 +137,7 @@ class EventLoop:
 
     def make_ready(self) -> None:
         """Compile the loop, or load its machine code; the first compilation takes many seconds."""
-        make_ready(self._drive, self._board, self.machine)
+        precompile(self._drive, self._board, self.machine)
 
     def drive(self) -> int:
         """Run the loop until Python has to act; return the reason, such as `ASKED`."""
@@ -182,8 +182,8 @@ def _poll(machine: LoopState) -> int:
         nap_ns = _SLEEP_NS
         if not state[RUNG]:
             nap_ns = min(_LONGEST_NAP_NS, _SHORTEST_NAP_NS << min(state[IDLE], 10))
-        state[RINGS] = call_at(at[WAIT], (at[BELL], state[RINGS], nap_ns))
-    found = call_at(
+        state[RINGS] = call_address(at[WAIT], (at[BELL], state[RINGS], nap_ns))
+    found = call_address(
         at[COMPLETED],
         (
             at[EVENTS], at[FLIGHT], at[ROOM], at[DONE], at[GIVEN], at[GIVEN_LANES], at[COUNTS], at[START_NS],
@@ -234,16 +234,16 @@ def _submit_started(board: RunState, machine: LoopState, started: int) -> int:
             count += 1
         state[PROCESSED] = things
         if count:
-            begun_ns = call_at(at[CLOCK], (0,))
+            begun_ns = call_address(at[CLOCK], (0,))
             events = at[MADE] + 2 * first * _EVENT_BYTES
-            done = call_at(
+            done = call_address(
                 at[SUBMIT],
                 (
                     at[LANES], at[LANES_COUNT], at[POINTERS] + first * 8, count, at[EVENTS], at[SUBMIT_NS] + first * 8,
                     events, at[MADE_COUNT], at[STOP],
                 ),
             )  # fmt: skip
-            state[SUBMISSION_NS] += call_at(at[CLOCK], (0,)) - begun_ns
+            state[SUBMISSION_NS] += call_address(at[CLOCK], (0,)) - begun_ns
             machine.batches[machine.lent[0], 0], machine.batches[machine.lent[0], 1] = first, machine.made_count[0]
             machine.lent[0] += 1
             state[SUBMITTED] += done
@@ -263,7 +263,7 @@ def _submit_started(board: RunState, machine: LoopState, started: int) -> int:
 
 @lean
 def _now_s(machine: LoopState) -> float:
-    return float((call_at(machine.at[CLOCK], (0,)) - machine.at[BEGAN_NS]) * 1e-9)
+    return float((call_address(machine.at[CLOCK], (0,)) - machine.at[BEGAN_NS]) * 1e-9)
 
 
 @lean

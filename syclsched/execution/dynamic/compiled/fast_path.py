@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.compiled import make_ready
+from syclsched.compiled import precompile
 from syclsched.devices.programs.executables import KernelSubmission
 from syclsched.devices.submission.commands import Command, CommandSequence, CommandStructure
 from syclsched.execution.core.clock import now_ns
@@ -167,10 +167,10 @@ class CompiledRun:
                     self._commands[task, lane, _KERNEL] = self._loop.lane_kernel(lane, kernel)
         self._commands[:, :, _LANE] = np.arange(self._processors)
         self._commands[:, :, _WAITS] = waits.ctypes.data + np.arange(self.tasks)[:, None] * waits.strides[0]
-        make_ready(release_sources, self.board)
+        precompile(release_sources, self.board)
         machine = self._driver.machine
         if self._hosts:
-            make_ready(complete, self.board, self._one[0], machine.start_ns, machine.end_ns, 0.0)
+            precompile(complete, self.board, self._one[0], machine.start_ns, machine.end_ns, 0.0)
         self._driver.make_ready()
         return True
 

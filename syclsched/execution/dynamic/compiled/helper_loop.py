@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from syclsched.compiled import call_at, lean
+from syclsched.compiled import call_address, lean
 from syclsched.scheduling.tables import Ints
 
 #: Indices of `SubmittedEvents.at`: addresses of C functions and their arguments.
@@ -33,14 +33,14 @@ def wait_for_events(lent: SubmittedEvents, lanes: Ints) -> int:
     seen, waited, nap_ns = 0, 0, _SHORTEST_NAP_NS
     while seen < lent.counters[0] or not lent.counters[1]:
         if seen == lent.counters[0]:
-            call_at(lent.at[SLEEP], (lent.at[BELL], 0, nap_ns))
+            call_address(lent.at[SLEEP], (lent.at[BELL], 0, nap_ns))
             nap_ns = min(2 * nap_ns, _LONGEST_NAP_NS)
             continue
         nap_ns = _SHORTEST_NAP_NS
         for number in range(2 * lent.batches[seen, 0], 2 * lent.batches[seen, 0] + lent.batches[seen, 1]):
             for lane in lanes:
                 if lent.events[number, 1] == lane:
-                    call_at(lent.at[WAIT], (lent.at[MADE] + number * 24, 1))
+                    call_address(lent.at[WAIT], (lent.at[MADE] + number * 24, 1))
                     waited += 1
         seen += 1
     return waited

@@ -14,7 +14,7 @@ from syclsched.execution.core.compilation_batch import CompilationBatch
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
 from syclsched.execution.dynamic.submission.task_outcomes import ANY_SPACE
-from syclsched.model.access import rows_name
+from syclsched.model.access import row_range_name
 from syclsched.model.operation import Implementation
 from syclsched.model.plan import BufferUse, Instruction
 from syclsched.model.task import Task
@@ -98,7 +98,7 @@ class TaskWork:
         buffers = {parameter: (array, space_of[array]) for parameter, array in known.arguments.items()}
         for parameter, rows in known.rows.items():
             array, space = buffers[parameter]
-            buffers[parameter] = (rows_name(array, rows), space)
+            buffers[parameter] = (row_range_name(array, rows), space)
         return InstructionWork(known, known.operation, implementation, known.signature, buffers, self._nothing[task])
 
     def instruction(self, task: int, device: int, spaces: Sequence[int] | None, number: int) -> Instruction:

@@ -21,7 +21,7 @@ from syclsched.frontends.onnx.rewrites.data_layout.axis_layouts import (
     through_transpose,
 )
 from syclsched.frontends.onnx.rewrites.fusion.expressions import is_input
-from syclsched.kernels.tensor.writing.expression import split
+from syclsched.kernels.tensor.writing.expression import split_expression
 
 #: Kinds that are converted to channels last.
 CHANNELS_LAST_KINDS: Final = frozenset({"conv", "conv_transpose"})
@@ -135,7 +135,7 @@ def permute_index_axes(expression: Any, layout: Layout) -> Any:
     """Return an expression for stored values, with axis numbers mapped to the layout."""
     if is_input(expression):
         return expression
-    parameters, operands = split(expression)
+    parameters, operands = split_expression(expression)
     if expression[0] == "index":
         rank = len(layout)
         axis = parameters[0] + rank

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from syclsched.frontends.onnx.network import CanonicalNode
 from syclsched.frontends.onnx.rewrites.fusion.expressions import count, is_input, number, set_expression
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
-from syclsched.kernels.tensor.writing.expression import inputs_of, split
+from syclsched.kernels.tensor.writing.expression import inputs_of, split_expression
 
 Numbers = NDArray[np.float64]
 
@@ -108,7 +108,7 @@ def _linear(expression: Any, index: int, constants: list[Any]) -> tuple[Any, Any
     """Return the scale and shift of an expression in one input; None if it is not affine."""
     if is_input(expression):
         return (np.ones(()), np.zeros(())) if expression == index else None
-    parameters, operands = split(expression)
+    parameters, operands = split_expression(expression)
     name = expression[0]
     if name in ("neg", "scale"):
         inner = _linear(operands[0], index, constants)

@@ -9,7 +9,7 @@ from syclsched.frontends.onnx.network import CanonicalNode
 from syclsched.frontends.onnx.rewrites.fusion.expressions import is_input
 from syclsched.frontends.onnx.rewrites.fusion.post_op_fusion import activation_step
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
-from syclsched.kernels.tensor.writing.expression import split
+from syclsched.kernels.tensor.writing.expression import split_expression
 
 #: Most parts of one node.
 MOST_PARTS: Final = 48
@@ -74,7 +74,7 @@ def _scale_and_shift(draft: NetworkDraft, node: CanonicalNode, x: str) -> tuple[
     expression = node.attributes["expression"]
     activation: list[Any] = []
     while not is_input(expression) and expression[0] not in ("add", "const"):
-        parameters, operands = split(expression)
+        parameters, operands = split_expression(expression)
         step = activation_step(expression[0], parameters, operands)
         if step is None:
             return None

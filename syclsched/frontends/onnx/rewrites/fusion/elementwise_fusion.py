@@ -17,7 +17,7 @@ from syclsched.frontends.onnx.rewrites.fusion.expressions import (
     with_explicit_dtype,
 )
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
-from syclsched.kernels.tensor.writing.expression import operators_in, substitute
+from syclsched.kernels.tensor.writing.expression import count_operators, substitute
 
 #: Most inputs and operators of one node.
 MOST_INPUTS: Final = 8
@@ -67,7 +67,7 @@ def _fused(draft: NetworkDraft, node: CanonicalNode, producer: CanonicalNode) ->
     index = node.inputs.index(value)
     names = tuple(str(name) for name in inputs)
     expression, kept = compact_inputs(simplified(substitute(outer, {index: placed}), dtypes), names)
-    if len(kept) > max(MOST_INPUTS, len(node.inputs)) or operators_in(expression) > MOST_OPERATORS:
+    if len(kept) > max(MOST_INPUTS, len(node.inputs)) or count_operators(expression) > MOST_OPERATORS:
         return None
     joined = set_expression(draft, node, expression, kept)
     joined = draft.change(joined, origin=_together(producer.origin, node.origin))

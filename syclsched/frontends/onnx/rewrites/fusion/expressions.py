@@ -10,7 +10,7 @@ import numpy as np
 
 from syclsched.frontends.onnx.network import CanonicalNode
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
-from syclsched.kernels.tensor.writing.expression import inputs_of, result_dtype, split, substitute
+from syclsched.kernels.tensor.writing.expression import inputs_of, result_dtype, split_expression, substitute
 
 Expression = Any
 
@@ -35,14 +35,14 @@ def count(expression: Expression, index: int) -> int:
     """Return the number of occurrences of an input in an expression."""
     if is_input(expression):
         return int(expression == index)
-    return sum(count(each, index) for each in split(expression)[1])
+    return sum(count(each, index) for each in split_expression(expression)[1])
 
 
 def uses_indices(expression: Expression) -> bool:
     """Return whether an expression depends on the element's indices."""
     if is_input(expression):
         return False
-    return bool(expression[0] == "index") or any(uses_indices(each) for each in split(expression)[1])
+    return bool(expression[0] == "index") or any(uses_indices(each) for each in split_expression(expression)[1])
 
 
 def dtypes_of(draft: NetworkDraft, inputs: tuple[str | None, ...]) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ def compact_inputs(expression: Expression, inputs: tuple[str, ...]) -> tuple[Exp
         if is_input(each):
             order.setdefault(inputs[each], len(order))
         else:
-            for operand in split(each)[1]:
+            for operand in split_expression(each)[1]:
                 visit(operand)
 
     visit(expression)
@@ -87,7 +87,7 @@ def simplified(expression: Expression, dtypes: tuple[str, ...]) -> Expression:
     """Return an equivalent expression with fewer operators."""
     if is_input(expression):
         return expression
-    parameters, operands = split(expression)
+    parameters, operands = split_expression(expression)
     rebuilt = (expression[0], *parameters, *(simplified(each, dtypes) for each in operands))
     for _ in range(8):
         changed = _step(rebuilt, dtypes)
@@ -100,7 +100,7 @@ def simplified(expression: Expression, dtypes: tuple[str, ...]) -> Expression:
 def _step(expression: Expression, dtypes: tuple[str, ...]) -> Expression | None:
     """Simplify the root of an expression; None if no rule applies."""
     name = expression[0]
-    parameters, operands = split(expression)
+    parameters, operands = split_expression(expression)
     match name:
         case "cast":
             return _cast(parameters[0], operands[0], dtypes)

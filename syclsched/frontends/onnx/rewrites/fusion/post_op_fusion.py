@@ -11,7 +11,7 @@ import numpy as np
 from syclsched.frontends.onnx.network import CanonicalNode
 from syclsched.frontends.onnx.rewrites.fusion.expressions import count, is_input, number, set_expression
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
-from syclsched.kernels.tensor.writing.expression import split
+from syclsched.kernels.tensor.writing.expression import split_expression
 
 #: Activation operators that libraries support as post-ops; all others stay element-wise nodes.
 POST_OP_ACTIVATIONS: Final = frozenset(
@@ -95,7 +95,7 @@ class _Absorbed:
         """Absorb the innermost operators over an input; return the remaining expression, or None if unchanged."""
         path: list[Any] = [expression]
         while not is_input(path[-1]):
-            path.append(next(each for each in split(path[-1])[1] if count(each, index)))
+            path.append(next(each for each in split_expression(path[-1])[1] if count(each, index)))
         for depth in range(len(path) - 2, -1, -1):
             rest = self._step(path[depth], path[depth + 1], inputs)
             if rest is None:
@@ -109,7 +109,7 @@ class _Absorbed:
     def _step(self, expression: Any, inner: Any, inputs: tuple[str, ...]) -> Any:
         """Absorb an operator over the node's result; return its replacement, or None if it cannot be absorbed."""
         name = expression[0]
-        parameters, operands = split(expression)
+        parameters, operands = split_expression(expression)
         if not is_input(inner):
             return None
         if name == "add":
@@ -162,7 +162,7 @@ class _Absorbed:
 
 def _replaced(expression: Any, below: Any, index: int) -> Any:
     """Return an operator with its operand that contains the input replaced."""
-    parameters, operands = split(expression)
+    parameters, operands = split_expression(expression)
     return (expression[0], *parameters, *(below if count(each, index) else each for each in operands))
 
 

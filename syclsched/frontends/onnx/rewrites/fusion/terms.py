@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from syclsched.frontends.onnx.rewrites.fusion.expressions import is_input, number, uses_indices
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
-from syclsched.kernels.tensor.writing.expression import split
+from syclsched.kernels.tensor.writing.expression import split_expression
 
 Term = Any
 
@@ -118,7 +118,7 @@ class Terms:
         if value is not None:
             return float(value)
         name = expression[0]
-        parameters, operands = split(expression)
+        parameters, operands = split_expression(expression)
         terms = [self._term(each, inputs) for each in operands]
         match name:
             case "add":

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Implementations of operations whose kernels are generated with a `KernelWriter`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from syclsched.kernels.common import NUMBA_DPEX, NUMBA_DTYPES, OPENCL_C
+from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter
+from syclsched.kernels.tensor.writing.numba_writer import numba_writer
+from syclsched.kernels.tensor.writing.opencl_writer import opencl_writer
+from syclsched.model.operation import DeviceLimits, Implementation, Launch, Parameter, Requirements, Signature
+
+#: Generates the body of one kernel.
+KernelBody = Callable[[KernelWriter], None]
+LaunchFunction = Callable[[Signature, DeviceLimits], Launch]
+
+
+def generated_implementations(
+    parameters: tuple[Parameter, ...],
+    body: Callable[[KernelWriter], None],
+    launch: LaunchFunction,
+    *,
+    efficiency: float = 0.5,
+    revision: str = "1",
+    numba_dtypes: tuple[str, ...] = NUMBA_DTYPES,
+) -> tuple[Implementation, ...]:
+    """Return the implementations of a kernel in OpenCL C and for numba-dpex."""
+    return (
+        Implementation(
+            "opencl-c",
+            "opencl-c",
+            partial(_load, writer=opencl_writer, parameters=parameters, body=body),
+            launch,
+            OPENCL_C,
+            efficiency=efficiency,
+            revision=revision,
+        ),
+        Implementation(
+            "numba-dpex",
+            "numba-dpex",
+            partial(_load, writer=numba_writer, parameters=parameters, body=body),
+            launch,
+            Requirements(packages=NUMBA_DPEX.packages, dtypes=numba_dtypes),
+            efficiency=efficiency,
+            revision=revision,
+        ),
+    )
+
+
+def _load(
+    signature: Signature, *, writer: Callable[..., KernelWriter], parameters: tuple[Parameter, ...], body: KernelBody
+) -> Any:
+    w = writer(signature, parameters)
+    body(w)
+    return w.finish()

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX models on the command line: loading, inputs from files or random ones, checks and output tables."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from syclsched.errors import ArgumentError
+from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
+from syclsched.onnx.model import OnnxModel, load
+from syclsched.onnx.specialised import Array, Specialised
+from syclsched.workloads.base import CheckResult, Workload, check_residual
+from syclsched.workloads.numpy_files import read_arrays
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from syclsched.model.plan import Plan
+    from syclsched.model.trace import Trace
+
+#: Tolerated difference from ONNX Runtime's result, relative to the largest number of the output.
+TOLERANCE = 1e-3
+#: Maximum number of rows of the operator table.
+_ROWS = 16
+#: Maximum length of operator names; longer ones are truncated.
+_LONGEST = 160
+#: Maximum number of inputs of a batch for which the best classes are shown.
+_INPUTS = 8
+RANDOM = "random"
+
+
+@dataclass(eq=False)
+class ModelWithInputs:
+    """A model with values for its inputs."""
+
+    model: OnnxModel
+    path: str
+    specialised: Specialised  # for the shapes of the inputs
+    values: dict[str, Array]  # input values
+    expected: dict[str, Array] | None = None  # reference outputs
+    found: dict[str, Array] = field(default_factory=dict)  # outputs of the last check
+
+    def workload(self) -> Workload:
+        """Return the model as a workload with inputs and a result check."""
+        return Workload(
+            self.model.name,
+            self.specialised.graph,
+            self.specialised.fetched,
+            self.check,
+            inputs=self.specialised.given(self.values),
+        )
+
+    def check(self, arrays: Mapping[str, Array]) -> CheckResult:
+        """Store the outputs, and compare them with the reference or, without one, check that they are finite."""
+        self.found = self.specialised.results(arrays)
+        if self.expected is None:
+            bad = sum(int((~np.isfinite(a)).sum()) for a in self.found.values() if a.dtype.kind == "f")
+            return check_residual(
+                bad, 0, "in that outputs are finite (compared with nothing); NaN and infinite numbers"
+            )
+        worst = max((_difference(self.found[name], value) for name, value in self.expected.items()), default=0.0)
+        return check_residual(worst, TOLERANCE, "largest difference from ONNX Runtime / largest number of the output")
+
+
+def _difference(found: Array, expected: Array) -> float:
+    if found.shape != expected.shape:
+        return float("inf")
+    if not expected.size:
+        return 0.0
+    a, b = found.astype(np.float64), expected.astype(np.float64)
+    return float(np.abs(a - b).max() / (np.abs(b).max() or 1.0))
+
+
+def read_model_with_inputs(
+    path: str, inputs: Sequence[str] | None = None, shapes: Sequence[str] | None = None, seed: int | None = None
+) -> ModelWithInputs:
+    """Read a model and its inputs; inputs not given are random."""
+    model = load(path)
+    named = _named_inputs(model, inputs or ())
+    asked: dict[str, tuple[int, ...] | int] = _shapes(model, shapes or ())
+    asked.update({name: tuple(value.shape) for name, value in named.items()})
+    full = model.full_shapes(asked)
+    random = np.random.default_rng(0 if seed is None else seed)
+    values = {
+        each.name: named[each.name]
+        if each.name in named
+        else _random(random, full[each.name], model.dtype(each.name), each.name)
+        for each in model.inputs
+    }
+    for name, value in values.items():
+        if value.dtype != model.dtype(name):
+            raise ArgumentError(
+                f"its dtype is {value.dtype}, and the model takes {model.dtype(name)}", where=f"input {name!r}"
+            )
+    return ModelWithInputs(model, path, specialised_with(model, full, values), values)
+
+
+def specialised_with(
+    model: OnnxModel, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Array]
+) -> Specialised:
+    """Specialise a model for input shapes, and for the values of inputs that other shapes depend on."""
+    from syclsched.errors import ValueNeededError
+
+    known: dict[str, Array] = {}
+    while True:
+        try:
+            return model.specialised(shapes, known)
+        except ValueNeededError as error:
+            if not set(error.inputs) - set(known) or not set(error.inputs) <= set(values):
+                raise
+            known.update({name: values[name] for name in error.inputs})
+
+
+def _random(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> Array:
+    size, most = math.prod(shape) * dtype.itemsize, ModelLimits().memory_bytes
+    if size > most:
+        raise ArgumentError(
+            f"{' x '.join(map(str, shape))} {dtype.name} are {size:,} bytes, more than the {most:,} bytes of memory "
+            "available",
+            where=f"input {name!r}",
+        )
+    if dtype.kind == "f":
+        return random.standard_normal(shape).astype(dtype)
+    if "mask" in name:
+        return np.ones(shape, dtype)
+    return random.integers(0, 2, shape).astype(dtype)
+
+
+def _named_inputs(model: OnnxModel, inputs: Sequence[str]) -> dict[str, Array]:
+    names = [each.name for each in model.inputs]
+    found: dict[str, Array] = {}
+    position = 0
+    for text in inputs:
+        name, equals, file = text.rpartition("=")
+        if not equals and file == RANDOM:
+            position += 1
+            continue
+        if equals and name not in names:
+            raise ArgumentError(
+                f"the model has no input {name!r}", where="--input", hint=f"Its inputs are {', '.join(names)}"
+            )
+        if file == RANDOM:
+            continue
+        arrays = read_arrays(file)
+        if None not in arrays:  # several named arrays
+            unknown = [str(key) for key in arrays if key not in names]
+            if unknown or equals:
+                raise ArgumentError(
+                    f"the model has no input {unknown[0]!r}" if unknown else "the arrays in it have names of their own",
+                    where=f"--input {text}",
+                    hint=f"Its inputs are {', '.join(names)}",
+                )
+            found.update({str(key): value for key, value in arrays.items()})
+            continue
+        if not equals:
+            if position >= len(names):
+                raise ArgumentError(f"the model has {len(names)} inputs, and more are given", where="--input")
+            name, position = names[position], position + 1
+        found[name] = arrays[None]
+    return found
+
+
+def _shapes(model: OnnxModel, shapes: Iterable[str]) -> dict[str, tuple[int, ...] | int]:
+    names = [each.name for each in model.inputs]
+    open_ones = {d for each in model.inputs for d in each.dimensions or () if isinstance(d, str)}
+    found: dict[str, tuple[int, ...] | int] = {}
+    for text in shapes:
+        name, equals, extents = text.rpartition("=")
+        numbers = extents.split("x")
+        if not all(n.isdecimal() for n in numbers):
+            raise ArgumentError(
+                f"{text!r} is not a shape", where="--shape", hint="As name=1x3x224x224, or batch=1 for a dimension"
+            )
+        if not equals:
+            if len(names) != 1:
+                raise ArgumentError(
+                    f"{text!r} does not say of which input", where="--shape", hint=f"As {names[0]}={text}"
+                )
+            name = names[0]
+        if name not in names and name not in open_ones:
+            raise ArgumentError(
+                f"the model has no input and no open dimension {name!r}",
+                where="--shape",
+                hint=f"Inputs: {', '.join(names)}; open dimensions: {', '.join(sorted(open_ones)) or 'none'}",
+            )
+        found[name] = tuple(map(int, numbers)) if name in names else int(numbers[0])
+    return found
+
+
+# --- what came out --------------------------------------------------------------------------------
+
+
+def check_shown(model: ModelWithInputs | None, output: Path | None, top: int, labels: Path | None) -> list[str] | None:
+    """Refuse what only models have, and return names of classes: the lines of a file."""
+    from syclsched.cli.output_files import read_text
+
+    if model is None and (output is not None or top or labels is not None):
+        raise ArgumentError("--output, --top and --labels are for ONNX models", where="the command line")
+    if output is not None and output.suffix != ".npz":
+        raise ArgumentError("outputs are written as .npz", where=f"--output {output}")
+    return None if labels is None else read_text(labels).splitlines()
+
+
+def write_outputs(path: Path, found: Mapping[str, Array]) -> None:
+    """Write outputs by name."""
+    from syclsched.cli.output_files import write_bytes
+
+    # Made in memory: zipfile seeks in a file that failed once more, when it is collected.
+    made = io.BytesIO()
+    np.savez(made, **{name: np.asarray(value) for name, value in found.items()})
+    write_bytes(path, made.getvalue())
+
+
+def show_outputs(found: Mapping[str, Array], top: int, labels: Sequence[str] | None, console: Console) -> None:
+    """Print what came out: of each output its shape and range, and of scores the best few."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="Outputs", title_justify="left")
+    for column in ("output", "dtype", "shape", "least", "mean", "most"):
+        table.add_column(column, justify="left" if column in ("output", "dtype", "shape") else "right")
+    for name, value in found.items():
+        shape = " x ".join(map(str, value.shape)) or "-"
+        numbers = [f"{part(value):.6g}" if value.size else "-" for part in (np.min, np.mean, np.max)]
+        table.add_row(Text(name), value.dtype.name, shape, *numbers)
+    console.print(table)
+    for name, value in found.items():
+        rows = value.shape[0] if value.ndim > 1 else 1
+        if not top or value.dtype.kind != "f" or not rows or value.size != rows * max(value.shape[1:] or value.shape):
+            continue  # not one score for each class
+        for row, scores in enumerate(value.reshape(rows, -1)[:_INPUTS]):
+            _show_best(name if rows == 1 else f"{name}[{row}]", scores, top, labels, console)
+
+
+def _show_best(name: str, scores: Array, top: int, labels: Sequence[str] | None, console: Console) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(f"Best of {name}"), title_justify="left")
+    table.add_column("class", justify="right")
+    if labels is not None:
+        table.add_column("name")
+    table.add_column("score", justify="right")
+    for index in np.argsort(-scores, kind="stable")[:top]:
+        label = [] if labels is None else [Text(labels[index] if index < len(labels) else "?")]
+        table.add_row(str(index), *label, f"{scores[index]:.4f}")
+    console.print(table)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
+
+
+def show_operators(given: ModelWithInputs, plan: Plan, trace: Trace, console: Console) -> None:
+    """Print where the time of a run went, by operator of the model; and what the host had to do."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from syclsched.frontends.onnx.reference import REFERENCE
+    from syclsched.model.text.units import format_seconds
+    from syclsched.onnx.report import measured_times
+
+    times = measured_times([trace], plan, given.specialised.origins)
+    total = sum(each.seconds for each in times) or 1.0
+    ordered = sorted(times, key=lambda each: -each.seconds)
+    table = Table(title=f"The model's operators that take longest ({len(times)} tasks)", title_justify="left")
+    for column in ("operators", "device", "by", "time", "%"):
+        table.add_column(column, justify="right" if column in ("time", "%") else "left", overflow="fold")
+    for each in ordered[:_ROWS]:
+        share = f"{100 * each.seconds / total:.1f}"
+        row = (Text(_cut(each.operator)), each.device, each.implementation, format_seconds(each.seconds), share)
+        table.add_row(*row)
+    rest = ordered[_ROWS:]
+    if rest:
+        seconds = sum(each.seconds for each in rest)
+        table.add_row(f"{len(rest)} more", "", "", format_seconds(seconds), f"{100 * seconds / total:.1f}")
+    console.print(table)
+    for line in given.specialised.rewrites:
+        console.print(Text(f"rewritten: {line}"))
+    for each in ordered:
+        if each.implementation == REFERENCE:
+            console.print(
+                Text(f"on the host, by onnx's reference implementation: {each.operator}", "yellow"), soft_wrap=True
+            )

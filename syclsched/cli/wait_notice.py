@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Notices for long waits: an installation's first plans and dynamic runs compile the scheduler."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: Seconds before the notice. Planning of small graphs with compiled code takes less.
+AFTER_S = 5.0
+
+PLANNING_NOTICE = (
+    "Still planning. The first time after an installation the scheduler is compiled to machine code, which takes a "
+    "minute or two and is cached; large graphs also take longer."
+)
+
+#: Notice for runs under dynamic policies.
+RUNNING_NOTICE = (
+    "Still running. The first time after an installation the dynamic scheduler is compiled to machine code, which "
+    "takes up to half a minute and is cached; large graphs also take longer."
+)
+
+
+@contextmanager
+def notice_if_slow(console: Console, after_s: float = AFTER_S, *, text: str = PLANNING_NOTICE) -> Iterator[None]:
+    """Print a notice once if the block takes longer than ``after_s`` seconds."""
+    timer = threading.Timer(after_s, lambda: console.print(text, style="dim"))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

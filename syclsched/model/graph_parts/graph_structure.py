@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Derived structure of a task graph, computed once: dependencies, topological order, segments and inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from syclsched.model.access import Access, AccessMode
+from syclsched.model.graph_parts.dependencies import Dependency, implicit_dependencies
+from syclsched.model.graph_parts.segments import Segments, find_segments, segment_accesses
+from syclsched.model.graph_parts.topological_sort import acyclic_order
+from syclsched.model.task import LogicalArray, Task
+
+
+class GraphStructure:
+    """Structure derived from the tasks of a graph, which must not change any more.
+
+    Parameters
+    ----------
+    name : str
+        The graph's name, for errors.
+    tasks : Mapping[str, Task]
+        The tasks by name, in order of submission.
+    arrays : Mapping[str, LogicalArray]
+        The arrays by name.
+    edges : tuple of (str, str)
+        The explicit edges.
+    ranged : bool
+        Whether some task accesses a part of an array.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tasks: Mapping[str, Task],
+        arrays: Mapping[str, LogicalArray],
+        edges: tuple[tuple[str, str], ...],
+        *,
+        ranged: bool,
+    ) -> None:
+        self._name = name
+        self._tasks = tasks
+        self._arrays = arrays
+        self._edges = edges
+        self._ranged = ranged
+
+    @cached_property
+    def dependencies(self) -> tuple[Dependency, ...]:
+        """The dependencies implied by accesses and barriers, then the explicit ones."""
+        explicit = tuple(Dependency(before, after, "explicit") for before, after in self._edges)
+        touched = self.touched if self._ranged else None
+        return implicit_dependencies(self._tasks.values(), touched, self.segments) + explicit
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """The task names in a topological order; ties keep the order of submission.
+
+        Raises
+        ------
+        CycleError
+            If explicit edges form a cycle.
+        """
+        position = {name: i for i, name in enumerate(self._tasks)}
+        if all(position[before] < position[after] for before, after in self._edges):
+            return tuple(self._tasks)  # implied dependencies follow the order of submission
+        pairs = [(d.before, d.after) for d in self.dependencies]
+        hint = "Remove an explicit edge; order of submission already gives the data dependencies"
+        return acyclic_order(self._tasks, pairs, f"graph {self._name!r}", hint)
+
+    @cached_property
+    def segments(self) -> Segments:
+        """The segments of each partly accessed array; see `syclsched.model.graph_parts.segments`."""
+        return find_segments(self._tasks.values(), self._arrays) if self._ranged else {}
+
+    @cached_property
+    def touched(self) -> Sequence[tuple[Access, ...]]:
+        """The accesses of each task, in order of submission, with segments in place of segmented arrays."""
+        return segment_accesses(self._tasks.values(), self.segments)
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """The arrays that some task reads before any task has written them."""
+        touched = dict(zip(self._tasks, self.touched, strict=True))
+        written: set[str] = set()
+        needed: dict[str, None] = {}
+        for name in self.order:
+            for access in touched[name]:
+                if access.mode is not AccessMode.WRITE and access.array not in written:
+                    needed.setdefault(access.array)
+            written.update([a.array for a in touched[name] if a.mode is not AccessMode.READ])
+        whole = {segment.name: segment.whole for cut in self.segments.values() for segment in cut}
+        return tuple(dict.fromkeys([whole.get(name, name) for name in needed]))

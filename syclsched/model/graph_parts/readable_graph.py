@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read access to a task graph: arrays, tasks, edges, values, and its derived dependencies and topological order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from syclsched.errors import GraphError
+from syclsched.model.access import Access
+from syclsched.model.constant import Constant
+from syclsched.model.graph_parts.dependencies import Dependency
+from syclsched.model.graph_parts.fingerprint import fingerprint
+from syclsched.model.graph_parts.graph_structure import GraphStructure
+from syclsched.model.graph_parts.segments import Segments
+from syclsched.model.task import JoinedArray, LogicalArray, Task
+
+
+class ReadableGraph:
+    """The read-only part of `syclsched.TaskGraph`.
+
+    Parameters
+    ----------
+    name : str
+        Name of the graph.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._arrays: dict[str, LogicalArray] = {}
+        self._freed: dict[str, int] = {}
+        self._tasks: dict[str, Task] = {}
+        self._edges: list[tuple[str, str]] = []
+        self._data: dict[str, Any] = {}
+        self._joined: dict[str, list[JoinedArray]] = {}
+        self._ranged: set[str] = set()
+        # Cached structure; None after a change.
+        self._derived: GraphStructure | None = None
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """The constants passed to tasks, each once, in order of first use."""
+        return tuple(dict.fromkeys(constant for task in self._tasks.values() for constant in task.constants.values()))
+
+    @property
+    def arrays(self) -> Mapping[str, LogicalArray]:
+        """The arrays by name; freed arrays are marked temporary."""
+        return {name: replace(a, temporary=True) if name in self._freed else a for name, a in self._arrays.items()}
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks in order of submission."""
+        return tuple(self._tasks.values())
+
+    def task(self, name: str) -> Task:
+        """Return a task by name.
+
+        Raises
+        ------
+        GraphError
+            If the graph has no such task.
+        """
+        try:
+            return self._tasks[name]
+        except KeyError:
+            raise GraphError(f"no task {name!r}", where=f"graph {self.name!r}") from None
+
+    @property
+    def edges(self) -> tuple[tuple[str, str], ...]:
+        """The explicit edges."""
+        return tuple(self._edges)
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """Initial values given with `TaskGraph.array`, by array."""
+        return dict(self._data)
+
+    @property
+    def joined(self) -> Mapping[str, tuple[JoinedArray, ...]]:
+        """The joined arrays declared with `TaskGraph.join`, by the name of the whole."""
+        return {name: tuple(found) for name, found in self._joined.items()}
+
+    def dependencies(self) -> tuple[Dependency, ...]:
+        """Return every dependency: those implied by accesses and barriers, then the explicit ones."""
+        return self._structure.dependencies
+
+    def order(self) -> tuple[str, ...]:
+        """Return the task names in a topological order; ties keep the order of submission.
+
+        Raises
+        ------
+        CycleError
+            If explicit edges form a cycle.
+        """
+        return self._structure.order
+
+    def segments(self) -> Segments:
+        """Return the segments of each partly accessed array; see `syclsched.model.graph_parts.segments`."""
+        return self._structure.segments
+
+    def touched(self) -> Sequence[tuple[Access, ...]]:
+        """Return the accesses of each task, in order of submission, with segments in place of segmented arrays."""
+        return self._structure.touched
+
+    def inputs(self) -> tuple[str, ...]:
+        """Return the arrays that some task reads before any task has written them."""
+        return self._structure.inputs
+
+    def validate(self) -> None:
+        """Validate the graph as a whole.
+
+        Raises
+        ------
+        CycleError
+            If explicit edges form a cycle.
+        """
+        self.order()
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything that a plan depends on: arrays, tasks, accesses and edges, but not the data."""
+        return fingerprint(self.arrays.values(), self.tasks, self._edges)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __repr__(self) -> str:
+        return f"<TaskGraph {self.name!r}: {len(self._tasks)} tasks, {len(self._arrays)} arrays>"
+
+    @property
+    def _structure(self) -> GraphStructure:
+        if self._derived is None:
+            self._derived = GraphStructure(
+                self.name, dict(self._tasks), dict(self._arrays), tuple(self._edges), ranged=bool(self._ranged)
+            )
+        return self._derived
