@@ -23,7 +23,7 @@ from syclsched.model.trace import Trace
 from syclsched.planning import build_plan, verify
 from syclsched.simulation import predict
 
-PROFILES = sorted((Path(__file__).parents[2] / "device_profiles").glob("*.json"))
+PROFILES = sorted((Path(__file__).parents[3] / "device_profiles").glob("*.json"))
 
 
 def planned(case: Case) -> Plan:

@@ -17,7 +17,7 @@ from syclsched.onnx import autotune, kernel_selection
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
-MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
+MODEL = Path(__file__).parents[3] / "examples" / "data" / "digits.onnx"
 
 
 @pytest.mark.sycl
