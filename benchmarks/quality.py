@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from support.instances import FAMILIES, Instance, instance
+from instances import FAMILIES, Instance, instance
 
 from syclsched.errors import PolicyError, SyclschedError
 from syclsched.scheduling import Problem, Timetable, candidates, get, makespan_s, validate

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from support.instances import FAMILIES, instance
+from instances import FAMILIES, instance
 
 from syclsched.model.access import AccessMode
 from syclsched.model.plan import BufferUse, Instruction, Lane, Plan

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import pickle
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -87,6 +88,13 @@ class CacheFile(caching.IndexDataCacheFile):  # type: ignore[misc]
     def __init__(self, cache_path: str, filename_base: str, source_stamp: str) -> None:
         super().__init__(cache_path=cache_path, filename_base=filename_base, source_stamp=source_stamp)
         self._base = filename_base
+
+    def _load_index(self) -> dict[Any, str]:
+        # The index of an older version of the code may name classes that are gone: then it is stale, too.
+        try:
+            return dict(super()._load_index())
+        except (AttributeError, ImportError, EOFError, TypeError, ValueError, pickle.UnpicklingError):
+            return {}
 
     def save(self, key: Any, data: Any) -> None:
         """Store machine code under a key, and delete files that the index no longer names."""

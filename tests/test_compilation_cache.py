@@ -143,3 +143,17 @@ def test_code_that_was_loaded_during_an_interrupt_can_be_called(tmp_path: Path) 
         for how in ("quietly", "interrupted")
     ]
     assert [(run.returncode, run.stdout.split()) for run in said] == [(0, ["6.0"]), (0, ["interrupted", "6.0"])]
+
+
+def test_an_index_that_names_a_class_that_is_gone_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = CacheFile(cache_path=str(tmp_path), filename_base="f", source_stamp="old")
+    gone = type("Gone", (), {"__module__": __name__, "__qualname__": "Gone"})
+    monkeypatch.setitem(globals(), "Gone", gone)
+    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or module)
+    monkeypatch.setattr(sys.modules[__name__], "Gone", gone, raising=False)
+    file.save(("key", gone), b"machine code")
+    assert file._load_index()
+    monkeypatch.delattr(sys.modules[__name__], "Gone")
+    assert file._load_index() == {}
+    file.save("key", b"other code")
+    assert list(file._load_index()) == ["key"]

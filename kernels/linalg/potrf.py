@@ -27,7 +27,7 @@ from syclsched.model.operation import (
 NUMBA_ROWS = 4
 
 
-def explain_pivot(status: int) -> str:
+def _explain_pivot(status: int) -> str:
     """Return the message for a non-zero status: like LAPACK's info, the one-based index of the failed pivot."""
     return f"the matrix is not positive definite: pivot {status} of the tile is not positive"
 
@@ -200,7 +200,7 @@ def _host(*, a: Any, status: Any) -> None:
     status[0] = info
     if info:
         raise ExecutionError(
-            explain_pivot(int(info)),
+            _explain_pivot(int(info)),
             hint="Give a symmetric positive-definite matrix, or add a multiple of the identity",
         )
     a[...] = factor
@@ -226,5 +226,5 @@ POTRF = Operation(
     work=_work,
     check=_check,
     status="status",
-    explain_status=explain_pivot,
+    explain_status=_explain_pivot,
 )

@@ -24,7 +24,7 @@ _GELU_TANH: Final = math.sqrt(2 / math.pi)
 
 
 @dataclass(frozen=True, slots=True)
-class ActivationStep:
+class _ActivationStep:
     """One kind of activation step."""
 
     numbers: tuple[float, ...]  # default numbers
@@ -57,74 +57,74 @@ def _exponential_unit(x: Any, alpha: float, inner: float = 1.0) -> Any:
     return _np().where(x < 0, alpha * _np().expm1(_np().minimum(x, 0) * inner), x)
 
 
-STEPS: Final[dict[str, ActivationStep]] = {
-    "relu": ActivationStep((), "({x} < {zero} ? {zero} : {x})", lambda x: _np().maximum(x, 0)),
-    "leaky_relu": ActivationStep(
+STEPS: Final[dict[str, _ActivationStep]] = {
+    "relu": _ActivationStep((), "({x} < {zero} ? {zero} : {x})", lambda x: _np().maximum(x, 0)),
+    "leaky_relu": _ActivationStep(
         (0.01,), "({x} < {zero} ? {x} * {0} : {x})", lambda x, a: _np().where(x < 0, a * x, x), 2
     ),
-    "thresholded_relu": ActivationStep(
+    "thresholded_relu": _ActivationStep(
         (1.0,), "({x} <= {0} ? {zero} : {x})", lambda x, a: _np().where(x <= a, x.dtype.type(0), x)
     ),
-    "elu": ActivationStep((1.0,), "({x} < {zero} ? {0} * expm1({x}) : {x})", _exponential_unit, 3),
-    "celu": ActivationStep(
+    "elu": _ActivationStep((1.0,), "({x} < {zero} ? {0} * expm1({x}) : {x})", _exponential_unit, 3),
+    "celu": _ActivationStep(
         (1.0,), "({x} < {zero} ? {0} * expm1({x} / {0}) : {x})", lambda x, a: _exponential_unit(x, a, 1 / a), 4
     ),
-    "selu": ActivationStep(
+    "selu": _ActivationStep(
         SELU,
         "({1} * ({x} < {zero} ? {0} * expm1({x}) : {x}))",
         lambda x, alpha, gamma: gamma * _exponential_unit(x, alpha),
         4,
     ),
-    "clip": ActivationStep(
+    "clip": _ActivationStep(
         (-math.inf, math.inf),
         "({x} < {0} ? {0} : ({x} > {1} ? {1} : {x}))",
         lambda x, low, high: _np().minimum(_np().maximum(x, low), high),
         2,
     ),
-    "sigmoid": ActivationStep((), "({one} / ({one} + exp(-{x})))", _sigmoid, 3),
-    "tanh": ActivationStep((), "tanh({x})", lambda x: _np().tanh(x)),
-    "gelu": ActivationStep(
+    "sigmoid": _ActivationStep((), "({one} / ({one} + exp(-{x})))", _sigmoid, 3),
+    "tanh": _ActivationStep((), "tanh({x})", lambda x: _np().tanh(x)),
+    "gelu": _ActivationStep(
         (), "({x} * {half} * ({one} + erf({x} * {roothalf})))", lambda x: x * 0.5 * (1 + _erf(x * _ROOT_HALF)), 5
     ),
-    "gelu_tanh": ActivationStep(
+    "gelu_tanh": _ActivationStep(
         (),
         "({x} * {half} * ({one} + tanh({tanhgelu} * ({x} + {cubicgelu} * {x} * {x} * {x}))))",
         lambda x: x * 0.5 * (1 + _np().tanh(_GELU_TANH * (x + 0.044715 * x * x * x))),
         9,
     ),
-    "silu": ActivationStep((), "({x} / ({one} + exp(-{x})))", lambda x: x * _sigmoid(x), 4),
-    "hard_sigmoid": ActivationStep(
+    "silu": _ActivationStep((), "({x} / ({one} + exp(-{x})))", lambda x: x * _sigmoid(x), 4),
+    "hard_sigmoid": _ActivationStep(
         (0.2, 0.5),
         "({x} * {0} + {1} < {zero} ? {zero} : ({x} * {0} + {1} > {one} ? {one} : {x} * {0} + {1}))",
         lambda x, a, b: _np().minimum(_np().maximum(a * x + b, 0), 1),
         4,
     ),
-    "hard_swish": ActivationStep(
+    "hard_swish": _ActivationStep(
         (),
         "({x} < -{three} ? {zero} : ({x} > {three} ? {x} : {x} * ({x} + {three}) * {sixth}))",
         lambda x: x * _np().minimum(_np().maximum(x / 6 + 0.5, 0), 1),
         5,
     ),
-    "softplus": ActivationStep(
+    "softplus": _ActivationStep(
         (), "(fmax({x}, {zero}) + log1p(exp(-fabs({x}))) + {zero} * {x})", lambda x: _np().logaddexp(x, 0), 4
     ),
-    "softsign": ActivationStep((), "({x} / ({one} + fabs({x})))", lambda x: x / (1 + _np().abs(x)), 3),
-    "mish": ActivationStep(
+    "softsign": _ActivationStep((), "({x} / ({one} + fabs({x})))", lambda x: x / (1 + _np().abs(x)), 3),
+    "mish": _ActivationStep(
         (),
         "({x} * tanh(fmax({x}, {zero}) + log1p(exp(-fabs({x})))))",
         lambda x: x * _np().tanh(_np().logaddexp(x, 0)),
         6,
     ),
-    "erf": ActivationStep((), "erf({x})", _erf),
-    "exp": ActivationStep((), "exp({x})", lambda x: _np().exp(x)),
-    "log": ActivationStep((), "log({x})", lambda x: _np().log(x)),
-    "sqrt": ActivationStep((), "sqrt({x})", lambda x: _np().sqrt(x)),
-    "abs": ActivationStep((), "fabs({x})", lambda x: _np().abs(x)),
-    "neg": ActivationStep((), "(-{x})", lambda x: -x),
-    "square": ActivationStep((), "({x} * {x})", lambda x: x * x),
-    "reciprocal": ActivationStep((), "({one} / {x})", lambda x: 1 / x),
-    "scale": ActivationStep((1.0,), "({x} * {0})", lambda x, a: x * a),
-    "shift": ActivationStep((0.0,), "({x} + {0})", lambda x, a: x + a),
+    "erf": _ActivationStep((), "erf({x})", _erf),
+    "exp": _ActivationStep((), "exp({x})", lambda x: _np().exp(x)),
+    "log": _ActivationStep((), "log({x})", lambda x: _np().log(x)),
+    "sqrt": _ActivationStep((), "sqrt({x})", lambda x: _np().sqrt(x)),
+    "abs": _ActivationStep((), "fabs({x})", lambda x: _np().abs(x)),
+    "neg": _ActivationStep((), "(-{x})", lambda x: -x),
+    "square": _ActivationStep((), "({x} * {x})", lambda x: x * x),
+    "reciprocal": _ActivationStep((), "({one} / {x})", lambda x: 1 / x),
+    "scale": _ActivationStep((1.0,), "({x} * {0})", lambda x, a: x * a),
+    "shift": _ActivationStep((0.0,), "({x} + {0})", lambda x, a: x + a),
 }
 
 _LITERALS: Final = {

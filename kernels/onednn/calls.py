@@ -27,7 +27,7 @@ _released_in_flight: Final[list[tuple[Any, ...]]] = []
 _MOST_BINDINGS: Final = 64
 
 
-class ExecutionArgument(ctypes.Structure):
+class _ExecutionArgument(ctypes.Structure):
     """oneDNN's ``dnnl_exec_arg_t``."""
 
     _fields_ = [("index", ctypes.c_int), ("memory", ctypes.c_void_p)]
@@ -35,8 +35,8 @@ class ExecutionArgument(ctypes.Structure):
 
 def execution_arguments(memories: Mapping[int, Handle]) -> Any:
     """Return memory objects as oneDNN's argument array; the caller keeps the objects alive."""
-    pairs = [ExecutionArgument(index, memory.pointer) for index, memory in memories.items()]
-    return (ExecutionArgument * len(pairs))(*pairs)
+    pairs = [_ExecutionArgument(index, memory.pointer) for index, memory in memories.items()]
+    return (_ExecutionArgument * len(pairs))(*pairs)
 
 
 def _drop_completed() -> None:
@@ -198,10 +198,10 @@ class LoadedPrimitive:
         return bound
 
     def _pointers(self, arguments: Mapping[str, Any]) -> dict[int, int]:
-        return {a.index: pointer_of(arguments[a.parameter], a) for a in self.request.all_arguments()}
+        return {a.index: _pointer_of(arguments[a.parameter], a) for a in self.request.all_arguments()}
 
 
-def pointer_of(array: Any, argument: PrimitiveArgument) -> int:
+def _pointer_of(array: Any, argument: PrimitiveArgument) -> int:
     """Return the USM pointer of an array passed to a primitive."""
     found = getattr(array, "array", array)  # a BoundArray wraps the array
     if argument.tensor.strides is not None and str(found.dtype) != argument.tensor.dtype:

@@ -38,7 +38,7 @@ def refuse(reason: str) -> CapabilityError:
     return CapabilityError(reason, where="oneDNN")
 
 
-def is_empty(signature: Signature) -> bool:
+def _is_empty(signature: Signature) -> bool:
     """Return whether the result is empty; refuse signatures with other empty arrays."""
     if prod(signature.shapes["y"]) == 0:
         return True
@@ -79,7 +79,7 @@ def _refuses(signature: Signature, *, describe: Describe) -> str | None:
 
 
 def _described(signature: Signature, describe: Describe) -> PrimitiveSpec:
-    return EMPTY_SPEC if is_empty(signature) else describe(signature)
+    return EMPTY_SPEC if _is_empty(signature) else describe(signature)
 
 
 def _load(signature: Signature, *, describe: Describe) -> Any:

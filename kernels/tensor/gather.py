@@ -126,7 +126,7 @@ def _nd_check(signature: Signature, *, batch_dims: int) -> str | None:
 # --- the host -----------------------------------------------------------------------------------------
 
 
-def clamped_indices(indices: Any, extents: Any, status: Any) -> Any:
+def _clamped_indices(indices: Any, extents: Any, status: Any) -> Any:
     """Return indices counted from 0 and clamped to their extents; set the status to 1 + first bad position."""
     import numpy as np
 
@@ -140,13 +140,13 @@ def clamped_indices(indices: Any, extents: Any, status: Any) -> Any:
 def _gather_host(*, axis: int, y: Any, x: Any, indices: Any, status: Any = None) -> None:
     import numpy as np
 
-    at = clamped_indices(indices, x.shape[axis], status)
+    at = _clamped_indices(indices, x.shape[axis], status)
     if y.size:
         y[...] = np.take(x, at, axis=axis)
 
 
 def _elements_host(*, axis: int, y: Any, x: Any, indices: Any, status: Any = None) -> None:
-    at = clamped_indices(indices, x.shape[axis], status)
+    at = _clamped_indices(indices, x.shape[axis], status)
     if y.size:
         y[...] = x[element_index(at, axis)]
 
@@ -165,7 +165,7 @@ def _nd_host(*, batch_dims: int, y: Any, x: Any, indices: Any, status: Any = Non
 
     depth = indices.shape[-1]
     extents = np.array(x.shape[batch_dims : batch_dims + depth], dtype="int64")
-    at = clamped_indices(indices, extents, status)
+    at = _clamped_indices(indices, extents, status)
     if not y.size:
         return
     batch = math.prod(x.shape[:batch_dims])

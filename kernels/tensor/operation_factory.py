@@ -31,7 +31,7 @@ def input_parameter(name: str = "x", *, like: str | None = None, dtypes: tuple[s
 STATUS = Parameter("status", AccessMode.WRITE, dtypes=("int32",))
 
 
-def explain_index_status(status: int) -> str:
+def _explain_index_status(status: int) -> str:
     """Return the message for a non-zero status of a checked operation."""
     return OUT_OF_RANGE.format(status - 1)
 
@@ -55,7 +55,7 @@ def make_operation(
         work=work,
         check=partial(_check_all, check=check),
         status="status" if checked else None,
-        explain_status=explain_index_status if checked else None,
+        explain_status=_explain_index_status if checked else None,
         split=split,
     )
 

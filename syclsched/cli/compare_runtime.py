@@ -24,7 +24,7 @@ _TRIES, _LEAST_TURNS = 6, 5
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeComparison:
+class _RuntimeComparison:
     """Times of alternating calls of two runtimes."""
 
     #: Seconds of each call, from input arrays to output arrays.
@@ -76,7 +76,7 @@ class OtherRuntime:
 
 def measure_alternately(
     planned: Planned, given: ModelWithInputs, rival: OtherRuntime, repeat: int
-) -> RuntimeComparison:
+) -> _RuntimeComparison:
     """Measure both runtimes with alternating calls."""
     from syclsched.execution import bind
 
@@ -90,10 +90,10 @@ def measure_alternately(
             ours()
             rival()
         turns = [(_seconds(ours), _seconds(rival)) for _ in range(max(repeat, _LEAST_TURNS))]
-    return RuntimeComparison(tuple(a for a, _ in turns), tuple(b for _, b in turns), rival.threads)
+    return _RuntimeComparison(tuple(a for a, _ in turns), tuple(b for _, b in turns), rival.threads)
 
 
-def show_runtime_comparison(versus: RuntimeComparison, console: Console) -> None:
+def show_runtime_comparison(versus: _RuntimeComparison, console: Console) -> None:
     """Print the times of both runtimes and their ratio."""
     ours, theirs = statistics.median(versus.ours_s), statistics.median(versus.theirs_s)
     console.print(

@@ -74,7 +74,7 @@ app.command("trace")(trace_command)
 app.add_typer(history_app, name="history")
 
 
-def show_error(error: SyclschedError) -> None:
+def _show_error(error: SyclschedError) -> None:
     """Print an error with its place and remedy on standard error."""
     from rich.console import Console
     from rich.text import Text
@@ -108,7 +108,7 @@ def main() -> NoReturn:
     except SyclschedError as error:
         if traceback:
             raise
-        show_error(error)
+        _show_error(error)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Streamed:
+class _Streamed:
     """Trace of a stream's last runs, the result check, and the stream's statistics."""
 
     trace: Trace
@@ -40,7 +40,7 @@ def check_in_flight(dynamic: str | None, dry_run: bool, repeat: int) -> None:
 
 def stream_workload(
     planned: Planned, workload: Workload, repeat: int, in_flight: int, safeguards: Safeguards, console: Console
-) -> Streamed:
+) -> _Streamed:
     """Run a workload as a stream with the same inputs, and check every result."""
     from syclsched.execution import bind
 
@@ -55,7 +55,7 @@ def stream_workload(
             status.update(f"streaming {workload.name}, {number + 1} of {repeat} ...")
             assert isinstance(results, dict)  # errors are raised
             checks.add(results)
-        return Streamed(stream.trace(), checks.verdict, stream.statistics)
+        return _Streamed(stream.trace(), checks.verdict, stream.statistics)
 
 
 def show_statistics(statistics: StreamStatistics, console: Console) -> None:

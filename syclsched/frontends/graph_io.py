@@ -32,7 +32,7 @@ _HEAD = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class GraphDocument:
+class _GraphDocument:
     """The fields that distinguish the JSON formats."""
 
     document_name: ClassVar[str] = "a graph as JSON: 'format': 'syclsched-graph/1', or WfFormat"
@@ -78,7 +78,7 @@ def parse_graph(
     if kind == "dot":
         return parse_dot(text, name=name, where=where, limits=limits, units=units)
     encoded = text.encode()
-    marks = GraphDocument() if kind == "json" else from_json(GraphDocument, encoded, where=where)
+    marks = _GraphDocument() if kind == "json" else from_json(_GraphDocument, encoded, where=where)
     if kind == "json" or (kind == "any-json" and marks.format == GRAPH_FORMAT):
         return parse_graph_file(encoded, name=name, where=where, limits=limits, units=units)
     if marks.schemaVersion is None and marks.format == PLAN_FORMAT:

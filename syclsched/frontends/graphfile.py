@@ -37,7 +37,7 @@ _MAX_DIMENSIONS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class FiledArray:
+class _FiledArray:
     """An array of a graph file: a number of bytes, or a shape and a dtype."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -50,7 +50,7 @@ class FiledArray:
 
 
 @dataclass(frozen=True, slots=True)
-class FiledAccess:
+class _FiledAccess:
     """One task's access to an array or to a range of its rows (first, one past the last)."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -61,7 +61,7 @@ class FiledAccess:
 
 
 @dataclass(frozen=True, slots=True)
-class FiledTask:
+class _FiledTask:
     """A task of a graph file; see `StatedCost` for ``seconds``, ``seconds_on`` and ``cores``."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -73,26 +73,26 @@ class FiledTask:
     seconds_on: dict[Name, _Seconds] = field(default_factory=dict)
     cores: Annotated[float, Ge(1)] = 1.0
     priority: Annotated[int, Ge(-(1 << 31)), Le((1 << 31) - 1)] = 0  # larger runs first among otherwise equal tasks
-    accesses: tuple[FiledAccess, ...] = ()
+    accesses: tuple[_FiledAccess, ...] = ()
     after: tuple[Name, ...] = ()  # explicit predecessors, besides those that follow from accesses
 
 
 @dataclass(frozen=True, slots=True)
-class GraphFile:
+class _GraphFile:
     """The document of a graph file."""
 
     document_name: ClassVar[str] = "a graph of format 'syclsched-graph/1'"
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     format: Literal["syclsched-graph/1"]
-    tasks: tuple[FiledTask, ...]
-    arrays: tuple[FiledArray, ...] = ()
+    tasks: tuple[_FiledTask, ...]
+    arrays: tuple[_FiledArray, ...] = ()
     name: Text = ""
 
 
 def parse_graph_file(text: bytes, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
     """Parse a graph file of the project's own format."""
-    document = from_json(GraphFile, text, where=where)
+    document = from_json(_GraphFile, text, where=where)
     limits.check_tasks(len(document.tasks), where)
     limits.check_edges(sum(len(t.accesses) + len(t.after) for t in document.tasks), where)
     graph = TaskGraph(document.name or name)
@@ -119,7 +119,7 @@ def graph_text(graph: TaskGraph) -> str:
     after: dict[str, list[str]] = {}
     for before, later in dict.fromkeys(graph.edges):
         after.setdefault(later, []).append(before)
-    document = GraphFile(
+    document = _GraphFile(
         format=GRAPH_FORMAT,
         name=graph.name,
         arrays=tuple(_filed_array(array) for array in graph.arrays.values()),
@@ -140,7 +140,7 @@ def _errors_at(where: str) -> Iterator[None]:
         raise FormatError(error.what, where=where, hint=error.hint) from None
 
 
-def _declare(graph: TaskGraph, filed: FiledArray) -> LogicalArray:
+def _declare(graph: TaskGraph, filed: _FiledArray) -> LogicalArray:
     if (filed.nbytes is None) == (filed.shape is None):
         raise GraphError(f"array {filed.name!r} has both nbytes and shape, or neither, expected one of them")
     shape = filed.shape if filed.shape is not None else (filed.nbytes or 0,)
@@ -150,7 +150,7 @@ def _declare(graph: TaskGraph, filed: FiledArray) -> LogicalArray:
     return graph.array(filed.name, shape, dtype, temporary=filed.temporary)
 
 
-def _add(graph: TaskGraph, filed: FiledTask, arrays: dict[str, LogicalArray], units: Units) -> Task:
+def _add(graph: TaskGraph, filed: _FiledTask, arrays: dict[str, LogicalArray], units: Units) -> Task:
     if filed.kind == "barrier":
         if filed.accesses or filed.seconds is not None or filed.seconds_on:
             raise GraphError(f"barrier {filed.name!r} has accesses or a cost, expected none")
@@ -165,15 +165,15 @@ def _add(graph: TaskGraph, filed: FiledTask, arrays: dict[str, LogicalArray], un
     return add_cost_only(graph, filed.name, cost, accesses, family=filed.family, priority=filed.priority)
 
 
-def _filed_array(array: LogicalArray) -> FiledArray:
+def _filed_array(array: LogicalArray) -> _FiledArray:
     if array.dtype == "uint8" and len(array.shape) == 1:
-        return FiledArray(array.name, nbytes=array.nbytes, temporary=array.temporary)
-    return FiledArray(array.name, shape=array.shape, dtype=array.dtype, temporary=array.temporary)  # type: ignore[arg-type]
+        return _FiledArray(array.name, nbytes=array.nbytes, temporary=array.temporary)
+    return _FiledArray(array.name, shape=array.shape, dtype=array.dtype, temporary=array.temporary)  # type: ignore[arg-type]
 
 
-def _filed_task(task: Task, after: tuple[str, ...]) -> FiledTask:
+def _filed_task(task: Task, after: tuple[str, ...]) -> _FiledTask:
     if task.kind == "barrier":
-        return FiledTask(task.name, kind="barrier", after=after)
+        return _FiledTask(task.name, kind="barrier", after=after)
     if not is_cost_only(task) or task.signature is None:
         raise GraphError(
             "it has code, which a file of data cannot hold",
@@ -181,8 +181,8 @@ def _filed_task(task: Task, after: tuple[str, ...]) -> FiledTask:
             hint="Only graphs whose tasks have costs instead of code can be written",
         )
     cost = stated_cost(task.signature)
-    accesses = tuple(FiledAccess(a.array, a.mode, a.rows) for a in task.accesses)
-    return FiledTask(
+    accesses = tuple(_FiledAccess(a.array, a.mode, a.rows) for a in task.accesses)
+    return _FiledTask(
         task.name, family=task.family, seconds=cost.seconds, seconds_on=dict(cost.on), cores=cost.cores,
         priority=task.priority, accesses=accesses, after=after,
     )  # fmt: skip

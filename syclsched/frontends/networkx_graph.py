@@ -21,7 +21,7 @@ Node attributes, all optional except ``operation``; `to_networkx` writes and `fr
     Position in the submission order, from which dependencies follow. If any node has none, a topological order of
     the digraph is used, with ties broken by insertion order.
 
-The digraph's own attribute ``arrays`` maps array names to `ArraySpec` mappings (``shape``, ``dtype``, and optionally
+The digraph's own attribute ``arrays`` maps array names to `_ArraySpec` mappings (``shape``, ``dtype``, and optionally
 ``temporary`` and ``data``), to NumPy arrays, which give their own shape, dtype and initial value, or to `LogicalArray`.
 
 Edges are explicit dependencies, except those that `to_networkx` marked as implied by accesses or barriers (``kind``
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _IMPLIED = ("RAW", "WAR", "WAW", "barrier")
 
 
-class ArraySpec(TypedDict, total=False):
+class _ArraySpec(TypedDict, total=False):
     """The declaration of one array in a digraph's ``arrays``."""
 
     shape: tuple[int, ...]
@@ -180,9 +180,9 @@ def _declare(graph: TaskGraph, name: str, spec: Any) -> None:
     if isinstance(spec, LogicalArray):
         graph.array(name, spec.shape, spec.dtype, temporary=spec.temporary)
     elif isinstance(spec, Mapping):
-        unknown = sorted(set(spec) - set(ArraySpec.__annotations__))
+        unknown = sorted(set(spec) - set(_ArraySpec.__annotations__))
         if unknown:
-            _refuse(f"unknown key {unknown[0]!r}", where, f"It takes {', '.join(ArraySpec.__annotations__)}")
+            _refuse(f"unknown key {unknown[0]!r}", where, f"It takes {', '.join(_ArraySpec.__annotations__)}")
         graph.array(
             name, spec.get("shape"), spec.get("dtype"), data=spec.get("data"), temporary=bool(spec.get("temporary"))
         )

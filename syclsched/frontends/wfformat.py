@@ -100,7 +100,7 @@ class _Workflow15:
 
 
 @dataclass(frozen=True, slots=True)
-class WfFormat15:
+class _WfFormat15:
     """The fields used of a version 1.5 file."""
 
     document_name: ClassVar[str] = "a workflow in WfFormat, schema version 1.5"
@@ -148,7 +148,7 @@ class _Workflow14:
 
 
 @dataclass(frozen=True, slots=True)
-class WfFormat14:
+class _WfFormat14:
     """The fields used of a version 1.4 file."""
 
     document_name: ClassVar[str] = "a workflow in WfFormat, schema version 1.4"
@@ -173,12 +173,12 @@ class _Workflow:
 
 def parse_wfformat(text: bytes, version: str, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
     """Parse a WfFormat workflow; each file becomes one array, shared by all its readers."""
-    document: WfFormat14 | WfFormat15
+    document: _WfFormat14 | _WfFormat15
     if version == "1.5":
-        document = from_json(WfFormat15, text, where=where, strict=False)
+        document = from_json(_WfFormat15, text, where=where, strict=False)
         found = _read_15(document.workflow, where, limits, units)
     elif version == "1.4":
-        document = from_json(WfFormat14, text, where=where, strict=False)
+        document = from_json(_WfFormat14, text, where=where, strict=False)
         found = _read_14(document.workflow, where, limits, units)
     else:
         raise FormatError(

@@ -32,13 +32,13 @@ class BoundModelCache:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._slots: OrderedDict[Hashable, CacheSlot] = OrderedDict()
+        self._slots: OrderedDict[Hashable, _CacheSlot] = OrderedDict()
         self._lock = threading.Lock()
         self._free = threading.Condition(self._lock)
         self._used = 0
         self._closed = False
 
-    def acquire_ready(self, key: Hashable) -> CacheSlot | None:
+    def acquire_ready(self, key: Hashable) -> _CacheSlot | None:
         """Return the slot of a key if its entry is ready, else None; the caller must `give` it back.
 
         Takes a third of the time of `using`, for calls that take a fraction of a millisecond.
@@ -52,7 +52,7 @@ class BoundModelCache:
             self._used += 1
         return slot
 
-    def give(self, slot: CacheSlot, *, awaited: bool = True) -> None:
+    def give(self, slot: _CacheSlot, *, awaited: bool = True) -> None:
         """End the use of a slot that `take_ready` returned."""
         with self._free:
             slot.users -= 1
@@ -93,13 +93,13 @@ class BoundModelCache:
         for slot in slots:
             slot.close()
 
-    def _take(self, key: Hashable, awaited: bool) -> tuple[CacheSlot, list[CacheSlot]]:
+    def _take(self, key: Hashable, awaited: bool) -> tuple[_CacheSlot, list[_CacheSlot]]:
         with self._lock:
             if self._closed:
                 raise ExecutionError("it is closed", where="compiled model")
             slot = self._slots.get(key)
             if slot is None:
-                slot = self._slots[key] = CacheSlot()
+                slot = self._slots[key] = _CacheSlot()
             self._slots.move_to_end(key)
             slot.users += 1
             self._used += awaited
@@ -107,13 +107,13 @@ class BoundModelCache:
             dropped = [self._slots.pop(k) for k in idle[: max(0, len(self._slots) - self._count)]]
         return slot, dropped
 
-    def _forget(self, key: Hashable, slot: CacheSlot) -> None:
+    def _forget(self, key: Hashable, slot: _CacheSlot) -> None:
         with self._lock:
             if self._slots.get(key) is slot:
                 del self._slots[key]
 
 
-class CacheSlot:
+class _CacheSlot:
     """A cache slot: its entry, the number of users, and a lock held while the entry is made."""
 
     def __init__(self) -> None:

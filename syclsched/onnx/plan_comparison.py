@@ -37,7 +37,7 @@ Run = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
-class PlanRatio:
+class _PlanRatio:
     """Measured ratio of two plans: with kernels for some of the library's tasks, to without."""
 
     ratio: float  # of their times; below 1 the plan with kernels is faster
@@ -60,13 +60,13 @@ class PlanRatio:
         return self.margin >= _CERTAIN or self.samples >= _RACES * _KEPT
 
 
-def plan_ratio(without: Quantity, with_kernels: Quantity) -> PlanRatio | None:
+def plan_ratio(without: Quantity, with_kernels: Quantity) -> _PlanRatio | None:
     """Return the ratio of two plans' times; None if a time is zero."""
     if not without.value or not with_kernels.value:
         return None
     ratio = with_kernels.value / without.value
     relative = math.hypot(_FLOOR, *(_relative_error(each) for each in (without, with_kernels)))
-    return PlanRatio(ratio, ratio * relative, min(without.samples, with_kernels.samples))
+    return _PlanRatio(ratio, ratio * relative, min(without.samples, with_kernels.samples))
 
 
 def time_alternating(runs: Sequence[Run], clock: Callable[[], float] = time.perf_counter) -> list[list[float]]:
@@ -100,7 +100,7 @@ def comparison_key(graph: TaskGraph) -> str:
     return hashlib.sha256(repr((graph.fingerprint(), offered)).encode()).hexdigest()[:32]
 
 
-def stored_ratio(device: Device, history: RecordingHistory, mixed: str) -> PlanRatio | None:
+def stored_ratio(device: Device, history: RecordingHistory, mixed: str) -> _PlanRatio | None:
     """Return the stored ratio of a plan with kernels to the one without; None if there is none."""
     without, with_kernels = (history.lookup(key) for key in _keys_of_both(device, mixed))
     return None if without is None or with_kernels is None else plan_ratio(without, with_kernels)

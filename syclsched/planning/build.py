@@ -47,10 +47,10 @@ def build_plan(
     If the plan does not fit into a memory space, it is built again with arrays evicted to the host's memory and copied
     back when needed, or with temporaries dropped and recomputed where that is predicted to be faster.
     """
-    return build_array_plan(graph, platform, schedule, durations_s).plan(tuple(options))
+    return _build_array_plan(graph, platform, schedule, durations_s).plan(tuple(options))
 
 
-def build_array_plan(
+def _build_array_plan(
     graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s: Mapping[str, float]
 ) -> ArrayPlan:
     """Make a schedule executable as `build_plan` does, without creating the plan's instruction objects."""
@@ -61,7 +61,7 @@ def build_array_plan(
         return _in_place_if_faster(graph, given, made)
 
 
-def _in_place_if_faster(graph: TaskGraph, given: PlanInputs, made: ArrayPlan) -> ArrayPlan:
+def _in_place_if_faster(graph: TaskGraph, given: _PlanInputs, made: ArrayPlan) -> ArrayPlan:
     """Return a plan that uses arrays in place, if it is predicted to be faster than the one given."""
     in_place = profitable_zero_copy(graph, given.known, given.platform, given.assignments, made.in_place)
     if in_place is None:
@@ -74,7 +74,7 @@ def _in_place_if_faster(graph: TaskGraph, given: PlanInputs, made: ArrayPlan) ->
     return placed if placed.makespan_s < made.makespan_s * (1.0 - _ROUNDING) else made
 
 
-class PlanInputs(NamedTuple):
+class _PlanInputs(NamedTuple):
     """Inputs of the planning passes, with the tasks in global order."""
 
     known: GraphRecord
@@ -88,7 +88,7 @@ class PlanInputs(NamedTuple):
     in_place: ZeroCopyArrays  # arrays used without a copy
 
 
-class DraftFootprint(NamedTuple):
+class _DraftFootprint(NamedTuple):
     """Steps with each copy right before its first use, the blocks they touch, and their memory footprint."""
 
     draft: PlanDraft
@@ -98,7 +98,7 @@ class DraftFootprint(NamedTuple):
 
 def plan_inputs(
     graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s: Mapping[str, float]
-) -> PlanInputs:
+) -> _PlanInputs:
     """Return the inputs of the planning passes."""
     known = record(graph)
     order = global_order(known, schedule)
@@ -106,10 +106,10 @@ def plan_inputs(
     in_place = requested_zero_copy(graph, known, platform, order)
     resident = in_place.resident_bytes(known)
     room = reserve_memory(platform, {s: taken.get(s, 0) + resident.get(s, 0) for s in {**taken, **resident}})
-    return PlanInputs(known, graph.name, platform, schedule, durations_s, order, taken, room, in_place)
+    return _PlanInputs(known, graph.name, platform, schedule, durations_s, order, taken, room, in_place)
 
 
-def make_draft(given: PlanInputs, *, limited: bool = False, remaking: bool = False) -> DraftFootprint:
+def make_draft(given: _PlanInputs, *, limited: bool = False, remaking: bool = False) -> _DraftFootprint:
     """Return the steps; with ``limited``, within the capacities of the memory spaces (see `EvictingPass`)."""
     known, platform = given.known, given.room
     if limited:
@@ -117,10 +117,10 @@ def make_draft(given: PlanInputs, *, limited: bool = False, remaking: bool = Fal
     else:
         draft = transfers(known, platform, given.durations_s, given.assignments, given.in_place)
     touched = touches(draft.steps)
-    return DraftFootprint(draft, touched, Footprint(draft, touched, platform))
+    return _DraftFootprint(draft, touched, Footprint(draft, touched, platform))
 
 
-def _within_memory(given: PlanInputs) -> ArrayPlan:
+def _within_memory(given: _PlanInputs) -> ArrayPlan:
     """Return the faster of two plans that fit into memory: with evictions only, or with recomputed values, too.
 
     Simulation decides, as it alone accounts for the load of the links.
@@ -152,7 +152,7 @@ def _within_memory(given: PlanInputs) -> ArrayPlan:
     return remaking if remaking.makespan_s < evicting.makespan_s * (1.0 - _ROUNDING) else evicting
 
 
-def finish_plan(given: PlanInputs, drafts: DraftFootprint) -> ArrayPlan:
+def finish_plan(given: _PlanInputs, drafts: _DraftFootprint) -> ArrayPlan:
     """Return the plan of draft steps: prefetched copies, allocations and frees, and reduced waits."""
     draft, touched, footprint = drafts
     known, platform = given.known, given.platform

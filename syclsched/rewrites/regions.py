@@ -41,7 +41,7 @@ def find_regions(graph: TaskGraph) -> tuple[Region, ...]:
     in_parts = graph.segments().keys()
     for name in graph.order():
         task = graph.task(name)
-        rows = 0 if touches(task, in_parts) else rows_to_cut(task)
+        rows = 0 if touches(task, in_parts) else _rows_to_cut(task)
         by_rows = _arrays_by_rows(task) if rows else frozenset()
         if rows:
             parent[name], rows_of[name] = name, rows
@@ -63,7 +63,7 @@ def touches(task: Task, arrays: Collection[str]) -> bool:
     return bool(arrays) and any(access.array in arrays for access in task.accesses)
 
 
-def rows_to_cut(task: Task) -> int:
+def _rows_to_cut(task: Task) -> int:
     """Return how many rows a task can be cut by; 0 if it cannot be cut."""
     operation, signature = task.operation, task.signature
     if operation is None or signature is None or operation.split is None or task.kind != "kernel":

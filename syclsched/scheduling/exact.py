@@ -26,7 +26,7 @@ TICKS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class ExactResult:
+class _ExactResult:
     """Result of the exact solver."""
 
     timetable: Timetable  # never worse than the start solution
@@ -35,7 +35,9 @@ class ExactResult:
     optimal: bool  # whether makespan and bound are equal, up to the rounding of times to `TICKS`
 
 
-def solve(problem: Problem, start: Timetable, *, limit_s: float = 60.0, seed: int = 0, workers: int = 1) -> ExactResult:
+def solve(
+    problem: Problem, start: Timetable, *, limit_s: float = 60.0, seed: int = 0, workers: int = 1
+) -> _ExactResult:
     """Solve a problem with CP-SAT within a time limit, from a start timetable."""
     cp_model = _cp_model()
     if problem.has_channels:
@@ -46,7 +48,7 @@ def solve(problem: Problem, start: Timetable, *, limit_s: float = 60.0, seed: in
         )
     start_s = makespan_s(problem, start)
     if start_s <= 0.0:
-        return ExactResult(start, start_s, start_s, True)
+        return _ExactResult(start, start_s, start_s, True)
     programme = _Programme(cp_model, problem, start, start_s)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = limit_s
@@ -62,7 +64,7 @@ def solve(problem: Problem, start: Timetable, *, limit_s: float = 60.0, seed: in
             best, best_s = found, makespan_s(problem, found)
     # Each task and copy of the longest chain may lose a tick by rounding.
     rounding_s = (2 * len(problem) + 2) * programme.tick_s
-    return ExactResult(best, best_s, bound_s, status == cp_model.OPTIMAL and best_s <= bound_s + rounding_s)
+    return _ExactResult(best, best_s, bound_s, status == cp_model.OPTIMAL and best_s <= bound_s + rounding_s)
 
 
 def _cp_model() -> Any:

@@ -12,7 +12,7 @@ from syclsched.model.access import Access, AccessMode
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
 
-class ItemColumns(NamedTuple):
+class _ItemColumns(NamedTuple):
     """The item columns of `Tables`, by the same names."""
 
     item_bytes: Floats
@@ -32,7 +32,7 @@ class Items(NamedTuple):
 
     arrays: tuple[str, ...]
     item_array: Ints
-    columns: ItemColumns
+    columns: _ItemColumns
 
 
 def follow_items(
@@ -73,7 +73,7 @@ def follow_items(
         make_start.append(len(make_item))
     want_item = [current[array] if array in current else new_item(array, NOTHING) for array in wanted]
     index = np.array(array_of, dtype=np.int64)
-    columns = ItemColumns(
+    columns = _ItemColumns(
         item_bytes=np.array(list(nbytes.values()), dtype=np.float64)[index],
         item_producer=_ints(producer),
         item_space=_ints(space),

@@ -12,7 +12,7 @@ from syclsched.compiled import compiled
 from syclsched.scheduling.tables import Floats, Ints
 
 
-class SparseRows(NamedTuple):
+class _SparseRows(NamedTuple):
     """Entries sorted into compressed sparse rows."""
 
     start: Ints  # start of each row
@@ -20,7 +20,7 @@ class SparseRows(NamedTuple):
 
 
 @compiled
-def rows_of(owner: Ints, count: int) -> SparseRows:
+def rows_of(owner: Ints, count: int) -> _SparseRows:
     """Group entries into rows by owner, by counting sort."""
     start = np.zeros(count + 1, dtype=np.int64)
     for row in owner:
@@ -32,7 +32,7 @@ def rows_of(owner: Ints, count: int) -> SparseRows:
     for index in range(len(owner)):
         entry[place[owner[index]]] = index
         place[owner[index]] += 1
-    return SparseRows(start, entry)
+    return _SparseRows(start, entry)
 
 
 def row_starts(owner: Ints, count: int) -> Ints:

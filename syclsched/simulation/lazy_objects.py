@@ -30,7 +30,7 @@ _INSTRUCTIONS: Any = Lane.__dict__["instructions"]
 _SPANS: Any = Trace.__dict__["spans"]
 
 
-class LazyLane(Lane):
+class _LazyLane(Lane):
     """A lane that creates its instructions on first access; otherwise equal to a plain lane."""
 
     __slots__ = ()
@@ -52,7 +52,7 @@ class LazyLane(Lane):
         return hash(Lane(self.name, self.device, self.kind, self.instructions))
 
 
-class LazyTrace(Trace):
+class _LazyTrace(Trace):
     """A trace that creates its spans on first access; otherwise equal to a plain trace."""
 
     __slots__ = ()
@@ -75,7 +75,7 @@ class LazyTrace(Trace):
 
 def lazy_lane(lane: Lane, make: InstructionFactory) -> Lane:
     """Return a lane whose instructions are created on first access."""
-    return LazyLane(lane.name, lane.device, lane.kind, make)  # type: ignore[arg-type]
+    return _LazyLane(lane.name, lane.device, lane.kind, make)  # type: ignore[arg-type]
 
 
 def timed(lane: Lane, start_s: Floats, finish_s: Floats, times: Times | None = None) -> tuple[Instruction, ...]:
@@ -92,7 +92,7 @@ def timed(lane: Lane, start_s: Floats, finish_s: Floats, times: Times | None = N
 def lazy_trace(trace: Trace, make: Callable[[], tuple[Span, ...]]) -> Trace:
     """Return a trace whose spans are created on first access."""
     others = {f.name: getattr(trace, f.name) for f in fields(Trace) if f.name != "spans"}
-    return LazyTrace(spans=make, **others)  # type: ignore[arg-type]
+    return _LazyTrace(spans=make, **others)  # type: ignore[arg-type]
 
 
 def make_objects(kind: type[T], count: int, columns: Mapping[str, Iterable[object]]) -> list[T]:

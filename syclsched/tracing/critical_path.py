@@ -27,7 +27,7 @@ MAX_RETIMING_RATIO = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class PathStep:
+class _PathStep:
     """One instruction on the critical path, and the time since the step before it."""
 
     span: Span
@@ -38,7 +38,7 @@ class PathStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Improvement:
+class _Improvement:
     """A hypothetical change and its estimated effect."""
 
     what: str  # description for the user
@@ -49,7 +49,7 @@ class Improvement:
 class CriticalPath:
     """The critical path with its totals, longest waits and possible improvements."""
 
-    steps: tuple[PathStep, ...] = ()  # in order of time; their seconds add up to the makespan
+    steps: tuple[_PathStep, ...] = ()  # in order of time; their seconds add up to the makespan
     # Totals over the steps.
     computing_s: float = 0.0
     copying_s: float = 0.0
@@ -57,7 +57,7 @@ class CriticalPath:
     starting_s: float = 0.0
     families: tuple[tuple[str, int, float], ...] = ()  # family, steps, seconds of them, the longest first
     waits: tuple[str, ...] = ()  # the longest waits on the path, as text
-    changes: tuple[Improvement, ...] = ()  # those that shorten the run, the best first
+    changes: tuple[_Improvement, ...] = ()  # those that shorten the run, the best first
 
 
 def critical_path(causes: StartCauses, plan: Plan | None = None) -> CriticalPath:
@@ -80,10 +80,10 @@ def critical_path(causes: StartCauses, plan: Plan | None = None) -> CriticalPath
     )
 
 
-def path_steps(causes: StartCauses) -> list[PathStep]:
+def path_steps(causes: StartCauses) -> list[_PathStep]:
     """Return the steps of the critical path in order of time."""
     span = max(causes.spans, key=lambda s: (s.finish_s, s.instruction), default=None)
-    steps: list[PathStep] = []
+    steps: list[_PathStep] = []
     reached_s = 0.0 if span is None else span.finish_s
     while span is not None:
         last = causes.last(span)
@@ -91,7 +91,7 @@ def path_steps(causes: StartCauses) -> list[PathStep]:
         waited_s = 0.0 if last is None else min(last.span.finish_s, begin_s)
         ready_s = min(begin_s, max(waited_s, span.submit_s))
         via = None if last is None else last.via
-        steps.append(PathStep(span, via, ready_s - waited_s, begin_s - ready_s, reached_s - begin_s))
+        steps.append(_PathStep(span, via, ready_s - waited_s, begin_s - ready_s, reached_s - begin_s))
         reached_s = waited_s
         span = None if last is None else last.span
     return steps[::-1]
@@ -151,10 +151,10 @@ def _latency_s(causes: StartCauses, span: Span) -> float:
     return max(0.0, span.start_s - max(span.submit_s, 0.0 if last is None else last.span.finish_s))
 
 
-def _waits(steps: list[PathStep]) -> list[str]:
+def _waits(steps: list[_PathStep]) -> list[str]:
     """Describe the longest waits of tasks on the path."""
     found: list[tuple[float, str]] = []
-    copies: list[PathStep] = []
+    copies: list[_PathStep] = []
     for step in steps:
         if step.span.kind == "copy":
             copies.append(step)
@@ -178,7 +178,7 @@ def _waits(steps: list[PathStep]) -> list[str]:
     return [text for seconds, text in found[:MAX_WAITS] if seconds >= MIN_SHARE * whole_s]
 
 
-def _changes(causes: StartCauses, plan: Plan | None, slowest: list[str]) -> list[Improvement]:
+def _changes(causes: StartCauses, plan: Plan | None, slowest: list[str]) -> list[_Improvement]:
     """Retime the trace with each change alone, and return the changes that pay."""
     base_s = retimed_makespan_s(causes)
     # In streams only the common start and end of a library's calls are known: their spans can overlap on a lane.
@@ -194,7 +194,7 @@ def _changes(causes: StartCauses, plan: Plan | None, slowest: list[str]) -> list
         tried[f"{family} in half the time"] = retimed_makespan_s(causes, factors={family: 0.5})
     if plan is not None:
         tried["twice the lanes"] = makespan_with_more_lanes_s(causes, plan)
-    found = [Improvement(what, base_s - seconds) for what, seconds in tried.items()]
+    found = [_Improvement(what, base_s - seconds) for what, seconds in tried.items()]
     return sorted((c for c in found if c.saved_s >= MIN_SHARE * base_s > 0.0), key=lambda c: (-c.saved_s, c.what))
 
 

@@ -38,7 +38,7 @@ class IdleTime:
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
-class IdleInterval(NamedTuple):
+class _IdleInterval(NamedTuple):
     """An interval in which a lane did not compute."""
 
     start_s: float
@@ -55,23 +55,23 @@ def lane_idle(causes: StartCauses, lane: str, makespan_s: float) -> IdleTime:
     return found
 
 
-def idle_intervals(causes: StartCauses, lane: str, makespan_s: float) -> list[IdleInterval]:
+def idle_intervals(causes: StartCauses, lane: str, makespan_s: float) -> list[_IdleInterval]:
     """Return the intervals in which a lane did not compute, with their reasons, in order of time."""
-    found: list[IdleInterval] = []
+    found: list[_IdleInterval] = []
     reached_s = 0.0
     for span in causes.spans:
         if span.lane != lane:
             continue
         if span.start_s > reached_s:
-            gap: list[IdleInterval] = []
+            gap: list[_IdleInterval] = []
             _explain_gap(causes, span, reached_s, span.start_s, gap)
             found += gap[::-1]
             reached_s = span.start_s
         if span.kind == "copy" and span.finish_s > reached_s:
-            found.append(IdleInterval(reached_s, span.finish_s, "copy"))
+            found.append(_IdleInterval(reached_s, span.finish_s, "copy"))
         reached_s = max(reached_s, span.finish_s)
     if makespan_s > reached_s:
-        found.append(IdleInterval(reached_s, makespan_s, "no_task"))
+        found.append(_IdleInterval(reached_s, makespan_s, "no_task"))
     return found
 
 
@@ -95,7 +95,7 @@ def overlap_share(copies: Iterable[Span], kernels: Iterable[Span]) -> float | No
 # --- inside ---------------------------------------------------------------------------------------
 
 
-def _explain_gap(causes: StartCauses, span: Span, low_s: float, high_s: float, found: list[IdleInterval]) -> None:
+def _explain_gap(causes: StartCauses, span: Span, low_s: float, high_s: float, found: list[_IdleInterval]) -> None:
     """Append the reasons of a gap before an instruction, from its end backwards along the latest causes."""
     own_lane = False  # for `span` itself the lane was free: consider lane order only further back
     memory = False
@@ -116,11 +116,11 @@ def _explain_gap(causes: StartCauses, span: Span, low_s: float, high_s: float, f
     _append_interval(found, "lanes", low_s, low_s, high_s)
 
 
-def _append_interval(found: list[IdleInterval], reason: str, since_s: float, low_s: float, high_s: float) -> float:
+def _append_interval(found: list[_IdleInterval], reason: str, since_s: float, low_s: float, high_s: float) -> float:
     """Append the part of a gap from ``since_s`` on, and return the end of the rest."""
     begin_s = max(low_s, min(since_s, high_s))
     if begin_s < high_s:
-        found.append(IdleInterval(begin_s, high_s, reason))
+        found.append(_IdleInterval(begin_s, high_s, reason))
     return begin_s
 
 

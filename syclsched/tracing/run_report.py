@@ -43,7 +43,7 @@ class DeviceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneRow:
+class _LaneRow:
     """Use of one lane."""
 
     lane: str
@@ -96,7 +96,7 @@ class Report:
     held_bytes: Mapping[str, int] = field(default_factory=dict)
     planned_peak_bytes: Mapping[str, int] = field(default_factory=dict)
     constant_bytes: Mapping[str, int] = field(default_factory=dict)
-    lanes: tuple[LaneRow, ...] = ()  # compute and host lanes, in display order
+    lanes: tuple[_LaneRow, ...] = ()  # compute and host lanes, in display order
     path: CriticalPath = field(default_factory=CriticalPath)  # with possible improvements
 
     @property
@@ -174,7 +174,7 @@ def _families(spans: Iterable[Span]) -> tuple[FamilyRow, ...]:
     return tuple(sorted(rows, key=lambda r: (-r.seconds, r.family, r.device, r.implementation)))
 
 
-def _lane_rows(causes: StartCauses, trace: Trace) -> tuple[LaneRow, ...]:
+def _lane_rows(causes: StartCauses, trace: Trace) -> tuple[_LaneRow, ...]:
     found = []
     order = lane_order(trace.spans)
     kinds = {s.lane: (s.device, s.lane_kind) for s in trace.spans}
@@ -185,11 +185,11 @@ def _lane_rows(causes: StartCauses, trace: Trace) -> tuple[LaneRow, ...]:
         tasks = [s for s in causes.spans if s.lane == lane and s.kind != "copy"]
         busy_s = busy_seconds((s.start_s, s.finish_s) for s in tasks)
         share = busy_s / trace.makespan_s if trace.makespan_s > 0 else 0.0
-        found.append(LaneRow(lane, device, busy_s, share, lane_idle(causes, lane, trace.makespan_s)))
+        found.append(_LaneRow(lane, device, busy_s, share, lane_idle(causes, lane, trace.makespan_s)))
     return tuple(found)
 
 
-def _devices(spans: list[Span], trace: Trace, plan: Plan | None, rows: tuple[LaneRow, ...]) -> tuple[DeviceRow, ...]:
+def _devices(spans: list[Span], trace: Trace, plan: Plan | None, rows: tuple[_LaneRow, ...]) -> tuple[DeviceRow, ...]:
     lanes: dict[str, int] = {}
     if plan is not None:
         lanes = {d.name: d.lanes for d in plan.platform.devices}
@@ -203,7 +203,7 @@ def _devices(spans: list[Span], trace: Trace, plan: Plan | None, rows: tuple[Lan
     return tuple(_device(name, count, spans, trace, rows) for name, count in lanes.items())
 
 
-def _device(name: str, lanes: int, spans: list[Span], trace: Trace, rows: tuple[LaneRow, ...]) -> DeviceRow:
+def _device(name: str, lanes: int, spans: list[Span], trace: Trace, rows: tuple[_LaneRow, ...]) -> DeviceRow:
     device_spans = [s for s in spans if s.device == name]
     tasks = [s for s in device_spans if s.kind != "copy"]
     busy_s = sum(busy_seconds((s.start_s, s.finish_s) for s in lane) for lane in _by_lane(tasks))

@@ -44,7 +44,7 @@ def read_npy(path: str | Path) -> Array:
         raise _unreadable(error, where) from error
     except _MALFORMED as error:
         raise _malformed(error, where) from error
-    return real_numbers(mapped, where)
+    return _real_numbers(mapped, where)
 
 
 def read_npz(path: str | Path) -> dict[str, Array]:
@@ -63,7 +63,7 @@ def read_npz(path: str | Path) -> dict[str, Array]:
     for key, value in loaded.items():
         if not isinstance(value, np.ndarray):
             raise FormatError("this member is not an array", where=f"{where}, {key}", hint="Write it with numpy.savez")
-    return {key: real_numbers(value, f"{where}, {key}") for key, value in loaded.items()}
+    return {key: _real_numbers(value, f"{where}, {key}") for key, value in loaded.items()}
 
 
 def read_arrays(path: str | Path) -> dict[str | None, Array]:
@@ -89,7 +89,7 @@ def read_arrays(path: str | Path) -> dict[str | None, Array]:
     return {key: np.array(value, dtype=value.dtype.newbyteorder("="), order="C") for key, value in loaded.items()}
 
 
-def real_numbers(array: Array, where: str) -> Array:
+def _real_numbers(array: Array, where: str) -> Array:
     """Return a contiguous native float32 or float64 array; raise `FormatError` for other or non-finite numbers."""
     if array.dtype.name not in ("float32", "float64"):
         raise FormatError(

@@ -59,12 +59,6 @@ KNOWN_DEFECTS = (
     Defect(
         "errors",
         frozenset({"library"}),
-        frozenset({"run", "bound", "called", "called again", "stream"}),
-        "DeviceError without a task for a refused library call that is timed (SubmissionLoop._batch_of_sequences)",
-    ),
-    Defect(
-        "errors",
-        frozenset({"library"}),
         DYNAMIC,
         "the run never ends: a host task that was not started stays in flight (Carrier._submit_task)",
         never_ends=True,

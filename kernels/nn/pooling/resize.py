@@ -40,7 +40,7 @@ PICKED = (*FLOATS, "int8", "uint8", "int32", "int64")
 
 
 @dataclass(frozen=True, slots=True)
-class Resampling:
+class _Resampling:
     """Mapping from result positions to source positions; see `resize`."""
 
     mode: str
@@ -115,7 +115,9 @@ class Resampling:
         return places, weights
 
 
-def axes(signature: Signature, resampling: Resampling, scales: tuple[float, ...], roi: tuple[float, ...]) -> list[Axis]:
+def axes(
+    signature: Signature, resampling: _Resampling, scales: tuple[float, ...], roi: tuple[float, ...]
+) -> list[Axis]:
     """Return the resized axes, each with its table."""
     y, x = signature.shapes["y"], signature.shapes["x"]
     rank = len(x)
@@ -167,20 +169,20 @@ def _host(*, y: Any, x: Any, changed: list[Axis], extrapolation: float) -> None:
         y[outside] = extrapolation
 
 
-def _count(signature: Signature, *, resampling: Resampling, **attributes: Any) -> int:
+def _count(signature: Signature, *, resampling: _Resampling, **attributes: Any) -> int:
     return resize_opencl.count(signature, _known(signature, resampling, **attributes))
 
 
-def _load_opencl(signature: Signature, *, resampling: Resampling, **attributes: Any) -> OpenCLSource:
+def _load_opencl(signature: Signature, *, resampling: _Resampling, **attributes: Any) -> OpenCLSource:
     return resize_opencl.load(signature, _known(signature, resampling, **attributes), resampling.extrapolation)
 
 
-def _known(signature: Signature, resampling: Resampling, **attributes: Any) -> list[Axis]:
+def _known(signature: Signature, resampling: _Resampling, **attributes: Any) -> list[Axis]:
     """Return the resized axes; none for an empty result."""
     return axes(signature, resampling, **attributes) if size(signature.shapes["y"]) else []
 
 
-def _load_host(signature: Signature, *, resampling: Resampling, **attributes: Any) -> Any:
+def _load_host(signature: Signature, *, resampling: _Resampling, **attributes: Any) -> Any:
     if not size(signature.shapes["y"]):
         return _nothing
     return partial(_host, changed=axes(signature, resampling, **attributes), extrapolation=resampling.extrapolation)
@@ -191,7 +193,7 @@ def _nothing(**arrays: Any) -> None:
 
 
 @cache
-def _resize(resampling: Resampling, scales: tuple[float, ...], roi: tuple[float, ...]) -> Operation:
+def _resize(resampling: _Resampling, scales: tuple[float, ...], roi: tuple[float, ...]) -> Operation:
     names = [
         f"resize {resampling.mode}",
         resampling.coordinates,
@@ -244,5 +246,5 @@ def resize(
     if not all(scale > 0 for scale in scales):
         raise ArgumentError(f"scales are positive, not {tuple(scales)}", where="scales")
     crops = coordinates == "tf_crop_and_resize"
-    resampling = Resampling(mode, coordinates, nearest, float(cubic), bool(exclude_outside), float(extrapolation))
+    resampling = _Resampling(mode, coordinates, nearest, float(cubic), bool(exclude_outside), float(extrapolation))
     return _resize(resampling, tuple(map(float, scales)), tuple(map(float, roi)) if crops else ())

@@ -108,7 +108,7 @@ def _host(*, mode: str, axes: tuple[int, ...], keepdims: bool, y: Any, x: Any) -
                 x = np.abs(x)
             result = np.sum(x, axis=axes, keepdims=keepdims, dtype=dtype)
             if mode == "mean":
-                result = mean_of(result, math.prod(x.shape[axis] for axis in axes))
+                result = _mean_of(result, math.prod(x.shape[axis] for axis in axes))
             elif mode == "l2":
                 result = np.sqrt(result)
             elif mode == "logsum":
@@ -116,7 +116,7 @@ def _host(*, mode: str, axes: tuple[int, ...], keepdims: bool, y: Any, x: Any) -
     y[...] = np.asarray(result).astype(y.dtype, copy=False)
 
 
-def mean_of(total: Any, count: int) -> Any:
+def _mean_of(total: Any, count: int) -> Any:
     """Return totals divided by a count; integers are truncated, and 0 for a count of 0."""
     import numpy as np
 

@@ -52,7 +52,7 @@ Rule = Literal["same", "bool", "where", "first"]
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorSignature:
+class _OperatorSignature:
     """Signature of an operator."""
 
     domain: str  # dtypes of its operands: "float", "integer", "number", "bool" or "any"
@@ -68,9 +68,9 @@ _REQUIRED = math.nan
 _SELU = (1.67326319217681884765625, 1.05070102214813232421875)
 
 
-def _table() -> dict[str, OperatorSignature]:
+def _table() -> dict[str, _OperatorSignature]:
     table = {
-        name: OperatorSignature("number")
+        name: _OperatorSignature("number")
         for name in ("neg", "abs", "sign", "relu", "square", "floor", "ceil", "round", "trunc")
     }
     for name in (
@@ -78,33 +78,33 @@ def _table() -> dict[str, OperatorSignature]:
         *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
         *("hard_swish", "gelu", "gelu_tanh", "silu", "mish"),
     ):
-        table[name] = OperatorSignature("float")
+        table[name] = _OperatorSignature("float")
     for name, defaults in (
         *(("leaky_relu", (0.01,)), ("elu", (1.0,)), ("celu", (1.0,)), ("selu", _SELU), ("thresholded_relu", (1.0,))),
         *(("hard_sigmoid", (0.2, 0.5)), ("shrink", (0.5, 0.0)), ("scale", (_REQUIRED,))),
     ):
-        table[name] = OperatorSignature("float", defaults=defaults)
-    table["clip"] = OperatorSignature("number", defaults=(None, None))
+        table[name] = _OperatorSignature("float", defaults=defaults)
+    table["clip"] = _OperatorSignature("number", defaults=(None, None))
     for name in ("add", "mul", "min", "max"):
-        table[name] = OperatorSignature("number", 1, None)
+        table[name] = _OperatorSignature("number", 1, None)
     for name in ("sub", "div", "mod", "fmod", "prelu"):
-        table[name] = OperatorSignature("number", 2, 2)
-    table["pow"] = OperatorSignature("number", 2, 2, rule="first")
+        table[name] = _OperatorSignature("number", 2, 2)
+    table["pow"] = _OperatorSignature("number", 2, 2, rule="first")
     for name in ("shift_left", "shift_right"):
-        table[name] = OperatorSignature("integer", 2, 2, rule="first")
+        table[name] = _OperatorSignature("integer", 2, 2, rule="first")
     for name in ("less", "less_equal", "greater", "greater_equal"):
-        table[name] = OperatorSignature("number", 2, 2, rule="bool")
+        table[name] = _OperatorSignature("number", 2, 2, rule="bool")
     for name in ("equal", "not_equal"):
-        table[name] = OperatorSignature("any", 2, 2, rule="bool")
-    table["isnan"] = OperatorSignature("float", rule="bool")
-    table["isinf"] = OperatorSignature("float", defaults=(1, 1), rule="bool")
+        table[name] = _OperatorSignature("any", 2, 2, rule="bool")
+    table["isnan"] = _OperatorSignature("float", rule="bool")
+    table["isinf"] = _OperatorSignature("float", defaults=(1, 1), rule="bool")
     for name in ("and", "or", "xor"):
-        table[name] = OperatorSignature("bool", 1, None, rule="bool")
-    table["not"] = OperatorSignature("bool", rule="bool")
+        table[name] = _OperatorSignature("bool", 1, None, rule="bool")
+    table["not"] = _OperatorSignature("bool", rule="bool")
     for name in ("bit_and", "bit_or", "bit_xor"):
-        table[name] = OperatorSignature("integer", 1, None)
-    table["bit_not"] = OperatorSignature("integer")
-    table["where"] = OperatorSignature("any", 3, 3, rule="where")
+        table[name] = _OperatorSignature("integer", 1, None)
+    table["bit_not"] = _OperatorSignature("integer")
+    table["where"] = _OperatorSignature("any", 3, 3, rule="where")
     return table
 
 

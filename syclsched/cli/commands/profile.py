@@ -89,7 +89,7 @@ def measure(platform: Platform, live: Any, quick: bool, console: Console) -> Ses
     from syclsched.profiling.session import measurement_environment, profile_platform
     from syclsched.profiling.statistics import Sampler
 
-    with interrupt_flag() as interrupted, progress_bars(platform, console) as progress:
+    with interrupt_flag() as interrupted, _progress_bars(platform, console) as progress:
         result = profile_platform(
             platform,
             live,
@@ -140,7 +140,7 @@ def interrupt_flag() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def progress_bars(platform: Platform, console: Console) -> Iterator[Callable[[str, int, int, str], None]]:
+def _progress_bars(platform: Platform, console: Console) -> Iterator[Callable[[str, int, int, str], None]]:
     """Show a progress bar per device and pair, and one for the total."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -241,13 +241,13 @@ def _print(result: SessionResult, platform: Platform, saved: list[str], as_json:
     else:
         console = Console(highlight=False)
         for profile in result.devices:
-            show_profile(profile, console)
-        show_pairs(result.pairs, {d.key: d.name for d in platform.compute_devices}, console)
+            _show_profile(profile, console)
+        _show_pairs(result.pairs, {d.key: d.name for d in platform.compute_devices}, console)
     for line in (*result.notes, *saved):
         errors.print(line, style="dim", markup=False, soft_wrap=True)
 
 
-def show_profile(profile: DeviceProfile, console: Console) -> None:
+def _show_profile(profile: DeviceProfile, console: Console) -> None:
     """Print a device profile as a table."""
     from rich import box
     from rich.table import Table
@@ -269,7 +269,7 @@ def show_profile(profile: DeviceProfile, console: Console) -> None:
         console.print("Interrupted: missing numbers were not measured.", style="yellow")
 
 
-def show_pairs(pairs: tuple[PairProfile, ...], names: dict[str, str], console: Console) -> None:
+def _show_pairs(pairs: tuple[PairProfile, ...], names: dict[str, str], console: Console) -> None:
     """Print the measurements between devices as a table."""
     from rich import box
     from rich.table import Table

@@ -45,7 +45,7 @@ _SHOWN = "Output"
 
 
 @dataclass(frozen=True, slots=True)
-class WatchOptions:
+class _WatchOptions:
     """Options of the checks and time limits of a run."""
 
     debug: Annotated[
@@ -103,7 +103,7 @@ class WatchOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class OutputOptions:
+class _OutputOptions:
     """Options of what a run shows and writes."""
 
     trace_file: Annotated[
@@ -191,8 +191,8 @@ def run_command(
             "follows the plan until task times deviate from it. Results are the same.",
         ),
     ] = None,
-    watched: WatchOptions,
-    shown: OutputOptions,
+    watched: _WatchOptions,
+    shown: _OutputOptions,
 ) -> None:
     """Run a ready graph or an ONNX model on every SYCL device of this machine (or on chosen ones), and check results.
 

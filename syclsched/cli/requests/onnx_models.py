@@ -99,10 +99,10 @@ def read_model_with_inputs(
             raise ArgumentError(
                 f"its dtype is {value.dtype}, and the model takes {model.dtype(name)}", where=f"input {name!r}"
             )
-    return ModelWithInputs(model, path, specialised_with(model, full, values), values)
+    return ModelWithInputs(model, path, _specialised_with(model, full, values), values)
 
 
-def specialised_with(
+def _specialised_with(
     model: OnnxModel, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Array]
 ) -> Specialised:
     """Specialise a model for input shapes, and for the values of inputs that other shapes depend on."""

@@ -30,7 +30,7 @@ _DOCTOR = "`python -m syclsched doctor` tells what is missing"
 Judge = Callable[[DeviceFacts], str | None]
 
 
-class Splitter(Protocol):
+class _Splitter(Protocol):
     """Splits a root device into sub-devices; raises SelectionError if it cannot be split so."""
 
     def __call__(self, root: DeviceFacts, how: SubDevices) -> tuple[DeviceFacts, ...]:
@@ -120,7 +120,7 @@ def choose(
     how: SubDevices | None,
     *,
     judge: Judge,
-    splitter: Splitter,
+    splitter: _Splitter,
     include_untrusted: bool = False,
 ) -> tuple[SelectedDevice, ...]:
     """Choose the devices and sub-devices of the platform, and their names.
@@ -182,7 +182,7 @@ def _trusted(roots: Sequence[_Root], wanted: Selector) -> list[_Root]:
     return trusted
 
 
-def _parts(roots: Sequence[_Root], how: SubDevices | None, splitter: Splitter) -> tuple[SelectedDevice, ...]:
+def _parts(roots: Sequence[_Root], how: SubDevices | None, splitter: _Splitter) -> tuple[SelectedDevice, ...]:
     """Split the devices to be split. A device that cannot be split stays whole, unless that holds for all."""
     candidates: list[SelectedDevice] = []
     refusals: list[SelectionError] = []
@@ -205,7 +205,7 @@ def _parts(roots: Sequence[_Root], how: SubDevices | None, splitter: Splitter) -
     return tuple(candidates)
 
 
-def _named_parts(root: _Root, how: SubDevices | None, splitter: Splitter) -> list[SelectedDevice]:
+def _named_parts(root: _Root, how: SubDevices | None, splitter: _Splitter) -> list[SelectedDevice]:
     parts = splitter(root.facts, how) if how is not None else _default_split(root, splitter)
     beyond = sorted(index for index in root.wish.parts or () if index >= len(parts))
     if beyond:
@@ -217,7 +217,7 @@ def _named_parts(root: _Root, how: SubDevices | None, splitter: Splitter) -> lis
     return [each for index, each in enumerate(_cut(root, parts)) if root.wish.includes_part(index)]
 
 
-def _default_split(root: _Root, splitter: Splitter) -> tuple[DeviceFacts, ...]:
+def _default_split(root: _Root, splitter: _Splitter) -> tuple[DeviceFacts, ...]:
     *attempts, last = DEFAULT_PARTS
     for how in attempts:
         try:

@@ -52,7 +52,7 @@ def device_dtypes(aspects: Iterable[str]) -> tuple[str, ...]:
 
 def build_platform(candidates: Sequence[SelectedDevice], host: HostFacts, name: str) -> Platform:
     """Describe devices and the host as a platform."""
-    space_of = assign_spaces(candidates)
+    space_of = _assign_spaces(candidates)
     spaces = _memory_spaces(candidates, space_of, host)
     reached = (HOST, *(s.name for s in spaces if s.host_accessible and s.name != HOST))
     keys = _keys(candidates, host)
@@ -69,7 +69,7 @@ def build_platform(candidates: Sequence[SelectedDevice], host: HostFacts, name: 
     )
 
 
-def assign_spaces(candidates: Sequence[SelectedDevice]) -> dict[str, str]:
+def _assign_spaces(candidates: Sequence[SelectedDevice]) -> dict[str, str]:
     """Return the memory space of every device, by name; a space is named after its first root device."""
     owners: dict[tuple[str, ...], str] = {}
     spaces: dict[str, str] = {}

@@ -26,7 +26,7 @@ from syclsched.model.sequence import sequence_parts
 from syclsched.model.usm import UsmKind
 
 
-class UploadedConstants:
+class _UploadedConstants:
     """Constants in one form in the memory of one space."""
 
     __slots__ = ("__weakref__", "arrays", "nbytes", "space")
@@ -40,9 +40,9 @@ class UploadedConstants:
 _AS_IT_IS: Final = "as it is"
 
 #: By constants, form, context, device and memory space.
-_found: WeakValueDictionary[Hashable, UploadedConstants] = WeakValueDictionary()
+_found: WeakValueDictionary[Hashable, _UploadedConstants] = WeakValueDictionary()
 #: Uploads kept as long as the first of their constants.
-_kept: WeakKeyDictionary[Constant, dict[Hashable, UploadedConstants]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[Constant, dict[Hashable, _UploadedConstants]] = WeakKeyDictionary()
 _lock = threading.RLock()
 
 
@@ -70,7 +70,7 @@ def uploaded_bytes(executables: Iterable[Executable | None]) -> dict[str, int]:
     return found
 
 
-def _uploads(executable: Executable | None) -> Iterator[UploadedConstants]:
+def _uploads(executable: Executable | None) -> Iterator[_UploadedConstants]:
     if isinstance(executable, (KernelExecutable, LibraryExecutable)):
         yield from executable.uploads
     elif isinstance(executable, SequenceExecutable):
@@ -131,7 +131,7 @@ class ConstantUploader:
             steps.append((bound, tuple((mine, whole) for mine, whole in wiring if whole not in constants)))
         return SequenceExecutable(steps)
 
-    def _plain(self, name: str, constant: Constant, queue: SyclQueue, space: str) -> UploadedConstants:
+    def _plain(self, name: str, constant: Constant, queue: SyclQueue, space: str) -> _UploadedConstants:
         owner = self._allocator_queue(space)
         where = f"constant {constant.name or name!r}"
 
@@ -148,7 +148,7 @@ class ConstantUploader:
         queue: SyclQueue,
         space: str,
         where: str,
-    ) -> UploadedConstants:
+    ) -> _UploadedConstants:
         prepare = implementation.prepare
         assert prepare is not None
 
@@ -180,12 +180,12 @@ class ConstantUploader:
         queue: SyclQueue,
         space: str,
         make: Callable[[], dict[str, Any]],
-    ) -> UploadedConstants:
+    ) -> _UploadedConstants:
         key = (tuple(each.number for each in constants), form, queue.sycl_context, queue.sycl_device, space)
         with _lock:
             upload = _found.get(key)
             if upload is None:
-                upload = UploadedConstants(self._make(make), space)
+                upload = _UploadedConstants(self._make(make), space)
                 _found[key] = upload
             if queue.sycl_context == queue.sycl_device.sycl_platform.default_context:
                 _kept.setdefault(constants[0], {})[key] = upload

@@ -16,7 +16,7 @@ from syclsched.devices.native.submission_library import SubmissionLibrary
 _OBJECT, _TUPLE, _ARRAY = 16, 24, 80
 
 
-class InputArrayStructure(ctypes.Structure):
+class _InputArrayStructure(ctypes.Structure):
     """``struct given`` of ``_submit.h``: the expected form of one input array, and where C found its data."""
 
     _fields_ = [
@@ -39,9 +39,9 @@ class InputArrays:
         self._shapes = [(ctypes.c_int64 * len(shape))(*shape) for _, shape in wanted]
         self._dtypes = [dtype for dtype, _ in wanted]
         #: One structure for each input array.
-        self.structures = (InputArrayStructure * len(wanted))(
+        self.structures = (_InputArrayStructure * len(wanted))(
             *[
-                InputArrayStructure(id(np.ndarray), id(dtype), len(shape), ctypes.addressof(held))
+                _InputArrayStructure(id(np.ndarray), id(dtype), len(shape), ctypes.addressof(held))
                 for (dtype, shape), held in zip(wanted, self._shapes, strict=True)
             ]
         )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 
-class NamedValue(Protocol):
+class _NamedValue(Protocol):
     """A member of one of dpctl's enumerations."""
 
     name: str
@@ -27,7 +27,7 @@ class Waitable(Protocol):
 class SyclEvent(Waitable, Protocol):
     """A ``dpctl.SyclEvent``."""
 
-    execution_status: NamedValue  # submitted, running or complete
+    execution_status: _NamedValue  # submitted, running or complete
     profiling_info_start: int  # nanoseconds of the device's clock; reading it waits for the command
     profiling_info_end: int
 
@@ -36,7 +36,7 @@ class SyclEvent(Waitable, Protocol):
         ...
 
 
-class SyclPlatform(Protocol):
+class _SyclPlatform(Protocol):
     """A ``dpctl.SyclPlatform``."""
 
     name: str
@@ -51,10 +51,10 @@ class SyclDevice(Protocol):
     vendor: str
     driver_version: str
     filter_string: str  # root devices only
-    backend: NamedValue
-    device_type: NamedValue  # cpu, gpu or accelerator
+    backend: _NamedValue
+    device_type: _NamedValue  # cpu, gpu or accelerator
     parent_device: SyclDevice | None  # None for a root device
-    sycl_platform: SyclPlatform
+    sycl_platform: _SyclPlatform
     max_compute_units: int
     max_work_group_size: int
     sub_group_sizes: Sequence[int]
@@ -94,7 +94,7 @@ class SyclQueue(Protocol):
 
     sycl_context: SyclContext
     sycl_device: SyclDevice
-    backend: NamedValue
+    backend: _NamedValue
     is_in_order: bool
 
     def submit_async(

@@ -42,7 +42,7 @@ def _compile(kernel: Any, types: tuple[Any, ...]) -> SpirvModule:
     try:
         kernel.compile(numba.types.void(*types))
     except Exception as error:  # numba raises a dozen unrelated types from as many compiler stages
-        raise KernelCompilationError(gist(error)) from error
+        raise KernelCompilationError(_gist(error)) from error
     module = kernel.overloads[types].kernel_device_ir_module
     return SpirvModule(bytes(module.kernel_bitcode), str(module.kernel_name))
 
@@ -128,7 +128,7 @@ def _root(device: SyclDevice) -> Any:
     return device
 
 
-def gist(error: BaseException) -> str:
+def _gist(error: BaseException) -> str:
     """Return the first lines of a numba error that describe the problem, with the place."""
     lines = [line.strip() for line in _ANSI.sub("", str(error)).splitlines()]
     lines = [line for line in lines if line and not line.startswith("Failed in ")]

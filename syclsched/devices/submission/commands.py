@@ -60,6 +60,11 @@ class Command:
         """Whether it is a copy."""
         return int(self._structure.kind) == COPY
 
+    @property
+    def is_fence(self) -> bool:
+        """Whether it is an empty operation."""
+        return int(self._structure.kind) == FENCE
+
     def truncated_copy(self, nbytes: int) -> tuple[Command, int]:
         """Return a copy command of the first ``nbytes`` bytes, and its structure's address, to change its pointers."""
         structure = CommandStructure.from_buffer_copy(self._structure)

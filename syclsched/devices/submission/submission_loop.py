@@ -164,6 +164,8 @@ class SubmissionLoop(CommandMaker):
         """Return the batch of commands of which some were several submissions."""
         starts = list(accumulate((len(command.parts) for command in commands), initial=0))
         begun = sum(1 for start in starts[:-1] if start < done)
+        if begun and done < starts[begun] and all(part.is_fence for part in parts[starts[begun - 1] : done]):
+            begun -= 1  # the fence before a library call that was refused: nothing of the command has been submitted
         times = [submit_ns[start] for start in starts[:begun]]
         batch = Batch(begun, times, made_count - done, made, made_count, done - begun)
         if begun and done < starts[begun]:

@@ -74,7 +74,7 @@ Route = Callable[[SyclQueue, tuple[Dtype, ...]], Iterator[RouteResult]]
 # --- numba-dpex ---------------------------------------------------------------------------------------
 
 
-def run_dpex(queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
+def _run_dpex(queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
     """Run the numba-dpex kernels: compiled by numba-dpex, submitted through dpctl."""
     for dtype in dtypes:
         kernel = _dpex_kernel(queue, ka.dpex_kernel(dtype), dtype)
@@ -166,7 +166,7 @@ def dpex_compile(queue: SyclQueue, function: Callable[..., None], dtype: Dtype) 
 # --- OpenCL C -----------------------------------------------------------------------------------------
 
 
-def run_opencl(queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
+def _run_opencl(queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
     """Run the OpenCL C kernels as one program: compiled by the driver, or first to SPIR-V for Level Zero."""
     try:
         compiled = source_program(OpenCLSource(ka.opencl_source(dtypes), ""), queue)
@@ -233,7 +233,7 @@ def _submit(
 # --- dpnp ---------------------------------------------------------------------------------------------
 
 
-def run_dpnp(queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
+def _run_dpnp(queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
     """Run dpnp's arange, sum, addition and sine."""
     try:
         import dpnp
@@ -254,4 +254,4 @@ def run_dpnp(queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResul
 
 #: In the order of the checks: OpenCL C first, whose kernels stay within bounds even if a runtime makes work-groups
 #: other than requested.
-ROUTES: dict[str, Route] = {OPENCL_C: run_opencl, DPEX: run_dpex, DPNP: run_dpnp}
+ROUTES: dict[str, Route] = {OPENCL_C: _run_opencl, DPEX: _run_dpex, DPNP: _run_dpnp}

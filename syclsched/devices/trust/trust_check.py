@@ -72,15 +72,15 @@ def check(
 ) -> TrustVerdict:
     """Run the known-answer test on a device, or return its cached verdict."""
     started_s = time.perf_counter()
-    root = root_device(device)
+    root = _root_device(device)
     path = cache_root() / "trust" / f"{verdict_key(root)}.json"
     remembered = None if refresh or routes is not None else _recall(path)
     if remembered is not None:
         checks = remembered
     elif routes is not None:
-        checks = run_checks(root, routes)
+        checks = _run_checks(root, routes)
     else:
-        checks = _check_guarded(root, path) if guarded else run_checks(root, ROUTES)
+        checks = _check_guarded(root, path) if guarded else _run_checks(root, ROUTES)
         _remember(path, root, checks)
     trusted, reason = judge(checks)
     return TrustVerdict(trusted, reason, checks, remembered is not None, time.perf_counter() - started_s)
@@ -98,10 +98,10 @@ def _check_guarded(device: SyclDevice, path: Path) -> tuple[KnownAnswerResult, .
         if seen.died is not None:
             return (KnownAnswerResult("all", "all", "check", "failed", f"a process died of it ({seen.died})"),)
     with crash_marker.mark(guard):
-        return run_checks(device, ROUTES)
+        return _run_checks(device, ROUTES)
 
 
-def root_device(device: SyclDevice) -> SyclDevice:
+def _root_device(device: SyclDevice) -> SyclDevice:
     """Return the root device of a device, which may be the device itself."""
     while device.parent_device is not None:
         device = device.parent_device
@@ -122,7 +122,7 @@ def judge(checks: tuple[KnownAnswerResult, ...]) -> tuple[bool, str | None]:
     return True, None
 
 
-def run_checks(device: SyclDevice, routes: Mapping[str, Route]) -> tuple[KnownAnswerResult, ...]:
+def _run_checks(device: SyclDevice, routes: Mapping[str, Route]) -> tuple[KnownAnswerResult, ...]:
     """Run every computation on every route, up to the first route with wrong results; nothing is cached.
 
     Wrong code may write outside its arrays: a device that has given wrong results is not tested further.

@@ -100,7 +100,7 @@ class ProgressTracker:
         return above
 
 
-def describe_progress(positions: Iterable[LaneProgress]) -> str:
+def _describe_progress(positions: Iterable[LaneProgress]) -> str:
     """Describe in words the current instruction of each unfinished lane and the instruction it waits for."""
     found = [str(position) for position in positions]
     more = [f"{len(found) - _MOST_LANES} more lanes are not done"] if len(found) > _MOST_LANES else []
@@ -128,7 +128,7 @@ class ProgressReporting(ABC):
 
     def what_is_left(self) -> str:
         """Describe in words the current instruction of each unfinished lane."""
-        return describe_progress(self.positions())
+        return _describe_progress(self.positions())
 
     def positions(self) -> list[LaneProgress]:
         """Return the progress of the unfinished lanes; callable on any thread."""

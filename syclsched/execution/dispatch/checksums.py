@@ -16,7 +16,7 @@ BLOCK_BYTES = 256
 Extent = tuple[int, int]
 
 
-def block_sums(data: NumpyArray) -> NumpyArray:
+def _block_sums(data: NumpyArray) -> NumpyArray:
     """Return a checksum of each block.
 
     Each 32-bit word is multiplied by an odd weight of its position; the products are added modulo 2**64 (multilinear
@@ -36,7 +36,7 @@ def block_sums(data: NumpyArray) -> NumpyArray:
 
 def extent_sums(data: NumpyArray, extents: Iterable[Extent]) -> list[NumpyArray]:
     """Return the block checksums of each extent."""
-    return [block_sums(data[start:stop]) for start, stop in extents]
+    return [_block_sums(data[start:stop]) for start, stop in extents]
 
 
 def first_change(extents: Sequence[Extent], before: Sequence[NumpyArray], after: Sequence[NumpyArray]) -> Extent | None:

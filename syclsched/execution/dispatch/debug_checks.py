@@ -94,7 +94,7 @@ class UndeclaredWriteCheck:
         return ", ".join(names)
 
 
-class UnwrittenReadCheck:
+class _UnwrittenReadCheck:
     """Warns of tasks that read floating-point elements that no task has written."""
 
     def __init__(self, buffers: BufferTable) -> None:
@@ -121,7 +121,7 @@ class UnwrittenReadCheck:
         return None
 
 
-class FiniteCheck:
+class _FiniteCheck:
     """Detects the first task that writes a NaN or an infinity."""
 
     def __init__(self, buffers: BufferTable) -> None:
@@ -172,8 +172,8 @@ def debug_checks_for(safeguards: Safeguards, buffers: BufferTable) -> list[Debug
     """Return the checks of a run."""
     found: list[DebugCheck] = []
     if isinstance(buffers, RedZoneBuffers):
-        found += [UndeclaredWriteCheck(buffers), UnwrittenReadCheck(buffers)]
-    return [*found, FiniteCheck(buffers)] if safeguards.nan_guard else found
+        found += [UndeclaredWriteCheck(buffers), _UnwrittenReadCheck(buffers)]
+    return [*found, _FiniteCheck(buffers)] if safeguards.nan_guard else found
 
 
 # --- inside ---------------------------------------------------------------------------------------

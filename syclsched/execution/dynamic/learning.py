@@ -30,14 +30,14 @@ def measured_durations(
         made, implementation = work.tasks[task], work.implementation(task, device)
         if made.operation is None or made.signature is None or implementation is None:
             continue
-        ratio = without_first(drift, kind, device) if layout.devices[device].is_host else drift.of_kind[kind, device]
+        ratio = _without_first(drift, kind, device) if layout.devices[device].is_host else drift.of_kind[kind, device]
         if ratio is not None:
             key = history_key(layout.devices[device].key, made.operation, implementation, made.signature)
             found.append((key, float(known.seconds[task][device] * ratio)))
     return found
 
 
-def without_first(drift: Drift, kind: int, device: int) -> float | None:
+def _without_first(drift: Drift, kind: int, device: int) -> float | None:
     """Return the median ratio without the first sample, in which a host function may import modules."""
     count = int(drift.counts[kind, device])
     if count > KEPT:

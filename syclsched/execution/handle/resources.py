@@ -32,7 +32,7 @@ _LOGGER = logging.getLogger("syclsched")
 GRACE_S = 60.0
 
 
-class RunMonitor(Protocol):
+class _RunMonitor(Protocol):
     """Periodic monitor of a run."""
 
     tick_s: float
@@ -53,7 +53,7 @@ class Resources:
         #: The error of a run that was cancelled because of its deadline, unless one of its tasks failed for that.
         self.late: DeadlineError | None = None
         #: The watchdog's monitor of this run.
-        self.watch: RunMonitor | None = None
+        self.watch: _RunMonitor | None = None
         self._devices = devices
         self._owns_devices = owns_devices
         self._abandoned = self._released = False

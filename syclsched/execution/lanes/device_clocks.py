@@ -18,7 +18,7 @@ from syclsched.execution.core.worker import WorkerThread
 from syclsched.model.plan import Plan
 
 
-class ClockUser(Protocol):
+class _ClockUser(Protocol):
     """An instance that uses the devices."""
 
     loop: SubmissionLoop
@@ -34,7 +34,7 @@ class DeviceClocks:
     def __init__(self, plan: Plan, queues: Mapping[str, SyclQueue]) -> None:
         self._plan = plan
         self._queues = queues
-        self.generations: Sequence[ClockUser] = ()
+        self.generations: Sequence[_ClockUser] = ()
         self.first: dict[str, Anchor] = {}
         self.last: dict[str, Anchor] = {}
         #: Set when the latest reading has ended.
@@ -43,7 +43,7 @@ class DeviceClocks:
         self._hanging_reading: Flag | None = None
 
     def bind_instances(
-        self, generations: Sequence[ClockUser], worker: WorkerThread, leave_behind: Callable[[], None]
+        self, generations: Sequence[_ClockUser], worker: WorkerThread, leave_behind: Callable[[], None]
     ) -> None:
         """Set the instances whose devices' clocks are read, the worker, and the callback for a hanging reading."""
         self.generations = generations

@@ -24,7 +24,7 @@ def make_host_step(
 ) -> Callable[[], object]:
     """Return a callable that executes an instruction of a host lane."""
     if work is not None and function is not None:
-        return make_host_call(work, function, host_arguments(work, buffers), retried)
+        return _make_host_call(work, function, _host_arguments(work, buffers), retried)
     is_copy = instruction.kind == "copy"
     ends = [live.numpy(writable=bool(n)) for n, live in enumerate(buffers.ends(instruction))] if is_copy else []
 
@@ -38,7 +38,7 @@ def make_host_step(
     return step
 
 
-def make_host_call(
+def _make_host_call(
     work: InstructionWork, function: Callable[..., Any], arguments: Mapping[str, Any], retried: list[str]
 ) -> Callable[[], object]:
     """Return a callable that calls a task's host function, with the task's retries."""
@@ -77,7 +77,7 @@ def with_own_views(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def host_arguments(work: InstructionWork, buffers: BufferTable | Mapping[Buffer, Any]) -> dict[str, Any]:
+def _host_arguments(work: InstructionWork, buffers: BufferTable | Mapping[Buffer, Any]) -> dict[str, Any]:
     """Return the arguments of a host function: NumPy views of its buffers, and scalars."""
     arguments: dict[str, Any] = work.scalars
     shapes = work.shapes

@@ -11,7 +11,7 @@ from syclsched.execution.core.worker import WorkerThread
 from syclsched.execution.lanes.eventfd_wakeup import EventFd
 
 
-class RunWithHostSteps(Protocol):
+class _RunWithHostSteps(Protocol):
     """A run with host steps."""
 
     @property
@@ -48,10 +48,10 @@ class HostThread:
         self.worker = WorkerThread(name)
         self._alarm = EventFd()
         self._lock = threading.RLock()  # reentrant: a garbage collection under the lock may cancel another run
-        self._runs: list[RunWithHostSteps] = []
+        self._runs: list[_RunWithHostSteps] = []
         self._serving = False
 
-    def take(self, run: RunWithHostSteps) -> None:
+    def take(self, run: _RunWithHostSteps) -> None:
         """Add a run, and execute its steps. Callable on any thread, and again after an interrupted call."""
         with self._lock:
             if run not in self._runs:
@@ -84,7 +84,7 @@ class HostThread:
             else:
                 self._sleep(runs, begun_s)
 
-    def _sleep(self, runs: list[RunWithHostSteps], begun_s: float) -> None:
+    def _sleep(self, runs: list[_RunWithHostSteps], begun_s: float) -> None:
         """Sleep until a step may be ready; wake-ups can be spurious."""
         rung = True
         for run in runs:
@@ -97,7 +97,7 @@ class HostThread:
                 return
         self._alarm.sleep(begun_s, rung)
 
-    def _advance(self, runs: list[RunWithHostSteps]) -> bool:
+    def _advance(self, runs: list[_RunWithHostSteps]) -> bool:
         """Advance each run by at most one step; return whether any advanced."""
         moved, most = False, 1 << 62
         for run in runs:

@@ -67,7 +67,7 @@ class _GuardedBuffer(AllocatedBuffer):
         """Return the offset of the first overwritten guard byte from the buffer's start; None if there is none."""
         end = GUARD_BYTES + self.array.nbytes
         for start in (0, end):
-            part = host_copy_of_range(self._raw, start, GUARD_BYTES)
+            part = _host_copy_of_range(self._raw, start, GUARD_BYTES)
             changed = np.flatnonzero(part != POISON)
             if changed.size:
                 _restore(self._raw, start)
@@ -79,10 +79,10 @@ def bytes_of(live: AllocatedBuffer) -> NumpyArray:
     """Return a buffer's bytes in host memory; a copy if the buffer is in other memory."""
     if live.on_host:
         return usm_memory.as_bytes(live.numpy(writable=False))
-    return host_copy_of_range(live.storage, 0, live.array.nbytes)
+    return _host_copy_of_range(live.storage, 0, live.array.nbytes)
 
 
-def host_copy_of_range(storage: Any, start: int, nbytes: int) -> NumpyArray:
+def _host_copy_of_range(storage: Any, start: int, nbytes: int) -> NumpyArray:
     """Return a byte range of memory of any kind, in host memory."""
     if isinstance(storage, np.ndarray):
         return usm_memory.as_bytes(storage)[start : start + nbytes]

@@ -37,7 +37,7 @@ _OF_THE_RUNTIME: Final[frozenset[FailureReason]] = frozenset({"submission", "cop
 
 
 @dataclass(frozen=True, slots=True)
-class LostRows:
+class _LostRows:
     """Rows of an array (None: all rows) whose value cannot be computed, and the cause."""
 
     rows: RowRange | None
@@ -115,7 +115,7 @@ class RecoveryPlanner:
         #: Errors of tasks that failed permanently, by task name, in the order of failure.
         self.failed: dict[str, SyclschedError] = {}
         #: Values that cannot be computed, by array.
-        self.lost: dict[str, list[LostRows]] = {}
+        self.lost: dict[str, list[_LostRows]] = {}
 
     # Cached: most runs never fail and need none of these.
 
@@ -303,7 +303,7 @@ class RecoveryPlanner:
         for name in left.lost:
             rows = arrays[name].rows
             whole, range_ = (name, None) if rows is None else (rows.array, (rows.start, rows.stop))
-            self.lost.setdefault(whole, []).append(LostRows(range_, error))
+            self.lost.setdefault(whole, []).append(_LostRows(range_, error))
 
     def _report(self, failure: _Failure, left: RemainingWork, before: PreparedPlan, after: PreparedPlan) -> Recovery:
         old_device = {a.task: a.device for a in before.plan.schedule.assignments}

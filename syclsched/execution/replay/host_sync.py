@@ -15,7 +15,7 @@ from syclsched.execution.core.program import MEMORY_KINDS, Program, ProgramNode
 
 
 @dataclass(frozen=True, slots=True)
-class HostStep:
+class _HostStep:
     """A host step between submissions."""
 
     #: A function, copy or barrier of the host lane; None if the host only waits for another device.
@@ -27,7 +27,7 @@ class HostStep:
 class HostSyncSchedule:
     """The host steps of a plan, and the level of each submission."""
 
-    steps: tuple[HostStep, ...]  # in order
+    steps: tuple[_HostStep, ...]  # in order
     #: Level by number of device instruction: number of steps that must complete before its submission.
     of: Mapping[int, int]
     is_exclusive: tuple[bool, ...]  # for each step: whether it waits for all earlier submissions
@@ -40,7 +40,7 @@ class HostSyncSchedule:
 
 def plan_host_sync(program: Program) -> HostSyncSchedule:
     """Compute the host steps of a plan, and the level of each submission."""
-    steps: list[HostStep] = []
+    steps: list[_HostStep] = []
     levels: dict[int, int] = {}
     after: dict[int, int] = {}
     last: dict[int, ProgramNode] = {}
@@ -50,7 +50,7 @@ def plan_host_sync(program: Program) -> HostSyncSchedule:
     nodes = [program.nodes[i.id] for _, i in program.plan.instructions() if i.kind not in MEMORY_KINDS]
     for node in nodes:
         if node.on_host:
-            steps.append(HostStep(node, node.events))
+            steps.append(_HostStep(node, node.events))
             _note_seen(seen, node.events, before, len(steps))
             after[node.id] = len(steps)
             continue
@@ -59,7 +59,7 @@ def plan_host_sync(program: Program) -> HostSyncSchedule:
         elsewhere = [n for n in node.completed_first if n in levels]
         unseen = tuple(n for n in elsewhere if n not in seen)
         if unseen:
-            steps.append(HostStep(None, unseen))
+            steps.append(_HostStep(None, unseen))
             _note_seen(seen, unseen, before, len(steps))
         waited = (after[n] for n in (*before[node.id], *node.completed_first))
         level = max((*waited, *(seen[n] for n in elsewhere)), default=0)
@@ -78,7 +78,7 @@ def _note_seen(seen: dict[int, int], numbers: tuple[int, ...], before: Mapping[i
             todo += before[number]
 
 
-def _alone(steps: list[HostStep], levels: Mapping[int, int], before: Mapping[int, list[int]]) -> tuple[bool, ...]:
+def _alone(steps: list[_HostStep], levels: Mapping[int, int], before: Mapping[int, list[int]]) -> tuple[bool, ...]:
     submitted = [0] * (len(steps) + 1)
     for level in levels.values():
         submitted[level] += 1

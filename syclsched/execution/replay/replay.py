@@ -30,7 +30,7 @@ from syclsched.execution.memory.buffers import AllocatedBuffer, BufferTable
 from syclsched.execution.memory.statuses import statuses_behind
 
 
-class BorrowedBuffers:
+class _BorrowedBuffers:
     """One run's view of a bound plan's buffers; the view becomes empty when the next run begins."""
 
     def __init__(self, table: BufferTable) -> None:
@@ -74,7 +74,7 @@ class Replay(ProgressReporting):
         record: bool,
     ) -> None:
         self.program = program
-        self.buffers = BorrowedBuffers(buffers)
+        self.buffers = _BorrowedBuffers(buffers)
         self.counts = Counts()
         self.failures = Failures(program.tasks)
         self.finished = Flag()

@@ -24,7 +24,7 @@ KEPT_RUNS, KEPT_INSTRUCTIONS = 16, 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class RunRecording:
+class _RunRecording:
     """The recorded times of one run; its trace is built on request."""
 
     plan: Plan  # the plan that ran
@@ -63,17 +63,19 @@ class RunRecording:
         )
 
 
-def recording_of(engine: Engine, generation: int = 0) -> RunRecording:
+def _recording_of(engine: Engine, generation: int = 0) -> _RunRecording:
     """Return the recording of an engine whose run has ended, without keeping its buffers alive."""
     plan, counts, further = engine.program.plan, engine.counts, engine.program.further
     if isinstance(engine, Replay) and engine.times is not None:
-        return RunRecording(plan, counts, engine.clock_maps, engine.times, engine.outcomes, generation, further=further)
+        return _RunRecording(
+            plan, counts, engine.clock_maps, engine.times, engine.outcomes, generation, further=further
+        )
     records, clocks = engine.records, engine.clocks
-    return RunRecording(plan, counts, lambda: clocks, records, {}, generation, further=further)
+    return _RunRecording(plan, counts, lambda: clocks, records, {}, generation, further=further)
 
 
 @runtime_checkable
-class EngineChain(Protocol):
+class _EngineChain(Protocol):
     """An engine that replaces its active engine after a failure."""
 
     acting: Engine
@@ -89,7 +91,7 @@ class Recorder:
 
     def __init__(self, keep: int = KEPT_RUNS) -> None:
         self.keep = keep
-        self._kept: deque[RunRecording] = deque()
+        self._kept: deque[_RunRecording] = deque()
         self._instructions = 0
         self._lock = threading.Lock()
 
@@ -97,8 +99,8 @@ class Recorder:
         """Add the recording of an engine whose run has ended, and drop the oldest beyond the limits."""
         if not (self.keep and engine.recording):
             return
-        recording = recording_of(getattr(engine, "acting", engine), generation)
-        if isinstance(engine, EngineChain) and engine.recoveries:
+        recording = _recording_of(getattr(engine, "acting", engine), generation)
+        if isinstance(engine, _EngineChain) and engine.recoveries:
             recording = replace(recording, before=engine.earlier_traces, recoveries=engine.recoveries)
         with self._lock:
             self._kept.append(recording)
@@ -107,7 +109,7 @@ class Recorder:
                 self._instructions -= len(self._kept.popleft())
 
     @property
-    def recordings(self) -> tuple[RunRecording, ...]:
+    def recordings(self) -> tuple[_RunRecording, ...]:
         """The recordings kept, oldest first."""
         with self._lock:
             return tuple(self._kept)
@@ -120,7 +122,7 @@ class Recorder:
 
 
 def merge_recordings(
-    recordings: Sequence[RunRecording], predicted: Callable[[int, int], tuple[float, float] | None] | None = None
+    recordings: Sequence[_RunRecording], predicted: Callable[[int, int], tuple[float, float] | None] | None = None
 ) -> Trace:
     """Return one trace of several instances of a plan, on one clock."""
     plan = recordings[0].plan

@@ -38,7 +38,7 @@ from syclsched.model.operation import Operation, Shape
 Attributes = Mapping[str, Any]
 
 
-class OperationCall(NamedTuple):
+class _OperationCall(NamedTuple):
     """An operation and its arguments."""
 
     operation: Operation
@@ -52,41 +52,41 @@ class OperationCall(NamedTuple):
     updated: Mapping[str, str] = MappingProxyType({})
 
 
-def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> OperationCall:
+def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> _OperationCall:
     """Return the operation of a node and its arguments."""
     present = [name for name in node.inputs if name is not None]
     if node.kind == "reference":
         reads = {f"x{i}": name for i, name in enumerate(present)}
         made = [name for name in node.outputs if name is not None]
-        return OperationCall(reference_operation(node), reads, {f"y{i}": name for i, name in enumerate(made)})
+        return _OperationCall(reference_operation(node), reads, {f"y{i}": name for i, name in enumerate(made)})
     if node.kind == "elementwise":
         operation = elementwise(node.attributes["expression"], len(present))
-        return OperationCall(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
+        return _OperationCall(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
     if node.kind == "concat":
         operation = concat(node.attributes["axis"], len(present))
-        return OperationCall(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
+        return _OperationCall(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
     if node.kind == "join":
         parts = len(present) - 2
         reads = dict(zip((*(f"x{i}" for i in range(parts)), "scale", "shift"), present, strict=True))
-        return OperationCall(join(parts, node.attributes["activation"]), reads, {"y": node.outputs[0]})
+        return _OperationCall(join(parts, node.attributes["activation"]), reads, {"y": node.outputs[0]})
     if node.kind == "reduce" and (full := _full_reduction(node, values)) is not None:
         return full
     operation = _FACTORIES[node.kind](node, values)
     names = _PARAMETERS[node.kind]
     reads = {parameter: name for parameter, name in zip(names, node.inputs, strict=False) if name is not None}
     if node.kind == "topk":
-        return OperationCall(operation, reads, {"values": node.outputs[0], "indices": node.outputs[1]})
+        return _OperationCall(operation, reads, {"values": node.outputs[0], "indices": node.outputs[1]})
     updated = {"y": reads.pop("r")} if _in_place(node) else {}
-    return OperationCall(operation, reads, {"y": node.outputs[0]}, updated=updated)
+    return _OperationCall(operation, reads, {"y": node.outputs[0]}, updated=updated)
 
 
-def _full_reduction(node: CanonicalNode, values: Mapping[str, Value]) -> OperationCall | None:
+def _full_reduction(node: CanonicalNode, values: Mapping[str, Value]) -> _OperationCall | None:
     """Return the call for reducing a large array to one number on all compute units; None for other reductions."""
     x, mode = values[node.inputs[0] or ""], node.attributes["mode"]
     if not reduce_whole_is_faster(mode, x.shape, node.attributes["axes"], x.dtype):
         return None
     scratch = {"parts": Value(f"{node.name} parts", (PARTS,), x.dtype)}
-    return OperationCall(reduce_whole(mode), {"x": x.name}, {"y": node.outputs[0]}, scratch, {"y": ()})
+    return _OperationCall(reduce_whole(mode), {"x": x.name}, {"y": node.outputs[0]}, scratch, {"y": ()})
 
 
 def _has(node: CanonicalNode, position: int) -> bool:

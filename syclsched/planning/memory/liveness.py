@@ -61,14 +61,14 @@ def peak_bytes(numbers: PlanIndices, spaces: Sequence[str]) -> dict[str, int]:
     return {spaces[n]: int(np.cumsum(change[space == n]).max(initial=0)) for n in np.unique(space[gets]).tolist()}
 
 
-def over_capacity(peak: Mapping[str, int], platform: Platform) -> list[str]:
+def _over_capacity(peak: Mapping[str, int], platform: Platform) -> list[str]:
     """Return the spaces in which a plan needs more memory than there is; a capacity of 0 means unknown."""
     return [s.name for s in platform.spaces if s.capacity_bytes and peak.get(s.name, 0) > s.capacity_bytes]
 
 
 def check_capacity(peak: Mapping[str, int], platform: Platform) -> None:
     """Refuse a plan that needs more memory than a space has."""
-    for space in over_capacity(peak, platform):
+    for space in _over_capacity(peak, platform):
         capacity, needed = platform.space(space).capacity_bytes, peak[space]
         raise MemoryLimitError(
             f"the plan needs {format_exact_bytes(needed)} at its peak, there are {format_exact_bytes(capacity)}",

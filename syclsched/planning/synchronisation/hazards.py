@@ -28,7 +28,7 @@ def hazards(
     if by_buffer:
         blocks = _buffers(draft)[blocks]
     extra_starts, extra = _extra(rows, draft, after)
-    return hazard_edges(starts, blocks, writes, rows.phase == ALLOC, count, extra_starts, extra)
+    return _hazard_edges(starts, blocks, writes, rows.phase == ALLOC, count, extra_starts, extra)
 
 
 def _codes(buffers: BufferColumns, spaces: int) -> Ints:
@@ -84,7 +84,7 @@ def _extra(rows: InstructionRows, draft: PlanDraft, after: Mapping[int, Sequence
 
 
 @compiled
-def hazard_edges(
+def _hazard_edges(
     starts: Ints, touched: Ints, writes: Flags, skip: Flags, block_count: int, extra_starts: Ints, extra: Ints
 ) -> tuple[Ints, Ints]:
     """Return, ragged, the earlier steps each step depends on."""

@@ -19,7 +19,7 @@ from syclsched.profiling.statistics import summarise
 CHAIN = 100
 
 
-class EmptyKernel:
+class _EmptyKernel:
     """An empty kernel of a device, ready to be submitted to any of its queues."""
 
     def __init__(self, bench: Bench) -> None:
@@ -41,7 +41,7 @@ class EmptyKernel:
 
 def measure_launch(bench: Bench, budget: SessionBudget) -> LaunchCosts:
     """Measure the launch costs of one device; see `docs/profiling.md`."""
-    kernel = EmptyKernel(bench)
+    kernel = _EmptyKernel(bench)
     kernel.verify()
     sample = bench.sampler.sample_until
     for _ in range(CHAIN):  # warm-up
@@ -55,7 +55,7 @@ def measure_launch(bench: Bench, budget: SessionBudget) -> LaunchCosts:
     )
 
 
-def _submission(bench: Bench, kernel: EmptyKernel) -> Callable[[], float]:
+def _submission(bench: Bench, kernel: _EmptyKernel) -> Callable[[], float]:
     def sample() -> float:
         bench.wait()
         start = bench.sampler.clock()
@@ -69,7 +69,7 @@ def _submission(bench: Bench, kernel: EmptyKernel) -> Callable[[], float]:
 def chain(
     wall: Callable[[Callable[[], object]], Callable[[], float]],
     queues: list[SyclQueue],
-    kernels: list[EmptyKernel],
+    kernels: list[_EmptyKernel],
 ) -> Callable[[], float]:
     """Return a sampler of the seconds per kernel of a dependent chain that cycles through ``queues``."""
 
@@ -113,7 +113,7 @@ def measure_hop(first: Bench, second: Bench, budget: SessionBudget) -> Quantity:
     chain that alternates between two contexts, the 2024.2 runtime's clean-up of finished commands
     (``Scheduler::cleanupCommands`` after a host task) crashes the process.
     """
-    kernels = EmptyKernel(first), EmptyKernel(second)
+    kernels = _EmptyKernel(first), _EmptyKernel(second)
     clock = first.sampler.clock
 
     def seconds(hop: bool) -> float:

@@ -114,7 +114,7 @@ def _power(bench: Bench, budget: SessionBudget) -> Power:
     return measure_power(bench.device.kind, run_busy, budget.power_s)
 
 
-def identity_of(device: Device, lanes: int, *, host_accessible: bool) -> DeviceIdentity:
+def _identity_of(device: Device, lanes: int, *, host_accessible: bool) -> DeviceIdentity:
     """Return the identity of a device for its profile."""
     if device.kind == "host" or device.backend == "host":
         raise MeasurementError("the host has no profile", where=f"device {device.name!r}")
@@ -143,7 +143,7 @@ def finish(
     if draft.launch is None or draft.triad is None or not draft.peak_flops:
         return None
     return DeviceProfile(
-        identity=identity_of(device, draft.lanes, host_accessible=host_accessible),
+        identity=_identity_of(device, draft.lanes, host_accessible=host_accessible),
         provenance=provenance,
         launch=replace(draft.launch, jit_first_launch_s=draft.first_launch),
         peak_flops=dict(draft.peak_flops),

@@ -88,13 +88,13 @@ def measure_overlap(sampler: Sampler, loads: Sequence[Load], budget_s: float) ->
     return Quantity(overlap_factor(best_alone, best_together), turns.mad, turns.samples, turns.spikes)
 
 
-def kernel_load(chain: FmaChain, queue: SyclQueue, iterations: int) -> Load:
+def _kernel_load(chain: FmaChain, queue: SyclQueue, iterations: int) -> Load:
     """Return a load of one kernel that fills the device, on one of its queues."""
     submission = chain.bind(iterations)
     return Load(lambda: submission.submit(queue, []), queue.wait)
 
 
-def copy_load(bench: Bench, seconds: float) -> Load:
+def _copy_load(bench: Bench, seconds: float) -> Load:
     """Return a load of host-to-device copies of about this many seconds, on the copy queue."""
     source, destination = bench.memory(COPY_BYTES, "host"), bench.memory(COPY_BYTES, "device")
     queue = bench.copy_queue
@@ -118,16 +118,16 @@ def large_kernel(bench: Bench, budget: SessionBudget) -> tuple[FmaChain, int]:
 def measure_kernel_kernel(bench: Bench, budget: SessionBudget, lanes: int = 2) -> Quantity:
     """Measure the overlap of kernels that each fill the device, one per compute queue."""
     chain, iterations = large_kernel(bench, budget)
-    loads = [kernel_load(chain, bench.lane(index), iterations) for index in range(lanes)]
+    loads = [_kernel_load(chain, bench.lane(index), iterations) for index in range(lanes)]
     return measure_overlap(bench.sampler, loads, _BUDGET_FACTOR * budget.number_s)
 
 
 def measure_copy_kernel(bench: Bench, budget: SessionBudget) -> Quantity:
     """Measure the overlap of host-to-device copies with a kernel that fills the device and takes as long."""
     chain, iterations = large_kernel(bench, budget)
-    kernel = kernel_load(chain, bench.queue, iterations)
+    kernel = _kernel_load(chain, bench.queue, iterations)
     seconds = max(chain.seconds(iterations), 1e-6)
-    return measure_overlap(bench.sampler, [kernel, copy_load(bench, seconds)], budget.number_s)
+    return measure_overlap(bench.sampler, [kernel, _copy_load(bench, seconds)], budget.number_s)
 
 
 def measure_interference(first: Bench, second: Bench, budget: SessionBudget) -> Quantity:
@@ -135,7 +135,7 @@ def measure_interference(first: Bench, second: Bench, budget: SessionBudget) -> 
     loads = []
     for bench in (first, second):
         chain, iterations = large_kernel(bench, budget)
-        loads.append(kernel_load(chain, bench.queue, iterations))
+        loads.append(_kernel_load(chain, bench.queue, iterations))
     return measure_overlap(first.sampler, loads, _BUDGET_FACTOR * budget.number_s)
 
 

@@ -39,7 +39,7 @@ def measurable_dtypes(device: Device) -> tuple[str, ...]:
     return tuple(d for d in DTYPES if d in device.dtypes and (d != "float16" or device.backend == "opencl"))
 
 
-def fill_items(device: Device) -> int:
+def _fill_items(device: Device) -> int:
     """Return the number of work-items that fill a device, a multiple of 64."""
     return min(max(device.compute_units, 1) * ITEMS_PER_UNIT, MAX_ITEMS)
 
@@ -50,7 +50,7 @@ class FmaChain:
     def __init__(self, bench: Bench, dtype: str) -> None:
         self.bench = bench
         self.dtype = dtype
-        self.items = fill_items(bench.device)
+        self.items = _fill_items(bench.device)
         kind = np.dtype(dtype)
         self._host_x = (np.arange(self.items) % 2).astype(kind)
         self._arrays = {

@@ -20,7 +20,7 @@ ASSUMED_PCIE_BYTES_PER_S = 16 * 16e9 * (128 / 130) / 8
 ASSUMED_COPY_LATENCY_S = 10e-6
 
 
-def shipped_folder() -> Path:
+def _shipped_folder() -> Path:
     """Return the folder of the shipped profiles."""
     try:
         # Fails in a checkout that is not installed.
@@ -31,14 +31,14 @@ def shipped_folder() -> Path:
 
 def shipped_names() -> tuple[str, ...]:
     """Return the names of the shipped profiles, sorted."""
-    return tuple(sorted(p.stem for p in shipped_folder().glob("*.json")))
+    return tuple(sorted(p.stem for p in _shipped_folder().glob("*.json")))
 
 
 def load_profile_set(name_or_path: str | Path) -> ProfileSet:
     """Load a shipped profile by name, or profiles from a file."""
     name = str(name_or_path)
     if name in shipped_names():
-        path = shipped_folder() / f"{name}.json"
+        path = _shipped_folder() / f"{name}.json"
     else:
         path = Path(name_or_path)
         if not path.is_file():

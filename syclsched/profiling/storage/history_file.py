@@ -17,7 +17,7 @@ _STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredTask:
+class _MeasuredTask:
     """The samples of one implementation of a task kind on one device."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -42,14 +42,14 @@ class HistoryFile:
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
-    tasks: Annotated[tuple[MeasuredTask, ...], MaxLen(1_000_000)]  # sorted
+    tasks: Annotated[tuple[_MeasuredTask, ...], MaxLen(1_000_000)]  # sorted
     format: Literal["syclsched-history/1"] = HISTORY_FORMAT  # the format's name and version
 
 
 def history_file(samples: Iterable[tuple[HistoryKey, tuple[float, ...]]]) -> HistoryFile:
     """Return samples as a file."""
     tasks = [
-        MeasuredTask(k.device_key, k.operation, k.implementation, k.revision, k.signature, seconds)
+        _MeasuredTask(k.device_key, k.operation, k.implementation, k.revision, k.signature, seconds)
         for k, seconds in samples
     ]
     order = sorted(tasks, key=lambda t: (t.device_key, t.operation, t.implementation, t.signature, t.revision))

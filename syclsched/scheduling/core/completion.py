@@ -22,7 +22,7 @@ from syclsched.scheduling.tables import NOTHING, Floats, Ints
 _BEST, _SECOND = 0, 1
 
 
-class ReadyTasks(NamedTuple):
+class _ReadyTasks(NamedTuple):
     """Ready tasks, and the devices on which they complete first."""
 
     task: Ints  # the ready tasks, in no order
@@ -32,17 +32,17 @@ class ReadyTasks(NamedTuple):
     best_device: Ints  # the devices of these two
 
 
-def make_ready_tasks(tasks: int, devices: int) -> ReadyTasks:
+def make_ready_tasks(tasks: int, devices: int) -> _ReadyTasks:
     """Return space for all tasks, none of them ready."""
     pairs = (tasks, 2)
     table = np.empty((tasks, devices))
-    return ReadyTasks(np.empty(tasks, np.int64), table, np.zeros(devices), np.empty(pairs), np.empty(pairs, np.int64))
+    return _ReadyTasks(np.empty(tasks, np.int64), table, np.zeros(devices), np.empty(pairs), np.empty(pairs, np.int64))
 
 
 @lean
 def place_by_completion(
     state: PartialSchedule,
-    ready: ReadyTasks,
+    ready: _ReadyTasks,
     waiting: Ints,
     succ_start: Ints,
     succ_task: Ints,
@@ -87,7 +87,7 @@ def place_by_completion(
 
 
 @lean
-def _choose(slots: TaskSlots, ready: ReadyTasks, count: int, changed: int, places: Ints, sufferage: bool) -> int:
+def _choose(slots: TaskSlots, ready: _ReadyTasks, count: int, changed: int, places: Ints, sufferage: bool) -> int:
     """Return the index of the ready task to place next; the time of the device ``changed`` is new."""
     chosen, chosen_value = NOTHING, 0.0
     for index in range(count):
@@ -104,7 +104,7 @@ def _choose(slots: TaskSlots, ready: ReadyTasks, count: int, changed: int, place
 
 
 @lean
-def _find_two_best(slots: TaskSlots, ready: ReadyTasks, task: int) -> None:
+def _find_two_best(slots: TaskSlots, ready: _ReadyTasks, task: int) -> None:
     """Find the two devices on which a task completes first; infinity and `NOTHING` where there are fewer."""
     best_s, best_device = ready.best_s[task], ready.best_device[task]
     best_s[:], best_device[:] = np.inf, NOTHING

@@ -23,7 +23,7 @@ from syclsched.scheduling.tables import NOTHING, Floats, Ints
 _NOW, _LATER, _ARRIVING = 0, 1, 2
 
 
-class Heaps(NamedTuple):
+class _Heaps(NamedTuple):
     """Heaps of ready tasks, for each device."""
 
     task: Ints  # binary heaps
@@ -32,16 +32,16 @@ class Heaps(NamedTuple):
     data_s: Floats  # arrival of a ready task's data on each device
 
 
-def make_heaps(tasks: int, devices: int) -> Heaps:
+def make_heaps(tasks: int, devices: int) -> _Heaps:
     """Return empty heaps."""
     shape = (3, devices, tasks)
-    return Heaps(np.empty(shape, np.int64), np.empty(shape), np.zeros(shape[:2], np.int64), np.empty((tasks, devices)))
+    return _Heaps(np.empty(shape, np.int64), np.empty(shape), np.zeros(shape[:2], np.int64), np.empty((tasks, devices)))
 
 
 @lean
 def place_best_pairs(
     state: PartialSchedule,
-    heaps: Heaps,
+    heaps: _Heaps,
     waiting: Ints,
     succ_start: Ints,
     succ_task: Ints,
@@ -83,7 +83,7 @@ def first_free(slots: TaskSlots, device: int) -> int:
 
 @lean
 def _enter(
-    slots: TaskSlots, data: ItemState, network: CopyState, heaps: Heaps, task: int, places: Ints, merit_s: Floats
+    slots: TaskSlots, data: ItemState, network: CopyState, heaps: _Heaps, task: int, places: Ints, merit_s: Floats
 ) -> bool:
     """Push a task that became ready onto the heaps; return whether any device can run it."""
     tasks, devices = slots.seconds.shape
@@ -104,7 +104,7 @@ def _enter(
 
 
 @lean
-def _best_pair(slots: TaskSlots, heaps: Heaps, places: Ints, merit_s: Floats) -> tuple[int, int]:
+def _best_pair(slots: TaskSlots, heaps: _Heaps, places: Ints, merit_s: Floats) -> tuple[int, int]:
     """Return the task and device with the highest value."""
     tasks, devices = slots.seconds.shape
     best, best_device, best_value = NOTHING, NOTHING, -np.inf
@@ -127,7 +127,7 @@ def _best_pair(slots: TaskSlots, heaps: Heaps, places: Ints, merit_s: Floats) ->
 
 
 @lean
-def _remove_stale(slots: TaskSlots, heaps: Heaps, device: int, free_s: float, places: Ints, merit_s: Floats) -> None:
+def _remove_stale(slots: TaskSlots, heaps: _Heaps, device: int, free_s: float, places: Ints, merit_s: Floats) -> None:
     """Move tasks whose data has arrived to their heap, and drop stale entries from the tops."""
     while heaps.size[_ARRIVING, device] and heaps.key[_ARRIVING, device, 0] <= free_s:
         task = heaps.task[_ARRIVING, device, 0]
@@ -149,7 +149,7 @@ def _before(key_s: float, place: int, other_s: float, other_place: int) -> bool:
 
 
 @lean
-def _push(heaps: Heaps, kind: int, device: int, places: Ints, task: int, key_s: float) -> None:
+def _push(heaps: _Heaps, kind: int, device: int, places: Ints, task: int, key_s: float) -> None:
     """Push a task onto a heap."""
     heap, key = heaps.task[kind, device], heaps.key[kind, device]
     at = heaps.size[kind, device]
@@ -164,7 +164,7 @@ def _push(heaps: Heaps, kind: int, device: int, places: Ints, task: int, key_s: 
 
 
 @lean
-def _pop(heaps: Heaps, kind: int, device: int, places: Ints) -> None:
+def _pop(heaps: _Heaps, kind: int, device: int, places: Ints) -> None:
     """Pop the first task of a heap."""
     heap, key = heaps.task[kind, device], heaps.key[kind, device]
     heaps.size[kind, device] -= 1

@@ -31,7 +31,7 @@ class Eager:
 
     def decide(self, state: PolicyState) -> list[Decision]:
         """Start the first runnable ready task on each idle lane."""
-        return from_central_queue(state)
+        return _from_central_queue(state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class Priority:
 
     def decide(self, state: PolicyState) -> list[Decision]:
         """Start the most urgent runnable ready task on each idle lane."""
-        return from_central_queue(state)
+        return _from_central_queue(state)
 
 
-def from_central_queue(state: PolicyState) -> list[Decision]:
+def _from_central_queue(state: PolicyState) -> list[Decision]:
     """Return, for each idle lane in order, the first ready task that it can run."""
     decisions: list[Decision] = []
     taken: set[int] = set()

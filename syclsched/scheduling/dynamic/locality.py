@@ -43,7 +43,7 @@ class Locality:
             processor = self._place(state, task)
             if processor != NOTHING:
                 return [Decision(task, processor, False)]
-        return start_most_resident(state)
+        return _start_most_resident(state)
 
     def _place(self, state: PolicyState, task: int) -> int:
         """Return the best lane for a task; `NOTHING` if its data can be copied to none."""
@@ -62,7 +62,7 @@ class Locality:
         return best
 
 
-def start_most_resident(state: PolicyState) -> list[Decision]:
+def _start_most_resident(state: PolicyState) -> list[Decision]:
     """Return, for each idle lane with a queue, the most urgent task with the most resident data."""
     level = state.known.level
     decisions = []

@@ -41,7 +41,7 @@ class Constraint:
     @property
     def label(self) -> str:
         """The metric as it is typed, such as ``memory[gpu]``."""
-        return label_of(self.metric, self.space)
+        return _label_of(self.metric, self.space)
 
     def __str__(self) -> str:
         return f"{self.label} <= {format_quantity(self.limit, METRICS[self.metric])}"
@@ -85,7 +85,7 @@ class Aim:
     @property
     def label(self) -> str:
         """The minimised metric as it is typed."""
-        return label_of(self.metric, self.space)
+        return _label_of(self.metric, self.space)
 
     @property
     def plain(self) -> bool:
@@ -113,7 +113,7 @@ def minimize(metric: str) -> Aim:
     return Aim("interval" if name == THROUGHPUT else name, space)
 
 
-def label_of(metric: str, space: str | None) -> str:
+def _label_of(metric: str, space: str | None) -> str:
     """Return a metric as it is typed."""
     return metric if space is None else f"{metric}[{space}]"
 

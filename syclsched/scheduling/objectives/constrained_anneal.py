@@ -145,7 +145,7 @@ def _propose(
 
 
 @compiled
-def record_best(order: Ints, processor: Ints, best: BestFound, cost: float, excess: float) -> None:
+def _record_best(order: Ints, processor: Ints, best: BestFound, cost: float, excess: float) -> None:
     """Record an order and placement as the best."""
     best.worth[0], best.worth[1] = cost, excess
     best.order[:] = order
@@ -169,7 +169,7 @@ def anneal(
         if cost < np.inf and cost <= current - temperature * np.log(1.0 - random_unit(words)):
             current = cost
             if excess < best.worth[1] or (excess == best.worth[1] and cost < best.worth[0]):
-                record_best(order, processor, best, cost, excess)
+                _record_best(order, processor, best, cost, excess)
             continue
         for k in range(count - 1, -1, -1):
             processor[moved[k, 0]] = moved[k, 1]

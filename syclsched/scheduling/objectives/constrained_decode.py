@@ -4,14 +4,14 @@
 Every task starts as early as its processor, predecessors, copies and the memory for its results allow. Where a space is
 limited, tasks wait for free memory; an allocation that does not fit even then is counted as excess.
 
-There are few functions, and they unpack tuples once: a call passes every array of a tuple.
+A call passes every array of a tuple, so functions that take the tuples in the loop over tasks are inlined.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import compiled, lean
+from syclsched.compiled import compiled, inlined, lean
 from syclsched.scheduling.objectives.memory_accounting import FLOOR, HELD, LIMIT, OVER, STANDING, allocate, release
 from syclsched.scheduling.objectives.search_state import (
     BACKING,
@@ -115,95 +115,125 @@ def _copy(
 @lean
 def _place(t: Tables, s: SearchState) -> None:
     """Place the tasks in order: their copies, memory and times, and the memory they release."""
-    seconds, release_s, nbytes, channel = t.seconds, t.release_s, t.item_bytes, t.channel
-    pred_start, pred_task, read_start, read_item = t.pred_start, t.pred_task, t.read_start, t.read_item
-    make_start, make_item, make_replaces = t.make_start, t.make_item, t.make_replaces
-    latency_s, s_per_byte = t.latency_s, t.s_per_byte
-    device, start_s, finish_s, free_s, load_s, port_s = s.device, s.start_s, s.finish_s, s.free_s, s.load_s, s.port_s
-    origin, made_s, own, read_space, first = s.origin, s.made_s, s.own, s.read_space, s.first
-    arrival_s, last_s, left, wanted = s.arrival_s, s.last_s, s.left, s.wanted
-    memory, heap, size, what, when_s, counts = s.room, s.heap, s.size, s.copy_what, s.copy_when_s, s.counts
-    free_s[:], load_s[:], port_s[:], made_s[:], size[:] = 0.0, 0.0, 0.0, 0.0, 0
-    arrival_s[:] = np.inf
-    counts[COPIES] = 0
+    _clear(s)
+    for task in s.order:
+        processor = s.processor[task]
+        start = max(t.release_s[task], s.free_s[processor])
+        for k in range(t.pred_start[task], t.pred_start[task + 1]):
+            start = max(start, s.finish_s[t.pred_task[k]])
+        start = _bring_inputs(t, s, task, start)
+        start = _allocate_results(t, s, task, start)
+        seconds = t.seconds[task, s.device[task]]
+        finish = start + seconds
+        s.start_s[task], s.finish_s[task], s.free_s[processor] = start, finish, finish
+        s.load_s[processor] += seconds
+        _release_inputs(t, s, task, start, finish)
+        _deliver_results(t, s, task, finish)
+    _copy_wanted(t, s)
+
+
+@inlined
+def _clear(s: SearchState) -> None:
+    """Clear the times, the copies and the memory of an earlier placement."""
+    s.free_s[:], s.load_s[:], s.port_s[:], s.made_s[:], s.size[:] = 0.0, 0.0, 0.0, 0.0, 0
+    s.arrival_s[:] = np.inf
+    s.counts[COPIES] = 0
+    memory = s.room
     for space in range(memory.shape[0]):
         memory[space, HELD], memory[space, FLOOR] = memory[space, STANDING], 0.0
         memory[space, OVER] = max(0.0, memory[space, STANDING] - memory[space, LIMIT])
-    for task in s.order:
-        processor = s.processor[task]
-        start = max(release_s[task], free_s[processor])
-        for k in range(pred_start[task], pred_start[task + 1]):
-            start = max(start, finish_s[pred_task[k]])
-        for row in range(read_start[task], read_start[task + 1]):
-            item, space = read_item[row], read_space[row]
-            source = origin[item]
-            first[row] = False
-            if nbytes[item] == 0.0 or space == source:
-                start = max(start, made_s[item])
-                continue
-            if arrival_s[item, space] == np.inf:
-                copy_s = latency_s[source, space] + nbytes[item] * s_per_byte[source, space]
-                at = allocate(memory, heap, size, space, nbytes[item])
-                at = _copy(
-                    (item, source, space, copy_s), at, made_s[item], channel, port_s, load_s, what, when_s, counts
-                )
-                arrival_s[item, space] = last_s[item, space] = at
-                first[row] = True
-            start = max(start, arrival_s[item, space])
-        for row in range(make_start[task], make_start[task + 1]):
-            item, old = make_item[row], make_replaces[row]
-            # An in-place result reuses the memory of the old value, unless the old value has other readers there.
-            if not own[item] and nbytes[item] > 0.0 and (old < 0 or left[old, origin[item]] > 1):
-                start = max(start, allocate(memory, heap, size, origin[item], nbytes[item]))
-        finish = start + seconds[task, device[task]]
-        start_s[task], finish_s[task], free_s[processor] = start, finish, finish
-        load_s[processor] += seconds[task, device[task]]
-        for row in range(read_start[task], read_start[task + 1]):
-            item, space = read_item[row], read_space[row]
-            if nbytes[item] == 0.0:
-                continue
-            source = origin[item]
-            if first[row]:
-                # Copies that are not listed can be made as late as their first reader allows.
-                complete = arrival_s[item, space] if counts[LISTED] else start
-                left[item, source] -= 1
-                last_s[item, source] = max(last_s[item, source], complete)
-                if left[item, source] == 0 and not own[item]:
-                    release(memory, heap, size, source, nbytes[item], last_s[item, source])
-            left[item, space] -= 1
-            last_s[item, space] = max(last_s[item, space], finish)
-            if left[item, space] == 0 and not (own[item] and space == source):
-                reused = False
-                for k in range(make_start[task], make_start[task + 1]):
-                    reused = reused or (make_replaces[k] == item and origin[make_item[k]] == space)
-                if not reused:
-                    release(memory, heap, size, space, nbytes[item], last_s[item, space])
-        for row in range(make_start[task], make_start[task + 1]):
-            item = make_item[row]
-            source = origin[item]
-            made_s[item] = last_s[item, source] = finish
-            for space in range(memory.shape[0]):
-                # An item is copied at once to the host's memory, and to spaces where it is wanted.
-                if space == source or left[item, space] == 0 or nbytes[item] == 0.0:
-                    continue
-                if space == counts[BACKING] or wanted[item, space]:
-                    copy_s = latency_s[source, space] + nbytes[item] * s_per_byte[source, space]
-                    at = allocate(memory, heap, size, space, nbytes[item])
-                    at = _copy((item, source, space, copy_s), at, finish, channel, port_s, load_s, what, when_s, counts)
-                    arrival_s[item, space] = last_s[item, space] = at
-                    left[item, source] -= 1
-                    last_s[item, source] = max(last_s[item, source], at)
+
+
+@inlined
+def _fetch(t: Tables, s: SearchState, item: int, space: int, made_s: float) -> float:
+    """Allocate memory for an item in a space and copy it there from its origin; return its arrival."""
+    source, nbytes = s.origin[item], t.item_bytes[item]
+    copy_s = t.latency_s[source, space] + nbytes * t.s_per_byte[source, space]
+    memory_s = allocate(s.room, s.heap, s.size, space, nbytes)
+    line = (item, source, space, copy_s)
+    return _copy(line, memory_s, made_s, t.channel, s.port_s, s.load_s, s.copy_what, s.copy_when_s, s.counts)
+
+
+@inlined
+def _bring_inputs(t: Tables, s: SearchState, task: int, start: float) -> float:
+    """Copy the inputs of a task that are not where it reads them; return its start after their arrival."""
+    for row in range(t.read_start[task], t.read_start[task + 1]):
+        item, space = t.read_item[row], s.read_space[row]
+        s.first[row] = False
+        if t.item_bytes[item] == 0.0 or space == s.origin[item]:
+            start = max(start, s.made_s[item])
+            continue
+        if s.arrival_s[item, space] == np.inf:
+            s.arrival_s[item, space] = s.last_s[item, space] = _fetch(t, s, item, space, s.made_s[item])
+            s.first[row] = True
+        start = max(start, s.arrival_s[item, space])
+    return start
+
+
+@inlined
+def _allocate_results(t: Tables, s: SearchState, task: int, start: float) -> float:
+    """Allocate memory for the results of a task; return its start after the wait for free memory."""
+    for row in range(t.make_start[task], t.make_start[task + 1]):
+        item, old = t.make_item[row], t.make_replaces[row]
+        # An in-place result reuses the memory of the old value, unless the old value has other readers there.
+        if not s.own[item] and t.item_bytes[item] > 0.0 and (old < 0 or s.left[old, s.origin[item]] > 1):
+            start = max(start, allocate(s.room, s.heap, s.size, s.origin[item], t.item_bytes[item]))
+    return start
+
+
+@inlined
+def _release_inputs(t: Tables, s: SearchState, task: int, start: float, finish: float) -> None:
+    """Count the reads of a task as done, and release the inputs without further uses."""
+    left, last_s, own = s.left, s.last_s, s.own
+    for row in range(t.read_start[task], t.read_start[task + 1]):
+        item, space = t.read_item[row], s.read_space[row]
+        if t.item_bytes[item] == 0.0:
+            continue
+        source = s.origin[item]
+        if s.first[row]:
+            # Copies that are not listed can be made as late as their first reader allows.
+            complete = s.arrival_s[item, space] if s.counts[LISTED] else start
+            left[item, source] -= 1
+            last_s[item, source] = max(last_s[item, source], complete)
             if left[item, source] == 0 and not own[item]:
-                release(memory, heap, size, source, nbytes[item], last_s[item, source])
+                release(s.room, s.heap, s.size, source, t.item_bytes[item], last_s[item, source])
+        left[item, space] -= 1
+        last_s[item, space] = max(last_s[item, space], finish)
+        if left[item, space] == 0 and not (own[item] and space == source):
+            reused = False
+            for k in range(t.make_start[task], t.make_start[task + 1]):
+                reused = reused or (t.make_replaces[k] == item and s.origin[t.make_item[k]] == space)
+            if not reused:
+                release(s.room, s.heap, s.size, space, t.item_bytes[item], last_s[item, space])
+
+
+@inlined
+def _deliver_results(t: Tables, s: SearchState, task: int, finish: float) -> None:
+    """Copy results at once to the host's memory and to spaces where they are wanted; release those without uses."""
+    left, last_s, wanted = s.left, s.last_s, s.wanted
+    for row in range(t.make_start[task], t.make_start[task + 1]):
+        item = t.make_item[row]
+        source = s.origin[item]
+        s.made_s[item] = last_s[item, source] = finish
+        for space in range(s.room.shape[0]):
+            if space == source or left[item, space] == 0 or t.item_bytes[item] == 0.0:
+                continue
+            if space == s.counts[BACKING] or wanted[item, space]:
+                arrival_s = _fetch(t, s, item, space, finish)
+                s.arrival_s[item, space] = last_s[item, space] = arrival_s
+                left[item, source] -= 1
+                last_s[item, source] = max(last_s[item, source], arrival_s)
+        if left[item, source] == 0 and not s.own[item]:
+            release(s.room, s.heap, s.size, source, t.item_bytes[item], last_s[item, source])
+
+
+@inlined
+def _copy_wanted(t: Tables, s: SearchState) -> None:
+    """Copy the items that are wanted in a space at the end and have not arrived there."""
     for k in range(t.want_item.size):
         item, space = t.want_item[k], t.want_space[k]
-        source = origin[item]
-        if nbytes[item] > 0.0 and space != source and arrival_s[item, space] == np.inf:
-            copy_s = latency_s[source, space] + nbytes[item] * s_per_byte[source, space]
-            at = allocate(memory, heap, size, space, nbytes[item])
-            arrival_s[item, space] = _copy(
-                (item, source, space, copy_s), at, made_s[item], channel, port_s, load_s, what, when_s, counts
-            )
+        if t.item_bytes[item] > 0.0 and space != s.origin[item] and s.arrival_s[item, space] == np.inf:
+            s.arrival_s[item, space] = _fetch(t, s, item, space, s.made_s[item])
 
 
 @compiled

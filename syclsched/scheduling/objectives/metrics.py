@@ -67,7 +67,7 @@ def evaluate(problem: Problem, timetable: Timetable) -> Metrics:
     return Metrics(
         makespan_s=done_s,
         initiation_interval_s=float(
-            max(processor_loads(problem, timetable).max(initial=0.0), _channel_load(problem, timetable))
+            max(_processor_loads(problem, timetable).max(initial=0.0), _channel_load(problem, timetable))
         ),
         energy_j=None if math.isnan(joules) else joules,
         peak_bytes=dict(zip(problem.spaces, peak_bytes(problem, timetable, done_s).tolist(), strict=True)),
@@ -91,7 +91,7 @@ def check_known(problem: Problem, metric: str) -> None:
         require_power(problem)
 
 
-def processor_loads(problem: Problem, timetable: Timetable) -> Floats:
+def _processor_loads(problem: Problem, timetable: Timetable) -> Floats:
     """Return the seconds that each processor computes in one run, by the problem's times."""
     tables = problem.tables
     device = tables.processor_device[timetable.processor]

@@ -71,7 +71,7 @@ def _place_products(search: Search, task: int, device: int) -> bool:
 
 
 @lean
-def makespan_of(lanes: Records, nodes: Records, wants: Records, want_s: Floats, origin: Ints) -> float:
+def _makespan_of(lanes: Records, nodes: Records, wants: Records, want_s: Floats, origin: Ints) -> float:
     """Return the finish of the last task, or of the last copy of a wanted result."""
     most = 0.0
     for lane in range(lanes.size):
@@ -143,7 +143,7 @@ def update_times(search: Search, limit_s: float) -> float:
     counts[DIRTY] = 0
     if not alive:
         return np.inf
-    return makespan_of(search.lanes, nodes, search.wants, search.want_s, search.origin)
+    return _makespan_of(search.lanes, nodes, search.wants, search.want_s, search.origin)
 
 
 @lean

@@ -40,13 +40,13 @@ from syclsched.scheduling.tables import Ints
 #: Reasons why the loop returns; `_ON` continues it.
 ASKED, BATCH_SUBMITTED, REFUSED, FAILED, ALL_DONE, PLAN, _ON = range(7)
 
-#: Indices of `LoopState.state`: commands processed, and the number of these submitted to devices; consecutive idle
+#: Indices of `_LoopState.state`: commands processed, and the number of these submitted to devices; consecutive idle
 #: polls, and whether the state has changed; whether lanes signal the wake-up counter, and its last value; number of
 #: started tasks from which to replan (or `NEVER`); whether to return after every submission; and total submission time.
 PROCESSED, SUBMITTED, IDLE, CHANGED, RUNG, RINGS, PLAN_FROM, RETURN_AFTER_BATCH, SUBMISSION_NS = range(9)
 NEVER = 1 << 62
 
-#: Indices of `LoopState.at`: addresses, and other arguments of C functions.
+#: Indices of `_LoopState.at`: addresses, and other arguments of C functions.
 (
     CLOCK, SUBMIT, COMPLETED, WAIT, LANES, LANES_COUNT, GIVEN_LANES, POINTERS, EVENTS, SUBMIT_NS, MADE, MADE_COUNT,
     STOP, FLIGHT, ROOM, DONE, GIVEN, COUNTS, START_NS, END_NS, FAILED_CODE, BELL, COMMANDS, BEGAN_NS, COPY_COMMANDS,
@@ -63,7 +63,7 @@ _KIND, _LANE, _SLOT, _WAITS, _COUNT, _TO, _SOURCE, _NBYTES = (
 _EVENT_BYTES = ctypes.sizeof(EventStructure)
 
 
-class LoopState(NamedTuple):
+class _LoopState(NamedTuple):
     """State of the event loop: T tasks on P lanes for tasks, L lanes in all, C copies, and S commands to submit."""
 
     words: Ints  # the command of each task on each lane, in C layout
@@ -104,7 +104,7 @@ class EventLoop:
         self._made = loop.new_event_array(2 * (things + 1))
         self.submit_ns = np.zeros(things + 1, np.int64)
         lanes_at, lanes_count, events, stop = loop.addresses
-        machine = self.machine = LoopState(
+        machine = self.machine = _LoopState(
             words=words,
             copies=np.zeros((len(board.places.copies), WORDS), np.int64),
             addresses=addresses,
@@ -171,7 +171,7 @@ class EventLoop:
 
 
 @lean
-def _poll(machine: LoopState) -> int:
+def _poll(machine: _LoopState) -> int:
     """Wait for a change of state, unless one just happened; poll completions."""
     state, at = machine.state, machine.at
     state[IDLE] = 0 if state[CHANGED] else state[IDLE] + 1
@@ -196,7 +196,7 @@ def _poll(machine: LoopState) -> int:
 
 
 @lean
-def _copy_command(board: RunState, machine: LoopState, thing: int) -> int:
+def _copy_command(board: RunState, machine: _LoopState, thing: int) -> int:
     """Build the command of a copy; return its address."""
     places, at = board.places, machine.at
     number = thing - places.counters[FIRST_COPY]
@@ -212,7 +212,7 @@ def _copy_command(board: RunState, machine: LoopState, thing: int) -> int:
 
 
 @lean
-def _submit_started(board: RunState, machine: LoopState, started: int) -> int:
+def _submit_started(board: RunState, machine: _LoopState, started: int) -> int:
     """Submit the commands started since the last call."""
     state, at, words = machine.state, machine.at, machine.words
     machine.counts[:] = 0
@@ -262,12 +262,12 @@ def _submit_started(board: RunState, machine: LoopState, started: int) -> int:
 
 
 @lean
-def _now_s(machine: LoopState) -> float:
+def _now_s(machine: _LoopState) -> float:
     return float((call_address(machine.at[CLOCK], (0,)) - machine.at[BEGAN_NS]) * 1e-9)
 
 
 @lean
-def _drive_central(board: RunState, machine: LoopState) -> int:
+def _drive_central(board: RunState, machine: _LoopState) -> int:
     reason = _ON
     while reason == _ON:
         # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
@@ -280,7 +280,7 @@ def _drive_central(board: RunState, machine: LoopState) -> int:
 
 
 @lean
-def _drive_locality(board: RunState, machine: LoopState) -> int:
+def _drive_locality(board: RunState, machine: _LoopState) -> int:
     reason = _ON
     while reason == _ON:
         # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
@@ -293,7 +293,7 @@ def _drive_locality(board: RunState, machine: LoopState) -> int:
 
 
 @lean
-def _drive_stealing(board: RunState, machine: LoopState) -> int:
+def _drive_stealing(board: RunState, machine: _LoopState) -> int:
     reason = _ON
     while reason == _ON:
         # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
@@ -306,7 +306,7 @@ def _drive_stealing(board: RunState, machine: LoopState) -> int:
 
 
 @lean
-def _drive_hybrid(board: RunState, machine: LoopState) -> int:
+def _drive_hybrid(board: RunState, machine: _LoopState) -> int:
     reason = _ON
     while reason == _ON:
         # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
@@ -319,7 +319,7 @@ def _drive_hybrid(board: RunState, machine: LoopState) -> int:
 
 
 #: By policy: compiled separately, as a run needs one of them. Each returns the reason for its return.
-_DRIVE: dict[int, Callable[[RunState, LoopState], int]] = {
+_DRIVE: dict[int, Callable[[RunState, _LoopState], int]] = {
     CENTRAL: _drive_central,
     LOCALITY: _drive_locality,
     STEALING: _drive_stealing,

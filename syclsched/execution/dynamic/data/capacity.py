@@ -20,7 +20,7 @@ Block = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class EvictionStep:
+class _EvictionStep:
     """An eviction step: free a block, or first copy its only valid values to host memory."""
 
     kind: Literal["free", "save"]
@@ -85,7 +85,7 @@ class Capacity:
         users = self._directory.users(self._parts[block[0]], block[1])
         return all(self._is_done(lane, place) for lane, place in users.items())
 
-    def eviction_steps(self, block: Block, keep: Collection[Block]) -> list[EvictionStep]:
+    def eviction_steps(self, block: Block, keep: Collection[Block]) -> list[_EvictionStep]:
         """Return the evictions after which a block will fit; none if only waiting can help, or nothing can."""
         space = block[1]
         missing = self._held[space] + self._nbytes[block[0]] - self._limits[space]
@@ -101,17 +101,17 @@ class Capacity:
                 free.append(other)
             else:
                 pending_bytes += self._nbytes[other[0]]  # freed once its users complete
-        steps: list[EvictionStep] = []
+        steps: list[_EvictionStep] = []
         for other in free:
             if missing <= 0:
                 return steps
-            steps.append(EvictionStep("free", other))
+            steps.append(_EvictionStep("free", other))
             missing -= self._nbytes[other[0]]
         missing -= pending_bytes
         for other in save:
             if missing <= 0:
                 return steps
-            steps.append(EvictionStep("save", other))
+            steps.append(_EvictionStep("save", other))
             missing -= self._nbytes[other[0]]
         return steps
 

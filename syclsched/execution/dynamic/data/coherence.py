@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 Stamp = tuple[int, int]
 
 
-class LastAccesses:
+class _LastAccesses:
     """The last accesses to a piece in one space."""
 
     __slots__ = ("readers", "writer")
@@ -35,7 +35,7 @@ class CoherenceDirectory:
 
     def __init__(self, pieces: int, spaces: int) -> None:
         self.valid: list[list[int]] = [[] for _ in range(pieces)]
-        self._buffers: list[list[LastAccesses | None]] = [[None] * spaces for _ in range(pieces)]
+        self._buffers: list[list[_LastAccesses | None]] = [[None] * spaces for _ in range(pieces)]
 
     def put(self, piece: int, space: int) -> None:
         """Record that a space holds a valid copy from the start."""
@@ -105,8 +105,8 @@ class CoherenceDirectory:
                     latest[lane] = place
         return latest
 
-    def _buffer(self, piece: int, space: int) -> LastAccesses:
+    def _buffer(self, piece: int, space: int) -> _LastAccesses:
         buffer = self._buffers[piece][space]
         if buffer is None:
-            buffer = self._buffers[piece][space] = LastAccesses()
+            buffer = self._buffers[piece][space] = _LastAccesses()
         return buffer

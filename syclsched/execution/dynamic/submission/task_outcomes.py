@@ -17,7 +17,7 @@ ANY_SPACE = ""
 _LATE = 0
 
 
-class ValueFailures(Failures):
+class _ValueFailures(Failures):
     """Failures tracked by value: `ANY_SPACE` is the only space."""
 
     def is_lost(self, buffer: Buffer) -> bool:
@@ -34,7 +34,7 @@ class TaskOutcomes:
     """Failures and cancellations of one run, by task index."""
 
     def __init__(self, tasks: Mapping[str, PlannedTask], instruction: Callable[[int], Instruction]) -> None:
-        self.failures = ValueFailures(tasks)
+        self.failures = _ValueFailures(tasks)
         self._instruction = instruction
         self._started: list[int] = []
         self._out: set[int] = set()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LONGEST_LOOP: Final = 10_000
 
 
-def import_if(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
+def _import_if(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     """Import If with a constant condition: inline the branch taken."""
     condition = scope.b.known(scope.tensor(node.inputs[0]))
     if condition is None:
@@ -33,7 +33,7 @@ def import_if(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     return scope.inline(_graph(scope, node, name), [], f"{node.name}/")
 
 
-def import_loop(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
+def _import_loop(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     """Import Loop with a known number of iterations by unrolling it."""
     body = _graph(scope, node, "body")
     trips_name, condition_name = (*node.inputs, "", "")[:2]
@@ -98,7 +98,7 @@ def _graph(scope: Scope, node: ModelNode, name: str) -> ModelGraph:
     return found
 
 
-def import_scan(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
+def _import_scan(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     """Import Scan by unrolling it; the number of iterations follows from the shapes."""
     b = scope.b
     if b.opset < 9:
@@ -158,8 +158,8 @@ def _each(node: ModelNode, name: str, count: int) -> tuple[int, ...]:
 
 #: Operator -> function of scope and node that returns the bindings of the outputs; None leaves the node to the host.
 CONTROL_FLOW_IMPORTERS: Final[dict[str, Callable[[Scope, ModelNode], Sequence[BoundValue] | None]]] = {
-    "If": import_if,
-    "Loop": import_loop,
-    "Scan": import_scan,
+    "If": _import_if,
+    "Loop": _import_loop,
+    "Scan": _import_scan,
     **SEQUENCE_IMPORTERS,
 }

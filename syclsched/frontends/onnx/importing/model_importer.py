@@ -46,7 +46,7 @@ def import_model(
     b = NetworkBuilder(model.where, model.opset, model.opsets, limits or ModelLimits())
     scope = Scope(b)
     scope.add_constants(model.graph.initialisers)
-    declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
+    _declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
     scope.run(model.graph.nodes)
     outputs = [(output.name, scope.tensor(output.name)) for output in model.outputs]
     for output, (_, value) in zip(model.outputs, outputs, strict=True):
@@ -54,7 +54,7 @@ def import_model(
     return b.finish(model.name, outputs)
 
 
-def declare_inputs(
+def _declare_inputs(
     b: NetworkBuilder,
     scope: Scope,
     model: Model,
@@ -70,7 +70,7 @@ def declare_inputs(
                 raise ModelError(
                     f"a {what} was given for {name!r}, which is no input",
                     where=model.where,
-                    hint=f"Inputs: {', '.join(map(describe_input, model.inputs))}",
+                    hint=f"Inputs: {', '.join(map(_describe_input, model.inputs))}",
                 )
     named = {d for declared in model.inputs for d in declared.dimensions or () if isinstance(d, str)}
     for name, extent in dimensions.items():
@@ -124,7 +124,7 @@ def declare_inputs(
             f"it leaves open {', '.join(map(repr, names_open))}",
             names=names_open,
             where=model.where,
-            hint=f"Give the inputs' shapes; it declares {', '.join(map(describe_input, model.inputs))}",
+            hint=f"Give the inputs' shapes; it declares {', '.join(map(_describe_input, model.inputs))}",
         )
 
 
@@ -138,7 +138,7 @@ def _check_output(declared: DeclaredValue, shape: Shape, dtype: str, where: str)
         len(said) != len(shape) or any(isinstance(d, int) and d != n for d, n in zip(said, shape, strict=True))
     ):
         warnings.warn(
-            f"{place}: its shape is {shape}, and {describe_shape(declared)} is declared",
+            f"{place}: its shape is {shape}, and {_describe_shape(declared)} is declared",
             DeclaredShapeWarning,
             stacklevel=3,
         )
@@ -164,10 +164,10 @@ def _bind(declared: DeclaredValue, shape: Shape, dimensions: dict[str, int], whe
     if not fits:
         bound = {d: dimensions[d] for d in expected if isinstance(d, str) and d in dimensions}
         note = f" with {', '.join(f'{d} = {n}' for d, n in bound.items())}" if bound else ""
-        raise ModelError(f"shape {shape}, expected {describe_shape(declared)}{note}", where=where)
+        raise ModelError(f"shape {shape}, expected {_describe_shape(declared)}{note}", where=where)
 
 
-def describe_shape(declared: DeclaredValue) -> str:
+def _describe_shape(declared: DeclaredValue) -> str:
     """Format a declared shape: ``(batch, 3, ?, ?)``."""
     if declared.dimensions is None:
         return "any shape"
@@ -175,6 +175,6 @@ def describe_shape(declared: DeclaredValue) -> str:
     return f"({inner},)" if len(declared.dimensions) == 1 else f"({inner})"
 
 
-def describe_input(declared: DeclaredValue) -> str:
+def _describe_input(declared: DeclaredValue) -> str:
     """Format a declared input: ``image: float32 (batch, 3, ?, ?)``."""
-    return f"{declared.name}: {declared.dtype} {describe_shape(declared)}"
+    return f"{declared.name}: {declared.dtype} {_describe_shape(declared)}"

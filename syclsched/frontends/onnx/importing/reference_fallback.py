@@ -18,7 +18,7 @@ from syclsched.frontends.onnx.reference import RANDOM, evaluate_reference
 from syclsched.frontends.onnx.shapes import ShapeDtype
 
 
-class NameScope(Protocol):
+class _NameScope(Protocol):
     """Look-up of the values bound to names of the model."""
 
     def tensor(self, name: str) -> str:
@@ -32,7 +32,7 @@ def import_reference(
     b: NetworkBuilder,
     node: ModelNode,
     inputs: Sequence[str | None],
-    scope: NameScope,
+    scope: _NameScope,
     *,
     made: Sequence[ShapeDtype] | None = None,
 ) -> Sequence[str | None]:

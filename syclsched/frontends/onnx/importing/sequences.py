@@ -33,7 +33,7 @@ def _position(scope: Scope, node: ModelNode, index: int, count: int, default: in
     return at + count if at < 0 else at
 
 
-def construct(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
+def _construct(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     """Import SequenceConstruct."""
     items = tuple(scope.tensor(name) for name in node.inputs)
     return [TensorSequence(items, scope.b.dtype(items[0]))]
@@ -61,7 +61,7 @@ def insert(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     return [TensorSequence(items, found.dtype)]
 
 
-def erase(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
+def _erase(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     """Import SequenceErase."""
     found = _sequence(scope, node, 0)
     position = _position(scope, node, 1, len(found.items), len(found.items) - 1)
@@ -117,11 +117,11 @@ def split(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
 
 
 SEQUENCE_IMPORTERS = {
-    "SequenceConstruct": construct,
+    "SequenceConstruct": _construct,
     "SequenceEmpty": empty,
     "SequenceAt": at,
     "SequenceInsert": insert,
-    "SequenceErase": erase,
+    "SequenceErase": _erase,
     "SequenceLength": length,
     "ConcatFromSequence": concatenated,
     "SplitToSequence": split,

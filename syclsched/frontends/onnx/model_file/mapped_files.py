@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory-mapped files for weights: arrays are views of the mapping and need no private memory.
 
-`MappedFile.load` reads weights without accessing the mapping: if the file was truncated, access would kill the process
+`_MappedFile.load` reads weights without accessing the mapping: if the file was truncated, access would kill the process
 (SIGBUS), and if it was overwritten, the weights would be wrong. Both raise an error instead.
 """
 
@@ -22,11 +22,11 @@ from syclsched.errors import StorageError
 Array = np.ndarray[Any, Any]
 
 #: Open files by identity and state, so that a file with many tensors is mapped once.
-_OPEN: Final[WeakValueDictionary[tuple[int, ...], MappedFile]] = WeakValueDictionary()
+_OPEN: Final[WeakValueDictionary[tuple[int, ...], _MappedFile]] = WeakValueDictionary()
 _lock = threading.Lock()
 
 
-class MappedFile(mmap.mmap):
+class _MappedFile(mmap.mmap):
     """A non-empty file mapped read-only; created by `map_file`."""
 
     where: str
@@ -65,7 +65,7 @@ class MappedFile(mmap.mmap):
             os.close(self._descriptor)
 
 
-def map_file(path: str | os.PathLike[str]) -> MappedFile:
+def map_file(path: str | os.PathLike[str]) -> _MappedFile:
     """Map a file read-only; while in use, an unchanged file has only one mapping."""
     with _lock:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -74,7 +74,7 @@ def map_file(path: str | os.PathLike[str]) -> MappedFile:
             key = (status.st_dev, status.st_ino, *_state(status))
             found = _OPEN.get(key)
             if found is None:
-                found = MappedFile(descriptor, status.st_size, access=mmap.ACCESS_READ)
+                found = _MappedFile(descriptor, status.st_size, access=mmap.ACCESS_READ)
                 found.where, found._opened_state = os.fspath(path), _state(status)
                 found._address = np.frombuffer(found, np.uint8).ctypes.data
                 # The descriptor stays open for later checks and reads: by then the name may be another file's.
@@ -86,17 +86,17 @@ def map_file(path: str | os.PathLike[str]) -> MappedFile:
                 os.close(descriptor)
 
 
-def mapped_location(array: Array) -> tuple[MappedFile, int] | None:
+def mapped_location(array: Array) -> tuple[_MappedFile, int] | None:
     """Return the file an array is a view of and the offset of its first element; None for other arrays."""
     base = _owner(array)
-    if not isinstance(base, MappedFile) or not math.prod(array.shape):
+    if not isinstance(base, _MappedFile) or not math.prod(array.shape):
         return None
     return base, array.ctypes.data - base._address
 
 
 def is_file_backed(array: Array) -> bool:
     """Return whether an array is a view of a file, or of the bytes of a whole model."""
-    return isinstance(_owner(array), MappedFile) or isinstance(_root(array), memoryview)
+    return isinstance(_owner(array), _MappedFile) or isinstance(_root(array), memoryview)
 
 
 def _root(array: Array) -> Any:
@@ -112,7 +112,7 @@ def _owner(array: Array) -> Any:
 
 
 def check_unchanged(arrays: Iterable[Array]) -> None:
-    """Raise `StorageError` if a file that arrays are views of has changed; see `MappedFile.check`."""
+    """Raise `StorageError` if a file that arrays are views of has changed; see `_MappedFile.check`."""
     for file in {id(place[0]): place[0] for place in map(mapped_location, arrays) if place is not None}.values():
         file.check()
 

@@ -26,7 +26,7 @@ _MESSAGE_BYTES = (1 << 31) - 1
 def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLimits | None = None) -> Model:
     """Read and check an ONNX model; nothing in it is executed."""
     limits = limits or ModelLimits()
-    onnx = import_onnx()
+    onnx = _import_onnx()
     folder: Path | None = None
     raw: Mapping[int, memoryview] = {}
     if isinstance(source, onnx.ModelProto):
@@ -55,7 +55,7 @@ def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLim
     return Model(name=name, where=where, opsets=opsets, graph=graph, producer=producer)
 
 
-def import_onnx() -> Any:
+def _import_onnx() -> Any:
     """Import and return the package ``onnx``; raise `RuntimeMissingError` if that fails."""
     from syclsched.errors import RuntimeMissingError
 
@@ -168,7 +168,7 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def open_dimensions(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+def _open_dimensions(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
     """Return the names of the open dimensions of all inputs whose shape is not in ``shapes``."""
     return tuple(
         name if isinstance(name, str) else f"{declared.name}[{axis}]"

@@ -24,7 +24,7 @@ def remove_identities(draft: NetworkDraft) -> None:
         target = node.outputs[0] if node.outputs else None
         if source is None or target is None or len(node.outputs) > 1 or draft.dtype(source) != draft.dtype(target):
             continue
-        if changes_nothing(draft, node, source, target):
+        if _changes_nothing(draft, node, source, target):
             if draft.shape(source) == draft.shape(target):
                 if draft.can_redirect(target, source):
                     draft.replace_node(node, source)
@@ -45,7 +45,7 @@ def _skip_reshapes(draft: NetworkDraft, node: CanonicalNode, source: str) -> Non
         draft.record_change("one reshape of two", node.name)
 
 
-def changes_nothing(draft: NetworkDraft, node: CanonicalNode, source: str, target: str) -> bool:
+def _changes_nothing(draft: NetworkDraft, node: CanonicalNode, source: str, target: str) -> bool:
     """Return whether a node's result has the elements of its first input in the same order."""
     shape, made = draft.shape(source), draft.shape(target)
     if math.prod(shape) != math.prod(made):
@@ -58,7 +58,7 @@ def changes_nothing(draft: NetworkDraft, node: CanonicalNode, source: str, targe
         case "reshape":
             return True
         case "transpose":
-            return keeps_order(shape, a["permutation"])
+            return _keeps_order(shape, a["permutation"])
         case "pad":
             return not any(a["pads"])
         case "slice":
@@ -77,7 +77,7 @@ def changes_nothing(draft: NetworkDraft, node: CanonicalNode, source: str, targe
 _CROPS = "tf_crop_and_resize"
 
 
-def keeps_order(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:
+def _keeps_order(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:
     """Return whether a transposition keeps the element order: it moves only axes of extent 1."""
     moved = [axis for axis in permutation if shape[axis] != 1]
     return moved == sorted(moved) or 0 in shape

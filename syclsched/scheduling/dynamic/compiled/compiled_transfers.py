@@ -151,7 +151,7 @@ def try_submit(board: RunState, task: int, lane: int) -> bool:
             _depend_on_users(places, BEFORE, piece, space, places.touches[n, WRITES])
     if _needs_completion(places.lanes, board.done, BEFORE, lane):
         return False
-    record_submission(board, task, lane, BEFORE)
+    _record_submission(board, task, lane, BEFORE)
     when_s = board.start_s[task] + board.estimate_s[task]
     for n in range(first, end):
         piece, space = places.touches[n, PIECE], places.touches[n, SPACE]
@@ -166,7 +166,7 @@ def try_submit(board: RunState, task: int, lane: int) -> bool:
 
 
 @lean
-def record_submission(board: RunState, command: int, lane: int, column: int) -> None:
+def _record_submission(board: RunState, command: int, lane: int, column: int) -> None:
     """Record the submission of a command to a lane, and the commands on other lanes that it waits for.
 
     For each other lane this is the last predecessor, unless it has completed or this lane has waited for it already.
@@ -208,7 +208,7 @@ def _fetch(board: RunState, task: int, piece: int, space: int, lane: int) -> boo
         return False
     command = places.counters[FIRST_COPY] + number
     places.counters[COPIES] = number + 1
-    record_submission(board, command, on, COPY_BEFORE)
+    _record_submission(board, command, on, COPY_BEFORE)
     places.copies[number, COPY_PIECE], places.copies[number, COPY_FOR] = piece, task
     places.copies[number, COPY_FROM], places.copies[number, COPY_TO] = source, target
     places.copy_s[number, 0] = max(board.scalars[NOW], places.available_s[piece, source])

@@ -149,11 +149,11 @@ def softmax(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) ->
         return [b.elementwise(("mul", ("const", 0.0, b.dtype(x)), 0) if log else ("const", 1.0, b.dtype(x)), x)]
     if b.opset >= 13:
         return [b.emit("softmax", [x], axis=b.axis(node.integer("axis", -1), len(shape)), log=log)]
-    y, back = flatten_to_matrix(b, node, x)
+    y, back = _flatten_to_matrix(b, node, x)
     return [b.reshape(b.emit("softmax", [y], axis=back, log=log), shape)]
 
 
-def flatten_to_matrix(b: NetworkBuilder, node: ModelNode, x: str) -> tuple[str, int]:
+def _flatten_to_matrix(b: NetworkBuilder, node: ModelNode, x: str) -> tuple[str, int]:
     """Flatten a value at ``axis`` to a matrix, as before opset 13; return it and the axis to reduce over."""
     shape = b.shape(x)
     axis = node.integer("axis", 1)
@@ -171,7 +171,7 @@ def hardmax(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) ->
     if b.opset >= 13:
         y, axis = x, b.axis(node.integer("axis", -1), len(shape))
     else:
-        y, axis = flatten_to_matrix(b, node, x)
+        y, axis = _flatten_to_matrix(b, node, x)
     at = b.emit("arg", [y], mode="max", axis=axis, keepdims=True, last=False)
     extents = b.shape(y)
     hit = ("cast", b.dtype(x), ("equal", 0, ("index", axis - len(extents))))

@@ -32,7 +32,7 @@ def pool(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Se
     windows = windows_of(b, node, node.integers("kernel_shape") or (), shape[2:])
     x, pads = crop_negative_pads(b, x, windows.pads)
     windows = windows._replace(pads=pads)
-    extents = window_counts(windows, b.shape(x)[2:], ceil=bool(node.integer("ceil_mode")))
+    extents = _window_counts(windows, b.shape(x)[2:], ceil=bool(node.integer("ceil_mode")))
     if min(extents) < 1:
         raise b.wrong(f"windows {windows.kernel} do not fit into {shape}")
     return [
@@ -51,7 +51,7 @@ def pool(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Se
     ]
 
 
-def window_counts(windows: Windows, extents: Ints, *, ceil: bool) -> Ints:
+def _window_counts(windows: Windows, extents: Ints, *, ceil: bool) -> Ints:
     """Return the number of windows along each axis."""
     made: list[int] = []
     rank = len(extents)

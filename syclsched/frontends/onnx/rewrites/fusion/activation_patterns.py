@@ -45,7 +45,7 @@ def replace_activations(draft: NetworkDraft) -> None:
             break
 
 
-def is_close(one: Any, other: float, tolerance: float = 2e-6) -> bool:
+def _is_close(one: Any, other: float, tolerance: float = 2e-6) -> bool:
     """Return whether a number of a model equals a formula's number within a relative tolerance."""
     return isinstance(one, float) and abs(one - other) <= tolerance * abs(other)
 
@@ -78,7 +78,7 @@ def _half_of_one_plus(term: Term, operator: str) -> tuple[float, list[Term], Ter
             continue
         inner, applied = split_term(summands[0], "prod")
         found = operand_of(applied[0], operator) if len(applied) == 1 else None
-        if found is not None and is_close(inner, summand):
+        if found is not None and _is_close(inner, summand):
             return factor * summand, without_operand(factors, each), found
     return None
 
@@ -89,17 +89,17 @@ def _gelu(term: Term) -> Term | None:
         return None
     factor, rest, inner = found
     share, factors = split_term(inner, "prod")
-    scale = 1.0 if is_close(share, _ROOT_HALF) else share / _ROOT_HALF
+    scale = 1.0 if _is_close(share, _ROOT_HALF) else share / _ROOT_HALF
     return (
         product(scale, list(factors))
-        if is_close(factor, 0.5 * scale) and sorted(rest, key=repr) == [*factors]
+        if _is_close(factor, 0.5 * scale) and sorted(rest, key=repr) == [*factors]
         else None
     )
 
 
 def _gelu_tanh(term: Term) -> Term | None:
     found = _half_of_one_plus(term, "tanh")
-    if found is None or not is_close(found[0], 0.5) or len(found[1]) != 1:
+    if found is None or not _is_close(found[0], 0.5) or len(found[1]) != 1:
         return None
     x = found[1][0]
     scale, factors = split_term(found[2], "prod")
@@ -108,13 +108,13 @@ def _gelu_tanh(term: Term) -> Term | None:
         if not summand and len(summands) == 2:
             shares = sorted((split_term(each, "prod") for each in summands), key=lambda each: len(each[1]))
             right = shares[0][1] == (x,) and shares[1][1] == (x, x, x)
-            right = right and is_close(scale * shares[0][0], _TANH) and is_close(scale * shares[1][0], _TANH * _CUBIC)
+            right = right and _is_close(scale * shares[0][0], _TANH) and _is_close(scale * shares[1][0], _TANH * _CUBIC)
             return x if right else None
     if len(factors) == 2 and x in factors:
         summand, summands = split_term(without_operand(factors, x)[0], "sum")
         if len(summands) == 1:
             share, squares = split_term(summands[0], "prod")
-            right = squares == (x, x) and is_close(scale * summand, _TANH) and is_close(scale * share, _TANH * _CUBIC)
+            right = squares == (x, x) and _is_close(scale * summand, _TANH) and _is_close(scale * share, _TANH * _CUBIC)
             return x if right else None
     return None
 
@@ -122,7 +122,7 @@ def _gelu_tanh(term: Term) -> Term | None:
 def _sigmoid(term: Term) -> Term | None:
     below = operand_of(term, "reciprocal")
     summand, summands = split_term(below, "sum") if below is not None else (0.0, ())
-    power = operand_of(summands[0], "exp") if len(summands) == 1 and is_close(summand, 1.0) else None
+    power = operand_of(summands[0], "exp") if len(summands) == 1 and _is_close(summand, 1.0) else None
     if power is None:
         return None
     factor, factors = split_term(power, "prod")
@@ -150,14 +150,14 @@ def _hard_swish(term: Term) -> Term | None:
             continue
         if each[0] == "hard_sigmoid":
             numbers = each[1:-1] or (0.2, 0.5)
-            if each[-1] == x and factor == 1 and is_close(numbers[0], 1 / 6) and is_close(numbers[1], 0.5):
+            if each[-1] == x and factor == 1 and _is_close(numbers[0], 1 / 6) and _is_close(numbers[1], 0.5):
                 return x
         if each[0] == "clip" and each[1] == 0 and isinstance(each[2], float) and each[2] > 0:
             summand, summands = split_term(each[3], "sum")
             share, inner = split_term(summands[0], "prod") if len(summands) == 1 else (0.0, ())
             scale = factor * each[2]
-            right = inner == (x,) and is_close(scale, 1.0) and is_close(summand * factor, 0.5)
-            if right and is_close(share * factor, 1 / 6):
+            right = inner == (x,) and _is_close(scale, 1.0) and _is_close(summand * factor, 0.5)
+            if right and _is_close(share * factor, 1 / 6):
                 return x
     return None
 
@@ -166,7 +166,7 @@ def _softplus(term: Term) -> Term | None:
     inner = operand_of(term, "log")
     if inner is not None:
         summand, summands = split_term(inner, "sum")
-        return operand_of(summands[0], "exp") if len(summands) == 1 and is_close(summand, 1.0) else None
+        return operand_of(summands[0], "exp") if len(summands) == 1 and _is_close(summand, 1.0) else None
     inner = operand_of(term, "log1p")
     return operand_of(inner, "exp") if inner is not None else None
 

@@ -27,7 +27,7 @@ class Affine:
     shift: Numbers
 
 
-def affine_of(draft: NetworkDraft, node: CanonicalNode) -> Affine | None:
+def _affine_of(draft: NetworkDraft, node: CanonicalNode) -> Affine | None:
     """Return a node's scale and shift if it is affine in its one non-constant input and keeps its shape; else None."""
     output = node.outputs[0]
     if output is None or not draft.dtype(output).startswith("float"):
@@ -54,7 +54,7 @@ def affine_of(draft: NetworkDraft, node: CanonicalNode) -> Affine | None:
 def fold_batch_norms(draft: NetworkDraft) -> None:
     """Fold batch normalisations into preceding convolutions and matrix products, or make them a scale and shift."""
     for node in draft.each("batch_norm"):
-        found = affine_of(draft, node)
+        found = _affine_of(draft, node)
         if found is None:
             continue
         activation = node.attributes.get("activation", ())
@@ -77,7 +77,7 @@ def fold_scale_shifts(draft: NetworkDraft) -> None:
     without padding. Two consecutive scales and shifts become one.
     """
     for node in draft.each("elementwise"):
-        found = affine_of(draft, node)
+        found = _affine_of(draft, node)
         if found is None:
             continue
         maker = None if draft.reads(found.x) != 1 else draft.producer(found.x)
@@ -267,7 +267,7 @@ def _trimmed(array: Numbers) -> Numbers:
 
 
 def _combine_two(draft: NetworkDraft, maker: CanonicalNode, node: CanonicalNode, found: Affine) -> bool:
-    before = affine_of(draft, maker) if maker.kind == "elementwise" else None
+    before = _affine_of(draft, maker) if maker.kind == "elementwise" else None
     if before is None:
         return False
     scale = before.scale * found.scale

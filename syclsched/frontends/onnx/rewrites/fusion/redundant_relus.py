@@ -31,14 +31,14 @@ def simplify_rectifiers(draft: NetworkDraft) -> None:
             continue
         if expression[1:] != (0,) or draft.shape(source) != draft.shape(output):
             continue
-        if expression[0] == "relu" and is_non_negative(draft, source) and draft.can_redirect(output, source):
+        if expression[0] == "relu" and _is_non_negative(draft, source) and draft.can_redirect(output, source):
             draft.replace_node(node, source)
             draft.record_change("nothing to rectify", node.name)
         elif expression[0] in POST_OP_ACTIVATIONS:
             _move_before_concat(draft, node, expression, source)
 
 
-def is_non_negative(draft: NetworkDraft, value: str, depth: int = _DEPTH) -> bool:
+def _is_non_negative(draft: NetworkDraft, value: str, depth: int = _DEPTH) -> bool:
     """Return whether a value is provably non-negative."""
     node = draft.producer(value)
     if node is None or not depth:
@@ -52,7 +52,7 @@ def is_non_negative(draft: NetworkDraft, value: str, depth: int = _DEPTH) -> boo
     if node.kind in POST_OP_KINDS or activation:
         return bool(activation) and activation[-1][0] in _NEVER_NEGATIVE
     if node.kind in _KEEPS:
-        return all(name is not None and is_non_negative(draft, name, depth - 1) for name in node.inputs)
+        return all(name is not None and _is_non_negative(draft, name, depth - 1) for name in node.inputs)
     return False
 
 
@@ -61,7 +61,7 @@ def _move_before_concat(draft: NetworkDraft, node: CanonicalNode, expression: An
     if joined is None or draft.reads(source) != 1 or len(set(joined.inputs)) != len(joined.inputs):
         return
     parts = [str(name) for name in joined.inputs]
-    rectified = [expression[0] == "relu" and is_non_negative(draft, part) for part in parts]
+    rectified = [expression[0] == "relu" and _is_non_negative(draft, part) for part in parts]
     free = [
         done or ((maker := draft.producer(part)) is not None and maker.kind in POST_OP_KINDS and draft.reads(part) == 1)
         for done, part in zip(rectified, parts, strict=True)
