@@ -177,7 +177,8 @@ def expression_text(expression: Expression) -> str:
     parameters, operands = split_expression(expression)
     if expression[0] == "const":
         return str(parameters[0]) if len(parameters) == 1 else f"{parameters[1]}({parameters[0]})"
-    return f"{expression[0]}({', '.join([*(str(each) for each in parameters), *(expression_text(each) for each in operands)])})"
+    arguments = [*(str(each) for each in parameters), *(expression_text(each) for each in operands)]
+    return f"{expression[0]}({', '.join(arguments)})"
 
 
 def split_expression(expression: Expression) -> tuple[tuple[Any, ...], tuple[Expression, ...]]:

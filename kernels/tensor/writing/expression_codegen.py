@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code generation for expressions; `syclsched.kernels.tensor.writing.expression_evaluator` is the counterpart for NumPy."""
+"""Code generation for expressions; `expression_evaluator` is the counterpart for NumPy."""
 
 from __future__ import annotations
 
