@@ -13,6 +13,8 @@ _LAZY = {
     "Run": "syclsched.execution.handle.run",
     "Runner": "syclsched.execution.runner.bound_plan",
     "Safeguards": "syclsched.execution.core.safeguards",
+    "Stream": "syclsched.execution.runner.stream",
+    "StreamStatistics": "syclsched.execution.runner.stream",
     "bind": "syclsched.execution.runner.binding",
     "execute": "syclsched.execution.runner.one_off",
 }
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from syclsched.execution.runner.binding import bind as bind
     from syclsched.execution.runner.bound_plan import Runner as Runner
     from syclsched.execution.runner.one_off import execute as execute
+    from syclsched.execution.runner.stream import Stream as Stream
+    from syclsched.execution.runner.stream import StreamStatistics as StreamStatistics
 
 
 def __getattr__(name: str) -> Any:

@@ -23,7 +23,7 @@ from syclsched.scheduling.registry import AUTO
 
 
 @dataclass(frozen=True, slots=True)
-class PlanRequest:
+class PlanTarget:
     """Platform, policy and objective to plan for, independent of the graph."""
 
     platform: Platform
@@ -72,7 +72,7 @@ class Attempt:
         return plan
 
 
-def attempt(graph: TaskGraph, request: PlanRequest, budget: SearchBudget) -> Attempt:
+def attempt(graph: TaskGraph, request: PlanTarget, budget: SearchBudget) -> Attempt:
     """Plan a graph as it is."""
     builder = PlanBuilder(graph, request.platform, request.costs)
     aim = resolve(builder.problem(), request.aim)

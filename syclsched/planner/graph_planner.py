@@ -9,7 +9,7 @@ from syclsched.costs import CostModel, History
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
-from syclsched.planner.attempt import PlanRequest
+from syclsched.planner.attempt import PlanTarget
 from syclsched.planner.rewrite_choice import check_rewrite, plan_rewritten
 from syclsched.planner.search_budget import SearchBudget, budget_end_s
 from syclsched.scheduling.objectives import Constraint
@@ -45,7 +45,7 @@ def plan_graph(
     carries its recipe and runs with the original graph.
     """
     check_rewrite(rewrite)
-    request = PlanRequest(platform, CostModel(platform, history), policy, aim_at(minimize).subject_to(*subject_to))
+    request = PlanTarget(platform, CostModel(platform, history), policy, aim_at(minimize).subject_to(*subject_to))
     budget = SearchBudget(steps, budget_end_s(budget_s, clock), clock, seed)
     graph.validate()
     return plan_rewritten(graph, request, budget, rewrite)

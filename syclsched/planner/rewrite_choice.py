@@ -12,7 +12,7 @@ from syclsched.errors import PlanError, PolicyError, SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Candidate, Plan
 from syclsched.model.platform import Platform
-from syclsched.planner.attempt import Attempt, PlanRequest, attempt
+from syclsched.planner.attempt import Attempt, PlanTarget, attempt
 from syclsched.planner.search_budget import SearchBudget
 from syclsched.rewrites import Rewrite, coarsen, rewrite, split
 from syclsched.rewrites.rewrite_result import unchanged
@@ -39,7 +39,7 @@ def check_rewrite(name: str) -> str:
     return name
 
 
-def plan_rewritten(graph: TaskGraph, request: PlanRequest, budget: SearchBudget, how: str) -> Plan:
+def plan_rewritten(graph: TaskGraph, request: PlanTarget, budget: SearchBudget, how: str) -> Plan:
     """Plan a graph as it is, rewritten, or both and keep the better plan."""
     if not _wanted(how, request.policy):
         return attempt(graph, request, budget).finished()
@@ -98,7 +98,7 @@ def _wanted(how: str, policy: str) -> bool:
     return how != NONE and (how != AUTO or policy == AUTO)
 
 
-def _better(graph: TaskGraph, found: Rewrite, request: PlanRequest, budget: SearchBudget) -> Plan:
+def _better(graph: TaskGraph, found: Rewrite, request: PlanTarget, budget: SearchBudget) -> Plan:
     """Plan both variants and return the better plan."""
     original, refusal = None, None
     try:

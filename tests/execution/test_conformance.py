@@ -56,13 +56,6 @@ KNOWN_DEFECTS = (
         frozenset({"run"}),
         "a run that begins with a lost device blames no device for the allocation that fails (Recoverer)",
     ),
-    Defect(
-        "errors",
-        frozenset({"library"}),
-        DYNAMIC,
-        "the run never ends: a host task that was not started stays in flight (Carrier._submit_task)",
-        never_ends=True,
-    ),
 )
 
 

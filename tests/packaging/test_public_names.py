@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,10 @@ def test_every_package_says_what_of_it_is_public() -> None:
             assert "__all__" in text or name in PUBLIC or "Internal." in (ast.get_docstring(ast.parse(text)) or ""), (
                 name
             )
+
+
+def test_the_old_place_of_streams_works_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "syclsched.execution.stream", raising=False)
+    with pytest.warns(DeprecationWarning, match=r"import Stream and StreamStatistics from syclsched\.execution"):
+        old = importlib.import_module("syclsched.execution.stream")
+    assert old.Stream is importlib.import_module("syclsched.execution").Stream

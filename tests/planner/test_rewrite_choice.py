@@ -24,7 +24,7 @@ from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.recipe import Cut, Merge, Recipe
 from syclsched.planner import graph_to_time, plan_front, plan_graph, rewrite_choice
-from syclsched.planner.attempt import PlanRequest, attempt
+from syclsched.planner.attempt import PlanTarget, attempt
 from syclsched.planner.search_budget import SearchBudget
 from syclsched.planning import verify
 from syclsched.rewrites import planned_graph
@@ -129,7 +129,7 @@ def test_tiny_tasks_are_merged_and_large_ones_cut() -> None:
 
 
 def test_of_plans_that_are_predicted_equal_the_one_of_fewer_tasks_is_better() -> None:
-    request = PlanRequest(ONE, CostModel(ONE), "heft", Aim())
+    request = PlanTarget(ONE, CostModel(ONE), "heft", Aim())
     first = attempt(chain(), request, SearchBudget(0, None, None, 0))
     fewer = replace(first, plan=replace(first.plan, tasks=first.plan.tasks[:1]))
     slower = replace(fewer, metrics=replace(fewer.metrics, makespan_s=first.metrics.makespan_s * 1.001))

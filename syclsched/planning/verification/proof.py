@@ -205,9 +205,11 @@ def _allocate(
 
 
 @inlined
-def _access(buffers: _Buffers, numbers: PlanIndices, use: int, me: int, clock: Ints, expected: Ints) -> tuple[int, int]:
+def _access(
+    buffers: _Buffers, numbers: PlanIndices, use: int, me: int, kind: int, clock: Ints, expected: Ints
+) -> tuple[int, int]:
     """Record a read or write of a buffer with memory; return a defect of its order or of the value it reads."""
-    buffer, mode, kind = numbers.use_buffer[use], numbers.use_mode[use], numbers.kind[me]
+    buffer, mode = numbers.use_buffer[use], numbers.use_mode[use]
     code, other = NOTHING, _conflict(buffers, numbers, buffer, _WRITING[mode], me, clock)
     if other >= 0:
         code = RACE
@@ -225,17 +227,24 @@ def _access(buffers: _Buffers, numbers: PlanIndices, use: int, me: int, clock: I
 
 @inlined
 def _use(
-    buffers: _Buffers, numbers: PlanIndices, use: int, me: int, clock: Ints, shared: Flags, expected: Ints
+    buffers: _Buffers,
+    numbers: PlanIndices,
+    use: int,
+    me: int,
+    kind: int,
+    clock: Ints,
+    shared: Flags,
+    expected: Ints,
 ) -> tuple[int, int]:
     """Carry out one use of a buffer by an instruction; return a defect."""
-    buffer, kind = numbers.use_buffer[use], numbers.kind[me]
+    buffer = numbers.use_buffer[use]
     if kind == ALLOC:
         return _allocate(buffers, numbers, buffer, me, clock, shared)
     if not buffers.live[buffer]:
         return (NO_MEMORY if buffers.freed[buffer] < 0 else FREED), -1
     if kind == FREE and numbers.is_input[buffer]:
         return FOREIGN, -1
-    code, other = _access(buffers, numbers, use, me, clock, expected)
+    code, other = _access(buffers, numbers, use, me, kind, clock, expected)
     if code == NOTHING:
         if kind == FREE:
             buffers.live[buffer], buffers.freed[buffer] = False, me
@@ -267,18 +276,19 @@ def walk(numbers: PlanIndices, shared: Flags) -> ProofResult:
     code, me, other, use = NOTHING, -1, -1, -1
     for me in range(len(numbers.lane)):
         _start(clocks, numbers, me)
-        if numbers.kind[me] >= LAUNCH:
+        kind = numbers.kind[me]
+        if kind >= LAUNCH:
             code, other = _begin_task(runs, numbers, me, clocks.now)
             if code != NOTHING:
                 break
         for k in range(numbers.use_starts[me], numbers.use_starts[me + 1]):
             use = k
-            code, other = _use(buffers, numbers, use, me, clocks.now, shared, expected)
+            code, other = _use(buffers, numbers, use, me, kind, clocks.now, shared, expected)
             if code != NOTHING:
                 break
         if code != NOTHING:
             break
-        if numbers.kind[me] >= LAUNCH:
+        if kind >= LAUNCH:
             _write_results(buffers, numbers, me)
         _finish(clocks, numbers, me)
     return ProofResult(code, me, other, use, runs.first, buffers.value, buffers.live, expected, last)

@@ -123,6 +123,10 @@ class DynamicExecutor:
             return False
         if self._outcomes.has_failed(task):  # a copy for it was refused
             return self._skip(task, processor, "failed")
+        if processor in self._hosts:
+            self.flush()  # before the task is in flight: if this raises, nothing would start it
+            if self._outcomes.cancels(task):  # a gathered predecessor was refused
+                return self._skip(task, processor, "cancelled")
         self._submit_task(task, processor, brought)
         return True
 
@@ -159,7 +163,6 @@ class DynamicExecutor:
         self.in_flight[processor].add(given, seconds)
         self._outcomes.done(task)
         if processor in self._hosts:
-            self.flush()
             self._start_on_host(given, ProgramNode(instruction, processor, True), work, executable, slots)
         else:
             self._submit(given, SubmissionRequest(task, processor, slots, instruction, work, executable), stamp)
@@ -404,7 +407,9 @@ class DynamicExecutor:
         for (lane, given), order, times in zip(finished, orders, self._submitter.times(orders), strict=True):
             del self._stamps.slots[lane, given.place], self._orders[order.slot]
             record = given.entry.record
-            if record is None:
+            if record is None and not order.submit_ns:
+                self._broken_off(given, order)
+            elif record is None:
                 given.entry.record = Record(order.submit_ns, device_ns=times)
             else:
                 record.device_ns = times
@@ -427,6 +432,13 @@ class DynamicExecutor:
                 given.entry.record.device_ns = None
                 given.entry.record.start_ns, given.entry.record.finish_ns = span_ns
                 ended.append(CompletedTask(given.task, lane, (span_ns[1] - span_ns[0]) * 1e-9))
+
+    def _broken_off(self, given: InFlightTask, order: SubmissionRequest) -> None:
+        """Record an order whose submission was broken off, by an error or a cancellation: its values are missing."""
+        given.entry.record = Record(now_ns(), "cancelled")
+        if order.slot < len(self._layout.tasks):
+            self.left_out += 1
+            self._outcomes.broken_off(given.task)
 
     def handle(self, completion: Completion) -> None:
         """Handle a completion that a host lane reports."""

@@ -63,6 +63,11 @@ class TaskOutcomes:
         self._out.add(task)
         self.failures.lost(self._instruction(task))
 
+    def broken_off(self, task: int) -> None:
+        """Record a task whose submission was broken off: it may have begun, and its results are missing."""
+        self._out.add(task)
+        self.failures.lost(self._instruction(task), begun=True)
+
     def failed(self, task: int, verb: str, cause: BaseException, reason: FailureReason) -> None:
         """Record the failure of a task; its results are missing."""
         instruction = self._instruction(task)
