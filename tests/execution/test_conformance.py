@@ -50,12 +50,6 @@ DYNAMIC = frozenset(way.name for way in WAYS if way.decides_while_running)
 
 #: What is known to be wrong. Remove an entry with its defect: a case that passes unexpectedly fails the suite.
 KNOWN_DEFECTS = (
-    Defect(
-        "recovery",
-        frozenset({"lost device"}),
-        frozenset({"run"}),
-        "a run that begins with a lost device blames no device for the allocation that fails (Recoverer)",
-    ),
 )
 
 

@@ -15,7 +15,7 @@ from syclsched.execution.core.failures import FailureReason, Failures, Instructi
 from syclsched.execution.core.program import MEMORY_KINDS, Buffer, Program
 from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
 from syclsched.execution.memory.buffers import BufferLookup, NumpyArray
-from syclsched.execution.recovery.degraded import platform_without
+from syclsched.execution.recovery.degraded import devices_in, platform_without
 from syclsched.execution.recovery.health import DeviceHealth
 from syclsched.execution.recovery.lineage import RemainingWork, find_remaining_work
 from syclsched.execution.recovery.subgraphs import SubgraphBuilder
@@ -176,6 +176,8 @@ class RecoveryPlanner:
             return None
         lanes = {i.id: lane.device for lane in engine.program.plan.lanes for i in lane.instructions}
         devices = tuple(dict.fromkeys(d for f in runtime if (d := lanes[f.instruction.id]) != HOST))
+        if not devices and isinstance(error, MemoryLimitError):  # before any instruction, maybe as a device is lost
+            devices = devices_in(engine.program.plan, error.space)
         failure = _Failure(runtime, own, error, devices)
         first = min([*runtime, *retried], key=lambda f: f.instruction.id, default=None)
         if first is not None:
