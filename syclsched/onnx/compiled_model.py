@@ -28,13 +28,13 @@ from syclsched.onnx.model import GivenShapes, OnnxModel, load
 from syclsched.onnx.model_build import ModelBuilder, default_platform
 from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_times
 from syclsched.onnx.specialised import Array, Shapes
-from syclsched.planner import ModelPlanOptions, PlanRequest
 from syclsched.scheduling.objectives import minimize as aim_at
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from syclsched.execution import Run
+    from syclsched.planner import ModelPlanOptions, PlanRequest
 
 _Result = TypeVar("_Result")
 
@@ -138,6 +138,8 @@ def compile(
 
 def _request(planning: ModelPlanOptions) -> tuple[PlanRequest, str | None]:
     """Return the planning request of `compile`, and its rewrite if one was given."""
+    from syclsched.planner import PlanRequest
+
     given = {"minimize": "latency", **planning}
     rewrite = given.pop("rewrite", None)
     for name in given:

@@ -22,10 +22,10 @@ from syclsched.model.task import Task
 from syclsched.onnx.plan_comparison import CLEARLY, is_disturbed
 from syclsched.onnx.report import OperatorTime
 from syclsched.onnx.specialised import Specialised
-from syclsched.planner import PlanRequest
 from syclsched.profiling.busy import read_times
 
 if TYPE_CHECKING:
+    from syclsched.planner import PlanRequest
     from syclsched.profiling.calibration import RecordingHistory
 
 #: Name of the library implementation.

@@ -21,11 +21,11 @@ from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
 from syclsched.onnx.specialised import Array, Shapes, Specialised
 from syclsched.onnx.weight_eviction import trim_heap
-from syclsched.planner import PlanRequest
 
 if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
     from syclsched.execution import Runner
+    from syclsched.planner import PlanRequest
     from syclsched.profiling import HistoryStore
 
 _LOGGER = logging.getLogger("syclsched")
