@@ -19,6 +19,14 @@ def live() -> tuple[Platform, Any]:
     return live_on(None)
 
 
+@pytest.fixture(scope="module")
+def own_history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keeps measured times, by which policies decide, apart from those of other tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
 @pytest.fixture
 def nothing_is_left_running() -> Iterator[None]:
     """Asserts that every run has ended or was cancelled."""

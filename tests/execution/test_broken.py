@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from support.library_calls import Called, with_library
-from support.opened import live_on
+from support.opened import live_on, until
 from support.running import DTYPE, MIX, SPIN, plan_on
 from support.starting import live_called, start
 
 from syclsched.devices.submission.submission_loop import SubmissionLoop
-from syclsched.errors import ExecutionError
+from syclsched.errors import DeviceError, ExecutionError, TaskFailedError
 from syclsched.execution import bind
 from syclsched.execution.dynamic.compiled.fast_path import CompiledRun
 from syclsched.execution.dynamic.submission.submitter import Submitter
@@ -73,3 +75,63 @@ def test_a_dynamic_run_that_breaks_waits_for_what_compiled_code_has_submitted(
         run.wait(60)
     run.close()
     assert pending and not any(pending)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("recover", [False, True])
+def test_a_dynamic_run_in_which_a_submission_breaks_ends_and_counts_nothing_unsubmitted_as_done(
+    recover: bool, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = TaskGraph("broken")
+    x, y, z, scrap = (graph.array(name, data=np.arange(8, dtype=DTYPE)) for name in ("x", "y", "z", "scrap"))
+    graph.kernel(with_library(Called(0)), name="by a library", x=x, y=scrap)  # so that Python decides
+    device_mix = replace(MIX, implementations=MIX.implementations[:1])
+    graph.kernel(device_mix, name="before", x=x, y=y, a=2)
+    graph.host(lambda y: np.add(y, 1, out=y), name="host", y=y.update(), pure=True)
+    graph.kernel(device_mix, name="after", x=y, y=z, a=3)
+    submit, left = SubmissionLoop.submit, [None] * number
+
+    def breaking(loop: SubmissionLoop, commands: Any) -> Any:
+        if left and not (left.pop() or left):
+            raise DeviceError("on purpose")
+        return submit(loop, commands)
+
+    monkeypatch.setattr(SubmissionLoop, "submit", breaking)
+    run = start(graph, live_called("cpu"), "eager", recover=recover)
+    try:
+        if recover:
+            run.wait(60)
+            i = np.arange(8, dtype=DTYPE)  # what x, y and z are at first
+            wanted_y = (2 * i + 3 * i + i) + 1
+            np.testing.assert_array_equal(run.result("y"), wanted_y)
+            np.testing.assert_array_equal(run.result("z"), 3 * wanted_y + 3 * i + i)
+            assert len(run.recoveries) == 1
+        else:
+            with pytest.raises(DeviceError, match="on purpose"):
+                run.wait(60)
+    finally:
+        run.close()
+
+
+def test_a_host_task_behind_one_that_raises_still_waits_for_its_kernel() -> None:
+    """Both are on the host's lane when the first one raises, and compiled code has started them."""
+    graph = TaskGraph("behind")
+    x, y, z = (graph.array(name, data=np.zeros(4, DTYPE)) for name in "xyz")
+    started, seen = threading.Event(), []
+
+    def bad(x: Any) -> None:
+        assert started.wait(60)
+        raise ValueError("no good")
+
+    graph.host(bad, name="bad", x=x.update())
+    graph.kernel(SPIN, name="slow", y=y, turns=300_000_000)
+    graph.host(lambda y, z: seen.append(int(y[0])), name="behind", y=y.read(), z=z.write())
+    with start(graph, live_called("cpu"), "eager", trace=True) as run:
+        until(lambda: run._engine.passed(2))
+        started.set()
+        with pytest.raises(TaskFailedError, match="no good"):
+            run.wait(60)
+        wanted = run.result("y")[0]
+        spans = {span.task: span for span in run.trace().spans if span.kind != "copy"}
+    assert seen == [wanted]
+    assert spans["slow"].finish_s <= spans["behind"].start_s + 1e-3

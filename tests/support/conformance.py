@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import functools
+import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from types import TracebackType
 from typing import Any
 
@@ -18,8 +16,8 @@ import pytest
 
 import syclsched
 from support.opened import until
-from support.running import ASSIGN_KERNEL, DTYPE, MIX, SPIN, plan_by
-from syclsched.errors import DeadlineError, TaskFailedError
+from support.running import plan_by
+from syclsched.errors import DeadlineError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Operation, Requirements
 from syclsched.model.plan import Plan
@@ -33,7 +31,7 @@ STREAM_GENERATIONS = 3
 Inputs = Mapping[str, Any] | None
 
 
-@lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=2)
 def platform_of(contexts: int) -> Platform:
     """Return the CPU device with two lanes; with two contexts also the FPGA emulator."""
     platform = syclsched.discover(lanes=2)
@@ -112,7 +110,6 @@ class CallHandle(Handle):
         return self._found[name]
 
     def trace(self) -> Trace:
-        until(self._runner.traces)  # recorded by another thread, maybe a moment after the call has returned
         return self._runner.traces()[-1]
 
 
@@ -308,35 +305,13 @@ WAYS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Defect:
-    """A case that is known to fail, always."""
-
-    behaviour: str
-    cases: frozenset[str]  # empty for all
-    ways: frozenset[str]
-    reason: str
-    #: Whether such a case never ends, or takes down the tests' process: then it is not run.
-    never_ends: bool = False
-
-    def is_of(self, behaviour: str, case: str, way: str) -> bool:
-        """Return whether a test is known to fail for this reason."""
-        return behaviour == self.behaviour and (not self.cases or case in self.cases) and way in self.ways
-
-
-def over_all_ways(behaviour: str, cases: Iterable[str] = (), *, known: Iterable[Defect] = ()) -> pytest.MarkDecorator:
-    """Parametrise a test over ``way``, and ``case`` if there are several; skip and xfail what the tables say."""
+def over_all_ways(behaviour: str, cases: Iterable[str] = ()) -> pytest.MarkDecorator:
+    """Parametrise a test over ``way``, and ``case`` if there are several; skip what a way lacks."""
     named, found = tuple(cases), []
     for case in named or ("",):
         for way in WAYS:
-            marks = [
-                pytest.mark.xfail(strict=True, run=not defect.never_ends, reason=defect.reason)
-                for defect in known
-                if defect.is_of(behaviour, case, way.name)
-            ]
             reason = way.lacks.get(behaviour)
-            if reason is not None:
-                marks.append(pytest.mark.skip(reason=f"{way.name}: {reason}"))
+            marks = [] if reason is None else [pytest.mark.skip(reason=f"{way.name}: {reason}")]
             values = (way, case) if named else (way,)
             found.append(pytest.param(*values, marks=marks, id="-".join(filter(None, (way.name, case)))))
     return pytest.mark.parametrize(("way", "case") if named else ("way",), found)
@@ -378,50 +353,40 @@ def only_on(operation: Operation, kind: str) -> Operation:
     return replace(operation, name=f"{operation.name} on {kind}", implementations=(first,))
 
 
-# --- a case that may end the process ----------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------
 
 
-def _raises(y: Any) -> None:
-    raise ValueError("no good")
+def check(handle: Handle, wanted: dict[str, Any], graph: TaskGraph) -> None:
+    """Assert that all values that tasks write are the sequential program's, to the last bit."""
+    handle.wait()
+    written = {access.array for task in graph.tasks for access in task.accesses if access.mode.writes}
+    for name in sorted(written):
+        if not graph.arrays[name].temporary:
+            np.testing.assert_array_equal(handle.result(name), wanted[name], err_msg=name)
 
 
-def across_contexts(way: Way) -> None:
-    """Run a graph in which a task is left out behind one that still runs on the other context."""
-    graph = TaskGraph("across contexts")
-    w, x, y, z = (graph.array(name, data=np.arange(4, dtype=DTYPE)) for name in "wxyz")
-    graph.kernel(only_on(SPIN, "cpu"), name="before", y=x, turns=100_000_000)
-    graph.host(_raises, name="bad", y=y.update())
-    graph.kernel(only_on(MIX, "accelerator"), name="left out", x=z, y=y, a=1)
-    graph.kernel(only_on(ASSIGN_KERNEL, "accelerator"), name="behind", x=w, y=z)
-    graph.edge("before", "left out")
-    with way.open(graph, spread(graph, platform_of(2)), warm=False, trace=True) as session:
-        handle = session.start()
-        with pytest.raises(TaskFailedError, match="no good") as caught:
-            handle.wait()
-        assert caught.value.task == "bad"
-        trace = handle.trace()
-        outcomes = {s.task: s.outcome for s in trace.spans if s.kind in ("launch", "host")}
-        assert outcomes["before"] == outcomes["behind"] == "done"
-        assert outcomes["bad"] == "failed"
-        assert outcomes.get("left out", "cancelled") == "cancelled"
-        if way.has_run:
-            np.testing.assert_array_equal(handle.result("z"), np.arange(4))
+def check_run(session: Session, inputs: Any, wanted: dict[str, Any], graph: TaskGraph) -> None:
+    """Run once more, and check all of it."""
+    handle = session.start(inputs)
+    try:
+        check(handle, wanted, graph)
+    finally:
         handle.close()
 
 
-def run_apart(way: Way) -> None:
-    """Make `across_contexts` in a process of its own, and assert that it ends well."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    found = subprocess.run(
-        [sys.executable, "-m", __name__, way.name],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert found.returncode == 0, f"exit {found.returncode}: {found.stderr[-2000:]}"
+def in_use() -> dict[str, int]:
+    return {space: info.in_use_bytes for space, info in syclsched.memory_info().items()}
 
 
-if __name__ == "__main__":
-    across_contexts(next(way for way in WAYS if way.name == sys.argv[1]))
+def releasing(test: Callable[..., None]) -> Callable[..., None]:
+    """Let a test fail if it passes and leaves memory in use."""
+
+    @functools.wraps(test)
+    def body(**arguments: Any) -> None:
+        gc.collect()
+        before = in_use()
+        test(**arguments)
+        gc.collect()
+        until(lambda: all(held <= before.get(space, 0) for space, held in in_use().items()))
+
+    return body

@@ -36,6 +36,7 @@ from syclsched.execution.dynamic.submission.dynamic_executor import COPY_SLOTS, 
 from syclsched.execution.dynamic.submission.dynamic_program import DynamicBuffers, DynamicProgram
 from syclsched.execution.dynamic.submission.execution_log import ExecutionLog, plan_from_log
 from syclsched.execution.dynamic.submission.finished_run import FinishedRun
+from syclsched.execution.dynamic.submission.run_resources import RunResources
 from syclsched.execution.dynamic.submission.submitter import Submitter
 from syclsched.execution.dynamic.submission.task_outcomes import TaskOutcomes
 from syclsched.execution.dynamic.submission.tasks import TaskWork, with_current_status
@@ -236,27 +237,25 @@ class DynamicEngine(ThreadedEngine):
             if space != NOTHING:
                 self._state.where[item][space] = 0.0
                 self._state.origin[item] = space
+        run = RunResources(layout, self._work, self._table, self._submitter, self._queues, self._hosts)
         self._carrier = DynamicExecutor(
-            layout, self._state, self._work, self._table, self._submitter, self._queues, self._hosts, self._limits,
-            self._outcomes, self._submitted, self.counts, self._lock, self._pinned,
-        )  # fmt: skip
-        self._express = self._make_express(self._carrier)
+            run, self._state, self._limits, self._outcomes, self._submitted, self.counts, self._lock, self._pinned
+        )
+        self._express = self._make_express(run, self._carrier)
         if self.recording:
             self._anchor()
         self._began_ns = now_ns()
 
-    def _make_express(self, carrier: DynamicExecutor) -> CompiledRun | None:
+    def _make_express(self, run: RunResources, carrier: DynamicExecutor) -> CompiledRun | None:
         """Return the compiled fast path of this run; None if it is not eligible."""
-        policy, submitter = self._policy, self._submitter
-        assert submitter is not None
-        placement = fast_path_placement(self._layout, self._work, self._limits, policy, submitter)
+        policy = self._policy
+        placement = fast_path_placement(run.layout, run.work, self._limits, policy, run.submitter)
         if placement is None:
             return None
         bound = policy.bound if isinstance(policy, Hybrid) else math.inf
         express = CompiledRun(
-            self._layout, self._work, self._table, submitter, self._hosts, carrier, self._lookahead,
-            self._state.known, policy.name, bound, placement, self._inbox,
-        )  # fmt: skip
+            run, carrier, self._lookahead, self._state.known, policy.name, bound, placement, self._inbox
+        )
         return express if express.prepare() else None
 
     def _run_express(self, express: CompiledRun, carrier: DynamicExecutor) -> bool:

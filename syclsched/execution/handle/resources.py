@@ -60,6 +60,7 @@ class Resources:
         # Reentrant: a garbage collection under the lock may drop a run, whose finaliser calls `abandon`.
         self._lock = threading.RLock()
         self._when_ended: list[Callable[[], None]] = []
+        self._before_end: list[Callable[[], None]] = []
         unfinished.add(self)
         engine.when_finished = self._ended
 
@@ -75,6 +76,17 @@ class Resources:
         with self._lock:
             if not self.finished.is_set():
                 self._when_ended.append(call)
+                return
+        call()
+
+    def before_end(self, call: Callable[[], None]) -> None:
+        """Register a callback for the end of the run, called before any wait for it returns; it must not wait itself.
+
+        It is called at once if the run has ended, and after these waits if the run is given up.
+        """
+        with self._lock:
+            if not self.finished.is_set():
+                self._before_end.append(call)
                 return
         call()
 
@@ -133,12 +145,23 @@ class Resources:
     def _ended(self) -> None:
         """Handle the engine's end; called by the engine."""
         unfinished.discard(self)
-        with self._lock:
-            waiting = self._end()
-        for call in waiting:
-            call()
-        if self._abandoned:
-            self.release()
+        waiting: list[Callable[[], None]] | None = None
+        try:
+            while waiting is None:
+                with self._lock:
+                    recording, self._before_end = self._before_end, []
+                    if not recording:
+                        waiting = self._end()
+                for call in recording:
+                    call()
+        finally:
+            if waiting is None:  # a callback raised
+                with self._lock:
+                    waiting = self._end()
+            for call in waiting:
+                call()
+            if self._abandoned:
+                self.release()
 
     def _end(self) -> list[Callable[[], None]]:
         self.finished.set()

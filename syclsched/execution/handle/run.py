@@ -156,8 +156,8 @@ class Run(ResultAccess):
         self._resources.when_ended(call)
 
     def record_in(self, recorder: EngineRecorder, generation: int = 0) -> None:
-        """Add the run's recording to a recorder once the run has ended."""
-        self.when_ended(partial(_record, self._resources, recorder, generation))
+        """Add the run's recording to a recorder when the run has ended, before waits for it return."""
+        self._resources.before_end(partial(_record, self._resources, recorder, generation))
 
     async def wait_async(self, timeout: float | None = None) -> None:
         """Wait for the whole run in a coroutine, without a waiting thread.

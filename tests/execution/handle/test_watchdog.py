@@ -115,6 +115,31 @@ def test_the_time_of_the_watchdog_can_be_set(engine: Engine, caplog: pytest.LogC
     assert len(caplog.records) == 1
 
 
+def test_a_run_past_its_deadline_while_no_lane_runs_is_cancelled_and_given_up_if_it_does_not_end(
+    engine: Engine,
+) -> None:
+    watching, resources = watch(engine, Safeguards(deadline_s=2.0))
+    for now_s in (0.0, 1.9):
+        watching.look(now_s)
+    assert resources.late is None and not engine.cancelled
+    watching.look(2.5)
+    assert engine.cancelled and resources.hung is None
+    assert resources.late is not None and resources.late.task is None
+    assert "has taken 2.5 s, its deadline is 2 s; nothing" in str(resources.late)
+    watching.look(4.4)
+    assert resources.hung is None
+    watching.look(4.6)
+    assert resources.hung is resources.late
+
+
+def test_a_run_that_was_cancelled_before_its_deadline_is_not_late(engine: Engine) -> None:
+    watching, resources = watch(engine, Safeguards(deadline_s=2.0))
+    watching.look(0.0)
+    engine.cancelled = True
+    watching.look(2.5)
+    assert resources.late is None
+
+
 def test_a_task_fails_past_its_deadline_and_a_run_that_hangs_on_it_is_given_up(engine: Engine) -> None:
     watching, resources = watch(engine, n1=0.5)
     engine.at = [at(1), at(2, "cpu:1")]

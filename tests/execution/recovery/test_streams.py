@@ -13,6 +13,7 @@ from support.running import ASSIGN_KERNEL, DTYPE, MIX, plan_by, sequential
 
 from syclsched.errors import DeadlineError, MemoryLimitError
 from syclsched.execution import Safeguards, bind
+from syclsched.execution.recovery.health import MOST_STRIKES
 from syclsched.execution.runner import bound_plan
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -163,3 +164,28 @@ def test_work_behind_another_generations_is_not_late_for_it() -> None:
         assert sum(1 for each in waits if each and "of another generation on" in each) == 2
         injection.release()
         assert len(list(stream)) == 3
+
+
+@pytest.mark.parametrize("times", [1, 2, 4])
+def test_bind_recovers_from_failed_allocations_in_the_end_without_the_device(times: int) -> None:
+    platform, devices = live_on(2)
+    graph, inputs = braid(), given_inputs(4)
+    plan = spread(graph, platform, [d.name for d in platform.compute_devices])
+    with faults.inject(faults.fail_allocation(1, times=times)) as seen:
+        with pytest.raises(MemoryLimitError):
+            bind(plan, graph, devices)
+        assert len(seen.injected) == 1
+    with (
+        faults.inject(faults.fail_allocation(1, times=times)) as seen,
+        bind(plan, graph, devices, recover=True) as runner,
+    ):
+        assert len(seen.injected) == times
+        with runner.run(inputs[0]) as run:
+            check([{name: run.result(name) for name in graph.arrays}], inputs[:1], graph)
+            assert [recovery.reason for recovery in run.recoveries] == ["memory"] * times
+            assert run.trace().recoveries == run.recoveries
+            assert (run.plan == plan) == (times < MOST_STRIKES)
+        with runner.run(inputs[1]) as run:
+            run.wait()
+            assert not run.recoveries
+        check(list(runner.stream(inputs)), inputs, graph)

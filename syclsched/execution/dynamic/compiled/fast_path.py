@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from syclsched.compiled import precompile
+from syclsched.devices.native.sycl_types import Waitable
 from syclsched.devices.programs.executables import KernelSubmission
 from syclsched.devices.submission.commands import Command, CommandSequence, CommandStructure
 from syclsched.execution.core.clock import now_ns
@@ -42,15 +43,12 @@ from syclsched.execution.dynamic.compiled.fast_path_log import FastPathLog
 from syclsched.execution.dynamic.compiled.helper_loop import wait_for_events
 from syclsched.execution.dynamic.compiled.inbox import Inbox
 from syclsched.execution.dynamic.compiled.replanner import Replanner
-from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
 from syclsched.execution.dynamic.data.submission_lookahead import SubmissionLookahead
 from syclsched.execution.dynamic.submission.dynamic_executor import COPY_SLOTS, DynamicExecutor
 from syclsched.execution.dynamic.submission.execution_log import LogEntry
-from syclsched.execution.dynamic.submission.submitter import Submitter
-from syclsched.execution.dynamic.submission.tasks import TaskWork
+from syclsched.execution.dynamic.submission.run_resources import RunResources
 from syclsched.execution.lanes.batches import command_of
-from syclsched.execution.lanes.lanes import Completion, HostLane
-from syclsched.execution.memory.buffers import BufferTable
+from syclsched.execution.lanes.lanes import Completion
 from syclsched.scheduling.dynamic.compiled.compiled_policies import CENTRAL, HYBRID, LOCALITY, STEALING
 from syclsched.scheduling.dynamic.compiled.run_state import new_run_state as make_board
 from syclsched.scheduling.dynamic.compiled.run_state_updates import complete, release_sources
@@ -72,11 +70,7 @@ class CompiledRun:
 
     def __init__(
         self,
-        layout: IndexedGraph,
-        work: TaskWork,
-        table: BufferTable,
-        submitter: Submitter,
-        hosts: Mapping[int, HostLane],
+        run: RunResources,
         carrier: DynamicExecutor,
         lookahead: SubmissionLookahead,
         known: StaticInfo,
@@ -85,9 +79,10 @@ class CompiledRun:
         roof: MemoryPlacement,
         inbox: Inbox[Any],
     ) -> None:
+        layout, submitter = run.layout, run.submitter
         assert submitter.loop is not None
-        self._layout, self._work, self._table, self._submitter = layout, work, table, submitter
-        self._hosts, self._carrier, self._roof, self._inbox = hosts, carrier, roof, inbox
+        self._layout, self._work, self._table, self._submitter = layout, run.work, run.buffers, submitter
+        self._hosts, self._carrier, self._roof, self._inbox = run.hosts, carrier, roof, inbox
         self._loop = submitter.loop
         self._policy = _COMPILED[policy]
         self.tasks = len(layout.tasks)
@@ -108,8 +103,8 @@ class CompiledRun:
         self._commands = np.zeros((self.tasks, self._processors, WORDS), np.int64)
         self._kept: list[Any] = []
         self._reports: dict[int, Completion] = {}
-        #: Work given to host lanes, by task.
-        self.host_tasks: dict[int, tuple[ProgramNode, Any, Any]] = {}
+        #: Work given to host lanes, by task, with the events it waits for.
+        self.host_tasks: dict[int, tuple[ProgramNode, Any, Any, Sequence[Waitable]]] = {}
         #: Number of started commands already searched for host tasks.
         self._searched = 0
         #: The message that ended the fast path.
@@ -302,7 +297,7 @@ class CompiledRun:
         events = [event for slot in waits if (event := self._submitter.event(slot)) is not None]
         node = ProgramNode(self._work.instruction(task, device, spaces, task), lane, True)
         work, executable = self._work.work(task, device, spaces), self._work.executable(task, device)
-        self.host_tasks[task] = node, work, executable
+        self.host_tasks[task] = node, work, executable, events
         self._hosts[lane].start(node, work, executable, events)
 
     def _report(self, completion: Completion) -> bool:

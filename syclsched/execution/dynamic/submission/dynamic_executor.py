@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from syclsched.devices.native.sycl_types import SyclQueue
+from syclsched.devices.native.sycl_types import Waitable
 from syclsched.devices.programs.executables import Executable, calls_library
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.core.clock import now_ns
@@ -16,7 +16,6 @@ from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.dynamic.data.capacity import Block, Capacity
 from syclsched.execution.dynamic.data.coherence import CoherenceDirectory, Stamp
 from syclsched.execution.dynamic.data.data_manager import DataManager, ResidentInputs
-from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
 from syclsched.execution.dynamic.data.remaining_uses import RemainingUses
 from syclsched.execution.dynamic.data.submission_lookahead import InFlightQueue
 from syclsched.execution.dynamic.submission.execution_log import ExecutionLog, LogEntry, instruction_of
@@ -24,11 +23,10 @@ from syclsched.execution.dynamic.submission.failure_propagation import FailurePr
 from syclsched.execution.dynamic.submission.in_flight import CompletedTask, InFlightTask, measured_s
 from syclsched.execution.dynamic.submission.lane_sequence import LaneSequences
 from syclsched.execution.dynamic.submission.polled_durations import PolledDurations
-from syclsched.execution.dynamic.submission.submitter import SubmissionRequest, Submitter
+from syclsched.execution.dynamic.submission.run_resources import RunResources
+from syclsched.execution.dynamic.submission.submitter import SubmissionRequest
 from syclsched.execution.dynamic.submission.task_outcomes import TaskOutcomes
-from syclsched.execution.dynamic.submission.tasks import TaskWork
-from syclsched.execution.lanes.lanes import Completion, HostLane
-from syclsched.execution.memory.buffers import BufferTable
+from syclsched.execution.lanes.lanes import Completion
 from syclsched.model.plan import InstructionKind
 from syclsched.scheduling.dynamic.policy_state import PolicyState
 
@@ -41,13 +39,8 @@ class DynamicExecutor:
 
     def __init__(
         self,
-        layout: IndexedGraph,
+        run: RunResources,
         state: PolicyState,
-        work: TaskWork,
-        buffers: BufferTable,
-        submitter: Submitter,
-        queues: Mapping[int, SyclQueue],
-        hosts: Mapping[int, HostLane],
         limits: Sequence[int],
         outcomes: TaskOutcomes,
         submitted: Callable[[int, int], None],
@@ -55,8 +48,9 @@ class DynamicExecutor:
         lock: threading.RLock,
         pinned: set[Block],
     ) -> None:
-        self._layout, self._state, self._work, self._buffers = layout, state, work, buffers
-        self._submitter, self._queues, self._hosts, self._outcomes = submitter, queues, hosts, outcomes
+        layout, queues = run.layout, run.queues
+        self._layout, self._state, self._work, self._buffers = layout, state, run.work, run.buffers
+        self._submitter, self._queues, self._hosts, self._outcomes = run.submitter, queues, run.hosts, outcomes
         self._submitted = submitted
         lanes = len(layout.lanes)
         self._stamps = LaneSequences(lanes)
@@ -86,7 +80,7 @@ class DynamicExecutor:
         self._free_slots = list(range(tasks + COPY_SLOTS - 1, tasks - 1, -1))
         self._orders: dict[int, InFlightTask] = {}
         self._nodes: dict[
-            int, tuple[InFlightTask, ProgramNode, InstructionWork | None, Executable | None, Sequence[int]]
+            int, tuple[InFlightTask, ProgramNode, InstructionWork | None, Executable | None, Sequence[Waitable]]
         ] = {}
         self._current_task = 0
         self._item = layout.first_items()
@@ -163,18 +157,24 @@ class DynamicExecutor:
         self.in_flight[processor].add(given, seconds)
         self._outcomes.done(task)
         if processor in self._hosts:
-            self._start_on_host(given, ProgramNode(instruction, processor, True), work, executable, slots)
+            events = [event for slot in slots if (event := self._submitter.event(slot)) is not None]
+            self._start_on_host(given, ProgramNode(instruction, processor, True), work, executable, events)
         else:
             self._submit(given, SubmissionRequest(task, processor, slots, instruction, work, executable), stamp)
         self.stamp[task] = stamp
         self._submitted(task, processor)
 
     def expect(
-        self, given: InFlightTask, node: ProgramNode, work: InstructionWork | None, executable: Executable | None
+        self,
+        given: InFlightTask,
+        node: ProgramNode,
+        work: InstructionWork | None,
+        executable: Executable | None,
+        events: Sequence[Waitable],
     ) -> None:
-        """Expect the host lane's completion of an adopted task."""
+        """Expect the host lane's completion of an adopted task, which waits for events again if it is returned."""
         given.entry.record = Record(now_ns())
-        self._nodes[node.id] = (given, node, work, executable, ())
+        self._nodes[node.id] = (given, node, work, executable, events)
 
     def adopt(self, entry: LogEntry, *, ended: bool) -> InFlightTask:
         """Take over a task that compiled code has submitted, with its log entry."""
@@ -232,10 +232,9 @@ class DynamicExecutor:
         node: ProgramNode,
         work: InstructionWork | None,
         executable: Executable | None,
-        slots: Sequence[int],
+        events: Sequence[Waitable],
     ) -> None:
-        self._nodes[node.id] = (given, node, work, executable, slots)
-        events = [event for slot in slots if (event := self._submitter.event(slot)) is not None]
+        self._nodes[node.id] = (given, node, work, executable, events)
         given.entry.record = Record(now_ns())
         try:
             self._hosts[node.lane].start(node, work, executable, events)
@@ -448,8 +447,8 @@ class DynamicExecutor:
         else:
             self._ended_on_host(pending[0], completion)
         for node in self._hosts[completion.node.lane].take_unexecuted(completion):
-            given, node, work, executable, slots = self._nodes.pop(node.id)
-            self._start_on_host(given, node, work, executable, slots)
+            given, node, work, executable, events = self._nodes.pop(node.id)
+            self._start_on_host(given, node, work, executable, events)
 
     def _ended_on_host(self, given: InFlightTask, completion: Completion) -> None:
         record = given.entry.record
