@@ -60,7 +60,7 @@ def test_a_dynamic_run_that_breaks_waits_for_what_compiled_code_has_submitted(
         pending.extend(submitter.loop.is_pending(slot) for slot in range(20))
         close(submitter)
 
-    def breaking(express: CompiledRun) -> None:
+    def breaking(fast_path: CompiledRun) -> None:
         raise ZeroDivisionError("on purpose")
 
     monkeypatch.setattr(Submitter, "close", noted)

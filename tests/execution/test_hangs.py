@@ -104,8 +104,8 @@ def test_a_device_whose_clock_does_not_answer_holds_up_neither_the_first_run_nor
     graph, plan, live = graph_and_plan()
     before = in_use()
     runner = bind(plan, graph, live)
-    assert runner._ring is not None
-    gate = Gate(next(iter(runner._ring._clocks._queues.values())))
+    assert runner._instances is not None
+    gate = Gate(next(iter(runner._instances._clocks._queues.values())))
     for _ in range(2):
         with pytest.raises(ExecutionError, match="its clock could not be read"):
             runner.run()
@@ -166,7 +166,7 @@ def test_a_stream_that_hangs_fails_generation_by_generation_and_can_be_left(runn
         with pytest.raises(ExecutionError, match="given up"):
             runner.run()
         injection.release()
-    until(lambda: runner._ring is not None and runner._ring.idle)
+    until(lambda: runner._instances is not None and runner._instances.idle)
     assert runner({})["y"].shape == (SIZE,)
 
 

@@ -261,8 +261,8 @@ def test_what_is_not_done_on_purpose_lives_until_its_turn_comes(monkeypatch: pyt
         wait(loop)
 
     with bind(plan, graph, devices) as runner:
-        assert runner._ring is not None
-        generation = runner._ring.generations[0]
+        assert runner._instances is not None
+        generation = runner._instances.generations[0]
         left = generation.replay(runner._prepared.values({"y": np.ones(1, DTYPE)}), record=False, kind=StagedReplay)
         assert generation.loop.uses_lane_threads
         monkeypatch.setattr(faultpoints, "CommandStructure", Noted)

@@ -192,7 +192,7 @@ def test_on_a_busy_machine_no_time_is_remembered(monkeypatch) -> None:
 
 
 class Stage:
-    """Plans of a graph that take made-up times, without devices: what `racing` does with them."""
+    """Plans of a graph that take made-up times, without devices: what `autotune` does with them."""
 
     def __init__(self, monkeypatch, kernel_s: float = 1e-3, refused: BaseException | None = None) -> None:
         self.platform = syclsched.describe(["cpu"])

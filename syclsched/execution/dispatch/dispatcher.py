@@ -265,9 +265,9 @@ class Dispatcher(ProgramEngine):
                 self.records[node.id] = Record(submit_ns)
             self._events.put_submitted(node.id)
             self._note_submitted(node)
-        lender = self._device_lane(gathered.nodes[0]).helper
-        if lender is not None:
-            lender.wait_for_batch(self._loop_in_c, batch)
+        helper_thread = self._device_lane(gathered.nodes[0]).helper
+        if helper_thread is not None:
+            helper_thread.wait_for_batch(self._loop_in_c, batch)
         for node in gathered.nodes[batch.done :]:  # an instruction was refused, or the run was cancelled
             if self._must_skip(node):
                 self._skip(node)

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dynamic execution of a task graph: a policy decides while tasks run; a coherence directory tracks the data.
 
-- `coherence`: directory of valid copies per memory space, and the dependencies of each access. Pure.
-- `layout`: tasks, array pieces, memory spaces and lanes by index. Pure.
-- `capacity`: memory use per space, and the choice of eviction victims. Pure.
-- `engine`: the thread of a run and its interface to other threads.
-- `deciding`, `carrier`: policy decisions; data movement, submission and polling.
-- `eligible`, `express`, `driving`: fast path of runs that fit into memory, decided and submitted by compiled code.
-- `submitter`: submission to device queues, by the compiled loop or from Python.
-- `happened`: execution log, and its conversion into a plan and records.
-- `start`: starts a run of a graph.
+- `data/`: coherence directory, indices of arrays and lanes, memory capacity and evictions, transfers on demand.
+- `submission/`: submission of tasks and copies, failure propagation, the execution log and its conversion into a plan.
+- `compiled/`: the fast path of runs that fit into memory, decided and submitted by compiled code.
+- `dynamic_engine`, `decision_loop`: the thread of a run, and the policy's decisions.
+- `dynamic_start`: start of a run.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ class DecisionLoop:
         self.held: list[tuple[int, int]] = []
         self.left = tasks
 
-    def poll(self, carrier: DynamicExecutor, now_s: Callable[[], float]) -> bool:
+    def poll(self, executor: DynamicExecutor, now_s: Callable[[], float]) -> bool:
         """Record completed tasks, their durations and the successors they release; return whether there were any."""
-        ended = carrier.poll()
+        ended = executor.poll()
         self._state.now_s = now_s()
         for each in ended:
             if each.seconds is not None:
@@ -40,7 +40,7 @@ class DecisionLoop:
             if each.processor in self._hosts:
                 self._release(each.task, each.processor)
         for processor in {each.processor for each in ended}:
-            self.report_lookahead(carrier, processor)
+            self.report_lookahead(executor, processor)
         return bool(ended)
 
     def submitted(self, task: int, processor: int) -> None:
@@ -53,46 +53,46 @@ class DecisionLoop:
         for successor in self._book.release(task, processor):
             self._book.arrive(successor)
 
-    def decide(self, carrier: DynamicExecutor) -> bool:
+    def decide(self, executor: DynamicExecutor) -> bool:
         """Carry out decisions of the policy until it makes none; return whether it made any."""
         progress = False
-        while not (self._ending() or self._lacks_memory(carrier)) and (decisions := self._policy.decide(self._state)):
+        while not (self._ending() or self._lacks_memory(executor)) and (decisions := self._policy.decide(self._state)):
             progress = True
             for task, processor, start in decisions:
                 if not start:
                     self._book.bind(task, processor)
                     continue
                 self._book.begin(task, processor, self._state.now_s)
-                if self._lacks_memory(carrier) or not carrier.attempt(task, processor):
+                if self._lacks_memory(executor) or not executor.attempt(task, processor):
                     self.held.append((task, processor))
-                self.report_lookahead(carrier, processor)
+                self.report_lookahead(executor, processor)
         return progress
 
-    def _lacks_memory(self, carrier: DynamicExecutor) -> bool:
+    def _lacks_memory(self, executor: DynamicExecutor) -> bool:
         """Return whether a deferred task lacks memory; other tasks must not take that memory meanwhile."""
-        return bool(self.held) and carrier.data_manager.lacks_memory
+        return bool(self.held) and executor.data_manager.lacks_memory
 
-    def retry(self, carrier: DynamicExecutor) -> bool:
+    def retry(self, executor: DynamicExecutor) -> bool:
         """Retry deferred tasks in order, up to the first that lacks memory; return whether any was submitted."""
         if not self.held:
             return False
         held, self.held = self.held, []
-        carrier.data_manager.lacks_memory = False
+        executor.data_manager.lacks_memory = False
         for number, (task, processor) in enumerate(held):
-            if carrier.attempt(task, processor):
-                self.report_lookahead(carrier, processor)
+            if executor.attempt(task, processor):
+                self.report_lookahead(executor, processor)
                 continue
             self.held.append((task, processor))
-            if carrier.data_manager.lacks_memory:
+            if executor.data_manager.lacks_memory:
                 self.held += held[number + 1 :]
                 break
         return len(self.held) < len(held)
 
-    def report_lookahead(self, carrier: DynamicExecutor, processor: int) -> None:
+    def report_lookahead(self, executor: DynamicExecutor, processor: int) -> None:
         """Report to the policy when a lane's submitted work ends, and whether its lookahead is full."""
         state = self._state
         held = [task for task, lane in self.held if lane == processor] if self.held else []
-        in_flight = carrier.in_flight[processor]
+        in_flight = executor.in_flight[processor]
         seconds, count = in_flight.seconds, len(in_flight) + len(held)
         if held:
             device = state.known.device_of[processor]

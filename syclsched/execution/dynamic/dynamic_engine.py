@@ -89,8 +89,8 @@ class DynamicEngine(ThreadedEngine):
         self._inbox: Inbox[_Message] = Inbox()
         self._submitter: Submitter | None = None
         self._hosts: dict[int, HostLane] = {}
-        self._carrier: DynamicExecutor | None = None
-        self._express: CompiledRun | None = None
+        self._executor: DynamicExecutor | None = None
+        self._fast_path: CompiledRun | None = None
         self._logged = False
         self._lock = threading.RLock()  # reentrant: garbage collected under it may hold this run
         self._pinned: set[Block] = set()
@@ -108,18 +108,18 @@ class DynamicEngine(ThreadedEngine):
 
     def passed(self, number: int) -> bool:
         """Return whether a task, by its index, has been submitted, has completed or was cancelled."""
-        if self._express is not None:
-            return self._express.is_submitted(number)
-        return self._carrier is not None and self._carrier.stamp[number] is not None
+        if self._fast_path is not None:
+            return self._fast_path.is_submitted(number)
+        return self._executor is not None and self._executor.stamp[number] is not None
 
     def is_complete(self, number: int) -> bool:
         """Return whether a task, by its index, has completed or was cancelled."""
         if self.finished.is_set():
             return True
-        if self._express is not None:
-            return self._express.is_done(number)
-        stamp = None if self._carrier is None else self._carrier.stamp[number]
-        return stamp is not None and self._carrier is not None and self._carrier.is_done(*stamp)
+        if self._fast_path is not None:
+            return self._fast_path.is_done(number)
+        stamp = None if self._executor is None else self._executor.stamp[number]
+        return stamp is not None and self._executor is not None and self._executor.is_done(*stamp)
 
     def any_failed(self) -> bool:
         """Return False: device failures are recorded when polling sees them."""
@@ -128,7 +128,7 @@ class DynamicEngine(ThreadedEngine):
     @property
     def completed(self) -> bool:
         """Whether every task was executed, none cancelled."""
-        return self._decider.left == 0 and (self._carrier is None or not self._carrier.left_out)
+        return self._decider.left == 0 and (self._executor is None or not self._executor.left_out)
 
     @property
     def records(self) -> dict[int, Record]:
@@ -139,17 +139,17 @@ class DynamicEngine(ThreadedEngine):
         """Return the executed plan and its records; built on first use."""
         with self._lock:
             if self._made is None:
-                carrier = self._carrier
-                log = ExecutionLog() if carrier is None else self._whole_log(carrier)
+                executor = self._executor
+                log = ExecutionLog() if executor is None else self._whole_log(executor)
                 self._made = plan_from_log(log, self._layout, self._empty, self._work.instruction)
             return self._made
 
-    def _whole_log(self, carrier: DynamicExecutor) -> ExecutionLog:
+    def _whole_log(self, executor: DynamicExecutor) -> ExecutionLog:
         """Return the log, including the entries of compiled code."""
-        if self._express is not None and not self._logged:
+        if self._fast_path is not None and not self._logged:
             self._logged = True
-            carrier.log.entries += self._express.entries()
-        return carrier.log
+            executor.log.entries += self._fast_path.entries()
+        return executor.log
 
     def ended(self) -> FinishedRun:
         """Return the finished run for recovery."""
@@ -168,17 +168,17 @@ class DynamicEngine(ThreadedEngine):
     def statuses_behind(self, array: str) -> list[InstructionWork]:
         """Return the tasks with a status that an array's last value depends on, in order of submission."""
         writer = self._layout.last_writer[self._layout.piece[array]]
-        if not self._work.with_status or writer == NOTHING or self._carrier is None:
+        if not self._work.with_status or writer == NOTHING or self._executor is None:
             return []
         ancestors = self.program.ancestors(self._layout.tasks[writer].name)
-        found = sorted(self._carrier.status_work.items(), key=lambda each: self._layout.submission[each[0]])
+        found = sorted(self._executor.status_work.items(), key=lambda each: self._layout.submission[each[0]])
         return [with_current_status(piece) for _, piece in found if piece.task.name in ancestors]
 
     def positions(self) -> list[LaneProgress]:
         """Return the progress of unfinished lanes, tasks numbered by index; for any thread."""
-        if self._express is not None:
-            return self._express.positions()
-        return [] if self._carrier is None else progress_of(self._layout, self._carrier.in_flight)
+        if self._fast_path is not None:
+            return self._fast_path.positions()
+        return [] if self._executor is None else progress_of(self._layout, self._executor.in_flight)
 
     def overdue(self, number: int, error: DeadlineError) -> None:
         """Fail a task past its deadline, and cancel its descendants."""
@@ -186,10 +186,10 @@ class DynamicEngine(ThreadedEngine):
 
     def what_is_left(self) -> str:
         """Return the progress of the lanes as text."""
-        if self._carrier is None:
+        if self._executor is None:
             return "nothing has been submitted yet"
         at = [f"lane {p.lane} is at {p.name}, the first of {p.of} given to it" for p in self.positions()]
-        if self._express is None and self._decider.left:
+        if self._fast_path is None and self._decider.left:
             at.append(f"{self._decider.left} of {len(self._layout.tasks)} tasks are yet to be submitted")
         return "; ".join(at) or "everything is done but the end"
 
@@ -201,8 +201,8 @@ class DynamicEngine(ThreadedEngine):
 
     def _be_watched(self) -> None:
         """Make the compiled loop return, so that watched tasks are checked."""
-        if (express := self._express) is not None:
-            express.ask()
+        if (fast_path := self._fast_path) is not None:
+            fast_path.ask()
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -238,55 +238,55 @@ class DynamicEngine(ThreadedEngine):
                 self._state.where[item][space] = 0.0
                 self._state.origin[item] = space
         run = RunResources(layout, self._work, self._table, self._submitter, self._queues, self._hosts)
-        self._carrier = DynamicExecutor(
+        self._executor = DynamicExecutor(
             run, self._state, self._limits, self._outcomes, self._submitted, self.counts, self._lock, self._pinned
         )
-        self._express = self._make_express(run, self._carrier)
+        self._fast_path = self._make_fast_path(run, self._executor)
         if self.recording:
             self._anchor()
         self._began_ns = now_ns()
 
-    def _make_express(self, run: RunResources, carrier: DynamicExecutor) -> CompiledRun | None:
+    def _make_fast_path(self, run: RunResources, executor: DynamicExecutor) -> CompiledRun | None:
         """Return the compiled fast path of this run; None if it is not eligible."""
         policy = self._policy
         placement = fast_path_placement(run.layout, run.work, self._limits, policy, run.submitter)
         if placement is None:
             return None
         bound = policy.bound if isinstance(policy, Hybrid) else math.inf
-        express = CompiledRun(
-            run, carrier, self._lookahead, self._state.known, policy.name, bound, placement, self._inbox
+        fast_path = CompiledRun(
+            run, executor, self._lookahead, self._state.known, policy.name, bound, placement, self._inbox
         )
-        return express if express.prepare() else None
+        return fast_path if fast_path.prepare() else None
 
-    def _run_express(self, express: CompiledRun, carrier: DynamicExecutor) -> bool:
+    def _run_fast_path(self, fast_path: CompiledRun, executor: DynamicExecutor) -> bool:
         """Run on the fast path; on failure take over all its submitted work and return False."""
 
         def watched() -> bool:
             for number in tuple(self._watched) if self._watched else ():
-                if express.is_submitted(number):
+                if fast_path.is_submitted(number):
                     self._notify_waiters(number)
             return bool(self._watched)
 
-        if express.run(self._began_ns, lambda: self.cancelled, watched):
+        if fast_path.run(self._began_ns, lambda: self.cancelled, watched):
             self._decider.left = 0
             return True
-        express.settle(lambda: self.cancelled)
-        for entry in express.entries():
+        fast_path.settle(lambda: self.cancelled)
+        for entry in fast_path.entries():
             if entry.kind == "copy":
-                carrier.adopt_copy(entry, express.slot_of(entry))
+                executor.adopt_copy(entry, fast_path.slot_of(entry))
                 continue
             task, processor = entry.task, entry.lane
             while task not in self._state.ready:
-                self._poll(carrier)  # its predecessor on the host has completed, but was not polled yet
+                self._poll(executor)  # its predecessor on the host has completed, but was not polled yet
             self._book.begin(task, processor, entry.start_s)
-            given = carrier.adopt(entry, ended=express.has_ended(task))
-            if task in express.host_tasks and not express.has_ended(task):
-                carrier.expect(given, *express.host_tasks[task])
-            self._decider.report_lookahead(carrier, processor)
-        self._express = None
-        self._poll(carrier)
-        if express.failed_message is not None:
-            self._handle(carrier, express.failed_message)
+            given = executor.adopt(entry, ended=fast_path.has_ended(task))
+            if task in fast_path.host_tasks and not fast_path.has_ended(task):
+                executor.expect(given, *fast_path.host_tasks[task])
+            self._decider.report_lookahead(executor, processor)
+        self._fast_path = None
+        self._poll(executor)
+        if fast_path.failed_message is not None:
+            self._handle(executor, fast_path.failed_message)
         return False
 
     def _tell(self, message: _Message) -> None:
@@ -312,56 +312,56 @@ class DynamicEngine(ThreadedEngine):
         self.clocks = with_new_last_anchor(self.clocks, lanes, None if loop is None else loop.stamp)
 
     def _loop(self) -> None:
-        carrier = self._carrier
-        assert carrier is not None
+        executor = self._executor
+        assert executor is not None
         for task in self._book.sources():
             self._book.arrive(task)
-        if self._express is not None and self._run_express(self._express, carrier):
+        if self._fast_path is not None and self._run_fast_path(self._fast_path, executor):
             return
         nap_s = SHORTEST_NAP_S
-        while (self._decider.left or not carrier.idle()) and not self._ending:
-            progress = self._poll(carrier)
-            progress |= self._decider.retry(carrier)
-            progress |= self._decider.decide(carrier)
-            carrier.flush()
+        while (self._decider.left or not executor.idle()) and not self._ending:
+            progress = self._poll(executor)
+            progress |= self._decider.retry(executor)
+            progress |= self._decider.decide(executor)
+            executor.flush()
             if not self._inbox.empty():
-                self._handle(carrier, self._inbox.get())
+                self._handle(executor, self._inbox.get())
             elif progress:
                 nap_s = SHORTEST_NAP_S
-            elif carrier.idle() and not self._decider.held:
+            elif executor.idle() and not self._decider.held:
                 raise PolicyError(
                     f"{self._decider.left} tasks are left undone: no device that can run them can get their data",
                     where=f"policy {self._policy.name!r}",
                 )
             else:
-                nap_s = self._nap(carrier, nap_s)
+                nap_s = self._nap(executor, nap_s)
 
     @property
     def _ending(self) -> bool:
         """Whether no further task may start."""
         return self.cancelled or self.failures.halted
 
-    def _nap(self, carrier: DynamicExecutor, nap_s: float) -> float:
+    def _nap(self, executor: DynamicExecutor, nap_s: float) -> float:
         """Sleep until a message arrives, at most for a while; return the next back-off."""
         self._inbox.wait(nap_s)
         if self._inbox.empty():
             return min(2.0 * nap_s, LONGEST_NAP_S)
-        self._handle(carrier, self._inbox.get())
+        self._handle(executor, self._inbox.get())
         return SHORTEST_NAP_S
 
-    def _handle(self, carrier: DynamicExecutor, message: _Message) -> None:
+    def _handle(self, executor: DynamicExecutor, message: _Message) -> None:
         if isinstance(message, Completion):
-            carrier.handle(message)
+            executor.handle(message)
         elif message != "cancel":
             number, error = message
             if number < len(self._layout.tasks):
                 for task, outcome in self._outcomes.past_deadline(number, error).items():
-                    carrier.failure_propagator.set_outcome(task, outcome)
+                    executor.failure_propagator.set_outcome(task, outcome)
             else:
                 self.error = self.error or error
 
-    def _poll(self, carrier: DynamicExecutor) -> bool:
-        return self._decider.poll(carrier, lambda: (now_ns() - self._began_ns) * 1e-9)
+    def _poll(self, executor: DynamicExecutor) -> bool:
+        return self._decider.poll(executor, lambda: (now_ns() - self._began_ns) * 1e-9)
 
     def _submitted(self, task: int, processor: int) -> None:
         """Notify waiting threads and the decider that a task was submitted."""
@@ -372,24 +372,24 @@ class DynamicEngine(ThreadedEngine):
 
     def _finish(self) -> None:
         """Wait for all submitted work, and read the status of tasks that report one."""
-        carrier, submitter = self._carrier, self._submitter
-        if carrier is not None and submitter is not None:
+        executor, submitter = self._executor, self._submitter
+        if executor is not None and submitter is not None:
             try:
-                carrier.flush()
+                executor.flush()
                 reports = True
                 while reports:  # tasks returned after a failure start again, and report in turn
                     for host in self._hosts.values():
                         host.worker.stop()
                     reports = not self._inbox.empty()
                     while not self._inbox.empty():
-                        self._handle(carrier, self._inbox.get())
+                        self._handle(executor, self._inbox.get())
             finally:  # submitted work uses the run's memory until it completes
                 submitter.stop()
                 if self.error is not None:  # work of compiled code may not have been taken over
                     submitter.wait_for_all()
                 nap_s = SHORTEST_NAP_S
-                while not carrier.idle():
-                    if carrier.poll():
+                while not executor.idle():
+                    if executor.poll():
                         nap_s = SHORTEST_NAP_S
                     else:
                         time.sleep(nap_s)
@@ -397,30 +397,30 @@ class DynamicEngine(ThreadedEngine):
             try:
                 if self.recording and self.error is None:
                     self._anchor()
-                self._read_statuses(carrier)
+                self._read_statuses(executor)
             finally:  # ends its threads
                 submitter.close()
             if self._learn is not None and self.error is None and not self.failures.halted:
-                drift = self._book.drift if self._express is None else self._express.board.drift
+                drift = self._book.drift if self._fast_path is None else self._fast_path.board.drift
                 self._learn(measured_durations(self._layout, self._work, self._state.known, drift))
         self.counts.peak_bytes, self.counts.held_bytes = dict(self._table.peak_bytes), dict(self._table.held_bytes)
         self.program.get_executed_plan = lambda: self._happened()[0]
 
-    def _read_statuses(self, carrier: DynamicExecutor) -> None:
-        for task, piece in sorted(carrier.status_work.items()):
+    def _read_statuses(self, executor: DynamicExecutor) -> None:
+        for task, piece in sorted(executor.status_work.items()):
             if self._outcomes.failures.lost_task(piece.task.name):
                 continue
             error = failed_status(with_current_status(piece), self.buffers)
             if error is not None:
-                self._whole_log(carrier)
+                self._whole_log(executor)
                 self._outcomes.note(task, error)
-                carrier.failure_propagator.set_outcome(task, "failed")
+                executor.failure_propagator.set_outcome(task, "failed")
 
     def _where(self, piece: int) -> int | None:
         """Return a space in which the current value of a piece can be read now, host memory if possible."""
-        carrier, layout = self._carrier, self._layout
-        if carrier is None:
+        executor, layout = self._executor, self._layout
+        if executor is None:
             return None
-        if self._express is not None:
-            return self._express.where(piece)
-        return carrier.directory.where(piece, layout.host_space, carrier.is_done)
+        if self._fast_path is not None:
+            return self._fast_path.where(piece)
+        return executor.directory.where(piece, layout.host_space, executor.is_done)

@@ -29,23 +29,23 @@ class LaneSet:
     ) -> None:
         self.devices: dict[int, DeviceLane] = {}
         self.hosts: dict[int, HostLane] = {}
-        self._lenders: dict[str, HelperThread] = {}
+        self._helper_threads: dict[str, HelperThread] = {}
         for index, lane in enumerate(plan.lanes):
             if lane.name not in queues:
                 self.hosts[index] = HostLane(lane.name, buffers, report, cancelled, counts)
                 continue
             queue = queues[lane.name]
-            if lane.device not in self._lenders and computes_on_host_cores(queue.sycl_device):
-                self._lenders[lane.device] = HelperThread(lane.device)
-            lender = self._lenders.get(lane.device)
-            self.devices[index] = DeviceLane(lane, queue, buffers, events, counts, report, lender)
+            if lane.device not in self._helper_threads and computes_on_host_cores(queue.sycl_device):
+                self._helper_threads[lane.device] = HelperThread(lane.device)
+            helper_thread = self._helper_threads.get(lane.device)
+            self.devices[index] = DeviceLane(lane, queue, buffers, events, counts, report, helper_thread)
 
     def finish(self) -> None:
         """Stop the threads, and wait for all submitted instructions."""
         for host in self.hosts.values():
             host.worker.stop()
-        for lender in self._lenders.values():
-            lender.stop()  # after its waits; a further waiting thread would oversubscribe the cores
+        for helper_thread in self._helper_threads.values():
+            helper_thread.stop()  # after its waits; a further waiting thread would oversubscribe the cores
         broken: BaseException | None = None
         for lane in self.devices.values():
             try:

@@ -79,7 +79,7 @@ class DeviceLane:
         events: EventTable,
         counts: Counts,
         report: Callable[[Completion], None],
-        lender: HelperThread | None = None,
+        helper_thread: HelperThread | None = None,
     ) -> None:
         import dpctl
 
@@ -88,7 +88,7 @@ class DeviceLane:
         self._must_fence = must_fence(queue)
         self.watcher = WorkerThread(f"syclsched {lane.name} events")
         self.pacer = WorkerThread(f"syclsched {lane.name} pace")
-        self.helper = lender
+        self.helper = helper_thread
         self.pacing = Pacing(events.is_complete)
         self._report = report
         self._events = events

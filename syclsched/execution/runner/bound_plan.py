@@ -141,33 +141,35 @@ class Runner:
         library = load_library()
         submitting = {n: made for n, made in self._executables.items() if not prepared.work[n].writes_nothing}
         self.why_not_replayed = why_not_replayed(library, safeguards, prepared.program, submitting)
-        self._ring = None
+        self._instances = None
         if self.why_not_replayed is None:
             laid_out = self._prepared.with_layout()
             if laid_out.layout is not None:
                 self.why_not_replayed = laid_out.layout.why_not(prepared.plan.platform)
             self._prepared = laid_out if self.why_not_replayed is None else self._prepared
         if library is not None and self.why_not_replayed is None:
-            self._ring = InstancePool(self._prepared, self._executables, library, queues, devices)
-            self._finalizer = weakref.finalize(self, self._ring.abandon)
+            self._instances = InstancePool(self._prepared, self._executables, library, queues, devices)
+            self._finalizer = weakref.finalize(self, self._instances.abandon)
             self._finalizer.atexit = False  # each run has a finaliser of its own for that
         # Tracing, safeguards and deadlines need a `Run`; a one-call run has none.
         watched = self._trace or safeguards != DEFAULT_SAFEGUARDS or bool(self._prepared.deadlines_s)
         self._one_call_eligible = not watched and all(piece.status is None for piece in self._prepared.work.values())
         plain = (
-            self._one_call_eligible and self._ring is not None and not (prepared.graph.data or prepared.graph.joined)
+            self._one_call_eligible
+            and self._instances is not None
+            and not (prepared.graph.data or prepared.graph.joined)
         )
         self._inputs = frozenset(self._prepared.inputs) if plain else None
 
     @property
     def replayed(self) -> bool:
         """Whether runs are replayed by compiled code; `why_not_replayed` says why not."""
-        return self._ring is not None
+        return self._instances is not None
 
     @property
     def why_not_on_threads(self) -> str | None:
         """Why the lanes use their devices' queues; None if lane threads execute the work, each on a core."""
-        return self.why_not_replayed if self._ring is None else self._ring.why_not_on_threads
+        return self.why_not_replayed if self._instances is None else self._instances.why_not_on_threads
 
     @property
     def constant_bytes(self) -> dict[str, int]:
@@ -232,12 +234,12 @@ class Runner:
         return values
 
     def _begin(self, values: dict[str, NumpyArray]) -> Run:
-        if self._ring is None:
+        if self._instances is None:
             self._last = self.start_dispatched(values)
         else:
             if self._last is not None:
                 self._last.close()
-            replay = self._ring.generations[0].replay(values, record=self._trace, kind=Replay)
+            replay = self._instances.generations[0].replay(values, record=self._trace, kind=Replay)
             replay.time_each_call = self._exact
             self._last = self.start_replay(replay, values)
         self._last.record_in(self._recorder)
@@ -247,19 +249,19 @@ class Runner:
         self, values: dict[str, NumpyArray], names: tuple[str, ...]
     ) -> dict[str, NumpyArray] | Run | None:
         """Run by one C call: return the results, a run still in progress or failed, or None if not eligible."""
-        if self._ring is None or not self._one_call_eligible:
+        if self._instances is None or not self._one_call_eligible:
             return None
         if self._last is not None:
             self._last.close()
             self._last = None
-        return self._run_by_call(self._ring.generations[0].fly, values, names)
+        return self._run_by_call(self._instances.generations[0].fly, values, names)
 
     def _run_by_call(
         self, run_call: Callable[..., dict[str, NumpyArray] | None], *arguments: Any
     ) -> dict[str, NumpyArray] | Run | None:
         """Make a one-call run on the first instance; see `_run_in_one_call` for what it returns."""
-        assert self._ring is not None
-        generation = self._ring.generations[0]
+        assert self._instances is not None
+        generation = self._instances.generations[0]
         try:
             results = run_call(*arguments)
         except BaseException:  # Ctrl-C
@@ -279,7 +281,11 @@ class Runner:
     @property
     def handed_over_ns(self) -> int | None:
         """The caller's `time.thread_time_ns` when the last call was submitted; None if it was not a one-call run."""
-        return None if self._ring is None or self._last is not None else self._ring.generations[0].native_runs.handed_ns
+        return (
+            None
+            if self._instances is None or self._last is not None
+            else self._instances.generations[0].native_runs.handed_ns
+        )
 
     def traces(self) -> tuple[Trace, ...]:
         """Return traces of the last completed runs, the oldest first.
@@ -315,16 +321,16 @@ class Runner:
             return
         if self._last is not None:
             self._last.close()
-        if self._ring is not None:
+        if self._instances is not None:
             self._finalizer.detach()
-            self._ring.abandon()
+            self._instances.abandon()
         self._bind_or_recover(prepared)
 
     def renew(self) -> tuple[PreparedPlan, InstancePool | None]:
         """Replan if need be, for a stream with no instance in flight; return the plan and its instance pool."""
         with self._lock:
             self._replan_if_outdated()
-            return self._prepared, self._ring
+            return self._prepared, self._instances
 
     def stream(
         self,
@@ -377,7 +383,7 @@ class Runner:
 
             def attempt(failed: int) -> Stream:
                 self._replan_if_outdated()
-                ring, count = self._ring, in_flight
+                ring, count = self._instances, in_flight
                 if ring is not None and count is None and failed > 1:
                     count = len(ring.generations)  # there is no memory for more
                 return open_stream(self, self._prepared, ring, inputs, names, count, return_exceptions)
@@ -448,10 +454,10 @@ class Runner:
 
     def _check_not_hung(self) -> None:
         """Raise if a run that was given up still uses the memory of the next run."""
-        if self._ring is None:
+        if self._instances is None:
             return
         try:
-            self._ring.settle()
+            self._instances.settle()
         except ExecutionError as error:
             raise error from (None if self._last is None else self._last.hang_error)
 
@@ -508,14 +514,14 @@ class Runner:
         """
         with self._lock:
             needed = frozenset(name for name, _, _ in inputs if name is not None)
-            ring = self._ring
+            ring = self._instances
             run_call = None if ring is None or self._inputs != needed else ring.generations[0].repeat(inputs, names)
             if run_call is None:
                 return None
 
         def call_again(arrays: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
             with self._lock:
-                if self._last is not None or self._stream is not None or self._closed or self._ring is not ring:
+                if self._last is not None or self._stream is not None or self._closed or self._instances is not ring:
                     return None
                 found = None if self.outdated else self._run_by_call(run_call, arrays)
                 return found if found is None or isinstance(found, dict) else found.collect_results(names)
@@ -550,9 +556,9 @@ class Runner:
             if self._last is not None:
                 self._last.join(timeout)
                 self._last.close()
-            if self._ring is not None:
+            if self._instances is not None:
                 self._finalizer.detach()
-                self._ring.abandon()
+                self._instances.abandon()
             self.zero_copy_inputs.views.clear()
             if self._owns_devices:
                 self._devices.close()

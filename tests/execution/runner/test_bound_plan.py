@@ -372,7 +372,7 @@ def test_nothing_is_left_behind(live: tuple[Platform, Any]) -> None:
     graph = chain(2)
     runner = bind(plan_on(graph, platform, "cpu"), graph, devices)
     runner(inputs_of(graph, 0))
-    tables = weakref.ref(runner._ring.generations[0]._buffers)  # type: ignore[union-attr]
+    tables = weakref.ref(runner._instances.generations[0]._buffers)  # type: ignore[union-attr]
     runner.close()
     assert len(tables()) == 0  # type: ignore[arg-type]
     del runner

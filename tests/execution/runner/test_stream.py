@@ -153,9 +153,9 @@ def test_the_producer_is_asked_only_when_there_is_room(live: Live) -> None:
             taken += 1
         assert max(asked) == 2  # of those before, so many were not yet taken
         assert asked[:3] == [0, 1, 2]
-        assert len(runner._ring.generations) == 3  # type: ignore[union-attr]
+        assert len(runner._instances.generations) == 3  # type: ignore[union-attr]
         list(runner.stream([inputs_of(graph, 0)], in_flight=1))
-        assert len(runner._ring.generations) == 1  # type: ignore[union-attr]
+        assert len(runner._instances.generations) == 1  # type: ignore[union-attr]
 
 
 def test_one_at_a_time_is_a_loop_that_may_look_at_its_results(live: Live) -> None:

@@ -71,23 +71,23 @@ class CompiledRun:
     def __init__(
         self,
         run: RunResources,
-        carrier: DynamicExecutor,
+        executor: DynamicExecutor,
         lookahead: SubmissionLookahead,
         known: StaticInfo,
         policy: str,
         bound: float,
-        roof: MemoryPlacement,
+        placement: MemoryPlacement,
         inbox: Inbox[Any],
     ) -> None:
         layout, submitter = run.layout, run.submitter
         assert submitter.loop is not None
         self._layout, self._work, self._table, self._submitter = layout, run.work, run.buffers, submitter
-        self._hosts, self._carrier, self._roof, self._inbox = run.hosts, carrier, roof, inbox
+        self._hosts, self._executor, self._placement, self._inbox = run.hosts, executor, placement, inbox
         self._loop = submitter.loop
         self._policy = _COMPILED[policy]
         self.tasks = len(layout.tasks)
         self._processors = len(known.device_of)
-        space = roof.single_space
+        space = placement.single_space
         inputs = [n for n, piece in enumerate(layout.pieces) if piece.is_input]
         self._copied = [] if space is None else [n for n in inputs if layout.given_in[n] != space]
         spread = layout.spread if space is None else None
@@ -97,7 +97,7 @@ class CompiledRun:
             lanes=len(layout.lanes), things=copies_from + (0 if spread is None else spread.most_copies),
             is_host=[lane.kind == "host" for lane in layout.lanes[: self._processors]],
             bound=bound, lookahead=(lookahead.fewest, lookahead.most, lookahead.seconds),
-            before=self._copies_before(), contexts=roof.contexts, spread=spread,
+            before=self._copies_before(), contexts=placement.contexts, spread=spread,
             after=None if spread is None else layout.after, copies_from=copies_from,
         )  # fmt: skip
         self._commands = np.zeros((self.tasks, self._processors, WORDS), np.int64)
@@ -112,9 +112,9 @@ class CompiledRun:
         self._driver: EventLoop
         #: By lane: completion counts for one more completed task.
         self._one = np.eye(len(layout.lanes), dtype=np.int64)
-        self._log = FastPathLog(layout, self.board, roof.single_space)
+        self._log = FastPathLog(layout, self.board, placement.single_space)
         replans = self._policy == HYBRID and bound < math.inf
-        self._replanner = Replanner(self.board, layout.problem, carrier.counts) if replans else None
+        self._replanner = Replanner(self.board, layout.problem, executor.counts) if replans else None
 
     def _copies_before(self) -> list[list[int]]:
         """Return, by task, the copies of initial values that it reads and therefore waits for."""
@@ -130,10 +130,10 @@ class CompiledRun:
 
     def prepare(self) -> bool:
         """Allocate memory and build all commands; return whether every task is a single command."""
-        layout, carrier = self._layout, self._carrier
-        for block in self._roof.blocks:
-            if not carrier.capacity.has(block):
-                carrier.allocate(block, 0)
+        layout, executor = self._layout, self._executor
+        for block in self._placement.blocks:
+            if not executor.capacity.has(block):
+                executor.allocate(block, 0)
         address, step = self._commands.ctypes.data, 8 * WORDS
         waits = self.board.waits
         submitter = self._submitter
@@ -171,9 +171,9 @@ class CompiledRun:
 
     def _addresses(self) -> Any:
         """Return the address of each piece in each space; 0 where it is not allocated."""
-        layout, capacity = self._layout, self._carrier.capacity
+        layout, capacity = self._layout, self._executor.capacity
         found = np.zeros((len(layout.pieces), len(layout.spaces)), np.int64)
-        for piece, array in enumerate(layout.array_of) if self._roof.single_space is None else ():
+        for piece, array in enumerate(layout.array_of) if self._placement.single_space is None else ():
             for space, name in enumerate(layout.spaces):
                 if capacity.has((array, space)):
                     found[piece, space] = self._table[layout.pieces[piece].name, name].address
@@ -181,7 +181,7 @@ class CompiledRun:
 
     def _spaces(self, task: int, device: int) -> tuple[int, ...]:
         """Return the space of each access of a task on a device."""
-        space = self._layout.home[device] if self._roof.single_space is None else self._roof.single_space
+        space = self._layout.home[device] if self._placement.single_space is None else self._placement.single_space
         return (space,) * len(self._layout.touches[task])
 
     def _command(self, task: int, lane: int, device: int) -> tuple[Command, Any] | None:
@@ -193,7 +193,7 @@ class CompiledRun:
             command: Command | None = self._loop.fence(task, lane, ())
         else:
             if work.status is not None:
-                self._carrier.status_work[task] = work
+                self._executor.status_work[task] = work
             queue_here = self._submitter.queue(lane)
             submission = executable.bind(work.bound(lane, queue_here, self._table.__getitem__))
             command = command_of(self._loop, task, lane, (), submission, queue_here)
@@ -227,7 +227,7 @@ class CompiledRun:
             return False
         finally:
             driver.stop_helpers()
-            counts = self._carrier.counts
+            counts = self._executor.counts
             counts.submission_ns += int(machine.state[SUBMISSION_NS])
             counts.submissions += int(machine.state[SUBMITTED])
             if self._replanner is not None:
@@ -279,16 +279,16 @@ class CompiledRun:
             bell.wait(_LOOK_EVERY_S)
 
     def _copy_inputs(self) -> None:
-        layout, carrier, board = self._layout, self._carrier, self.board
+        layout, executor, board = self._layout, self._executor, self.board
         for n, piece in enumerate(self._copied):
-            assert self._roof.single_space is not None
+            assert self._placement.single_space is not None
             given = layout.given_in[piece]
-            lane = layout.lane_of_copy(given, self._roof.single_space, 0)
-            carrier.copy([piece], given, self._roof.single_space, lane, set())
+            lane = layout.lane_of_copy(given, self._placement.single_space, 0)
+            executor.copy([piece], given, self._placement.single_space, lane, set())
             slot, place = self.tasks + n, int(board.given[lane])
             board.lane[slot], board.place[slot], board.flight[lane, place] = lane, place, slot
             board.given[lane] += 1
-        carrier.flush()
+        executor.flush()
 
     def _give_to_host(self, task: int, lane: int) -> None:
         board, device = self.board, self._layout.lanes[lane].number
@@ -326,10 +326,10 @@ class CompiledRun:
     def where(self, piece: int) -> int | None:
         """Return the space in which the current value of a piece is; None if there is none."""
         layout = self._layout
-        if self._roof.single_space is None:
+        if self._placement.single_space is None:
             return self._log.where(piece)
         if layout.last_writer[piece] >= 0:
-            return self._roof.single_space
+            return self._placement.single_space
         return layout.given_in[piece] if layout.pieces[piece].is_input else None
 
     def slot_of(self, entry: LogEntry) -> int:

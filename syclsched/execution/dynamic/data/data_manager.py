@@ -44,12 +44,12 @@ class DataManager:
     """Makes the data of tasks resident where they are to run."""
 
     def __init__(
-        self, layout: IndexedGraph, directory: CoherenceDirectory, capacity: Capacity, hands: MemoryOps
+        self, layout: IndexedGraph, directory: CoherenceDirectory, capacity: Capacity, memory_ops: MemoryOps
     ) -> None:
         self._layout = layout
         self._directory = directory
         self._capacity = capacity
-        self._hands = hands
+        self._memory_ops = memory_ops
         self._nbytes = [piece.nbytes for piece in layout.pieces]
         #: Whether the last task that could not be submitted lacks memory, not merely an unfinished dependency.
         self.lacks_memory = False
@@ -57,8 +57,8 @@ class DataManager:
     def make_resident(self, task: int, processor: int, before: Sequence[Stamp]) -> ResidentInputs | None:
         """Allocate and copy what a task needs on a processor; return None if that cannot be finished yet."""
         self.lacks_memory = False
-        hands, directory, layout = self._hands, self._directory, self._layout
-        if any(hands.needs_host_sync(stamp, processor) for stamp in before):
+        memory_ops, directory, layout = self._memory_ops, self._directory, self._layout
+        if any(memory_ops.needs_host_sync(stamp, processor) for stamp in before):
             return None
         touches = layout.touches[task]
         spaces = self._choose_spaces(task, layout.lanes[processor].number)
@@ -70,7 +70,7 @@ class DataManager:
                     stamps.add(writer)
             if touch.writes:
                 stamps.update(directory.write_dependencies(touch.piece, space))
-        if any(hands.needs_host_sync(stamp, processor) for stamp in stamps):
+        if any(memory_ops.needs_host_sync(stamp, processor) for stamp in stamps):
             return None
         if not self._allocate_all(task, processor, spaces):
             return None
@@ -81,7 +81,7 @@ class DataManager:
                 return None
             writer = directory.read_dependency(touch.piece, space)
             assert writer is not None
-            if hands.needs_host_sync(writer, processor):
+            if memory_ops.needs_host_sync(writer, processor):
                 return None
             stamps.add(writer)
             if touch.writes:
@@ -122,23 +122,23 @@ class DataManager:
             evicted = False
             for step in capacity.eviction_steps(block, keep):
                 if step.kind == "free":
-                    self._hands.free(step.block)
+                    self._memory_ops.free(step.block)
                     evicted = True
                 else:
                     evicted |= self._save(step.block, processor)
             if not capacity.fits(block):
                 self.lacks_memory = True
-                if not evicted and self._hands.idle():
+                if not evicted and self._memory_ops.idle():
                     raise self._memory_error(block)
                 return False
-        self._hands.allocate(block, processor)
+        self._memory_ops.allocate(block, processor)
         return True
 
     def _save(self, block: Block, processor: int) -> bool:
         """Copy the only valid copies in a block to host memory; return whether any copy was submitted."""
         array, space = block
         if not self._capacity.has((array, self._layout.host_space)):
-            self._hands.allocate((array, self._layout.host_space), processor)
+            self._memory_ops.allocate((array, self._layout.host_space), processor)
         submitted = False
         for piece in self._capacity.to_save(block):
             submitted |= self._copy([piece], space, self._layout.host_space, processor)
@@ -167,7 +167,7 @@ class DataManager:
             return self._copy(pieces, host, destination, processor)
         block = (layout.array_of[pieces[0]], host)
         if not self._capacity.has(block):
-            self._hands.allocate(block, processor)
+            self._memory_ops.allocate(block, processor)
         if not self._copy(pieces, valid[0], host, processor):
             return False
         return self._copy(pieces, host, destination, processor)
@@ -181,6 +181,6 @@ class DataManager:
             if writer is not None:
                 before.add(writer)
             before.update(directory.write_dependencies(piece, destination))
-        if any(self._hands.needs_host_sync(stamp, lane) for stamp in before):
+        if any(self._memory_ops.needs_host_sync(stamp, lane) for stamp in before):
             return False
-        return self._hands.copy(pieces, source, destination, lane, before)
+        return self._memory_ops.copy(pieces, source, destination, lane, before)

@@ -85,16 +85,16 @@ class Submitter:
         self._commands_in_flight: dict[int, Command] = {}
         #: Owners of commands that compiled code has submitted.
         self._owners: list[Any] = []
-        self._lenders: dict[str, HelperThread] = {}
+        self._helper_threads: dict[str, HelperThread] = {}
         self._device_of = [lane.device for lane in lanes]
         self._lanes: dict[int, DeviceLane] = {}
         for index, queue in queues.items():
             device = lanes[index].device
-            if device not in self._lenders and computes_on_host_cores(queue.sycl_device):
-                self._lenders[device] = HelperThread(device)
+            if device not in self._helper_threads and computes_on_host_cores(queue.sycl_device):
+                self._helper_threads[device] = HelperThread(device)
             lane = Lane(lanes[index].name, device, lanes[index].kind)
-            lender = self._lenders.get(device)
-            self._lanes[index] = DeviceLane(lane, queue, buffers, self._events, counts, lambda _: None, lender)
+            helper_thread = self._helper_threads.get(device)
+            self._lanes[index] = DeviceLane(lane, queue, buffers, self._events, counts, lambda _: None, helper_thread)
 
     # --- submitting -------------------------------------------------------------------------------
 
@@ -162,8 +162,8 @@ class Submitter:
         self._counts.submissions += batch.done + batch.further
         for order, submit_ns in zip(orders, batch.submit_ns, strict=False):
             order.submit_ns = submit_ns
-        for lender in self._lenders.values():
-            lender.wait_for_batch(self.loop, batch)
+        for helper_thread in self._helper_threads.values():
+            helper_thread.wait_for_batch(self.loop, batch)
         return batch.done
 
     def drop(self, order: SubmissionRequest) -> None:
@@ -194,7 +194,7 @@ class Submitter:
     @property
     def needs_helpers(self) -> bool:
         """Whether some device needs a helper thread; see `lend`."""
-        return self.threads is None and bool(self._lenders)
+        return self.threads is None and bool(self._helper_threads)
 
     @property
     def library(self) -> SubmissionLibrary:
@@ -204,9 +204,9 @@ class Submitter:
 
     def lend(self, work: Callable[[Sequence[int]], None]) -> None:
         """Lend a helper thread to each device; it calls ``work`` with the device's lanes."""
-        for device, lender in self._lenders.items():
+        for device, helper_thread in self._helper_threads.items():
             lanes = [index for index in self._queues if self._device_of[index] == device]
-            lender.run_wait(partial(work, lanes))
+            helper_thread.run_wait(partial(work, lanes))
 
     def context(self, lane: int) -> SyclContext | None:
         """Return the SYCL context of a lane; None for a host lane."""
@@ -263,8 +263,8 @@ class Submitter:
 
     def stop(self) -> None:
         """Stop helper threads and lanes once all submitted work has completed."""
-        for lender in self._lenders.values():
-            lender.stop()
+        for helper_thread in self._helper_threads.values():
+            helper_thread.stop()
         for lane in self._lanes.values():
             lane.stop()
 

@@ -13,9 +13,9 @@ from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
 def move_average_last(draft: NetworkDraft) -> None:
     """Move a size-preserving average pooling behind the pointwise convolution that reads it.
 
-    As in `pool_order`, the two commute; the convolution's activation moves to the pooling. Inception's branches average
-    all input channels and then reduce them to a quarter or an eighth. The average must not count padding and must have
-    no other reader.
+    As in `pool_before_conv`, the two commute; the convolution's activation moves to the pooling. Inception's branches
+    average all input channels and then reduce them to a quarter or an eighth. The average must not count padding and
+    must have no other reader.
     """
     for conv in draft.each("conv"):
         averaged = str(conv.inputs[0])
