@@ -81,6 +81,7 @@ def measure_alternately(
     from syclsched.execution import bind
 
     specialised = given.specialised
+    assert planned.live is not None
     with bind(planned.plan, specialised.graph, planned.live, trace=False, recover=True) as runner:
 
         def ours() -> None:

@@ -27,9 +27,9 @@ RUNNING_NOTICE = (
 
 
 @contextmanager
-def notice_if_slow(console: Console, after_s: float = AFTER_S, *, text: str = PLANNING_NOTICE) -> Iterator[None]:
-    """Print a notice once if the block takes longer than ``after_s`` seconds."""
-    timer = threading.Timer(after_s, lambda: console.print(text, style="dim"))
+def notice_if_slow(console: Console, after_s: float | None = None, *, text: str = PLANNING_NOTICE) -> Iterator[None]:
+    """Print a notice once if the block takes longer than ``after_s`` seconds, by default `AFTER_S`."""
+    timer = threading.Timer(AFTER_S if after_s is None else after_s, lambda: console.print(text, style="dim"))
     timer.daemon = True
     timer.start()
     try:

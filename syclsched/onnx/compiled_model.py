@@ -20,6 +20,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import MemoryLimit
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
+from syclsched.onnx.array_types import Array, Shapes
 from syclsched.onnx.cached_call import CachedCall, cached_call_for
 from syclsched.onnx.implementations import check_names
 from syclsched.onnx.kernel_selection import default_rewrite
@@ -27,7 +28,6 @@ from syclsched.onnx.lru_cache import BoundModel, BoundModelCache
 from syclsched.onnx.model import GivenShapes, OnnxModel, load
 from syclsched.onnx.model_build import ModelBuilder, default_platform
 from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_times
-from syclsched.onnx.specialised import Array, Shapes
 from syclsched.scheduling.objectives import minimize as aim_at
 
 if TYPE_CHECKING:

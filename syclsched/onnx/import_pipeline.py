@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from syclsched.model.constant import Constant
-from syclsched.onnx.specialised import Array, Shapes, Specialised
+from syclsched.onnx.array_types import Array, Shapes
+from syclsched.onnx.specialised import Specialised
 
 if TYPE_CHECKING:
     from syclsched.frontends.onnx.model_file.onnx_model import Model

@@ -16,8 +16,9 @@ import numpy as np
 from syclsched.errors import ArgumentError
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
+from syclsched.onnx.array_types import Array, Shapes
 from syclsched.onnx.import_pipeline import read, recompute_values, specialise
-from syclsched.onnx.specialised import Array, Shapes, Specialised
+from syclsched.onnx.specialised import Specialised
 from syclsched.onnx.weight_eviction import EvictableConstants
 
 if TYPE_CHECKING:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final, Literal
 from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.model.platform import Device, Platform
+from syclsched.onnx.array_types import Array, Shapes
 from syclsched.onnx.autotune import AutotuneContext, faster_variant
 from syclsched.onnx.implementations import on_devices, without_implementations
 from syclsched.onnx.kernel_selection import is_worth_mixing
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
-from syclsched.onnx.specialised import Array, Shapes, Specialised
+from syclsched.onnx.specialised import Specialised
 from syclsched.onnx.weight_eviction import trim_heap
 
 if TYPE_CHECKING:

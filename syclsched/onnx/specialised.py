@@ -5,19 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.index_inputs import IndexInput
 from syclsched.model.graph import TaskGraph
-
-if TYPE_CHECKING:
-    from syclsched.onnx.weight_eviction import EvictableConstants
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Shapes = Mapping[str, tuple[int, ...]]
+from syclsched.onnx.array_types import Array, Shapes
+from syclsched.onnx.weight_eviction import EvictableConstants
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from weakref import WeakSet, ref
 
 from syclsched.errors import StorageError
 from syclsched.model.constant import Constant
-from syclsched.onnx.specialised import Array
+from syclsched.onnx.array_types import Array
 
 #: Smaller constants stay in host memory.
 LEAST_BYTES: Final = 1 << 16

@@ -344,8 +344,10 @@ def _run_starter(
     """Yield a function that starts a run of the plan, or under a dynamic policy."""
     from syclsched.execution import bind
 
+    devices = planned.live
+    assert devices is not None
     if dynamic is None:
-        with bind(planned.plan, workload.graph, planned.live, safeguards=safeguards, recover=recover) as runner:
+        with bind(planned.plan, workload.graph, devices, safeguards=safeguards, recover=recover) as runner:
             yield partial(runner.run, workload.inputs)
         return
     from syclsched.execution.dynamic import run_dynamically
@@ -356,7 +358,7 @@ def _run_starter(
     def start() -> Run:
         with HistoryStore() as history:
             return run_dynamically(
-                workload.graph, planned.live, dynamic, workload.inputs,
+                workload.graph, devices, dynamic, workload.inputs,
                 plan=followed, history=history, safeguards=safeguards, recover=recover,
             )  # fmt: skip
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
+from syclsched.onnx.array_types import Array
 from syclsched.onnx.model import OnnxModel, load
-from syclsched.onnx.specialised import Array, Specialised
+from syclsched.onnx.specialised import Specialised
 from syclsched.workloads.base import CheckResult, Workload, check_residual
 from syclsched.workloads.numpy_files import read_arrays
 

@@ -54,7 +54,7 @@ def policy_by_name(name: str) -> DynamicPolicy:
 
 def run_dynamically(
     graph: TaskGraph,
-    devices: Any,
+    devices: OpenDevices,
     name: str,
     inputs: Mapping[str, Any] | None = None,
     *,

@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.runner.bound_plan import Runner
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
+
 
 def bind(
     plan: Plan,
     graph: TaskGraph,
-    devices: Any,
+    devices: OpenDevices,
     *,
     trace: bool | int | Literal["exact"] = True,
     owns_devices: bool = False,
