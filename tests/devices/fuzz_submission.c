@@ -151,6 +151,14 @@ static void check_completed(const struct event *events, const struct command *co
     free(slots), free(starts), free(ends), free(given), free(none), free(counts);
 }
 
+static int calls_lane(const struct command *const *commands, int64_t count, int64_t lane)
+{
+    for (int64_t i = 0; i < count; ++i)
+        if (commands[i]->kind == CALL && commands[i]->lane == lane)
+            return 1;
+    return 0;
+}
+
 static void one_sequence(uint64_t seed)
 {
     sequence = seed;
@@ -185,7 +193,6 @@ static void one_sequence(uint64_t seed)
             aparts[i].functions = dpctl_table;
             aparts[i].queue = apart;
             aparts[i].timed = (int64_t)chance(2);
-            lanes[i].apart = &aparts[i];
         }
     }
     int64_t count = 1 + (int64_t)chance(MOST_COMMANDS);
@@ -202,7 +209,11 @@ static void one_sequence(uint64_t seed)
     int64_t *submit_ns = calloc((size_t)count, sizeof *submit_ns);
     int64_t done = 0, made_count = 0;
     while (done < total) {
-        int64_t portion = 1 + (int64_t)chance((uint64_t)(total - done)), made_here = -1;
+        int64_t most = total - done, portion = 1 + (int64_t)chance((uint64_t)(chance(3) || most < 5 ? most : 5));
+        int64_t made_here = -1;
+        for (int64_t i = 0; i < lanes_count; ++i) /* lanes are split before their first call, kernels may run by then */
+            if (aparts[i].way && (chance(8) == 0 || calls_lane(commands + done, portion, i)))
+                lanes[i].apart = &aparts[i];
         int64_t here = syclsched_submit(lanes, lanes_count, commands + done, portion, events, submit_ns + done,
                                         made + made_count, &made_here, &stop);
         check(here >= 0 && here <= portion, "more than there were");

@@ -49,6 +49,7 @@ struct work {
     struct work **lists;       /* what the runtime was told to wait for, and heeds */
     size_t lists_count;
     int64_t command;           /* -1 for a fence */
+    struct queue *queue;
     int references;            /* the queue's, those of lists, and one of each event */
     int done, failed;
     uint64_t start_ns, end_ns;
@@ -57,7 +58,8 @@ struct work {
 struct queue {
     struct work *first, *last; /* not yet done */
     enum face face;
-    int64_t unflushed; /* what was submitted by OpenCL's face since it was flushed */
+    int64_t unflushed; /* what was submitted by OpenCL's face since it was flushed, or waited for */
+    int64_t submitted; /* since the last flush */
 };
 
 /* An event of SYCL's: two words, of which the first is null until something is assigned. */
@@ -175,6 +177,7 @@ static struct work *enqueue(struct queue *queue, const ref *depends, size_t coun
     }
     work->references = 2;
     work->command = command;
+    work->queue = queue;
     ++live;
     if (queue->last)
         queue->last->next_on_queue = work;
@@ -338,6 +341,12 @@ static int32_t library_call(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint
 
 /* --- OpenCL's face ------------------------------------------------------------------------------ */
 
+static void count_submission(struct queue *queue, ref event)
+{
+    queue->unflushed += event != NULL;
+    queue->submitted += event != NULL;
+}
+
 static int32_t cl_kernel(ref queue, ref kernel, uint32_t dimensions, const size_t *offset, const size_t *global,
                          const size_t *local, uint32_t waits, const ref *list, ref *event)
 {
@@ -352,7 +361,7 @@ static int32_t cl_kernel(ref queue, ref kernel, uint32_t dimensions, const size_
         check(memcmp(taken->values[i], value, size ? size : sizeof(void *)) == 0, "an argument of another value");
     }
     *event = enqueue(queue, list, waits, 1, command->slot);
-    ((struct queue *)queue)->unflushed += *event != NULL;
+    count_submission(queue, *event);
     return *event ? 0 : -5;
 }
 
@@ -361,7 +370,7 @@ static int32_t cl_copy(ref queue, uint32_t blocking, void *to, const void *from,
 {
     check(!blocking && (waits == 0) == (list == NULL), "another copy");
     *event = take_copy(queue, to, from, nbytes, list, waits);
-    ((struct queue *)queue)->unflushed += *event != NULL;
+    count_submission(queue, *event);
     return *event ? 0 : -5;
 }
 
@@ -372,7 +381,7 @@ static ref cl_native_event(ref event)
     if (refuse_one_in && chance((uint64_t)refuse_one_in) == 0)
         return NULL;
     work->references++;
-    ((struct queue *)submitting_to->queue)->unflushed++;
+    count_submission(submitting_to->queue, work);
     return work;
 }
 
@@ -398,8 +407,8 @@ static int32_t cl_set_value(ref kernel, uint32_t index, size_t size, const void 
 static int32_t cl_flush(ref queue)
 {
     check(((struct queue *)queue)->face == OPENCL, "a flush of a queue that is not OpenCL's");
-    check(((struct queue *)queue)->unflushed > 0, "a flush of a queue that got nothing");
-    ((struct queue *)queue)->unflushed = 0;
+    check(((struct queue *)queue)->submitted > 0, "a flush of a queue that got nothing");
+    ((struct queue *)queue)->unflushed = ((struct queue *)queue)->submitted = 0;
     advance_some();
     return 0;
 }
@@ -416,8 +425,11 @@ static int32_t cl_event_info(ref event, uint32_t name, size_t size, void *value,
 
 static int32_t cl_wait(uint32_t count, const ref *events)
 {
-    for (uint32_t i = 0; i < count; ++i)
-        finish(events[i]);
+    for (uint32_t i = 0; i < count; ++i) {
+        struct work *work = events[i];
+        work->queue->unflushed = 0;
+        finish(work);
+    }
     return 0;
 }
 

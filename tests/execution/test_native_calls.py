@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.library_calls import Called, alternating, expected, with_library
+from support.library_calls import SHIFT, Called, alternating, expected, with_library
 from support.onednn_calls import linear, needs_onednn
 from support.opened import live_on
 from support.running import DTYPE, plan_by, plan_on
@@ -70,6 +70,29 @@ def test_runs_that_are_watched_over_call_it_too() -> None:
     given = np.arange(1000, dtype=np.float32) % 500
     with execute(plan_on(graph, platform, "cpu"), graph, live, {"y": given}) as run:
         assert np.array_equal(run.result("y"), expected(given, 100))
+
+
+@needs_onednn
+@pytest.mark.parametrize("gives_event", [True, False])
+def test_the_first_call_of_a_run_waits_for_kernels_submitted_before_it_was_prepared(gives_event: bool) -> None:
+    platform, live = live_on(None)
+    size, steps = 1 << 20, 17
+    graph = TaskGraph("late")
+    y, *copies = (graph.array(name, (size,), "float32", temporary=name in "ab") for name in "yabc")
+    for n, (read, written) in enumerate(pairwise([y, *copies])):  # c takes a's memory, so that it is not prepared early
+        graph.kernel(COPY, name=f"copy{n}", x=read, y=written)
+    for n in range(steps):
+        graph.kernel(SHIFT, name=f"t{n}", y=copies[-1], n=2 * n + 1)
+    graph.kernel(linear(gives_event=gives_event), name="call", y=copies[-1], alpha=-1.0, beta=1000.0)
+    # By this predicted time, a lane is given only 16 tasks ahead: the call is prepared when half of these have ended.
+    plan = plan_on(graph, platform, "cpu", task_s=0.1)
+    given = np.arange(size, dtype=np.float32) % 500
+    want, i = given, np.arange(size)
+    for n in range(steps):
+        want = np.fmod(2 * want + ((i + 2 * n + 1) % 7).astype(np.float32), np.float32(1021))
+    for _ in range(5):
+        with execute(plan, graph, live, {"y": given}) as run:
+            assert np.array_equal(run.result("c"), np.float32(1000) - want)
 
 
 def _first(graph: TaskGraph, name: str) -> str:

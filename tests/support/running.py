@@ -191,17 +191,22 @@ TWO_DEVICES = Platform(
 )
 
 
-def plan_by(graph: TaskGraph, platform: Platform, place: Callable[[str], tuple[str, int, str | None]]) -> Plan:
-    """Plan a graph as ``place`` says: device, lane and implementation by task name."""
+def plan_by(
+    graph: TaskGraph,
+    platform: Platform,
+    place: Callable[[str], tuple[str, int, str | None]],
+    task_s: float = 1e-5,
+) -> Plan:
+    """Plan a graph as ``place`` says: device, lane and implementation by task name; each is predicted ``task_s``."""
     assignments = tuple(
         Assignment(name, *place(name), start_s=float(position), finish_s=position + 1.0)
         for position, name in enumerate(graph.order())
     )
-    durations = dict.fromkeys((t.name for t in graph.tasks), 1e-5)
+    durations = dict.fromkeys((t.name for t in graph.tasks), task_s)
     return predict(build_plan(graph, platform, Schedule("by hand", assignments), durations))
 
 
-def plan_on(graph: TaskGraph, platform: Platform, device: str) -> Plan:
+def plan_on(graph: TaskGraph, platform: Platform, device: str, task_s: float = 1e-5) -> Plan:
     """Plan everything on one device; host tasks go to the host."""
 
     def place(name: str) -> tuple[str, int, str | None]:
@@ -211,7 +216,7 @@ def plan_on(graph: TaskGraph, platform: Platform, device: str) -> Plan:
         first = task.operation.implementations[0]
         return ("host", 0, first.name) if first.kind == "host" else (device, 0, first.name)
 
-    return plan_by(graph, platform, place)
+    return plan_by(graph, platform, place, task_s)
 
 
 def sequential(graph: TaskGraph, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -62,19 +62,42 @@ int64_t syclsched_helped_ns(void)
     return helped_ns;
 }
 
-/* Wait for the last submission to a split lane if the next one goes to its other queue: SYCL's threads know nothing of
- * the native queue's commands. SYCL itself would take ten times as long to synchronise the two. */
-static void change_over(struct lane *lane, int to_call, int to_copy)
+/* Wait for an event, and count the time that this thread spent on kernels. */
+static void wait_helping(const struct lane *lane, ref event)
 {
-    if (!lane->apart || !lane->last || (lane->last_is_call == to_call && !to_copy))
-        return;
-    const struct lane *from = lane->last_is_call ? lane->apart : lane;
-    if (from->way->status(from, lane->last) == 0) {
-        int64_t begun_ns = syclsched_processor_ns();
-        from->way->wait(from, lane->last);
-        helped_ns += syclsched_processor_ns() - begun_ns;
+    int64_t begun_ns = syclsched_processor_ns();
+    lane->way->wait(lane, event);
+    helped_ns += syclsched_processor_ns() - begun_ns;
+}
+
+/* Wait for all that a lane's native queue was given before the lane was split: a run may prepare its first library call
+ * after it has submitted kernels, of which `last` knows nothing. Returns 0 if a fence was refused. */
+static int finish_unsplit(struct lane *lane)
+{
+    ref event = lane->way->fence(lane, NULL, 0);
+    if (!event)
+        return 0;
+    wait_helping(lane, event);
+    lane->way->delete(lane, event);
+    lane->unsplit_done = 1;
+    return 1;
+}
+
+/* Wait for the last submission to a split lane if the next one goes to its other queue: SYCL's threads know nothing of
+ * the native queue's commands. SYCL itself would take ten times as long to synchronise the two. Returns 0 on failure. */
+static int change_over(struct lane *lane, int to_call, int to_copy)
+{
+    if (!lane->apart)
+        return 1;
+    if (!lane->unsplit_done && (to_call || to_copy))
+        return finish_unsplit(lane);
+    if (lane->last && (lane->last_is_call != to_call || to_copy)) {
+        const struct lane *from = lane->last_is_call ? lane->apart : lane;
+        if (from->way->status(from, lane->last) == 0)
+            wait_helping(from, lane->last);
+        lane->last = NULL;
     }
-    lane->last = NULL;
+    return 1;
 }
 
 /* Flush only the lanes that were submitted to: each flush costs some 20 us with a cold cache. */
@@ -130,9 +153,8 @@ int64_t syclsched_submit(struct lane *lanes, int64_t lanes_count, const struct c
             else
                 depends[unfinished++] = waited->event;
         }
-        change_over(whole, is_call, is_copy);
-        int fenced = 1;
-        if ((is_kernel && (int64_t)unfinished > lane->longest_list) || (is_call && unfinished)) {
+        int fenced = change_over(whole, is_call, is_copy);
+        if (fenced && ((is_kernel && (int64_t)unfinished > lane->longest_list) || (is_call && unfinished))) {
             ref fence = lane->way->fence(lane, depends, unfinished);
             fenced = fence != NULL;
             if (fenced)

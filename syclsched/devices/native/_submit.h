@@ -65,6 +65,7 @@ struct lane {
     int64_t longest_list;     /* a kernel with more unfinished dependencies goes behind a fence */
     int64_t calls;            /* whether library functions submit to it */
     const struct lane *apart; /* of a split lane: its SYCL queue for library calls; else null */
+    int64_t unsplit_done;     /* of a split lane: whether all it was given before the split has completed */
     ref last;                 /* of a split lane: the event of the last submission */
     int64_t last_is_call;
     int64_t timed;            /* of `apart`: whether to wait for each call, to learn when it ended */

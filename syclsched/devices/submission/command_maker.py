@@ -63,6 +63,7 @@ class LaneStructure(ctypes.Structure):
         ("longest_list", ctypes.c_int64),
         ("calls", ctypes.c_int64),
         ("apart", ctypes.c_void_p),
+        ("unsplit_done", ctypes.c_int64),
         ("last", ctypes.c_void_p),
         ("last_is_call", ctypes.c_int64),
         ("timed", ctypes.c_int64),
