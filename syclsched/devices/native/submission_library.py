@@ -15,7 +15,7 @@ from syclsched.oneapi.built_libraries import find_submission_loop
 NATIVE_VARIABLE = "SYCLSCHED_NATIVE"
 
 #: Version of structures and functions, as in the C sources.
-VERSION = 15
+VERSION = 16
 
 #: dpctl's C interface, as its own modules load it.
 _INTERFACE = "libDPCTLSyclInterface.so.0"
