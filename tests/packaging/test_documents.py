@@ -140,7 +140,7 @@ def test_links_to_files_lead_somewhere(page: str) -> None:
 
 
 def test_the_design_page_draws_the_layers_that_are_checked() -> None:
-    assert text("docs/design.md") == tool("layers").page(), "run python tools/layers.py --write"
+    assert text("docs/layers.svg") == tool("layers").picture(), "run python tools/layers.py --write"
 
 
 def test_no_folder_is_overfull() -> None:
