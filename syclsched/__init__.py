@@ -10,7 +10,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # In a checkout, kernels/ and device_profiles/ lie beside this package; in an installation, inside it. `python -m
 # syclsched` in a checkout imports this folder even if the package is installed elsewhere.
