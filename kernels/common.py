@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from syclsched.model.operation import DeviceLimits, Launch, Requirements
+from syclsched.model.platform import BACKEND_FACTS
 
 #: A shape, or one number for each axis.
 Ints = tuple[int, ...]
@@ -56,8 +57,10 @@ GROUPS_PER_UNIT = 4
 VECTOR_ITEMS = 16
 
 NUMBA_DPEX = Requirements(packages=("numba_dpex",))
-#: Level Zero takes only SPIR-V, which the OpenCL CPU runtime's compiler produces.
-OPENCL_C = Requirements(backends=("opencl", "level_zero"), backend_packages=(("level_zero", "intel-opencl-rt"),))
+OPENCL_C = Requirements(
+    backends=tuple(each.name for each in BACKEND_FACTS.values() if each.takes_source or each.compiler),
+    backend_packages=tuple((each.name, each.compiler) for each in BACKEND_FACTS.values() if each.compiler),
+)
 ONEMKL = Requirements(packages=("dpnp",), device_kinds=("cpu", "gpu"))
 
 

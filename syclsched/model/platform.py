@@ -7,22 +7,52 @@ import math
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from annotated_types import Ge, Gt
 
 from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, PlatformError
 from syclsched.model.operation import DeviceLimits
-from syclsched.model.profile import Count, DeviceProfile, Name, NonNegative, Positive, Text
+from syclsched.model.profile import Count, DeviceProfile, Name, NonNegative, Positive, SyclBackend, Text
 
 DeviceKind = Literal["cpu", "gpu", "accelerator", "host"]
 Contention = Literal["none", "one-port", "fair"]
-BackendName = Literal["opencl", "level_zero", "cuda", "hip", "host"]
+BackendName = Literal[SyclBackend, "host"]
 
 #: Name of the host's device and of its memory space on every platform.
 HOST = "host"
 
 _STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
+
+
+@dataclass(frozen=True, slots=True)
+class BackendFacts:
+    """Facts of a SYCL backend; the defaults are those of a backend that is reached through SYCL alone."""
+
+    name: str
+    rank: int = 0  # of the backends that show one device, the one of least rank is used
+    #: Whether a kernel on an in-order queue waits for the events of other queues that it lists.
+    kernels_wait: bool = True
+    takes_source: bool = False  # whether its devices' compilers take OpenCL C
+    #: Package that compiles OpenCL C to SPIR-V for its devices; empty if there is none.
+    compiler: str = ""
+
+
+#: By name. A vendor's own backend has more features and less overhead than OpenCL on the same hardware.
+BACKEND_FACTS: Final[dict[str, BackendFacts]] = {
+    each.name: each
+    for each in (
+        BackendFacts("opencl", rank=3, kernels_wait=False, takes_source=True),
+        BackendFacts("level_zero", compiler="intel-opencl-rt"),
+        BackendFacts("cuda", rank=1),
+        BackendFacts("hip", rank=2),
+    )
+}
+
+
+def backend_facts(name: str) -> BackendFacts:
+    """Return the facts of a backend; the general ones if it is unknown or the host's."""
+    return BACKEND_FACTS.get(name, BackendFacts(name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 NonNegative = Annotated[float, Ge(0)]
 Positive = Annotated[float, Gt(0)]
+SyclBackend = Literal["opencl", "level_zero", "cuda", "hip"]
 #: Counts fit into signed 64-bit integers.
 Count = Annotated[int, Ge(0), Le(2**63 - 1)]
 #: Size of one allocation; small enough that sums of many of them do not overflow.
@@ -116,7 +117,7 @@ class DeviceIdentity:
     key: Name
     name: Name
     kind: Literal["cpu", "gpu", "accelerator"]
-    backend: Literal["opencl", "level_zero", "cuda", "hip"]
+    backend: SyclBackend
     vendor: Text
     driver_version: Text
     compute_units: Annotated[int, Gt(0)]

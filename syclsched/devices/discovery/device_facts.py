@@ -11,9 +11,9 @@ from typing import Literal, cast, get_args
 
 from syclsched.devices.discovery.identity import processor_model
 from syclsched.devices.native.sycl_types import SyclDevice
-from syclsched.model.platform import Partition
+from syclsched.model.platform import BACKEND_FACTS, Partition
+from syclsched.model.profile import SyclBackend
 
-SyclBackend = Literal["opencl", "level_zero", "cuda", "hip"]
 SyclKind = Literal["cpu", "gpu", "accelerator"]
 
 _ASPECT_PREFIX = "has_aspect_"
@@ -87,7 +87,7 @@ def find_devices() -> tuple[FoundDevice, ...]:
         backend, kind = device.backend.name, device.device_type.name
         index = counts.get(backend, 0)
         counts[backend] = index + 1
-        if backend not in get_args(SyclBackend) or kind not in get_args(SyclKind) or device.parent_device is not None:
+        if backend not in BACKEND_FACTS or kind not in get_args(SyclKind) or device.parent_device is not None:
             _log.info("left out: %s device %r of kind %s", backend, device.name, kind)
             continue
         found.append(FoundDevice(read_facts(device, device.filter_string, index), device))

@@ -7,9 +7,7 @@ import re
 from collections.abc import Sequence
 
 from syclsched.devices.discovery.device_facts import DeviceFacts
-
-#: Preferred backends first: a vendor's own has more features and less overhead than OpenCL on the same hardware.
-_PREFERENCE = ("level_zero", "cuda", "hip", "opencl")
+from syclsched.model.platform import backend_facts
 
 #: OpenCL drivers report the memory without the share that they reserve.
 _MEMORY_TOLERANCE = 0.15
@@ -34,7 +32,7 @@ def group_physical(devices: Sequence[DeviceFacts]) -> tuple[tuple[DeviceFacts, .
 
 
 def _preference(device: DeviceFacts) -> tuple[int, int]:
-    return _PREFERENCE.index(device.backend), device.backend_index
+    return backend_facts(device.backend).rank, device.backend_index
 
 
 def _same_hardware(first: DeviceFacts, second: DeviceFacts) -> bool:

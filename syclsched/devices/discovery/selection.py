@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 from syclsched.devices.discovery.device_facts import DeviceFacts
 from syclsched.errors import SelectionError
+from syclsched.model.platform import BACKEND_FACTS
 
 #: Wildcard for a backend, a device or a sub-device.
 ANY = "*"
 
-_BACKENDS = ("opencl", "level_zero", "cuda", "hip", ANY)
+_BACKENDS = (*BACKEND_FACTS, ANY)
 #: Backends of the runtime's syntax that are not supported here: valid, but never matched.
 _FOREIGN_BACKENDS = ("native_cpu", "esimd_emulator")
 _KINDS = {"cpu": "cpu", "gpu": "gpu", "accelerator": "accelerator", "fpga": "accelerator", "acc": "accelerator"}

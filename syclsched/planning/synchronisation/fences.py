@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from syclsched.model.platform import Platform
+from syclsched.model.platform import Platform, backend_facts
 from syclsched.planning.draft import LAUNCH, MODES, Flags, Ints, PlanDraft, Steps
 from syclsched.planning.instruction_rows import WORK, InstructionRows
 
@@ -27,8 +27,8 @@ def count_fences(
 ) -> int:
     """Return how many fences a plan's device lanes need if no event they wait for has completed beforehand.
 
-    On OpenCL a kernel on an in-order queue cannot be trusted to wait for events of other queues, so a fence is
-    submitted before it; on other backends only before a kernel that waits for many events. A barrier, or a task that
+    Where a backend's kernels on in-order queues do not wait for events of other queues, a fence is submitted before
+    each that should; on other backends only before a kernel that waits for many events. A barrier, or a task that
     writes no bytes, is a fence itself. The host waits for host functions, and for devices of another memory space
     (another SYCL context).
     """
@@ -36,7 +36,7 @@ def count_fences(
     spaces = {name: n for n, name in enumerate({d.space for d in platform.devices})}
     # The space whose SYCL context a lane's events belong to; -1 for lanes without events.
     context_of_lane = [-1 if k.kind == "host" else spaces[devices[k.device].space] for k in draft.lanes]
-    longest = [0 if devices[k.device].backend == "opencl" else FENCE_WAITS for k in draft.lanes]
+    longest = [FENCE_WAITS if backend_facts(devices[k.device].backend).kernels_wait else 0 for k in draft.lanes]
     lane = steps.lane[rows.step]
     works = rows.phase == WORK
     context = np.where(works, np.array(context_of_lane, np.int64)[lane], -1)

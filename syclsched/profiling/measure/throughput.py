@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from syclsched.errors import MeasurementError
-from syclsched.model.platform import Device
+from syclsched.model.platform import Device, backend_facts
 from syclsched.model.profile import Quantity
 from syclsched.profiling.measure.bench import Bench, event_seconds
 from syclsched.profiling.measure.microkernels import fma_flops, fma_operation, fma_reference
@@ -34,9 +34,11 @@ _MAX_ITERATIONS = 1 << 26
 def measurable_dtypes(device: Device) -> tuple[str, ...]:
     """Return the dtypes whose throughput can be measured on a device.
 
-    Half precision needs OpenCL C, which only OpenCL devices support.
+    Half precision needs a device that takes OpenCL C.
     """
-    return tuple(d for d in DTYPES if d in device.dtypes and (d != "float16" or device.backend == "opencl"))
+    return tuple(
+        d for d in DTYPES if d in device.dtypes and (d != "float16" or backend_facts(device.backend).takes_source)
+    )
 
 
 def _fill_items(device: Device) -> int:
