@@ -6,20 +6,20 @@ from __future__ import annotations
 import heapq
 import threading
 import time
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from syclsched.devices.native.gate import Gate
-from syclsched.errors import ExecutionError
+from syclsched.devices.backends.registry import backend_of
 
 
 class QueueGates:
-    """Gates that block queues, and a thread that opens them when they are due."""
+    """Gates that block queues, each the function that opens it, and a thread that opens them when they are due."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._timed: list[tuple[float, int, Gate]] = []
-        self._untimed: list[Gate] = []
+        self._timed: list[tuple[float, int, Callable[[], None]]] = []
+        self._untimed: list[Callable[[], None]] = []
         self._last: dict[str, float] = {}
         self._order = count()
         self._thread: threading.Thread | None = None
@@ -35,10 +35,7 @@ class QueueGates:
         with self._changed:
             if self._closed or (for_s is None and self._released.is_set()):
                 return
-            try:
-                gate = Gate(queue)
-            except ExecutionError:
-                gate = None
+            gate = backend_of(queue).hold(queue)
             if gate is not None and for_s is None:
                 self._untimed.append(gate)
                 return
@@ -61,7 +58,7 @@ class QueueGates:
             gates += [gate for _, _, gate in self._timed]
             self._timed.clear()
         for gate in gates:
-            gate.open()
+            gate()
 
     def close(self) -> None:
         """Open all gates, hold nothing any more, and end the thread."""
@@ -81,4 +78,4 @@ class QueueGates:
                     self._changed.wait(left_s if self._timed else None)
                     continue
                 gate = heapq.heappop(self._timed)[2]
-            gate.open()
+            gate()

@@ -11,8 +11,8 @@ import pytest
 
 from syclsched import oneapi
 from syclsched.devices import discover, open_devices
+from syclsched.devices.backends.opencl import load_native
 from syclsched.devices.native.fences import lane_queue
-from syclsched.devices.native.native_opencl import load_native
 from syclsched.devices.native.submission_library import load_library
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.opened import live_on, until
 from support.running import DTYPE, MIX, plan_by
 
-from syclsched.devices.native.gate import Gate
+from syclsched.devices.backends.registry import backend_of
 from syclsched.errors import ExecutionError
 from syclsched.execution import bind
 from syclsched.execution.core import stall_timeout
@@ -105,13 +105,15 @@ def test_a_device_whose_clock_does_not_answer_holds_up_neither_the_first_run_nor
     before = in_use()
     runner = bind(plan, graph, live)
     assert runner._instances is not None
-    gate = Gate(next(iter(runner._instances._clocks._queues.values())))
+    queue = next(iter(runner._instances._clocks._queues.values()))
+    open_gate = backend_of(queue).hold(queue)
+    assert open_gate is not None
     for _ in range(2):
         with pytest.raises(ExecutionError, match="its clock could not be read"):
             runner.run()
     runner.close()
     assert in_use() > before
-    gate.open()
+    open_gate()
     del runner
     until(lambda: in_use() == before)
 
@@ -184,8 +186,8 @@ def test_the_watchdog_may_look_while_generations_begin(runner: Runner, monkeypat
             def values(self) -> Iterator[Any]:
                 for each in super().values():
                     if not began:
-                        began.append(Gate)
-                        self[Gate] = each
+                        began.append(object)
+                        self[object] = each
                     yield each
 
         replays = list(flight._replays.values())

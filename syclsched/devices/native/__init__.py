@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C parts of submission, and native OpenCL objects, events and wake-ups. Internal."""
+"""The C parts of submission, fences and wake-ups. Internal."""

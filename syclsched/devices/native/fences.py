@@ -33,11 +33,6 @@ def lane_queue(queue: SyclQueue) -> SyclQueue:
     return made
 
 
-def must_fence(queue: SyclQueue) -> bool:
-    """Return whether kernels on this queue need a fence to wait for events of other queues."""
-    return bool(queue.backend.name == "opencl")
-
-
 def submit_fence(queue: SyclQueue, depends: list[SyclEvent]) -> SyclEvent:
     """Submit an empty operation that waits for events; return its event."""
     destination, source = scratch_for(queue)

@@ -41,10 +41,10 @@ class SubmissionLibrary:
         loaded = ctypes.CDLL(path)
         if ctypes.c_int64.in_dll(loaded, "syclsched_submit_version").value != VERSION:
             raise ValueError(f"{path} is of another version")
+        self._loaded = loaded
         self._dpctl = table(interface, _FUNCTIONS)
         self.dpctl_backend = _address_in(loaded, "syclsched_way_dpctl")
         self.split_backend = _address_in(loaded, "syclsched_way_apart")
-        self.opencl_backend = _address_in(loaded, "syclsched_way_opencl")
         self.threads_backend = _address_in(loaded, "syclsched_way_threads")
         #: OpenCL event callback that increments an eventfd.
         self.wake = _address_in(loaded, "syclsched_wake")
@@ -110,6 +110,10 @@ class SubmissionLibrary:
         self._look_first = ctypes.c_int32.in_dll(loaded, "syclsched_look_first")
         # Called too often to release the GIL for it.
         self.status = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer)(_address_in(loaded, "syclsched_status"))
+
+    def native_backend(self, way: str) -> int:
+        """Return the address of the functions (``struct way``) that submit to a backend's native queues."""
+        return _address_in(self._loaded, f"syclsched_way_{way}")
 
     def poll_events_first(self) -> None:
         """Make waits poll SYCL events until their commands run, from now on; see `host_tasks`."""

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Device programs: SPIR-V and OpenCL C built once and cached, several kernels in one program.
 
-Level Zero accepts no OpenCL C: for its devices it is compiled to SPIR-V first.
-
 The OpenCL CPU runtime keeps 2 MB for each program it has built and never frees them, and the fixed cost of a program is
 larger than that of a kernel: kernels needed together are built together.
 """
@@ -15,10 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from syclsched.devices.backends.registry import backend_of
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.bounded_cache import BoundedCache
 from syclsched.devices.programs.combined_source import ProgramPart, combined_source, program_part, suffix
-from syclsched.devices.programs.opencl_compiler import spirv_of
 from syclsched.errors import CapabilityError, ExecutionError
 from syclsched.model.operation import OpenCLSource, SpirvModule
 
@@ -63,7 +61,7 @@ def build_together(codes: Iterable[OpenCLSource], queue: SyclQueue) -> None:
         missing = {key: code for code in codes if (key := _key(code, queue)) not in _PROGRAMS}
         for group in _compatible_groups(missing):
             try:
-                program_of_all = source_program(
+                program_of_all = backend_of(queue).build(
                     OpenCLSource(combined_source([part for _, part in group]), "", group[0][1].code.options), queue
                 )
             except (program.SyclProgramCompilationError, ValueError, CapabilityError):
@@ -96,30 +94,13 @@ def _key(loaded: SpirvModule | OpenCLSource, queue: SyclQueue) -> Hashable:
     return digest, queue.sycl_context, queue.sycl_device
 
 
-def source_program(code: OpenCLSource, queue: SyclQueue) -> Any:
-    """Return a program built from OpenCL C."""
-    from dpctl import program
-
-    if takes_source(queue):
-        return program.create_program_from_source(queue, code.source, code.options)
-    return program.create_program_from_spirv(queue, spirv_of(code).code)
-
-
-def takes_source(queue: SyclQueue) -> bool:
-    """Return whether a queue's device accepts OpenCL C; otherwise it must accept SPIR-V."""
-    name: str = queue.backend.name
-    if name not in ("opencl", "level_zero"):
-        raise CapabilityError(f"a {name} device takes no OpenCL C, and no SPIR-V")
-    return name == "opencl"
-
-
 def _build(loaded: SpirvModule | OpenCLSource, queue: SyclQueue, where: str) -> Any:
     from dpctl import program
 
     try:
         if isinstance(loaded, SpirvModule):
             return program.create_program_from_spirv(queue, loaded.code)
-        return source_program(loaded, queue)
+        return backend_of(queue).build(loaded, queue)
     except CapabilityError as error:
         raise CapabilityError(error.what, where=where, hint=error.hint) from error
     except (program.SyclProgramCompilationError, ValueError) as error:

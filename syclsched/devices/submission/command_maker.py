@@ -8,8 +8,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from syclsched.devices.native.fences import must_fence, scratch_for
-from syclsched.devices.native.native_opencl import NativeOpenCL, load_native
+from syclsched.devices.backends.registry import backend_of
+from syclsched.devices.backends.sycl import NativeAccess
+from syclsched.devices.native.fences import scratch_for
 from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import CopySubmission, KernelSubmission
@@ -49,6 +50,10 @@ _TYPES: dict[Any, int] = {
     ctypes.c_float: 8,
     ctypes.c_double: 9,
 }
+
+
+#: A native object, and the function that releases it.
+NativeObject = tuple[Callable[[int], object], int]
 
 
 class LaneStructure(ctypes.Structure):
@@ -102,7 +107,7 @@ class CommandMaker:
                 queue.addressof_ref(),
                 to._pointer,
                 source._pointer,
-                0 if must_fence(queue) else MAX_EVENT_LIST,
+                MAX_EVENT_LIST if backend_of(queue).facts.kernels_wait else 0,
             )
         #: The lanes that commands are submitted to: those above, or a replacement.
         self._handed_to: Any = self._lanes
@@ -112,37 +117,34 @@ class CommandMaker:
         self._stop = ctypes.c_int32(0)
         #: Address and number of the events of one call, and the objects that keep them and their commands alive.
         self._made: list[tuple[int, ctypes.c_int64, Any]] = []
-        self._native: NativeOpenCL | None = None
-        self._native_queues: dict[int, int] = {}
+        #: By lane, for lanes that submit to native queues.
+        self._native: dict[int, NativeAccess] = {}
         #: By owning lane (None: shared by all lanes) and SYCL kernel.
         self._native_kernels: dict[tuple[int | None, int], int] = {}
-        self._adopted: list[int] = []
+        #: Native objects to release, kernels and queues at the end and events at each reset.
+        self._made_native: list[NativeObject] = []
+        self._adopted: list[NativeObject] = []
         self._own_kernels = self._has_adopted = self._timed = self._has_split_lanes = False
         self._own: WeakValueDictionary[Hashable, _OwnKernel] = WeakValueDictionary()
         #: For slots without an event of their own: the slot whose event is theirs, too.
         self._stands_for: dict[int, int] = {}
 
     def use_native_queues(self, *, own_kernels: bool = False) -> None:
-        """Submit directly to the native queues of OpenCL devices from now on.
+        """Submit directly to the native queues of devices whose backends have them from now on.
 
         To be called before any command is made, and only if nothing else is submitted to these queues: SYCL does not
         know of these submissions.
         """
-        native = load_native()
-        if native is None:
-            return
-        self._native = native
         self._own_kernels = own_kernels
         for index, queue in self._queues.items():
-            if queue.backend.name == "opencl":
-                try:
-                    handle, functions = native.queue(queue)
-                except AttributeError:  # a platform without the extension for unified shared memory
-                    continue
-                self._native_queues[index] = handle
-                lane = self._lanes[index]
-                lane.way, lane.functions, lane.queue = self._library.opencl_backend, functions, handle
-                lane.longest_list = NO_LIMIT
+            native = backend_of(queue).native()
+            if native is None or (made := native.queue(queue)) is None:
+                continue
+            self._native[index] = native
+            self._made_native.append((native.release_queue, made[0]))
+            lane = self._lanes[index]
+            lane.way, (lane.queue, lane.functions) = self._library.native_backend(native.way), made
+            lane.longest_list = NO_LIMIT
 
     def stop(self) -> None:
         """Make the loop end before its next submission; may be called from any thread."""
@@ -193,7 +195,7 @@ class CommandMaker:
     @property
     def native(self) -> bool:
         """Whether some lanes submit to native queues."""
-        return bool(self._native_queues)
+        return bool(self._native)
 
     def kernel(self, slot: int, lane: int, waits: Sequence[int], submission: KernelSubmission) -> Command:
         """Return the command of a kernel."""
@@ -236,7 +238,7 @@ class CommandMaker:
     def _call(self, slot: int, lane: int, waits: Sequence[int], call: NativeCall) -> Command:
         listed, returned = self._waits(waits), ctypes.c_int32()
         self._lanes[lane].calls = 1
-        if self._native is not None and lane in self._native_queues and not call.on_queue:
+        if lane in self._native and not call.on_queue:
             self._split(lane)
         words = (ctypes.c_uint64 * _CALL_WORDS)(*[word % (1 << 64) for word in call.arguments])
         structure = CommandStructure(CALL, lane, slot, ctypes.addressof(listed), len(listed))
@@ -249,7 +251,7 @@ class CommandMaker:
         """Split a lane: library calls go to the SYCL queue, all else to the native one, with waits in between."""
         device = self._queues[lane].sycl_device
         for index, queue in self._queues.items():  # the device's copies are made by the calling thread, too
-            if index in self._native_queues and queue.sycl_device == device:
+            if index in self._native and queue.sycl_device == device:
                 main, split = self._lanes[index], self._lanes[self._lanes_count + index]
                 split.way, split.functions = self._library.split_backend, self._library.dpctl_functions
                 split.queue, split.calls = queue.addressof_ref(), 1
@@ -324,27 +326,26 @@ class CommandMaker:
 
     def _kernel_on(self, lane: int, kernel: Any) -> int:
         """Return the kernel handle that a lane's backend takes."""
-        if self._native is None or lane not in self._native_queues:
-            return int(kernel.addressof_ref())
-        return self._native_kernel(None, lane, kernel)
+        return self._native_kernel(None, lane, kernel) if lane in self._native else int(kernel.addressof_ref())
 
     def lane_kernel(self, lane: int, kernel: Any) -> int:
         """Return a native kernel for one lane alone: threads of several lanes may set arguments at the same time."""
         return self._native_kernel(lane, lane, kernel)
 
     def _native_kernel(self, owner: int | None, lane: int, kernel: Any) -> int:
-        assert self._native is not None
-        key = (owner, int(kernel.addressof_ref()))
+        native, key = self._native[lane], (owner, int(kernel.addressof_ref()))
         if key not in self._native_kernels:
             try:
-                self._native_kernels[key] = self._native.kernel(kernel)
+                self._native_kernels[key] = native.kernel(kernel)
             except OSError as error:
                 raise ExecutionError(str(error), where=f"lane {lane}") from error
+            self._made_native.append((native.release_kernel, self._native_kernels[key]))
         return self._native_kernels[key]
 
     def _own_kernel(self, lane: int, submission: KernelSubmission, values: Any) -> _OwnKernel | None:
         """Return a native kernel with these arguments set; None if it refuses them or the lane is not native."""
-        if self._native is None or lane not in self._native_queues:
+        native = self._native.get(lane)
+        if native is None:
             return None
         passed = tuple(
             (type(a), a.value) if type(a) in _TYPES else value
@@ -355,12 +356,12 @@ class CommandMaker:
         own = self._own.get(key)
         if own is None:
             try:
-                own = _OwnKernel(self._native.kernel(submission.kernel), self._native.release_kernel)
+                own = _OwnKernel(native.kernel(submission.kernel), native.release_kernel)
             except OSError:
                 return None
             sizes = [ctypes.sizeof(a) if type(a) in _TYPES else 0 for a in submission.arguments]
             taken = list(zip(values, sizes, strict=True))
-            if not self._native.set_arguments(own.handle, self._lanes[lane].functions, taken):
+            if not native.set_arguments(own.handle, self._lanes[lane].functions, taken):
                 return None
             self._own[key] = own
         return own
@@ -387,7 +388,7 @@ class _OwnKernel:
 
     __slots__ = ("__weakref__", "_release", "handle")
 
-    def __init__(self, handle: int, release: Callable[[int], None]) -> None:
+    def __init__(self, handle: int, release: Callable[[int], object]) -> None:
         self.handle = handle
         self._release = release
 

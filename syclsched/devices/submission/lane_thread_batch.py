@@ -11,62 +11,51 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from syclsched.devices.native.native_opencl import NativeOpenCL, load_native
+from syclsched.devices.backends.registry import backend_of
 from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.submission.commands import Command
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 
-#: With one worker thread each queue of the CPU device is one core.
-_WORKERS = "CL_CONFIG_CPU_TBB_NUM_WORKERS"
-
 
 class LocalQueues:
     """Queues of one-core lanes that execute commands on the submitting thread."""
 
-    def __init__(self, native: NativeOpenCL, handles: dict[int, int]) -> None:
-        self._native = native
-        self.handles = handles
+    def __init__(self) -> None:
+        self.handles: dict[int, int] = {}
+        self.release: dict[int, Callable[[int], object]] = {}
 
     def close(self) -> None:
         """Release the queues."""
-        for handle in self.handles.values():
-            self._native.release_queue(handle)
+        for lane, handle in self.handles.items():
+            self.release[lane](handle)
         self.handles = {}
 
 
 def why_not_local(queues: Mapping[int, SyclQueue]) -> str | None:
     """Return why lanes are not each one core of the host, executable by one thread each; None if they are."""
-    if os.environ.get(_WORKERS) != "1":
-        return f"its lanes are not one core of the host each: {_WORKERS} is not 1"
-    if len(queues) > len(os.sched_getaffinity(0)) + 1:
-        return f"there are {len(queues)} lanes, and fewer cores"
-    for queue in queues.values():
-        device = queue.sycl_device
-        if queue.backend.name != "opencl" or device.device_type.name != "cpu":
-            return f"a lane is on {device.name!r}, which is not the OpenCL CPU device"
-        if device.parent_device is not None:
-            return "a lane is a sub-device, which has fewer cores than its device's threads run on"
-    return None if load_native() is not None else "the OpenCL library is not found"
+    reasons = (backend_of(queue).why_not_local(queue) for queue in queues.values())
+    fits = len(queues) <= len(os.sched_getaffinity(0)) + 1
+    return next(filter(None, reasons), None if fits else f"there are {len(queues)} lanes, and fewer cores")
 
 
 def local_queues(queues: Mapping[int, SyclQueue]) -> LocalQueues | None:
     """Return local queues for lanes, or None if not every lane is one core of the host."""
-    native = load_native()
-    if native is None or why_not_local(queues) is not None:
+    if why_not_local(queues) is not None:
         return None
-    found = LocalQueues(native, {})
-    for index, queue in queues.items():
-        handle = native.local_queue(queue)
-        if handle is None:
+    found = LocalQueues()
+    for lane, queue in queues.items():
+        native = backend_of(queue).native()
+        handle = None if native is None else native.local_queue(queue)
+        if native is None or handle is None:
             found.close()
             return None
-        found.handles[index] = handle
+        found.handles[lane], found.release[lane] = handle, native.release_queue
     return found
 
 

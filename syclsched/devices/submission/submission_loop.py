@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.devices.native.native_opencl import sycl_event_at
+from syclsched.devices.backends.sycl import sycl_event_at
 from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.native.sycl_types import SyclEvent
 from syclsched.devices.submission import faultpoints
@@ -105,9 +105,8 @@ class SubmissionLoop(CommandMaker):
         if not self._is_own(held):
             return bool(self._library.thread_wake_at(held.event, descriptor))
         lane = (held.lane - ctypes.addressof(self._lanes)) // ctypes.sizeof(LaneStructure)
-        if self._native is None or lane not in self._native_queues:
-            return False
-        return self._native.call_back(held.event, self._library.wake, descriptor)
+        native = self._native.get(lane)
+        return native is not None and native.call_back(held.event, self._library.wake, descriptor)
 
     def wait_for(self, made: Any, begin: int, count: int) -> None:
         """Wait for a range of events made by `submit_listed`, one after another, without the GIL."""
@@ -136,7 +135,7 @@ class SubmissionLoop(CommandMaker):
         if faultpoints.active is not None:
             faultpoints.active.forget(self)
         self._injected.clear()
-        made, adopted, native = self._made, self._adopted, self._native
+        made, adopted = self._made, self._adopted
         self._made, self._adopted = [], []
         ctypes.memset(self._events, 0, ctypes.sizeof(self._events))
         for lane in self._lanes:
@@ -146,9 +145,8 @@ class SubmissionLoop(CommandMaker):
         def give_back() -> None:
             for address, count, _ in made:
                 self._library.delete(address, count.value)
-            for handle in adopted:
-                assert native is not None
-                native.release_event(handle)
+            for release, handle in adopted:
+                release(handle)
 
         return give_back
 
@@ -219,10 +217,10 @@ class SubmissionLoop(CommandMaker):
 
     def adopt(self, slot: int, lane: int, event: SyclEvent) -> None:
         """Make an event of a submission made elsewhere to a lane's queue usable as a dependency of commands."""
-        handle = event.addressof_ref()
-        if self._native is not None and lane in self._native_queues:
-            handle = self._native.event(event)
-            self._adopted.append(handle)
+        handle, native = event.addressof_ref(), self._native.get(lane)
+        if native is not None:
+            handle = native.event(event)
+            self._adopted.append((native.release_event, handle))
         self._events[slot] = EventStructure(handle, ctypes.addressof(self._lanes[lane]), slot)
         self._has_adopted = True
 
@@ -232,8 +230,8 @@ class SubmissionLoop(CommandMaker):
         if not self._is_own(held):
             return LaneThreadEvent(self._library, EventStructure(held.event, held.lane, slot))
         lane = (held.lane - ctypes.addressof(self._lanes)) // ctypes.sizeof(LaneStructure)
-        if self._native is not None and lane in self._native_queues:
-            return self._native.sycl_event(held.event, self._queues[lane])
+        if lane in self._native:
+            return self._native[lane].sycl_event(held.event, self._queues[lane])
         # An event of a split lane is a structure whose first member is SYCL's event.
         if lane < self._lanes_count:
             return sycl_event_at(held.event)
@@ -308,14 +306,9 @@ class SubmissionLoop(CommandMaker):
     def close(self) -> None:
         """Release all events; `event` and `times` must not be called any more."""
         self.reset()
-        if self._native is not None:
-            for release, handles in (
-                (self._native.release_kernel, self._native_kernels.values()),
-                (self._native.release_queue, self._native_queues.values()),
-            ):
-                for handle in handles:
-                    release(handle)
-            self._native = None
+        while self._made_native:  # kernels, then the queues, which were made before
+            release, handle = self._made_native.pop()
+            release(handle)
 
 
 class LaneThreadEvent:

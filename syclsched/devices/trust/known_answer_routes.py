@@ -22,10 +22,10 @@ import numpy as np
 
 from syclsched import oneapi
 from syclsched.atomic_write import write_atomically
+from syclsched.devices.backends.registry import backend_of
 from syclsched.devices.native.sycl_types import SyclDevice, SyclQueue
 from syclsched.devices.programs.arguments import flatten_array, pointer
 from syclsched.devices.programs.dpex_compiler import kernel_spirv
-from syclsched.devices.programs.programs import source_program
 from syclsched.devices.trust import known_answers as ka
 from syclsched.devices.trust.known_answers import Array, Dtype
 from syclsched.errors import CapabilityError
@@ -169,7 +169,7 @@ def dpex_compile(queue: SyclQueue, function: Callable[..., None], dtype: Dtype) 
 def _run_opencl(queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
     """Run the OpenCL C kernels as one program: compiled by the driver, or first to SPIR-V for Level Zero."""
     try:
-        compiled = source_program(OpenCLSource(ka.opencl_source(dtypes), ""), queue)
+        compiled = backend_of(queue).build(OpenCLSource(ka.opencl_source(dtypes), ""), queue)
     except CapabilityError as error:
         raise RouteUnavailable(f"the device's backend takes no OpenCL C: {error.what}") from error
     for dtype in dtypes:

@@ -12,16 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from syclsched.devices.native.host_tasks import wait_for
-from syclsched.devices.native.sycl_types import SyclDevice, SyclEvent
+from syclsched.devices.native.sycl_types import SyclEvent
 from syclsched.devices.submission.commands import Batch
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.execution.core.worker import WorkerThread
-
-
-def computes_on_host_cores(device: SyclDevice) -> bool:
-    """Return whether a SYCL device executes kernels on the host's cores: an OpenCL CPU device or FPGA emulator."""
-    kind = device.device_type.name
-    return device.backend.name == "opencl" and (kind == "cpu" or (kind == "accelerator" and "Emulation" in device.name))
 
 
 class HelperThread:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from syclsched.devices.backends.registry import backend_of
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.execution.core.events import EventTable
 from syclsched.execution.core.execution_records import Counts
-from syclsched.execution.lanes.cpu_helper_thread import HelperThread, computes_on_host_cores
+from syclsched.execution.lanes.cpu_helper_thread import HelperThread
 from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.model.plan import Plan
@@ -35,7 +36,7 @@ class LaneSet:
                 self.hosts[index] = HostLane(lane.name, buffers, report, cancelled, counts)
                 continue
             queue = queues[lane.name]
-            if lane.device not in self._helper_threads and computes_on_host_cores(queue.sycl_device):
+            if lane.device not in self._helper_threads and backend_of(queue).computes_on_host_cores(queue):
                 self._helper_threads[lane.device] = HelperThread(lane.device)
             helper_thread = self._helper_threads.get(lane.device)
             self.devices[index] = DeviceLane(lane, queue, buffers, events, counts, report, helper_thread)

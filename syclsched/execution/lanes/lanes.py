@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from syclsched.devices.native.fences import lane_queue, must_fence, submit_fence
+from syclsched.devices.backends.registry import backend_of
+from syclsched.devices.native.fences import lane_queue, submit_fence
 from syclsched.devices.native.host_tasks import wait_for
 from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue, Waitable
 from syclsched.devices.programs.executables import Executable, SequenceSubmission
@@ -85,7 +86,7 @@ class DeviceLane:
 
         self.queue = queue
         self._device = lane.device
-        self._must_fence = must_fence(queue)
+        self._longest_list = MAX_EVENT_LIST if backend_of(queue).facts.kernels_wait else 0
         self.watcher = WorkerThread(f"syclsched {lane.name} events")
         self.pacer = WorkerThread(f"syclsched {lane.name} pace")
         self.helper = helper_thread
@@ -114,7 +115,7 @@ class DeviceLane:
             verdict = faults.submits(self._device, self.queue, kind, self._events.target, node.id)
             if verdict == "refuse":
                 raise ExecutionError("the runtime refuses it", where=f"device {self._device!r}")
-        if depends and not is_copy and (self._must_fence or len(depends) > MAX_EVENT_LIST):
+        if len(depends) > self._longest_list and not is_copy:
             self._lend(self._fence(depends))
             depends = []
         if verdict == "skip":

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from syclsched.devices.backends.registry import BACKENDS
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.programs import programs, task_compiler
 from syclsched.errors import CapabilityError, ExecutionError
@@ -150,7 +151,7 @@ def test_steps_of_sequences_are_built_with_the_rest(queue: Any, built: list[str]
 
 
 def test_what_takes_no_source_is_given_spirv(queue: Any, built: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "takes_source", lambda queue: False)
+    monkeypatch.setitem(BACKENDS, "opencl", BACKENDS["level_zero"])
     made = task_compiler.compile_tasks([piece(queue, "1"), piece(queue, "2", ALONE), piece(queue, "3")])
     assert [result(each, queue) for each in made] == [times(1), times(2), times(3)]
     with pytest.raises(CapabilityError, match=r"nonsense.*refuses the OpenCL C.*undeclared identifier"):
@@ -165,7 +166,7 @@ def test_spirv_of_other_numbers(queue: Any, dtype: str, monkeypatch: pytest.Monk
 
     if dtype == "float16" and not queue.sycl_device.has_aspect_fp16:
         pytest.skip("no half precision here")
-    monkeypatch.setattr(programs, "takes_source", lambda queue: False)
+    monkeypatch.setitem(BACKENDS, "opencl", BACKENDS["level_zero"])
     operation = reduce("sum", (1,)) if dtype == "int64" else softmax_over(1)
     x = np.arange(12).reshape(3, 4).astype(dtype)
     y = np.zeros(3 if dtype == "int64" else (3, 4), dtype)
@@ -180,25 +181,3 @@ def test_spirv_of_other_numbers(queue: Any, dtype: str, monkeypatch: pytest.Monk
     np.testing.assert_allclose(
         usm_memory.as_numpy(buffers[0], y.shape, dtype), y, rtol=1e-3 if dtype == "float16" else 1e-12
     )
-
-
-def test_backends_that_take_neither_are_refused() -> None:
-    class Backend:
-        name = "cuda"
-
-    class Queue:
-        backend = Backend
-
-    with pytest.raises(CapabilityError, match="cuda device takes no OpenCL C"):
-        programs.takes_source(Queue())
-
-
-def test_without_a_compiler_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from syclsched.devices.programs import opencl_compiler
-    from syclsched.oneapi import libraries
-
-    monkeypatch.setattr(libraries, "sources", lambda environ: ())
-    opencl_compiler._compiler.cache_clear()
-    with pytest.raises(CapabilityError, match="intel-opencl-rt"):
-        opencl_compiler.spirv_of(OpenCLSource("", "k"))
-    opencl_compiler._compiler.cache_clear()

@@ -69,7 +69,7 @@ def test_a_run_makes_no_more_fences_than_planned_and_none_below_sycl(
 ) -> None:
     from syclsched.api import with_lanes
     from syclsched.devices import discover, open_devices
-    from syclsched.devices.submission import command_maker
+    from syclsched.devices.backends import opencl
     from syclsched.execution import execute
 
     platform = with_lanes(discover(selector="cpu"), 2)
@@ -80,7 +80,7 @@ def test_a_run_makes_no_more_fences_than_planned_and_none_below_sycl(
     plan = plan_by(graph, platform, lambda name: ("cpu", int(name[1:]) % 2, "opencl-c"))
     assert plan.counters.barriers >= 9  # each after the one before it, on the other lane
     if not native:
-        monkeypatch.setattr(command_maker, "load_native", lambda: None)
+        monkeypatch.setattr(opencl, "load_native", lambda: None)
     with open_devices(platform) as live, execute(plan, graph, live) as run:
         run.wait(60)
         made = run.trace().barriers

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, cast
 
+from syclsched.devices.backends.registry import backend_of
 from syclsched.devices.native.submission_library import SubmissionLibrary, load_library
 from syclsched.devices.native.sycl_types import SyclContext, SyclEvent, SyclQueue, Waitable
 from syclsched.devices.native.wakeup import Wakeup
@@ -24,7 +25,7 @@ from syclsched.execution.core.program import ProgramNode
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.dynamic.data.indexed_graph import IndexedLane
 from syclsched.execution.lanes.batches import command_of
-from syclsched.execution.lanes.cpu_helper_thread import HelperThread, computes_on_host_cores
+from syclsched.execution.lanes.cpu_helper_thread import HelperThread
 from syclsched.execution.lanes.lanes import DeviceLane
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.model.plan import Instruction, Lane
@@ -90,7 +91,7 @@ class Submitter:
         self._lanes: dict[int, DeviceLane] = {}
         for index, queue in queues.items():
             device = lanes[index].device
-            if device not in self._helper_threads and computes_on_host_cores(queue.sycl_device):
+            if device not in self._helper_threads and backend_of(queue).computes_on_host_cores(queue):
                 self._helper_threads[device] = HelperThread(device)
             lane = Lane(lanes[index].name, device, lanes[index].kind)
             helper_thread = self._helper_threads.get(device)

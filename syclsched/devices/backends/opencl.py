@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Native OpenCL objects of SYCL queues, kernels and events.
+"""OpenCL: devices that take source, and the native objects behind SYCL's queues, kernels and events.
 
 SYCL returns them by ``get_native`` and accepts them by ``make_event`` (SYCL 2020, 4.5.1, and the OpenCL backend's
 specification). dpctl has no binding of these, so the functions of the runtime's library are called as its headers do.
@@ -10,12 +10,18 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
+from syclsched.devices.backends.sycl import Backend, NativeAccess, sycl_event_at
+from syclsched.devices.native.fences import scratch_for
 from syclsched.devices.native.submission_library import NATIVE_VARIABLE, table
 from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
+from syclsched.model.operation import OpenCLSource
+
+#: Number of worker threads per kernel of the CPU runtime; with one each queue of the CPU device is one core.
+_WORKERS = "CL_CONFIG_CPU_TBB_NUM_WORKERS"
 
 _OPENCL = "libOpenCL.so.1"
 _INTERFACE = "libDPCTLSyclInterface.so.0"
@@ -51,11 +57,47 @@ _FUNCTIONS = (
     "clReleaseEvent",
     "clGetEventProfilingInfo",
 )
-_SET_POINTER, _SET_VALUE = _FUNCTIONS.index("clSetKernelArgMemPointerINTEL"), _FUNCTIONS.index("clSetKernelArg")
+_COPY = _FUNCTIONS.index("clEnqueueMemcpyINTEL")  # two functions that set arguments follow it
+
+
+class OpenCL(Backend):
+    """The backend of the CPU device, the FPGA emulator, and of other devices' OpenCL drivers."""
+
+    def native(self) -> NativeAccess | None:
+        """Return access to native objects; None if the runtime does not expose them, or it is switched off."""
+        return load_native()
+
+    def build(self, code: OpenCLSource, queue: SyclQueue) -> Any:
+        """Return a program built from OpenCL C."""
+        from dpctl import program
+
+        return program.create_program_from_source(queue, code.source, code.options)
+
+    def computes_on_host_cores(self, queue: SyclQueue) -> bool:
+        """Return whether a queue's device is the CPU device or the FPGA emulator."""
+        kind, name = queue.sycl_device.device_type.name, queue.sycl_device.name
+        return kind == "cpu" or (kind == "accelerator" and "Emulation" in name)
+
+    def why_not_local(self, queue: SyclQueue) -> str | None:
+        """Return why a queue is not one core of the host, executable by one thread; None if it is."""
+        if os.environ.get(_WORKERS) != "1":
+            return f"its lanes are not one core of the host each: {_WORKERS} is not 1"
+        if queue.sycl_device.device_type.name != "cpu":
+            return super().why_not_local(queue)
+        if queue.sycl_device.parent_device is not None:
+            return "a lane is a sub-device, which has fewer cores than its device's threads run on"
+        return None if self.native() is not None else "the OpenCL library is not found"
+
+    def hold(self, queue: SyclQueue) -> Callable[[], None] | None:
+        """Submit a copy that waits for a user event (OpenCL 1.2, 5.9), which occupies no thread and no core."""
+        native = load_native()
+        return None if native is None else native.hold(queue)
 
 
 class NativeOpenCL:
-    """Functions of the OpenCL library and of the SYCL runtime that are loaded in this process."""
+    """Functions of the OpenCL library and of the SYCL runtime that are loaded in this process: a `NativeAccess`."""
+
+    way = "opencl"
 
     def __init__(self) -> None:
         opencl, sycl = _loaded(_OPENCL), _loaded(*_SYCL)
@@ -83,26 +125,29 @@ class NativeOpenCL:
             *table(_loaded(_INTERFACE), ("DPCTLEvent_Create", "DPCTLEvent_Delete")),
             *table(sycl, (_EVENT_NATIVE,)),
         )
-        self._release_kernel = _function(opencl, "clReleaseKernel", number, pointer)
-        self._release_queue = _function(opencl, "clReleaseCommandQueue", number, pointer)
-        self._release_event = _function(opencl, "clReleaseEvent", number, pointer)
+        self.release_kernel = _function(opencl, "clReleaseKernel", number, pointer)
+        self.release_queue = _function(opencl, "clReleaseCommandQueue", number, pointer)
+        self.release_event = _function(opencl, "clReleaseEvent", number, pointer)
         self._set_callback = _function(opencl, "clSetEventCallback", number, pointer, number, pointer, pointer)
+        self._create_user_event = _function(opencl, "clCreateUserEvent", pointer, pointer, pointer)
+        self._set_user_event = _function(opencl, "clSetUserEventStatus", number, pointer, number)
+        self._flush = _function(opencl, "clFlush", number, pointer)
         self._tables: dict[int, Any] = {}
-        self._set_by_table: dict[int, tuple[Any, Any]] = {}
+        self._by_table: dict[int, tuple[Any, Any, Any]] = {}
 
-    def queue(self, queue: SyclQueue) -> tuple[int, int]:
-        """Return the native queue of a SYCL queue, to be released with `release_queue`, and the function table."""
+    def queue(self, queue: SyclQueue) -> tuple[int, int] | None:
+        """Return the native queue of a SYCL queue, to be released with `release_queue`, and the function table.
+
+        None for a platform without the extension for unified shared memory.
+        """
         native = self._queue_native(queue.addressof_ref(), ctypes.byref(ctypes.c_int32()))
-        device, platform = ctypes.c_void_p(), ctypes.c_void_p()
-        self._queue_info(native, _QUEUE_DEVICE, ctypes.sizeof(device), ctypes.byref(device), None)
-        self._device_info(device, _DEVICE_PLATFORM, ctypes.sizeof(platform), ctypes.byref(platform), None)
-        key = platform.value or 0
+        key = _pointer(self._device_info, _pointer(self._queue_info, native, _QUEUE_DEVICE), _DEVICE_PLATFORM)
         if key not in self._tables:
             try:
                 self._tables[key] = self._table(key)
             except AttributeError:
                 self.release_queue(native)
-                raise
+                return None
         return native, ctypes.addressof(self._tables[key])
 
     def local_queue(self, queue: SyclQueue) -> int | None:
@@ -113,13 +158,8 @@ class NativeOpenCL:
         """
         native = self._queue_native(queue.addressof_ref(), ctypes.byref(ctypes.c_int32()))
         try:
-            device, context, length = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
-            self._queue_info(native, _QUEUE_DEVICE, ctypes.sizeof(device), ctypes.byref(device), None)
-            self._queue_info(native, _QUEUE_CONTEXT, ctypes.sizeof(context), ctypes.byref(context), None)
-            self._device_info(device, _DEVICE_EXTENSIONS, 0, None, ctypes.byref(length))
-            listed = ctypes.create_string_buffer(length.value + 1)
-            self._device_info(device, _DEVICE_EXTENSIONS, length.value, listed, None)
-            if _LOCAL_THREAD not in listed.value.split():
+            device, context = (_pointer(self._queue_info, native, name) for name in (_QUEUE_DEVICE, _QUEUE_CONTEXT))
+            if _LOCAL_THREAD not in _text(self._device_info, device, _DEVICE_EXTENSIONS).split():
                 return None
             properties = (ctypes.c_uint64 * 3)(_QUEUE_PROPERTIES, _QUEUE_LOCAL_THREAD, 0)
             return self._create_queue(context, device, properties, ctypes.byref(ctypes.c_int32())) or None
@@ -132,15 +172,11 @@ class NativeOpenCL:
         It is not SYCL's own kernel object; only one thread at a time may set its arguments.
         """
         native = self._kernel_native(kernel.addressof_ref())
-        program, length, error = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_int32()
-        self._kernel_info(native, _KERNEL_PROGRAM, ctypes.sizeof(program), ctypes.byref(program), None)
-        self._kernel_info(native, _KERNEL_FUNCTION_NAME, 0, None, ctypes.byref(length))
-        name = ctypes.create_string_buffer(length.value + 1)
-        self._kernel_info(native, _KERNEL_FUNCTION_NAME, length.value, name, None)
-        made = self._create_kernel(program, name.value, ctypes.byref(error))
-        self._release_kernel(native)
+        name, error = _text(self._kernel_info, native, _KERNEL_FUNCTION_NAME), ctypes.c_int32()
+        made = self._create_kernel(_pointer(self._kernel_info, native, _KERNEL_PROGRAM), name, ctypes.byref(error))
+        self.release_kernel(native)
         if not made:
-            raise OSError(f"clCreateKernel returns {error.value} for {name.value.decode(errors='replace')!r}")
+            raise OSError(f"clCreateKernel returns {error.value} for {name.decode(errors='replace')!r}")
         # SYCL allows kernels indirect access (CL_KERNEL_EXEC_INFO_INDIRECT_*_ACCESS_INTEL), for which the runtime
         # visits every allocation at every submission: 6 us with 2,000 of them. Tasks name their arrays and do not need
         # it.
@@ -148,7 +184,7 @@ class NativeOpenCL:
 
     def set_arguments(self, kernel: int, functions: int, values: Sequence[tuple[int, int]]) -> bool:
         """Set the arguments of a native kernel, which it keeps; return False if one is refused."""
-        set_pointer, set_value = self._setters(functions)
+        _, set_pointer, set_value = self._from_table(functions)
         return not any(
             set_value(kernel, index, size, address) if size else set_pointer(kernel, index, address)
             for index, (address, size) in enumerate(values)
@@ -171,28 +207,39 @@ class NativeOpenCL:
         """Register a C function to be called when an event has completed or failed; return whether it worked."""
         return bool(self._set_callback(native, _COMPLETE, function, argument) == 0)
 
-    def release_queue(self, native: int) -> None:
-        """Release a native queue."""
-        self._release_queue(native)
+    def hold(self, queue: SyclQueue) -> Callable[[], None] | None:
+        """Block a native in-order queue until the result is called; None if it refuses."""
+        (to, source), made = scratch_for(queue), self.queue(queue)
+        if made is None:
+            return None
+        native, functions = made
+        event = self._create_user_event(_pointer(self._queue_info, native, _QUEUE_CONTEXT), None)
+        copy, waits = self._from_table(functions)[0], ctypes.byref(ctypes.c_void_p(event))
+        refused = copy(native, 0, to._pointer, source._pointer, 1, 1, waits, None)
+        self._flush(native)
+        self.release_queue(native)
+        return None if refused else partial(self._complete, event)
 
-    def release_kernel(self, native: int) -> None:
-        """Release a native kernel."""
-        self._release_kernel(native)
+    def _complete(self, event: int) -> None:
+        """Complete a user event and release it."""
+        self._set_user_event(event, _COMPLETE)
+        self.release_event(event)
 
-    def release_event(self, native: int) -> None:
-        """Release a native event."""
-        self._release_event(native)
-
-    def _setters(self, functions: int) -> tuple[Any, Any]:
-        """Return the functions that set pointer and value arguments, from a platform's table."""
-        if functions not in self._set_by_table:
-            pointer, number = ctypes.c_void_p, ctypes.c_uint32
-            addresses = (ctypes.c_size_t * len(_FUNCTIONS)).from_address(functions)
-            self._set_by_table[functions] = (
-                ctypes.CFUNCTYPE(ctypes.c_int32, pointer, number, pointer)(addresses[_SET_POINTER]),
-                ctypes.CFUNCTYPE(ctypes.c_int32, pointer, number, ctypes.c_size_t, pointer)(addresses[_SET_VALUE]),
+    def _from_table(self, functions: int) -> tuple[Any, Any, Any]:
+        """Return the functions that copy, and that set pointer and value arguments, from a platform's table."""
+        if functions not in self._by_table:
+            pointer, number, size = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_size_t
+            types = (
+                (pointer, number, pointer, pointer, size, number, pointer, pointer),
+                (pointer, number, pointer),
+                (pointer, number, size, pointer),
             )
-        return self._set_by_table[functions]
+            addresses = (size * len(_FUNCTIONS)).from_address(functions)[_COPY : _COPY + len(types)]
+            copy, set_pointer, set_value = (
+                ctypes.CFUNCTYPE(ctypes.c_int32, *each)(at) for each, at in zip(types, addresses, strict=True)
+            )
+            self._by_table[functions] = copy, set_pointer, set_value
+        return self._by_table[functions]
 
     def _table(self, platform: int) -> Any:
         addresses = []
@@ -219,19 +266,7 @@ def load_native() -> NativeOpenCL | None:
         return None
 
 
-def sycl_event_at(address: int) -> SyclEvent:
-    """Return a copy of the event that a ``DPCTLSyclEventRef`` points to, as ``dpctl.SyclEvent``."""
-    import dpctl
-
-    made: SyclEvent = dpctl.SyclEvent(_capsule(address, b"SyclEventRef", None))
-    return made
-
-
 # --- inside ---------------------------------------------------------------------------------------
-
-_capsule = ctypes.pythonapi.PyCapsule_New
-_capsule.restype = ctypes.py_object
-_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
 def _loaded(*names: str) -> Any:
@@ -249,3 +284,19 @@ def _function(library: Any, name: str, result: Any, *arguments: Any) -> Any:
     found.restype = result
     found.argtypes = list(arguments)
     return found
+
+
+def _pointer(info: Any, owner: int, name: int) -> int:
+    """Return a property of an object, by a ``clGet...Info`` function."""
+    found = ctypes.c_void_p()
+    info(owner, name, ctypes.sizeof(found), ctypes.byref(found), None)
+    return found.value or 0
+
+
+def _text(info: Any, owner: int, name: int) -> bytes:
+    """Return a textual property of an object, by a ``clGet...Info`` function."""
+    length = ctypes.c_size_t()
+    info(owner, name, 0, None, ctypes.byref(length))
+    found = ctypes.create_string_buffer(length.value + 1)
+    info(owner, name, length.value, found, None)
+    return found.value

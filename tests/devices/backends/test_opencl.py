@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from syclsched.devices.backends import opencl
+from syclsched.devices.backends.opencl import NativeOpenCL, load_native
 from syclsched.devices.memory import usm_memory
-from syclsched.devices.native import native_opencl
 from syclsched.devices.native.fences import submit_fence
-from syclsched.devices.native.native_opencl import NativeOpenCL, load_native
 from syclsched.devices.native.submission_library import NATIVE_VARIABLE, load_library
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 
@@ -33,17 +33,19 @@ def native() -> NativeOpenCL:
 @pytest.fixture
 def user_event(queues: list[Any], native: NativeOpenCL) -> Iterator[tuple[int, Callable[[int], None]]]:
     """An event that completes, or fails, when it is told to."""
-    opencl = ctypes.CDLL("libOpenCL.so.1")
-    opencl.clCreateUserEvent.restype = ctypes.c_void_p
-    opencl.clCreateUserEvent.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-    opencl.clSetUserEventStatus.argtypes = [ctypes.c_void_p, ctypes.c_int32]
-    info = opencl["clGetCommandQueueInfo"]
+    library = ctypes.CDLL("libOpenCL.so.1")
+    library.clCreateUserEvent.restype = ctypes.c_void_p
+    library.clCreateUserEvent.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    library.clSetUserEventStatus.argtypes = [ctypes.c_void_p, ctypes.c_int32]
+    info = library["clGetCommandQueueInfo"]
     info.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
-    queue, _ = native.queue(queues[0])
+    made = native.queue(queues[0])
+    assert made is not None
+    queue, _ = made
     context = ctypes.c_void_p()
     assert info(queue, _QUEUE_CONTEXT, 8, ctypes.byref(context), None) == 0
-    event = opencl.clCreateUserEvent(context, None)
-    yield event, lambda status: opencl.clSetUserEventStatus(event, status)
+    event = library.clCreateUserEvent(context, None)
+    yield event, lambda status: library.clSetUserEventStatus(event, status)
     native.release_event(event)
     native.release_queue(queue)
 
@@ -117,7 +119,7 @@ def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, value: str) -> Non
 
 def test_a_runtime_without_it_is_left_alone(monkeypatch: pytest.MonkeyPatch, queues: list[Any]) -> None:
     load_native.cache_clear()
-    monkeypatch.setattr(native_opencl, "_QUEUE_NATIVE", "no_such_function")
+    monkeypatch.setattr(opencl, "_QUEUE_NATIVE", "no_such_function")
     library = load_library()
     assert library is not None
     try:

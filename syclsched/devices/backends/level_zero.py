@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compilation of OpenCL C to SPIR-V, for Level Zero devices, which accept no source.
+"""Level Zero: its devices accept no source, so that OpenCL C is compiled to SPIR-V first.
 
 The OpenCL CPU runtime, which comes with the SYCL runtime's packages, has its compiler in a separate library, the one
 that Intel's GPU drivers use, too. Its ``Compile`` is called as declared in opencl-clang's ``common_clang.h``
@@ -14,6 +14,8 @@ import threading
 from functools import cache
 from typing import Any
 
+from syclsched.devices.backends.sycl import Backend
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import CapabilityError
 from syclsched.model.operation import OpenCLSource, SpirvModule
 
@@ -26,6 +28,16 @@ _VERSION = b"120"
 #: Indices of a result's methods in its virtual table: the first members of ``IOCLFEBinaryResult``.
 _SIZE, _CODE, _LOG, _RELEASE = 0, 1, 4, 5
 _LOCK = threading.Lock()
+
+
+class LevelZero(Backend):
+    """The backend of Intel GPUs."""
+
+    def build(self, code: OpenCLSource, queue: SyclQueue) -> Any:
+        """Return a program built from OpenCL C."""
+        from dpctl import program
+
+        return program.create_program_from_spirv(queue, spirv_of(code).code)
 
 
 def spirv_of(code: OpenCLSource) -> SpirvModule:

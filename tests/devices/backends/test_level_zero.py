@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenCL C compiled for Level Zero; that its kernels run is tested in ``programs/test_programs.py``."""
+
+from __future__ import annotations
+
+import pytest
+
+from syclsched.devices.backends import level_zero
+from syclsched.errors import CapabilityError
+from syclsched.model.operation import OpenCLSource
+
+
+def test_without_a_compiler_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from syclsched.oneapi import libraries
+
+    monkeypatch.setattr(libraries, "sources", lambda environ: ())
+    level_zero._compiler.cache_clear()
+    with pytest.raises(CapabilityError, match="intel-opencl-rt"):
+        level_zero.spirv_of(OpenCLSource("", "k"))
+    level_zero._compiler.cache_clear()
