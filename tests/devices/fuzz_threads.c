@@ -33,6 +33,7 @@ void syclsched_times(const struct event *const *events, int64_t count, int64_t *
 enum { LANES = 3, GENERATIONS = 3, MOST_COMMANDS = 30, MOST_WAITS = 4, FAILED = -54 };
 
 static uint64_t sequence;
+static int64_t patience_s = 60; /* after which a thread that sleeps was not woken */
 
 static uint64_t chance(uint64_t *state, uint64_t below)
 {
@@ -87,12 +88,24 @@ static int32_t perform(const struct lane *lane, const struct command *command)
 
 static const struct way made_up = {.perform = perform};
 
-/* Sleep until the eventfd was added to, for some seconds at the most: it is added to by whoever ends what it was asked for. */
+/* The way of lanes that are threads, but its `submit` lets other threads run before it returns: generations submit
+ * between each other's submissions even on one busy core. */
+static struct way yielding;
+
+static ref submit_and_yield(const struct lane *lane, const struct command *command, const ref *depends, size_t count)
+{
+    ref made = syclsched_way_threads.submit(lane, command, depends, count);
+    sched_yield();
+    return made;
+}
+
+/* Sleep until the eventfd was added to, for `patience_s` at the most: it is added to by whoever ends what it was asked for. */
 static void sleep_until_woken(int descriptor)
 {
     struct pollfd wanted = {descriptor, POLLIN, 0};
     uint64_t count;
-    check(poll(&wanted, 1, 3000) == 1 && read(descriptor, &count, sizeof count) == sizeof count, "nobody is woken");
+    check(poll(&wanted, 1, (int)patience_s * 1000) == 1 && read(descriptor, &count, sizeof count) == sizeof count,
+          "nobody is woken");
 }
 
 static void one_run(struct generation *mine)
@@ -184,14 +197,14 @@ static void one_sequence(uint64_t seed)
         const struct lane queue = {.way = &made_up, .queue = (ref)(uintptr_t)(i + 1)};
         threads[i] = syclsched_thread_begin(&queue, i, LANES, bell);
         check(threads[i] != NULL, "no thread");
-        lanes[i] = (struct lane){.way = &syclsched_way_threads, .functions = threads[i], .longest_list = INT64_MAX};
+        lanes[i] = (struct lane){.way = &yielding, .functions = threads[i], .longest_list = INT64_MAX};
     }
     for (int i = 0; i < GENERATIONS; ++i) {
         generations[i] = (struct generation){0, chance(&words, UINT64_MAX) | 1, lanes, eventfd(0, EFD_CLOEXEC), fails};
         check(pthread_create(&generations[i].id, NULL, runs, &generations[i]) == 0, "no thread");
     }
     if (bell)
-        check(syclsched_bell_wait(bell, 0, 10000000000) > 0, "the bell is not rung");
+        check(syclsched_bell_wait(bell, 0, patience_s * 1000000000) > 0, "the bell is not rung");
     for (int i = 0; i < GENERATIONS; ++i)
         pthread_join(generations[i].id, NULL);
     for (int i = 0; i < LANES; ++i)
@@ -206,6 +219,9 @@ int main(int count, char **arguments)
 {
     uint64_t first = count > 1 ? strtoull(arguments[1], NULL, 10) : 0;
     uint64_t sequences = count > 2 ? strtoull(arguments[2], NULL, 10) : 100;
+    patience_s = count > 3 ? strtoll(arguments[3], NULL, 10) : patience_s;
+    yielding = syclsched_way_threads;
+    yielding.submit = submit_and_yield;
     for (uint64_t seed = first; seed < first + sequences; ++seed)
         one_sequence(seed);
     printf("%llu sequences\n", (unsigned long long)sequences);

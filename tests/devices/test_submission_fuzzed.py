@@ -14,8 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SEQUENCES = 3000
-#: Of several threads each.
-THREADED = 60
+#: Of several threads each. With a planted defect more are tried: the first one that shows it ends the program.
+THREADED, THREADED_UNTIL_SEEN = 60, 3000
 
 
 @pytest.fixture(scope="module")
@@ -35,16 +35,22 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 
 
 def run(
-    tool: ModuleType, folder: Path, sources: Path | None = None, *, threads: str | None = None
+    tool: ModuleType,
+    folder: Path,
+    sources: Path | None = None,
+    *,
+    threads: str | None = None,
+    count: int = SEQUENCES,
+    patience_s: int = 60,
 ) -> subprocess.CompletedProcess[str]:
     """Build and run a driver: that of lanes that are threads if a sanitizer is named for it."""
     if threads is None:
         program = tool.build(folder, sources=sources)
     else:
         program = tool.build(folder, sources=sources, sanitizers=getattr(tool, threads), driver="fuzz_threads")
-    count = SEQUENCES if threads is None else THREADED
-    command, environment = [str(program), "0", str(count)], os.environ | {"TSAN_OPTIONS": "halt_on_error=1"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    command = [str(program), "0", str(count), str(patience_s)]
+    environment = os.environ | {"TSAN_OPTIONS": "halt_on_error=1"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
 
 
 def changed_sources(folder: Path, right: str, wrong: str) -> Path:
@@ -125,7 +131,7 @@ def test_calls_that_are_waited_for_in_between_keep_to_their_order(
 def test_generations_on_lanes_that_are_threads_keep_to_their_order(
     tool: ModuleType, tmp_path: Path, sanitizers: str
 ) -> None:
-    found = run(tool, tmp_path, threads=sanitizers)
+    found = run(tool, tmp_path, threads=sanitizers, count=THREADED)
     assert found.returncode == 0, found.stderr
     assert f"{THREADED} sequences" in found.stdout
 
@@ -143,6 +149,13 @@ def test_generations_on_lanes_that_are_threads_keep_to_their_order(
 def test_it_notices_what_is_wrong_with_threads(
     tool: ModuleType, tmp_path: Path, right: str, wrong: str, noticed: str
 ) -> None:
-    found = run(tool, tmp_path, changed_sources(tmp_path, right, wrong), threads="THREAD_SANITIZER")
+    found = run(
+        tool,
+        tmp_path,
+        changed_sources(tmp_path, right, wrong),
+        threads="THREAD_SANITIZER",
+        count=THREADED_UNTIL_SEEN,
+        patience_s=1 if noticed == "nobody is woken" else 60,
+    )
     assert found.returncode != 0
     assert re.search(noticed, found.stderr), found.stderr
