@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,17 +40,44 @@ def nothing_is_left_running() -> Iterator[None]:
 
 
 @pytest.fixture
-def release_when_late(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
-    """Has an injection let go of what hangs once the watchdog has found something late."""
+def watchdog_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Has the time of the watchdog pass only while a condition holds, by 0.05 s at each look.
+
+    No deadline passes at any other time, however slow the machine is.
+    """
+    from syclsched.execution.handle import watchdog
+
+    conditions: list[Callable[[], object]] = []
+    now_s = time.monotonic()
+
+    def monotonic() -> float:
+        nonlocal now_s
+        if conditions and conditions[-1]():
+            now_s += 0.05
+        return now_s
+
+    monkeypatch.setattr(watchdog, "time", SimpleNamespace(monotonic=monotonic))
+    return conditions.append
+
+
+@pytest.fixture
+def release_when_late(
+    monkeypatch: pytest.MonkeyPatch, watchdog_time: Callable[[Callable[[], object]], None]
+) -> Callable[[Any], None]:
+    """Has an injection let go of what hangs once the watchdog has found something late; its time passes until then."""
     from syclsched.execution.handle.watchdog import RunWatch
 
     fail = RunWatch._fail
 
     def release(injection: Any) -> None:
+        late = threading.Event()
+
         def failing(*arguments: Any) -> None:
             fail(*arguments)
+            late.set()
             injection.release()
 
         monkeypatch.setattr(RunWatch, "_fail", failing)
+        watchdog_time(lambda: injection.injected and not late.is_set())
 
     return release

@@ -151,8 +151,8 @@ def test_a_stream_that_is_left_ends_and_the_next_is_right() -> None:
 # --- deadlines ---------------------------------------------------------------------------------------
 
 
-#: Long enough for a run to come to its gate, where the watchdog then finds it.
-DEADLINE_S = 0.3
+#: By the time of the watchdog, which passes only while something hangs.
+DEADLINE_S = 0.2
 
 
 def deadline_error(handle: Handle) -> DeadlineError:
@@ -185,8 +185,9 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 @over_all_ways("deadline on the host")
 @pytest.mark.usefixtures("short_grace")
 @releasing
-def test_a_run_past_its_deadline_fails_by_the_task_that_ran(way: Way) -> None:
+def test_a_run_past_its_deadline_fails_by_the_task_that_ran(way: Way, watchdog_time: Any) -> None:
     gate = Gate()
+    watchdog_time(lambda: gate.entered.is_set() and not gate.opened.is_set())
     graph, _ = gated(gate)
     inputs = inputs_of(graph, 1)
     plan = spread(graph, platform_of(1))
@@ -200,7 +201,7 @@ def test_a_run_past_its_deadline_fails_by_the_task_that_ran(way: Way) -> None:
         finally:
             gate.opened.set()
         assert error.task in ("gate", None)
-        assert "its deadline is 0.3 s" in str(error)
+        assert "its deadline is 0.2 s" in str(error)
         with suppress(ExecutionError):
             handle.close()
         run_when_accepted(session, inputs, sequential(graph, inputs), graph)
@@ -209,17 +210,20 @@ def test_a_run_past_its_deadline_fails_by_the_task_that_ran(way: Way) -> None:
 @over_all_ways("deadline on a device")
 @pytest.mark.usefixtures("short_grace")
 @releasing
-def test_a_run_past_its_deadline_fails_by_the_kernel_that_hangs(way: Way) -> None:
+def test_a_run_past_its_deadline_fails_by_the_kernel_that_hangs(way: Way, watchdog_time: Any) -> None:
+    released = threading.Event()
     graph, _ = gated(Gate(), DEVICE_MIX)
     inputs = inputs_of(graph, 1)
     wanted = sequential(gated(Gate())[0], inputs)
     plan = spread(graph, platform_of(1))
     with way.open(graph, plan, inputs, warm=False, deadline_s=DEADLINE_S) as session:
         with faults.inject(faults.hang("cpu")) as injection:
+            watchdog_time(lambda: injection.injected and not released.is_set())
             handle = session.start(inputs)
             error = deadline_error(handle)
+            released.set()
             injection.release()
-        assert "its deadline is 0.3 s" in str(error)
+        assert "its deadline is 0.2 s" in str(error)
         with suppress(ExecutionError):
             handle.close()
         run_when_accepted(session, inputs, wanted, graph)
@@ -227,16 +231,24 @@ def test_a_run_past_its_deadline_fails_by_the_kernel_that_hangs(way: Way) -> Non
 
 @over_all_ways("deadline while compiling")
 @releasing
-def test_a_deadline_is_kept_when_no_lane_is_at_work(way: Way) -> None:
+def test_a_deadline_is_kept_when_no_lane_is_at_work(
+    way: Way, watchdog_time: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A kernel's source takes longer to make than the run may take."""
     entered, opened = threading.Event(), threading.Event()
-    implementation = MIX.implementations[0]
+    implementation, cancel = MIX.implementations[0], watchdog.RunWatch._cancel
 
     def load(signature: Any) -> Any:
         entered.set()
-        opened.wait(2.5 * DEADLINE_S)
+        assert opened.wait(60)
         return implementation.load(signature)
 
+    def cancelled(*arguments: Any) -> None:
+        cancel(*arguments)
+        opened.set()
+
+    monkeypatch.setattr(watchdog.RunWatch, "_cancel", cancelled)
+    watchdog_time(lambda: entered.is_set() and not opened.is_set())
     slow = replace(MIX, name="slow to load", implementations=(replace(implementation, load=load),))
     graph = TaskGraph("compiled late")
     x, y = graph.array("x", (SIZE,), DTYPE), graph.array("y", (SIZE,), DTYPE)
@@ -245,12 +257,9 @@ def test_a_deadline_is_kept_when_no_lane_is_at_work(way: Way) -> None:
     plan = spread(graph, platform_of(1))
     with way.open(graph, plan, inputs, deadline_s=DEADLINE_S) as session:
         handle = session.start(inputs)
-        try:
-            error = deadline_error(handle)
-        finally:
-            opened.set()
+        error = deadline_error(handle)
         assert entered.is_set()
-        assert "its deadline is 0.3 s" in str(error)
+        assert "its deadline is 0.2 s" in str(error)
         with suppress(ExecutionError):
             handle.close()
 

@@ -245,7 +245,7 @@ def platform_and_live(monkeypatch: pytest.MonkeyPatch) -> tuple[Platform, Any]:
 
 
 @pytest.mark.parametrize("late", ["slow", "quick"])
-def test_deadlines_are_those_of_the_step_that_is_being_done(late: str) -> None:
+def test_deadlines_are_those_of_the_step_that_is_being_done(late: str, request: pytest.FixtureRequest) -> None:
     """The host's step has nothing to wait for, and is done after the other all the same."""
     platform, live = live_on(None)
     graph = TaskGraph("steps")
@@ -253,10 +253,12 @@ def test_deadlines_are_those_of_the_step_that_is_being_done(late: str) -> None:
     graph.kernel(SPIN, name="slow", y=y, turns=400_000_000, deadline_s=0.05 if late == "slow" else None)
     graph.host(lambda z: None, z=z.write(), name="quick", deadline_s=0.05 if late == "quick" else None)
     plan = plan_by(graph, platform, lambda n: ("cpu", 0, "opencl-c") if n == "slow" else ("host", 0, "host"))
+    watchdog_time = request.getfixturevalue("watchdog_time") if late == "quick" else None
     started = execute(plan, graph, live, safeguards=DEBUG)
-    if late == "slow":
+    if watchdog_time is None:
         with pytest.raises(DeadlineError, match="task 'slow'"):
             started.wait(60)
     else:
+        watchdog_time(lambda: any(lane.task == "slow" and lane.runs for lane in started._engine.positions()))
         started.wait(60)
     started.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.opened import live_on
+from support.opened import live_on, until
 from support.running import ASSIGN, DTYPE, MIX, SPIN, plan_by
 
 from syclsched.errors import ArgumentError, DeadlineError, ExecutionError, RunCancelledError, TaskFailedError
@@ -265,10 +265,12 @@ def test_a_late_task_fails_its_descendants_are_cancelled_and_the_rest_is_done(re
 
 
 @pytest.mark.sycl
-def test_a_run_that_hangs_is_given_up_and_its_memory_comes_back_when_it_ends() -> None:
+def test_a_run_that_hangs_is_given_up_and_its_memory_comes_back_when_it_ends(watchdog_time: Any) -> None:
     before = busy_threads()
     with faults.inject(faults.hang(DEVICE, after=COPIES)) as injection:
         run = started(graph_with_deadline(0.1))
+        run.result("c")
+        watchdog_time(lambda: True)
         with pytest.raises(DeadlineError, match="task 'a'"):
             run.wait(60)
         assert run.done()
@@ -284,7 +286,7 @@ def test_a_run_that_hangs_is_given_up_and_its_memory_comes_back_when_it_ends() -
         injection.release()
         engine.join(60)
     assert not len(engine.buffers)
-    assert busy_threads() <= before + 1  # the watchdog's own
+    until(lambda: busy_threads() <= before + 1)  # the watchdog's own
 
 
 @pytest.mark.sycl
@@ -309,9 +311,11 @@ def test_a_hung_device_holds_up_neither_close_nor_an_interrupt(how: str, monkeyp
 
 
 @pytest.mark.sycl
-def test_the_deadline_of_a_run_ends_it() -> None:
+def test_the_deadline_of_a_run_ends_it(watchdog_time: Any) -> None:
     with faults.inject(faults.hang(DEVICE, after=COPIES)) as injection:
         run = started(graph_with_deadline(None), Safeguards(deadline_s=0.3))
+        run.result("c")
+        watchdog_time(lambda: injection.injected)
         with pytest.raises(DeadlineError, match=r"task 'a'.*the run has taken .*its deadline is 0\.3 s"):
             run.wait(60)
         run.close()
