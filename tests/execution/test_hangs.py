@@ -142,7 +142,7 @@ def test_dropping_a_bound_plan_that_hangs_does_not_hold_up_the_garbage_collector
         del run, runner
         collected = threading.Thread(target=gc.collect, daemon=True)
         collected.start()
-        collected.join(20)
+        collected.join(60)
         assert not collected.is_alive()
         assert dropped() is None
         assert not engine.finished.is_set()
@@ -155,7 +155,9 @@ def test_dropping_a_bound_plan_that_hangs_does_not_hold_up_the_garbage_collector
 
 @pytest.mark.sycl
 @pytest.mark.usefixtures("impatient")
-def test_a_stream_that_hangs_fails_generation_by_generation_and_can_be_left(runner: Runner) -> None:
+def test_a_stream_that_hangs_fails_generation_by_generation_and_can_be_left(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not runner.replayed:
         return  # without the compiled parts there is nothing to replay
     with faults.inject(faults.hang(DEVICE, after=1)) as injection:
@@ -169,6 +171,7 @@ def test_a_stream_that_hangs_fails_generation_by_generation_and_can_be_left(runn
             runner.run()
         injection.release()
     until(lambda: runner._instances is not None and runner._instances.idle)
+    monkeypatch.undo()  # the next run has the usual time
     assert runner({})["y"].shape == (SIZE,)
 
 

@@ -23,7 +23,7 @@ from syclsched.model.graph import TaskGraph
 
 graph = TaskGraph("long")
 y = graph.array("y", data=np.ones(1, "int64"))
-for i in range(2000):
+for i in range(TASKS):
     graph.kernel(SPIN, name=f"spin{i}", y=y, turns=1_000_000)
 platform = discover()
 run = execute(plan_on(graph, platform, "cpu"), graph, open_devices(platform))
@@ -96,7 +96,7 @@ child = os.fork()
 if child == 0:
     signal.alarm(60)
     calls = [lambda: discover(), lambda: live.queue("cpu"), lambda: run.wait(1), run.close, lambda: run.result("y"),
-             lambda: execute(plan_on(graph, platform, "cpu"), graph, live), lambda: runner({}), runner.run,
+             lambda: execute(plan_on(short, platform, "cpu"), short, live), lambda: runner({}), runner.run,
              runner.close]
     print(*[tried(call) for call in calls], flush=True)
     live.close()
@@ -173,9 +173,10 @@ print("accelerator" in [d.name for d in platform.devices], flush=True)
 """
 
 
-def run_program(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_program(program: str, *arguments: str, tasks: int = 2000) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process in which a run of so many tasks, of a millisecond each, is on its way."""
     tests = str(Path(__file__).parents[1])
-    command = [sys.executable, "-c", START + program, tests, *arguments]
+    command = [sys.executable, "-c", f"TASKS = {tasks}\n{START}{program}", tests, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
@@ -200,7 +201,7 @@ def test_a_kernel_that_never_ends_holds_up_nothing_not_even_the_exit() -> None:
 
 
 def test_a_forked_process_is_refused_devices_and_the_parent_goes_on() -> None:
-    process = run_program(FORK)
+    process = run_program(FORK, tasks=4000)  # still on its way after all calls
     assert process.stdout.splitlines() == [" ".join(["ForkedError"] * 8 + ["nothing"]), "5 False", "7"], process.stderr
 
 

@@ -110,7 +110,7 @@ def test_what_is_ready_can_be_taken_and_is_not_closed_meanwhile() -> None:
     assert closing.is_alive()
     assert "close c" not in log
     kept.give(slot)
-    closing.join(10.0)
+    closing.join(60.0)
     assert log[-1] == "close c"
 
 

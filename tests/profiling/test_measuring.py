@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -291,26 +290,29 @@ def test_what_there_is_no_choice_of_is_not_timed_if_only_choices_are(machine: tu
         assert (again.measured, again.known) == (1, 4)
 
 
-def several_ways(slow_s: float) -> tuple[Operation, list[str]]:
-    """An operation the host can do slowly, quickly and slowly, in this order of preference; and what was called."""
+def several_ways(slow_s: float, quick_s: float) -> tuple[Operation, list[str], Sampler]:
+    """An operation the host can do slowly, quickly and slowly, in this order of preference; what was called; the time.
+
+    The clock of the sampler is moved by these functions alone.
+    """
     called: list[str] = []
+    now_s = 0.0
 
     def way(name: str, pause_s: float) -> Implementation:
         def function(x: Any) -> None:
+            nonlocal now_s
             called.append(name)
-            end = time.perf_counter() + pause_s
-            while time.perf_counter() < end:
-                pass
+            now_s += pause_s
 
         return Implementation(name, "host", load=lambda s: function)
 
     operation = Operation(
         "several",
         (Parameter("x", AccessMode.UPDATE, ndim=1, dtypes=("float32",)),),
-        (way("first", slow_s), way("quick", 0.0), way("last", slow_s)),
+        (way("first", slow_s), way("quick", quick_s), way("last", slow_s)),
         work=lambda s: Work(1.0, 8.0, "float32"),
     )
-    return operation, called
+    return operation, called, Sampler(clock=lambda: now_s)
 
 
 @pytest.mark.sycl
@@ -318,11 +320,11 @@ def test_the_fastest_of_several_is_planned_in_every_process_after(
     machine: tuple[Platform, Any], tmp_path: Path
 ) -> None:
     platform, live = machine
-    operation, called = several_ways(0.002)
+    operation, called, sampler = several_ways(0.002, 1e-6)
     graph = TaskGraph("several")
     graph.kernel(operation, x=graph.array("x", data=np.ones(8, np.float32)))
     with HistoryStore(tmp_path / "history.sqlite3") as history:
-        done = calibrate(graph, platform, live, history, seconds_each=0.01)
+        done = calibrate(graph, platform, live, history, sampler=sampler, seconds_each=0.01)
         assert (done.measured, done.failures) == (3, ())
     assert called.count("last") == 2  # so much slower than the second that it was not worth timing
     with HistoryStore(tmp_path / "history.sqlite3") as history:  # as another process opens it

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.opened import live_on
+from support.opened import live_on, until
 from support.running import DTYPE, MIX, plan_by, plan_on, sequential
 
 from syclsched.devices.submission import faultpoints
@@ -166,6 +166,7 @@ def test_a_device_that_hangs_goes_on_when_it_is_let_go(platform: Platform, devic
         faults.inject(faults.hang("cpu", after=5)) as seen,
         execute(plan_on(graph, platform, "cpu"), graph, devices) as run,
     ):
+        until(lambda: seen.injected)
         with pytest.raises(WaitTimeoutError):
             run.wait(0.3)
         assert [f.what for f in seen.injected] == ["hang"]

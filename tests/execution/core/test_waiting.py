@@ -28,7 +28,7 @@ def test_a_wait_for_a_flag_ends_in_time(timeout_s: float) -> None:
     flag = Flag()
     begun = time.monotonic()
     assert not flag.wait(timeout_s)
-    assert max(0.0, timeout_s) <= time.monotonic() - begun < 5.0
+    assert max(0.0, timeout_s) <= time.monotonic() - begun < 60.0
     assert not wait_flag(flag, timeout_s)
     assert not flag.is_set()
 
@@ -36,12 +36,12 @@ def test_a_wait_for_a_flag_ends_in_time(timeout_s: float) -> None:
 def test_all_who_wait_are_told_however_many_set_it() -> None:
     for _ in range(20):
         flag, found = Flag(), list[bool]()
-        waiting = [threading.Thread(target=lambda: found.append(flag.wait(10.0))) for _ in range(4)]  # noqa: B023
+        waiting = [threading.Thread(target=lambda: found.append(flag.wait(60.0))) for _ in range(4)]  # noqa: B023
         setting = [threading.Thread(target=flag.set) for _ in range(3)]
         for thread in [*waiting, *setting]:
             thread.start()
         for thread in [*waiting, *setting]:
-            thread.join(10.0)
+            thread.join(60.0)
         assert found == [True] * 4
 
 

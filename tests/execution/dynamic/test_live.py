@@ -273,7 +273,7 @@ def test_a_host_function_that_raises_after_the_run_was_cancelled_holds_nothing_u
     run.cancel()
     opened.set()
     with pytest.raises((RunCancelledError, TaskFailedError)):
-        run.wait(20)
+        run.wait(60)
     run.close()
 
 

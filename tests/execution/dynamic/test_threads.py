@@ -131,7 +131,7 @@ def test_a_cancelled_run_ends_and_its_threads_with_it(
     graph = TaskGraph("cancelled")
     y = graph.array("y", data=np.ones(1, DTYPE))
     for i in range(200):
-        graph.kernel(SPIN, name=f"t{i}", y=y, turns=1_000_000)
+        graph.kernel(SPIN, name=f"t{i}", y=y, turns=3_000_000)
     run = start(graph, live_called("cpu"), "eager")
     assert driven.wait(60)
     run.cancel()
@@ -166,7 +166,7 @@ def test_commands_of_a_cancelled_run_live_until_its_threads_have_done_them(monke
     graph = TaskGraph("cancelled")
     y = graph.array("y", data=np.ones(1, DTYPE))
     for i in range(200):
-        graph.kernel(SPIN, name=f"t{i}", y=y, turns=1_000_000)
+        graph.kernel(SPIN, name=f"t{i}", y=y, turns=3_000_000)
     run = start(graph, live_called("cpu"), "eager")
     assert driven.wait(60)
     until(lambda: handed_over(owners[-1]()))
