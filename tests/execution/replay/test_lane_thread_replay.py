@@ -253,7 +253,7 @@ def test_several_runners_at_once(performed: list[LaneThreadReplay]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(300)
         assert not thread.is_alive()
     assert not wrong
     assert len(performed) == 40

@@ -92,7 +92,7 @@ with HistoryStore(sys.argv[1]) as history:
 def test_processes_writing_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "h.sqlite3"
     writers = [subprocess.Popen([sys.executable, "-c", _WRITER, str(path), str(n)]) for n in range(3)]
-    assert [w.wait(timeout=120) for w in writers] == [0, 0, 0]
+    assert [w.wait(timeout=300) for w in writers] == [0, 0, 0]
     with HistoryStore(path) as history:
         assert len(history) == 30
 
