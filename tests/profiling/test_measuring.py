@@ -141,6 +141,7 @@ def machine() -> Iterator[tuple[Platform, Any]]:
 
 
 @pytest.mark.sycl
+@pytest.mark.usefixtures("small_triad")
 def test_a_session_measures_everything_and_its_profile_survives_a_file(machine: tuple[Platform, Any]) -> None:
     from syclsched.model.text.json_serialisation import to_json
 
@@ -175,6 +176,7 @@ def test_a_session_measures_everything_and_its_profile_survives_a_file(machine: 
 
 
 @pytest.mark.sycl
+@pytest.mark.usefixtures("small_triad")
 @pytest.mark.parametrize(("steps", "kept"), [(1, 0), (6, 1)])
 def test_an_interrupted_session_keeps_what_is_done(machine: tuple[Platform, Any], steps: int, kept: int) -> None:
     platform, live = machine
@@ -195,6 +197,7 @@ def test_an_interrupted_session_keeps_what_is_done(machine: tuple[Platform, Any]
 
 
 @pytest.mark.sycl
+@pytest.mark.usefixtures("small_triad")
 def test_a_wrong_result_is_found_out(machine: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     platform, live = machine
     monkeypatch.setattr(throughput, "fma_reference", lambda x, c, n: x + 1)

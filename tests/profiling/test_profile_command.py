@@ -130,7 +130,7 @@ def test_interruption_does_nothing_in_other_threads() -> None:
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+def tiny(monkeypatch: pytest.MonkeyPatch, small_triad: None) -> None:
     small = replace(
         session_budget.QUICK, total_s=5.0, number_s=0.0, point_s=0.0, kernel_s=1e-4, watch_s=0.0,
         curve_bytes=(3 << 10, 3 << 14), transfer_bytes=(1 << 10, 1 << 14),
