@@ -28,7 +28,6 @@ from syclsched.model.usm import ArrayMemory, UsmKind
 from syclsched.planning.draft import MODES
 from syclsched.planning.graph_record import GraphRecord
 
-_READS = np.array([mode.reads for mode in MODES])
 _WRITES = np.array([mode.writes for mode in MODES])
 _WRITE: Final = MODES.index(AccessMode.WRITE)
 
