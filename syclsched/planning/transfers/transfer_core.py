@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiled core of `syclsched.planning.transfers.transfers`: places the tasks in order, each after the copies it needs.
 
-The blocks of an array are a linked list. Each block records when it got the value it holds, by a counter that increases
-with every write and copy: a block is current if that is not before the array's last write.
+Each block records when it got the value it holds, by a counter that increases with every write and copy: a block is
+current if that is not before the array's last write.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ NOTHING = -1
 #: Routes between spaces: none, one link, or two links through the host's memory.
 NO_WAY, DIRECT, BY_HOST = 0, 1, 2
 
-#: Indices into `ShapeDtype.counts`.
+#: Indices into `TransferState.counts`.
 STEPS, USES, BLOCKS, MEMORIES, CLOCK = 0, 1, 2, 3, 4
 
-_READS = np.array([mode.reads for mode in MODES])
-_WRITES = np.array([mode.writes for mode in MODES])
+READS = np.array([mode.reads for mode in MODES])
+WRITES = np.array([mode.writes for mode in MODES])
 _READ = next(code for code, mode in enumerate(MODES) if mode.reads and not mode.writes)
 _WRITE = next(code for code, mode in enumerate(MODES) if mode.writes and not mode.reads)
 
@@ -79,23 +79,25 @@ class TransferState(NamedTuple):
     #: Uses of the steps: block and access mode.
     block: Ints
     mode: Codes
-    #: Of each block: its array and space, the next block of that array, and when it got its value (`CLOCK`).
+    #: Of each block: its array, space and memory.
     block_array: Ints
     block_space: Ints
-    block_next: Ints
-    since: Ints
     block_memory: Ints
-    #: Of each memory: its array and space, and the next memory of that array.
+    #: Of each memory: its array and space.
     memory_array: Ints
     memory_space: Ints
-    memory_next: Ints
-    #: Of each array: heads of the linked lists; `NOTHING` if empty.
-    first_block: Ints
-    first_memory: Ints
-    written: Ints  # when its current value was written; 0 for initial values
-    next_touch: Ints  # its first access to come, as an index into `ArrayAccesses`
+    #: By array and space: the block and the memory there, or `NOTHING`, and when the block got its value (`CLOCK`).
+    block_at: Ints
+    memory_at: Ints
+    since: Ints
+    written: Ints  # of each array: when its current value was written; 0 for initial values
+    next_touch: Ints  # of each array: its first access to come, as an index into `ArrayAccesses`
     chosen: Ints  # space of each access of the current task
+    #: Scratch: the arrays that a task lacks, and the spaces they come from.
+    missing: Ints
+    source: Ints
     counts: Ints  # see `STEPS` and the following
+    no_way: Ints  # source and destination of a copy that has no route, or `NOTHING` twice
 
 
 class ArrayAccesses(NamedTuple):
@@ -131,94 +133,70 @@ def touches_by_array(s: TransferInputs, arrays: int) -> ArrayAccesses:
 
 
 @compiled
-def place_tasks(s: TransferInputs, m: TransferState, t: ArrayAccesses) -> tuple[int, int]:
-    """Add the steps of all tasks; return two spaces without a route between them, or `NOTHING` twice."""
+def place_tasks(s: TransferInputs, m: TransferState, t: ArrayAccesses) -> None:
+    """Add the steps of all tasks, until a copy has no route."""
     for position in range(len(s.task)):
         task, device = s.task[position], s.device[position]
         begin, end = s.access_starts[task], s.access_starts[task + 1]
-        m.chosen[: end - begin] = NOTHING
         for access in range(begin, end):
-            array = s.access_array[access]
-            if s.in_parts[array] and m.chosen[access - begin] == NOTHING:
-                source, space = _bring_together(s, m, t, position, access)
-                if source != NOTHING:
-                    return source, space
+            m.chosen[access - begin] = NOTHING
         for access in range(begin, end):
-            array = s.access_array[access]
-            if m.chosen[access - begin] != NOTHING:
-                continue
-            if not _READS[s.access_mode[access]]:
-                m.chosen[access - begin] = _space_to_write(s, m, t, position, array)
-                continue
-            space = _space_to_read(s, m, device, array)
-            if space == NOTHING:
-                # Allocate first, as in `syclsched.planning.memory.eviction`.
-                space = s.host if s.reached[array] == s.home[device] else s.home[device]
-                block_of(s, m, array, space)
-                source = _source(s, m, array, space)
-                if s.way[source, space] == NO_WAY:
-                    return source, space
-                _copy(s, m, position, np.full(1, array), source, space)
+            if s.in_parts[s.access_array[access]] and m.chosen[access - begin] == NOTHING:
+                _bring_together(s, m, t, position, access)
+        for access in range(begin, end):
+            array, space = s.access_array[access], m.chosen[access - begin]
+            if space == NOTHING and not READS[s.access_mode[access]]:
+                space = _space_to_write(s, m, t, position, array)
+            elif space == NOTHING:
+                space = _space_to_read(s, m, device, array)
+                if space == NOTHING:
+                    space = s.host if s.reached[array] == s.home[device] else s.home[device]
+                    m.missing[access - begin] = array
+                    _copy(s, m, position, access - begin, access - begin + 1, _source(s, m, array, space), space)
             m.chosen[access - begin] = space
         _work(s, m, position)
-    return NOTHING, NOTHING
+        if m.no_way[0] != NOTHING:
+            return
 
 
 @lean
 def block_of(s: TransferInputs, m: TransferState, array: int, space: int) -> int:
     """Return the block of an array in a space; create it if needed."""
-    found = _find(m, array, space)
-    if found != NOTHING:
-        return found
+    if m.block_at[array, space] != NOTHING:
+        return int(m.block_at[array, space])
     block = m.counts[BLOCKS]
     m.counts[BLOCKS] += 1
-    m.block_array[block], m.block_space[block], m.since[block] = array, space, NOTHING
-    m.block_next[block] = m.first_block[array]
-    m.first_block[array] = block
+    m.block_array[block], m.block_space[block] = array, space
     whole = s.whole[array]
-    memory = m.first_memory[whole]
-    while memory != NOTHING and m.memory_space[memory] != space:
-        memory = m.memory_next[memory]
+    memory = m.memory_at[whole, space]
     if memory == NOTHING:
         memory = m.counts[MEMORIES]
         m.counts[MEMORIES] += 1
         m.memory_array[memory], m.memory_space[memory] = whole, space
-        m.memory_next[memory] = m.first_memory[whole]
-        m.first_memory[whole] = memory
+        m.memory_at[whole, space] = memory
     m.block_memory[block] = memory
+    m.block_at[array, space] = block
     return int(block)
-
-
-@compiled
-def holders(m: TransferState, arrays: Ints) -> Ints:
-    """Return for each of some arrays the block that has held its current value for longest."""
-    found = np.full(len(arrays), NOTHING, np.int64)
-    for place, array in enumerate(arrays):
-        block = m.first_block[array]
-        while block != NOTHING:
-            best = found[place]
-            if m.since[block] >= m.written[array] and (best == NOTHING or m.since[block] < m.since[best]):
-                found[place] = block
-            block = m.block_next[block]
-    return found
 
 
 # --- inside ---------------------------------------------------------------------------------------
 
 
 @inlined
-def _find(m: TransferState, array: int, space: int) -> int:
-    block = m.first_block[array]
-    while block != NOTHING and m.block_space[block] != space:
-        block = m.block_next[block]
-    return int(block)
+def _holds(m: TransferState, array: int, space: int) -> bool:
+    """Return whether the current value of an array is in a space."""
+    return bool(m.since[array, space] >= m.written[array])
 
 
 @inlined
-def _holds(m: TransferState, array: int, space: int) -> bool:
-    """Return whether the current value of an array is in a space."""
-    block = _find(m, array, space)
-    return block != NOTHING and m.since[block] >= m.written[array]
+def _seconds(s: TransferInputs, source: int, destination: int, nbytes: int) -> float:
+    """Return the duration of a copy over one link or two; infinity if there is no route."""
+    if s.way[source, destination] == DIRECT:
+        return float(s.latency_s[source, destination] + nbytes / s.bytes_per_s[source, destination])
+    if s.way[source, destination] == NO_WAY:
+        return np.inf
+    up_s = s.latency_s[source, s.host] + nbytes / s.bytes_per_s[source, s.host]
+    return float(up_s + (s.latency_s[s.host, destination] + nbytes / s.bytes_per_s[s.host, destination]))
 
 
 @inlined
@@ -234,7 +212,7 @@ def _space_to_read(s: TransferInputs, m: TransferState, device: int, array: int)
     return NOTHING
 
 
-@inlined
+@lean
 def _space_to_write(s: TransferInputs, m: TransferState, t: ArrayAccesses, position: int, array: int) -> int:
     """Return the space the next reader wants, if the device reaches it; else the device's own."""
     device = s.device[position]
@@ -245,138 +223,114 @@ def _space_to_write(s: TransferInputs, m: TransferState, t: ArrayAccesses, posit
         for touch in range(m.next_touch[array], t.starts[array + 1]):
             if t.position[touch] == position:
                 continue
-            if _READS[t.mode[touch]]:
+            if READS[t.mode[touch]]:
                 for place in range(first, end):
                     if s.reach[place] == t.home[touch]:
                         return int(s.reach[place])
-            if _WRITES[t.mode[touch]]:
+            if WRITES[t.mode[touch]]:
                 break
     return int(s.home[device])
 
 
-@inlined
-def _seconds(s: TransferInputs, source: int, destination: int, nbytes: int) -> float:
-    """Return the duration of a copy over one link or two; infinity if there is no route."""
-    if s.way[source, destination] == DIRECT:
-        return float(s.latency_s[source, destination] + nbytes / s.bytes_per_s[source, destination])
-    if s.way[source, destination] == NO_WAY:
-        return np.inf
-    up_s = s.latency_s[source, s.host] + nbytes / s.bytes_per_s[source, s.host]
-    return float(up_s + (s.latency_s[s.host, destination] + nbytes / s.bytes_per_s[s.host, destination]))
-
-
-@inlined
+@lean
 def _source(s: TransferInputs, m: TransferState, array: int, destination: int) -> int:
     """Return the space from which a copy arrives soonest; on a tie, the one that has held the value for longest."""
-    best, best_s, block = NOTHING, np.inf, m.first_block[array]
-    while block != NOTHING:
-        if m.since[block] >= m.written[array]:
-            seconds = _seconds(s, m.block_space[block], destination, s.nbytes[array])
-            if best == NOTHING or seconds < best_s or (seconds == best_s and m.since[block] < m.since[best]):
-                best, best_s = block, seconds
-        block = m.block_next[block]
-    return int(m.block_space[best])
-
-
-@compiled
-def _bring_together(
-    s: TransferInputs, m: TransferState, t: ArrayAccesses, position: int, first: int
-) -> tuple[int, int]:
-    """Choose one space for all segments of an array that a task touches, and copy the missing ones there.
-
-    Return two spaces without a route between them, or `NOTHING` twice.
-    """
-    task, device = s.task[position], s.device[position]
-    begin, end = s.access_starts[task], s.access_starts[task + 1]
-    whole = s.whole[s.access_array[first]]
-    read = np.empty(end - first, np.int64)
-    count = 0
-    for access in range(first, end):
-        array = s.access_array[access]
-        if s.in_parts[array] and s.whole[array] == whole and _READS[s.access_mode[access]]:
-            read[count] = array
-            count += 1
-    read = read[:count]
-    if count:
-        space = _space_for(s, m, device, read)
-    else:
-        space = _space_to_write(s, m, t, position, s.access_array[first])
-    for access in range(first, end):
-        array = s.access_array[access]
-        if s.in_parts[array] and s.whole[array] == whole:
-            m.chosen[access - begin] = space
-    block_of(s, m, s.access_array[first], space)
-    missing, count = np.empty(len(read), np.int64), 0
-    for array in read:
-        if not _holds(m, array, space):
-            missing[count] = array
-            count += 1
-    missing = missing[:count]
-    missing = missing[np.argsort(s.first_row[missing], kind="mergesort")]
-    source = np.empty(count, np.int64)
-    for place in range(count):
-        source[place] = _source(s, m, missing[place], space)
-    run = 0
-    for place in range(len(missing)):
-        if s.way[source[place], space] == NO_WAY:
-            return int(source[place]), int(space)
-        last = place + 1 == len(missing)
-        if last or source[place + 1] != source[run] or s.end_row[missing[place]] != s.first_row[missing[place + 1]]:
-            _copy(s, m, position, missing[run : place + 1], source[run], space)
-            run = place + 1
-    return NOTHING, NOTHING
+    best, best_s = NOTHING, 0.0
+    for space in range(len(s.way)):
+        if _holds(m, array, space):
+            space_s = _seconds(s, space, destination, s.nbytes[array])
+            sooner = best == NOTHING or space_s < best_s
+            if sooner or (space_s == best_s and m.since[array, space] < m.since[array, best]):
+                best, best_s = space, space_s
+    return best
 
 
 @lean
-def _space_for(s: TransferInputs, m: TransferState, device: int, read: Ints) -> int:
-    """Return the reachable space with the fewest bytes to copy; the device's own on a tie."""
+def _bring_together(s: TransferInputs, m: TransferState, t: ArrayAccesses, position: int, first: int) -> None:
+    """Choose one space for all segments of an array that a task touches, and copy the missing ones there."""
+    task = s.task[position]
+    begin, end = s.access_starts[task], s.access_starts[task + 1]
+    whole = s.whole[s.access_array[first]]
+    space = _space_for(s, m, t, position, first)
+    count = 0
+    for access in range(first, end):
+        if s.whole[s.access_array[access]] == whole:
+            m.chosen[access - begin] = space
+    for access in range(first, end):
+        array = s.access_array[access]
+        if s.whole[array] == whole and READS[s.access_mode[access]] and not _holds(m, array, space):
+            place = count
+            while place and m.missing[place - 1] > array:  # in the order of their rows
+                m.missing[place] = m.missing[place - 1]
+                place -= 1
+            m.missing[place] = array
+            count += 1
+    for place in range(count):
+        m.source[place] = _source(s, m, m.missing[place], space)
+    stop = NOTHING
+    for start in range(count):
+        if start < stop:
+            continue
+        stop = start + 1
+        while (
+            stop < count
+            and m.source[stop] == m.source[start]
+            and s.end_row[m.missing[stop - 1]] == s.first_row[m.missing[stop]]
+        ):
+            stop += 1
+        _copy(s, m, position, start, stop, m.source[start], space)
+
+
+@inlined
+def _space_for(s: TransferInputs, m: TransferState, t: ArrayAccesses, position: int, first: int) -> int:
+    """Return the reachable space with the fewest bytes of an array's segments to copy; the device's own on a tie."""
+    task, device = s.task[position], s.device[position]
+    array = s.access_array[first]
     best, fewest = s.home[device], NOTHING
     for place in range(s.reach_starts[device] - 1, s.reach_starts[device + 1]):
         space = s.home[device] if place < s.reach_starts[device] else s.reach[place]
-        missing = 0
-        for array in read:
-            if not _holds(m, array, space):
-                missing += s.nbytes[array]
-        if fewest == NOTHING or missing < fewest:
-            best, fewest = space, missing
+        missing_bytes, reads = 0, False
+        for access in range(first, s.access_starts[task + 1]):
+            other = s.access_array[access]
+            if s.whole[other] == s.whole[array] and READS[s.access_mode[access]]:
+                reads = True
+                if not _holds(m, other, space):
+                    missing_bytes += s.nbytes[other]
+        if not reads:
+            return _space_to_write(s, m, t, position, array)
+        if fewest == NOTHING or missing_bytes < fewest:
+            best, fewest = space, missing_bytes
     return int(best)
 
 
-@lean
-def _copy(s: TransferInputs, m: TransferState, position: int, arrays: Ints, source: int, destination: int) -> None:
-    """Add the copy of an array, or of adjacent segments of one."""
-    nbytes = 0
-    for array in arrays:
-        nbytes += s.nbytes[array]
-    if s.way[source, destination] == BY_HOST:
-        _hop(s, m, position, arrays, nbytes, source, s.host)
-        _hop(s, m, position, arrays, nbytes, s.host, destination)
-    else:
-        _hop(s, m, position, arrays, nbytes, source, destination)
+# --- copies ---------------------------------------------------------------------------------------
 
 
 @lean
-def _hop(
-    s: TransferInputs, m: TransferState, position: int, arrays: Ints, nbytes: int, source: int, destination: int
+def _copy(
+    s: TransferInputs, m: TransferState, position: int, first: int, end: int, source: int, destination: int
 ) -> None:
-    """Add a copy over one link."""
-    step = m.counts[STEPS]
-    m.counts[STEPS] += 1
-    for array in arrays:
-        use = m.counts[USES]
-        m.counts[USES] += 2
-        m.block[use], m.mode[use] = block_of(s, m, array, source), _READ
-        block = block_of(s, m, array, destination)
-        m.block[use + 1], m.mode[use + 1] = block, _WRITE
-        if m.since[block] < m.written[array]:
-            m.counts[CLOCK] += 1
-            m.since[block] = m.counts[CLOCK]
-    m.kind[step], m.task[step] = COPY, s.task[position]
-    m.lane[step] = _copy_lane(s, position, source, destination)
-    m.nbytes[step] = nbytes
-    m.way[step] = source * len(s.way) + destination
-    m.duration_s[step] = s.latency_s[source, destination] + nbytes / s.bytes_per_s[source, destination]
-    m.ends[step] = m.counts[USES]
+    """Add the copy of a missing array, or of adjacent segments of one, over one link or two."""
+    if s.way[source, destination] == NO_WAY:
+        m.no_way[0], m.no_way[1] = source, destination
+    while source != destination:
+        stop = s.host if s.way[source, destination] == BY_HOST else destination
+        nbytes = 0
+        for place in range(first, end):
+            array = m.missing[place]
+            nbytes += s.nbytes[array]
+            use = m.counts[USES]
+            m.counts[USES] += 2
+            m.block[use], m.mode[use] = block_of(s, m, array, source), _READ
+            m.block[use + 1], m.mode[use + 1] = block_of(s, m, array, stop), _WRITE
+            if not _holds(m, array, stop):
+                m.counts[CLOCK] += 1
+                m.since[array, stop] = m.counts[CLOCK]
+        step = _step(m, _copy_lane(s, position, source, stop), s.task[position])
+        m.kind[step] = COPY
+        m.nbytes[step], m.way[step] = nbytes, source * len(s.way) + stop
+        m.duration_s[step] = s.latency_s[source, stop] + nbytes / s.bytes_per_s[source, stop]
+        source = stop
 
 
 @lean
@@ -403,22 +357,27 @@ def _work(s: TransferInputs, m: TransferState, position: int) -> None:
     """Add the step of a task whose copies have been added."""
     task, device = s.task[position], s.device[position]
     begin, end = s.access_starts[task], s.access_starts[task + 1]
-    step = m.counts[STEPS]
-    m.counts[STEPS] += 1
     for access in range(begin, end):
         use = m.counts[USES]
         m.counts[USES] += 1
         m.block[use] = block_of(s, m, s.access_array[access], m.chosen[access - begin])
         m.mode[use] = s.access_mode[access]
         m.next_touch[s.access_array[access]] += 1
-    kind = HOST_CALL if s.on_host[device] else LAUNCH
-    m.kind[step] = BARRIER if s.barrier[task] else kind
-    m.lane[step], m.task[step] = device * s.lanes + s.lane[position], task
+    step = _step(m, device * s.lanes + s.lane[position], task)
+    m.kind[step] = BARRIER if s.barrier[task] else HOST_CALL if s.on_host[device] else LAUNCH
     m.nbytes[step], m.way[step] = 0, NOTHING
     m.duration_s[step] = s.duration_s[position]
-    m.ends[step] = m.counts[USES]
     for access in range(begin, end):
         array = s.access_array[access]
-        if _WRITES[s.access_mode[access]]:
+        if WRITES[s.access_mode[access]]:
             m.counts[CLOCK] += 1
-            m.written[array] = m.since[_find(m, array, m.chosen[access - begin])] = m.counts[CLOCK]
+            m.written[array] = m.since[array, m.chosen[access - begin]] = m.counts[CLOCK]
+
+
+@inlined
+def _step(m: TransferState, lane: int, task: int) -> int:
+    """Add a step whose uses have been added."""
+    step = m.counts[STEPS]
+    m.counts[STEPS] += 1
+    m.lane[step], m.task[step], m.ends[step] = lane, task, m.counts[USES]
+    return int(step)

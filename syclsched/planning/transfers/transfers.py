@@ -16,29 +16,28 @@ import numpy as np
 
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.schedule import Assignment
-from syclsched.planning.draft import MODES, BufferColumns, Flags, Ints, LaneKey, PlanDraft, Steps, ragged
+from syclsched.planning.draft import BufferColumns, Flags, Ints, LaneKey, PlanDraft, Steps, ragged
 from syclsched.planning.graph_record import GraphRecord
 from syclsched.planning.memory.zero_copy import NO_ZERO_COPY, ZeroCopyArrays
 from syclsched.planning.transfers.transfer_core import (
     BLOCKS,
     BY_HOST,
+    CLOCK,
     DIRECT,
     MEMORIES,
     NO_WAY,
     NOTHING,
+    READS,
     STEPS,
     USES,
+    WRITES,
     ArrayAccesses,
     TransferInputs,
     TransferState,
     block_of,
-    holders,
     place_tasks,
     touches_by_array,
 )
-
-_READS = np.array([mode.reads for mode in MODES])
-_WRITES = np.array([mode.writes for mode in MODES])
 
 
 def transfers(
@@ -57,17 +56,21 @@ def transfers(
     resident = {name: numbers[space] for name, space in in_place.resident.items()}
     for number, array in enumerate(graph.arrays):
         if array.is_input and array.name not in pieces:
-            made.since[
-                block_of(setting, made, number, resident.get(graph.arrays[setting.whole[number]].name, host))
-            ] = 0
+            space = resident.get(graph.arrays[setting.whole[number]].name, host)
+            block_of(setting, made, number, space)
+            made.since[number, space] = 0
     foreign = np.arange(made.counts[MEMORIES])
-    source, destination = place_tasks(setting, made, touching)
+    place_tasks(setting, made, touching)
+    source, destination = made.no_way.tolist()
     if source != NOTHING:
         platform.route(platform.spaces[source].name, platform.spaces[destination].name)
     count, uses, blocks, memories = made.counts[[STEPS, USES, BLOCKS, MEMORIES]].tolist()
     lanes, lane = _lanes(platform, setting, made.lane[:count])
     memory_of = made.block_memory[:blocks].copy()
     memory = BufferColumns(made.memory_array[:memories].copy(), made.memory_space[:memories].copy())
+    results = np.flatnonzero(_results(graph))
+    since = made.since[results]
+    holder = np.where(since < made.written[results, None], made.counts[CLOCK] + 1, since).argmin(axis=1)
     implementations: list[str | None] = [None] * len(graph.tasks)
     for task, assignment in zip(setting.task.tolist(), assignments, strict=True):
         implementations[task] = assignment.implementation
@@ -91,7 +94,7 @@ def transfers(
         memory_of,
         graph.nbytes[memory.array],
         foreign,
-        np.unique(memory_of[holders(made, np.flatnonzero(_results(graph)))]),
+        np.unique(memory_of[made.block_at[results, holder]]),
     )
 
 
@@ -159,8 +162,10 @@ def _setting(
 def _preallocated(setting: TransferInputs, touching: ArrayAccesses) -> TransferState:
     """Return arrays for the largest possible result; the system provides their pages only when they are written."""
     arrays, accesses = len(setting.nbytes), len(setting.access_array)
-    hops = 2 * int(np.count_nonzero(_READS[setting.access_mode]))
+    hops = 2 * int(np.count_nonzero(READS[setting.access_mode]))
     steps, uses, blocks = len(setting.task) + hops, accesses + 2 * hops, arrays + accesses + hops
+    nowhere = np.full((arrays, len(setting.way)), NOTHING, np.int64)
+    touched = int(np.diff(setting.access_starts).max(initial=0))
     return TransferState(
         kind=_empty(steps),
         lane=_empty(steps),
@@ -173,18 +178,19 @@ def _preallocated(setting: TransferInputs, touching: ArrayAccesses) -> TransferS
         mode=np.empty(uses, np.uint8),
         block_array=_empty(blocks),
         block_space=_empty(blocks),
-        block_next=_empty(blocks),
-        since=_empty(blocks),
         block_memory=_empty(blocks),
         memory_array=_empty(blocks),
         memory_space=_empty(blocks),
-        memory_next=_empty(blocks),
-        first_block=np.full(arrays, NOTHING, np.int64),
-        first_memory=np.full(arrays, NOTHING, np.int64),
+        block_at=nowhere.copy(),
+        memory_at=nowhere.copy(),
+        since=nowhere,
         written=np.zeros(arrays, np.int64),
         next_touch=touching.starts[:-1].copy(),
-        chosen=_empty(int(np.diff(setting.access_starts).max(initial=0))),
+        chosen=_empty(touched),
+        missing=_empty(touched),
+        source=_empty(touched),
         counts=np.zeros(5, np.int64),
+        no_way=np.full(2, NOTHING, np.int64),
     )
 
 
@@ -207,7 +213,7 @@ def _lanes(platform: Platform, setting: TransferInputs, used: Ints) -> tuple[tup
 def _results(graph: GraphRecord) -> Flags:
     """Return the arrays and segments whose last values may be read after the run."""
     written = np.zeros(len(graph.arrays), np.bool_)
-    written[graph.access_array[_WRITES[graph.access_mode]]] = True
+    written[graph.access_array[WRITES[graph.access_mode]]] = True
     return written & np.array([not a.temporary or a.name in graph.statuses for a in graph.arrays], np.bool_)
 
 
