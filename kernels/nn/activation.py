@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activations applied to every element of a result before it is stored: as data, NumPy and OpenCL C.
+"""Activations applied to every element of a result before it is stored: as data, in NumPy and in kernels.
 
 An activation is a tuple of steps applied in order, each a tuple of a name and its numbers: ``()`` does nothing,
 ``(("relu",),)``, ``(("clip", 0.0, 6.0),)``, ``(("scale", 0.125), ("tanh",))``. It is hashable, so it can be an
@@ -8,19 +8,23 @@ attribute of an operation and part of its name. NaN stays NaN, as in NumPy and O
 
 from __future__ import annotations
 
+import ast
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import Activation
 from syclsched.kernels.nn.opencl_types import literal
+from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter
 
 #: ONNX's alpha and gamma of selu.
 SELU: Final = (1.67326319217681884765625, 1.05070102214813232421875)
 _ROOT_HALF: Final = math.sqrt(0.5)
 _GELU_TANH: Final = math.sqrt(2 / math.pi)
+#: Without overflow; the logarithm propagates NaN.
+_SOFTPLUS: Final = "((x if x > 0 else 0) + log1p(exp(-fabs(x))))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +32,8 @@ class _ActivationStep:
     """One kind of activation step."""
 
     numbers: tuple[float, ...]  # default numbers
-    #: OpenCL C expression of ``{x}`` (a variable), numbers ``{0}``, ``{1}``, ... and literals ``{one}``, ``{half}``,
-    #: ...; valid for scalars and vectors.
-    opencl: str
+    #: Expression of ``x``, the numbers ``a`` and ``b``, and C library functions; see `Translation`.
+    formula: str
     numpy: Callable[..., Any]  # ``function(x, *numbers)`` of a floating-point array; returns a new one
     cost: int = 1  # operations counted per element
 
@@ -58,84 +61,67 @@ def _exponential_unit(x: Any, alpha: float, inner: float = 1.0) -> Any:
 
 
 STEPS: Final[dict[str, _ActivationStep]] = {
-    "relu": _ActivationStep((), "({x} < {zero} ? {zero} : {x})", lambda x: _np().maximum(x, 0)),
-    "leaky_relu": _ActivationStep(
-        (0.01,), "({x} < {zero} ? {x} * {0} : {x})", lambda x, a: _np().where(x < 0, a * x, x), 2
-    ),
+    "relu": _ActivationStep((), "0 if x < 0 else x", lambda x: _np().maximum(x, 0)),
+    "leaky_relu": _ActivationStep((0.01,), "x * a if x < 0 else x", lambda x, a: _np().where(x < 0, a * x, x), 2),
     "thresholded_relu": _ActivationStep(
-        (1.0,), "({x} <= {0} ? {zero} : {x})", lambda x, a: _np().where(x <= a, x.dtype.type(0), x)
+        (1.0,), "0 if x <= a else x", lambda x, a: _np().where(x <= a, x.dtype.type(0), x)
     ),
-    "elu": _ActivationStep((1.0,), "({x} < {zero} ? {0} * expm1({x}) : {x})", _exponential_unit, 3),
-    "celu": _ActivationStep(
-        (1.0,), "({x} < {zero} ? {0} * expm1({x} / {0}) : {x})", lambda x, a: _exponential_unit(x, a, 1 / a), 4
-    ),
+    "elu": _ActivationStep((1.0,), "a * expm1(x) if x < 0 else x", _exponential_unit, 3),
+    "celu": _ActivationStep((1.0,), "a * expm1(x / a) if x < 0 else x", lambda x, a: _exponential_unit(x, a, 1 / a), 4),
     "selu": _ActivationStep(
         SELU,
-        "({1} * ({x} < {zero} ? {0} * expm1({x}) : {x}))",
+        "b * (a * expm1(x) if x < 0 else x)",
         lambda x, alpha, gamma: gamma * _exponential_unit(x, alpha),
         4,
     ),
     "clip": _ActivationStep(
         (-math.inf, math.inf),
-        "({x} < {0} ? {0} : ({x} > {1} ? {1} : {x}))",
+        "a if x < a else b if x > b else x",
         lambda x, low, high: _np().minimum(_np().maximum(x, low), high),
         2,
     ),
-    "sigmoid": _ActivationStep((), "({one} / ({one} + exp(-{x})))", _sigmoid, 3),
-    "tanh": _ActivationStep((), "tanh({x})", lambda x: _np().tanh(x)),
+    "sigmoid": _ActivationStep((), "1 / (1 + exp(-x))", _sigmoid, 3),
+    "tanh": _ActivationStep((), "tanh(x)", lambda x: _np().tanh(x)),
     "gelu": _ActivationStep(
-        (), "({x} * {half} * ({one} + erf({x} * {roothalf})))", lambda x: x * 0.5 * (1 + _erf(x * _ROOT_HALF)), 5
+        (), f"x * 0.5 * (1 + erf(x * {_ROOT_HALF!r}))", lambda x: x * 0.5 * (1 + _erf(x * _ROOT_HALF)), 5
     ),
     "gelu_tanh": _ActivationStep(
         (),
-        "({x} * {half} * ({one} + tanh({tanhgelu} * ({x} + {cubicgelu} * {x} * {x} * {x}))))",
+        f"x * 0.5 * (1 + tanh({_GELU_TANH!r} * (x + 0.044715 * x * x * x)))",
         lambda x: x * 0.5 * (1 + _np().tanh(_GELU_TANH * (x + 0.044715 * x * x * x))),
         9,
     ),
-    "silu": _ActivationStep((), "({x} / ({one} + exp(-{x})))", lambda x: x * _sigmoid(x), 4),
+    "silu": _ActivationStep((), "x / (1 + exp(-x))", lambda x: x * _sigmoid(x), 4),
     "hard_sigmoid": _ActivationStep(
         (0.2, 0.5),
-        "({x} * {0} + {1} < {zero} ? {zero} : ({x} * {0} + {1} > {one} ? {one} : {x} * {0} + {1}))",
+        "0 if x * a + b < 0 else 1 if x * a + b > 1 else x * a + b",
         lambda x, a, b: _np().minimum(_np().maximum(a * x + b, 0), 1),
         4,
     ),
     "hard_swish": _ActivationStep(
         (),
-        "({x} < -{three} ? {zero} : ({x} > {three} ? {x} : {x} * ({x} + {three}) * {sixth}))",
+        f"0 if x < -3 else x if x > 3 else x * (x + 3) * {1 / 6!r}",
         lambda x: x * _np().minimum(_np().maximum(x / 6 + 0.5, 0), 1),
         5,
     ),
-    "softplus": _ActivationStep(
-        (), "(fmax({x}, {zero}) + log1p(exp(-fabs({x}))) + {zero} * {x})", lambda x: _np().logaddexp(x, 0), 4
-    ),
-    "softsign": _ActivationStep((), "({x} / ({one} + fabs({x})))", lambda x: x / (1 + _np().abs(x)), 3),
+    "softplus": _ActivationStep((), _SOFTPLUS, lambda x: _np().logaddexp(x, 0), 4),
+    "softsign": _ActivationStep((), "x / (1 + fabs(x))", lambda x: x / (1 + _np().abs(x)), 3),
     "mish": _ActivationStep(
         (),
-        "({x} * tanh(fmax({x}, {zero}) + log1p(exp(-fabs({x})))))",
+        f"x * tanh({_SOFTPLUS})",
         lambda x: x * _np().tanh(_np().logaddexp(x, 0)),
         6,
     ),
-    "erf": _ActivationStep((), "erf({x})", _erf),
-    "exp": _ActivationStep((), "exp({x})", lambda x: _np().exp(x)),
-    "log": _ActivationStep((), "log({x})", lambda x: _np().log(x)),
-    "sqrt": _ActivationStep((), "sqrt({x})", lambda x: _np().sqrt(x)),
-    "abs": _ActivationStep((), "fabs({x})", lambda x: _np().abs(x)),
-    "neg": _ActivationStep((), "(-{x})", lambda x: -x),
-    "square": _ActivationStep((), "({x} * {x})", lambda x: x * x),
-    "reciprocal": _ActivationStep((), "({one} / {x})", lambda x: 1 / x),
-    "scale": _ActivationStep((1.0,), "({x} * {0})", lambda x, a: x * a),
-    "shift": _ActivationStep((0.0,), "({x} + {0})", lambda x, a: x + a),
-}
-
-_LITERALS: Final = {
-    "zero": 0.0,
-    "half": 0.5,
-    "one": 1.0,
-    "three": 3.0,
-    "sixth": 1 / 6,
-    "roothalf": _ROOT_HALF,
-    "tanhgelu": _GELU_TANH,
-    "cubicgelu": 0.044715,
+    "erf": _ActivationStep((), "erf(x)", _erf),
+    "exp": _ActivationStep((), "exp(x)", lambda x: _np().exp(x)),
+    "log": _ActivationStep((), "log(x)", lambda x: _np().log(x)),
+    "sqrt": _ActivationStep((), "sqrt(x)", lambda x: _np().sqrt(x)),
+    "abs": _ActivationStep((), "fabs(x)", lambda x: _np().abs(x)),
+    "neg": _ActivationStep((), "-x", lambda x: -x),
+    "square": _ActivationStep((), "x * x", lambda x: x * x),
+    "reciprocal": _ActivationStep((), "1 / x", lambda x: 1 / x),
+    "scale": _ActivationStep((1.0,), "x * a", lambda x, a: x * a),
+    "shift": _ActivationStep((0.0,), "x + a", lambda x, a: x + a),
 }
 
 
@@ -167,16 +153,58 @@ def cost(activation: Activation) -> int:
     return sum(STEPS[str(name)].cost for name, *_ in activation)
 
 
-def opencl(activation: Activation, variable: str, dtype: str, kind: str | None = None) -> str:
-    """Return OpenCL C statements that apply an activation to a variable."""
-    cast = f"({kind})" if kind else ""
-    fixed = {key: f"{cast}{literal(value, dtype)}" for key, value in _LITERALS.items()}
-    statements = []
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """Translation of formulas, Python expressions, to the language of a kernel."""
+
+    number: Callable[[float], str]  # text of a constant
+    select: Callable[[str, str, str], str]  # text of a selection, by a condition, of one of two values
+    call: Callable[[str, str], str]  # text of a call of a C library function
+
+    def step(self, name: str, x: str, numbers: Sequence[float]) -> str:
+        """Return the text of a step applied to a value."""
+        known = {"x": x, **{each: self.number(value) for each, value in zip("ab", numbers, strict=False)}}
+        return self._text(ast.parse(STEPS[name].formula, mode="eval").body, known)
+
+    def _text(self, node: ast.expr, known: Mapping[str, str]) -> str:
+        match node:
+            case ast.Name(name):
+                return known[name]
+            case ast.Constant(int() | float() as value):
+                return self.number(float(value))
+            case ast.UnaryOp(ast.USub(), operand):
+                return f"(-{self._text(operand, known)})"
+            case ast.BinOp(left, operator, right) | ast.Compare(left, [operator], [right]):
+                return f"({self._text(left, known)} {_SYMBOLS[type(operator)]} {self._text(right, known)})"
+            case ast.IfExp(condition, yes, no):
+                return self.select(*(self._text(each, known) for each in (condition, yes, no)))
+            case ast.Call(ast.Name(function), [operand]):
+                return self.call(function, self._text(operand, known))
+        raise AssertionError(ast.dump(node))
+
+
+_SYMBOLS: Final = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">"}
+
+
+def emit(w: KernelWriter, activation: Activation, dtype: str, x: str) -> str:
+    """Emit an activation of a number, or in `KernelWriter.each_vector` of a vector; return the name of the result."""
+    language = Translation(lambda value: w.constant(value, dtype), w.select, w.call)
     for name, *numbers in activation:
-        template = STEPS[str(name)].opencl
-        values = [f"{cast}({literal(float(number), dtype)})" for number in numbers]
-        statements.append(f"{variable} = {template.format(*values, x=variable, **fixed)};")
-    return " ".join(statements)
+        x = w.value(dtype, language.step(str(name), x, [*map(float, numbers)]))
+    return x
+
+
+def opencl(activation: Activation, variable: str, dtype: str, kind: str | None = None) -> str:
+    """Return OpenCL C statements that apply an activation to a variable, scalar or of a vector type ``kind``."""
+    cast = f"({kind})" if kind else ""
+    language = Translation(
+        lambda value: f"{cast}({literal(value, dtype)})",
+        lambda condition, yes, no: f"({condition} ? {yes} : {no})",
+        lambda function, x: f"{function}({x})",
+    )
+    return " ".join(
+        f"{variable} = {language.step(str(name), variable, [*map(float, numbers)])};" for name, *numbers in activation
+    )
 
 
 def numpy(activation: Activation, array: Any) -> Any:
