@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syclsched.kernels.nn.opencl_types import BYTES, FLOATS, TYPES, header, literal, sum_dtype
+from syclsched.kernels.nn.opencl_types import BYTES, TYPES, header, literal, sum_dtype
 from syclsched.kernels.nn.panels import RegisterBlock, preamble
-from syclsched.kernels.vectors import exponential
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,27 +30,15 @@ class RowCode:
 
     @property
     def head(self) -> str:
-        """Types, ``LOADV``, ``STOREV``, and ``total`` and ``largest`` of a vector."""
+        """Types, ``LOADV``, ``STOREV``, and ``total`` of a vector."""
         width, halves = self.block.width, []
         while width > 1:
             width //= 2
             halves.append((f"A{width}" if width > 1 else "A", f"v{width}", f"v{2 * width}" if halves else "v"))
         total = "".join(f"const {kind} {half} = {whole}.lo + {whole}.hi; " for kind, half, whole in halves)
-        most = "".join(f"const {kind} {half} = most_of({whole}.lo, {whole}.hi); " for kind, half, whole in halves)
         end = f"return {halves[-1][1] if halves else 'v'};"
         kinds = "".join(f"typedef {_c(self.dtype)}{n} A{n};\n" for n in (2, 4, 8, 16))
-        return (
-            f"{header(self.dtype)}{preamble(self.block, self.dtype)}{kinds}"
-            f"#define most_of(a, b) {'fmax' if self.dtype in FLOATS else 'max'}(a, b)\n"
-            f"inline A total(AV v) {{ {total}{end} }}\ninline A largest(AV v) {{ {most}{end} }}\n"
-        )
-
-    @property
-    def powers(self) -> str:
-        """``power`` (vector) and ``power_of`` (scalar): exponentials of numbers of at most 0."""
-        if sum_dtype(self.dtype) == "float64":
-            return "#define power(v) exp(v)\n#define power_of(v) exp(v)\n"
-        return exponential.opencl("power", self.block.width) + exponential.opencl("power_of", 1)
+        return f"{header(self.dtype)}{preamble(self.block, self.dtype)}{kinds}inline A total(AV v) {{ {total}{end} }}\n"
 
     def along(self, statements: str, at: str = "j") -> str:
         """Return a loop of statements over a row's vectors; some elements may be processed twice."""
@@ -69,17 +56,6 @@ class RowCode:
             fresh = ", ".join(literal(float(lane >= width - rest), sum_dtype(self.dtype)) for lane in range(width))
             code += f" {{ const int j = {self.length - width}; {statements} sum_{into} += (AV)({fresh}) * ({value}); }}"
         return f"{code} const A {into} = total(sum_{into});"
-
-    def most(self, into: str) -> str:
-        """Return code that declares ``into``, the largest element of row ``x``; NaN may or may not be ignored."""
-        larger = "{0} = {1} > {0} ? {1} : {0};"
-        code = self._accumulated(
-            f"most_{into}", "(AV)-INFINITY", "const AV v = LOADV(x + j);", larger.replace("{1}", "v"), larger
-        )
-        if self.length % self.block.width:
-            last = f"const AV v = LOADV(x + {self.length - self.block.width});"
-            code += f" {{ {last} {larger.replace('{1}', 'v').format(f'most_{into}')} }}"
-        return f"{code} const A {into} = largest(most_{into});"
 
     def _accumulated(self, name: str, start: str, statements: str, change: str, combine: str) -> str:
         """Return code that accumulates all whole vectors, in several independent accumulators."""

@@ -3,25 +3,28 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.common import ceil_div, line_launch
 from syclsched.kernels.nn import activation as act
-from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last, size
-from syclsched.kernels.nn.line_operations import lines_launch, number, work
-from syclsched.kernels.nn.normalisation import norms_numba
-from syclsched.kernels.nn.opencl_types import FLOATS, empty_kernel, literal, sum_dtype
-from syclsched.kernels.nn.rows_opencl import RowCode
+from syclsched.kernels.nn.line_operations import number, work
+from syclsched.kernels.nn.opencl_types import FLOATS, sum_dtype
 from syclsched.kernels.onednn.operations import normalization as onednn
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.kernel_writer import LANES, KernelWriter, compute_dtype
+from syclsched.kernels.tensor.writing.lines import Line, launch_lines, product, write_lines
+from syclsched.kernels.tensor.writing.row_column_blocks import rows_launch, write_rows
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split
+from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Parameter, Signature, Split
 
 NAMES = ("scale", "bias", "mean", "variance")
-#: Pixels per work-item, channels last; its channels' factors are computed once.
-PIXELS = 16
+#: Most vectors of channels per work-item, channels last; their factors are computed once.
+_MOST_VECTORS = 4
 
 
 def _check(signature: Signature, *, last_: bool) -> str | None:
@@ -70,65 +73,138 @@ def _arrangement(signature: Signature, last_: bool) -> tuple[int, int, int]:
     return (pixels, count, 1) if last_ or x[0] == pixels else (x[0], count, pixels // max(1, x[0]))
 
 
-def _count(signature: Signature, *, last_: bool) -> int:
-    before, count, behind = _arrangement(signature, last_)
-    if behind > 1:
-        return before * count
-    return panels.block_count(before, PIXELS) * panels.block_count(
-        count, RowCode(max(1, count), signature.dtypes["y"]).block.width
-    )
-
-
-def _load_opencl(signature: Signature, *, epsilon: float, last_: bool, activation: Activation) -> OpenCLSource:
-    dtype = signature.dtypes["y"]
-    parameters = ", ".join(
-        ["__global T* restrict y", *(f"__global const T* restrict {name}" for name in ("x", *NAMES))]
-    )
-    before, count, behind = _arrangement(signature, last_)
+def _write(w: KernelWriter, *, epsilon: float, last_: bool, activation: Activation) -> None:
+    before, count, behind = _arrangement(w.signature, last_)
     if not before * count * behind:
-        return empty_kernel("batch_norm", parameters.replace("T*", "uchar*"))
-    line = RowCode(behind if behind > 1 else count, dtype)
-    width, items = line.block.width, _count(signature, last_=last_)
-    start = f"const size_t i = get_global_id(0);\n  if (i >= {items}) return;"
-    small = literal(epsilon, sum_dtype(dtype))
-    finish = f"{act.opencl(activation, 'v', sum_dtype(dtype), 'AV')} STOREV(y + j, v);"
+        return
+    t, extents = compute_dtype(w.signature.dtypes["y"]), w.extents("x")
+    every, pixels = (extents[-1], extents[:-1]) if last_ else (extents[1], extents[:1])
+
+    def factor(c: str) -> str:
+        root = w.call("sqrt", w.value(t, f"{w.read('variance', c)} + {w.constant(epsilon, t)}"))
+        return f"{w.read('scale', c)} / {root}"
+
+    def finish(at: str, mean: str, factor: str, bias: str) -> None:
+        value = w.value(t, f"({w.read('x', at)} - {mean}) * {factor} + {bias}")
+        w.write("y", at, act.emit(w, activation, t, value))
+
     if behind > 1:
-        body = f"""const int c = i % {count};
-  x += i * {behind}; y += i * {behind};
-  const A mu = mean[c], f = scale[c] / sqrt(variance[c] + {small}), h = bias[c];
-  {line.along(f"AV v = (LOADV(x + j) - mu) * f + h; {finish}")}"""
+        length = product(w, extents[2:])
+
+        def line(number: str) -> None:
+            c = w.index(f"{number} - {w.div(number, every)} * {every}")
+            known = w.read("mean", c), w.value(t, factor(c)), w.read("bias", c)
+            base = w.index(f"{number} * {length}")
+            Line.of(w, t, length, behind).each(lambda k: finish(f"{base} + {k}", *known))
+
+        write_lines(w, product(w, extents[:2]), behind, line)
+    elif count >= LANES:
+        _write_vectors(w, product(w, pixels), every, _vectors(count), t, factor, finish)
+    elif before * count >= math.lcm(count, LANES):
+        _write_periods(w, product(w, extents), count, t, factor, finish)
     else:
-        pieces = panels.block_count(count, width)
-        body = f"""const int c = min((int)(i % {pieces}) * {width}, {count - width});
-  const size_t first = i / {pieces} * {PIXELS}, end = min(first + {PIXELS}, (size_t){before});
-  const AV mu = LOADV(mean + c), f = LOADV(scale + c) / sqrt(LOADV(variance + c) + {small}), h = LOADV(bias + c);
-  for (size_t p = first; p < end; ++p) {{
-    const size_t j = p * {count} + c;
-    AV v = (LOADV(x + j) - mu) * f + h; {finish}
-  }}"""
-    source = f"{line.head}WHOLE_VECTORS __kernel void batch_norm({parameters}) {{\n  {start}\n  {body}\n}}\n"
-    return OpenCLSource(source, "batch_norm")
+        i = w.index(w.item)
+        with w.if_block(f"{i} < {product(w, extents)}"):
+            c = w.index(f"{i} - {w.div(i, every)} * {every}")
+            finish(i, w.read("mean", c), w.value(t, factor(c)), w.read("bias", c))
+
+
+def _write_vectors(
+    w: KernelWriter,
+    pixels: str,
+    every: str,
+    vectors: int,
+    t: str,
+    factor: Callable[[str], str],
+    finish: Callable[[str, str, str, str], None],
+) -> None:
+    """Emit the kernel of contiguous channels: a work-item computes a few vectors of them for many pixels."""
+    width = vectors * LANES
+    pieces = w.index(w.div(f"({every} + {width - 1})", str(width)))
+    part = w.index(w.div(w.item, pieces))
+    begin, most = w.index(f"({w.item} - {part} * {pieces}) * {width}"), w.index(f"{every} - {width}")
+    # The last vectors may overlap their predecessors.
+    c = w.index(w.select(f"({begin} < {most})", begin, most))
+    parts = w.index(w.div(w.items, pieces))
+    each = w.index(w.div(f"({pixels} - 1 + {parts})", parts))
+    end = w.index(f"({part} + 1) * {each}")
+    means, factors, biases = (w.vector_group(t, w.constant(0.0, t), vectors) for _ in range(3))
+
+    def load(pick: Callable[[str], str], lane: str) -> None:
+        place = w.index(f"{c} + {lane}")
+        for name, value in ((means, w.read("mean", place)), (factors, factor(place)), (biases, w.read("bias", place))):
+            w.assign(pick(name), t, value)
+
+    w.each_vector(vectors, load)
+    with w.loop(f"{part} * {each}", w.index(w.select(f"({end} < {pixels})", end, pixels))) as p:
+        at = w.index(f"{p} * {every} + {c}")
+        w.each_vector(vectors, lambda pick, lane: finish(f"{at} + {lane}", pick(means), pick(factors), pick(biases)))
+
+
+def _write_periods(
+    w: KernelWriter,
+    elements: str,
+    count: int,
+    t: str,
+    factor: Callable[[str], str],
+    finish: Callable[[str, str, str, str], None],
+) -> None:
+    """Emit the kernel of fewer channels than a vector has lanes: as many vectors as the channels repeat after."""
+    width = math.lcm(count, LANES)
+    parts = [w.private(t, width) for _ in range(3)]
+    with w.loop("0", str(width)) as k:
+        c = w.index(f"{k} - {w.div(k, str(count))} * {count}")
+        for part, value in zip(parts, (w.read("mean", c), factor(c), w.read("bias", c)), strict=True):
+            w.assign(f"{part}[{k}]", t, value)
+
+    def piece(number: str) -> None:
+        begin, most = w.index(f"{number} * {width}"), w.index(f"{elements} - {width}")
+        at = w.index(w.select(f"({begin} < {most})", begin, most))
+        w.each_vector(
+            width // LANES,
+            lambda pick, lane: finish(f"{at} + {lane}", *(w.value(t, w.load_vector(part, lane)) for part in parts)),
+        )
+
+    write_rows(w, w.index(w.div(f"({elements} + {width - 1})", str(width))), piece)
+
+
+def _vectors(count: int) -> int:
+    return min(_MOST_VECTORS, count // LANES)
+
+
+def _launch(signature: Signature, limits: DeviceLimits, *, last_: bool) -> Launch:
+    before, count, behind = _arrangement(signature, last_)
+    if behind > 1 or not before:
+        return launch_lines(before * count, behind, limits)
+    if count >= LANES:
+        (parts,) = rows_launch(before, count, limits).global_range
+        return Launch((parts * ceil_div(count, _vectors(count) * LANES),), (1,))
+    width = math.lcm(max(count, 1), LANES)
+    pieces = ceil_div(before * count, width)
+    return rows_launch(pieces, width, limits) if before * count >= width else line_launch(limits, before * count)
 
 
 @cache
 def _batch_norm(epsilon: float, channels_last: bool, activation: Activation) -> Operation:
     attributes = {"epsilon": epsilon, "last_": channels_last, "activation": activation}
-    launch = partial(lines_launch, count=partial(_count, last_=channels_last))
-    opencl = Implementation(
-        "opencl-c", "opencl-c", partial(_load_opencl, **attributes), launch, OPENCL_C, efficiency=0.6
+    parameters = (
+        Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
+        Parameter("x", AccessMode.READ, like="y"),
+        *(Parameter(name, AccessMode.READ, ndim=1, like="y") for name in NAMES),
     )
     names = ["batch_norm", number(epsilon), "last" if channels_last else "", act.label(activation)]
     return Operation(
         name=" ".join(filter(None, names)),
-        parameters=(
-            Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
-            Parameter("x", AccessMode.READ, like="y"),
-            *(Parameter(name, AccessMode.READ, ndim=1, like="y") for name in NAMES),
-        ),
+        parameters=parameters,
         implementations=(
             onednn.batch_norm(epsilon=epsilon, channels_last=channels_last, activation=activation),
-            opencl,
-            norms_numba.batch_norm(**attributes),
+            *generated_implementations(
+                parameters,
+                partial(_write, **attributes),
+                partial(_launch, last_=channels_last),
+                efficiency=0.6,
+                revision="3",
+            ),
             Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.2),
         ),
         work=partial(work, flops=3.0 + act.cost(activation)),

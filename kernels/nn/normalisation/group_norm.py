@@ -4,22 +4,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.common import ceil_div
 from syclsched.kernels.nn import activation as act
-from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last, size, spatial
-from syclsched.kernels.nn.line_operations import lines_launch, number, standardised, work
-from syclsched.kernels.nn.normalisation import norms_groups, norms_numba
-from syclsched.kernels.nn.opencl_types import FLOATS, empty_kernel, literal, sum_dtype
-from syclsched.kernels.nn.rows_opencl import RowCode
+from syclsched.kernels.nn.line_operations import number, standardised, work
+from syclsched.kernels.nn.normalisation import norms_groups
+from syclsched.kernels.nn.opencl_types import FLOATS, sum_dtype
 from syclsched.kernels.onednn.operations import normalization as onednn
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.kernel_writer import LANES, KernelWriter, compute_dtype
+from syclsched.kernels.tensor.writing.lines import Line, launch_lines, product, write_lines, write_moments
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split, Work
+from syclsched.model.operation import (
+    DeviceLimits,
+    Implementation,
+    Launch,
+    Operation,
+    Parameter,
+    Signature,
+    Split,
+    Work,
+)
 
 
 def _check(signature: Signature, *, groups: int, last_: bool) -> str | None:
@@ -72,162 +83,150 @@ _MOST_VECTORS, _WANTED = 8, 16
 _CHUNK_PIXELS = 32
 
 
-def _block(signature: Signature, groups: int) -> tuple[int, int]:
-    """Return the vector width with channels last, and how many channels (whole groups) a work-item computes.
-
-    0 channels means one group per work-item, because groups are too large or do not fit vectors.
-    """
-    shape, dtype = signature.shapes["x"], signature.dtypes["y"]
-    every = shape[-1]
-    count = every // groups
-    width = RowCode(every, dtype).block.width
-    block = math.lcm(count, width)
-    if block > min(_MOST_VECTORS * width, every):
-        while count % width:
-            width //= 2
-        return width, 0
-    while 2 * block <= min(_MOST_VECTORS * width, every) and shape[0] * panels.block_count(every, 2 * block) >= _WANTED:
-        block *= 2
-    return width, block
-
-
-def _count(signature: Signature, *, groups: int, last_: bool) -> int:
+def _extents(signature: Signature, groups: int, last_: bool) -> tuple[int, int, int]:
+    """Return the number of images, of channels of a group, and of pixels of an image."""
     x = signature.shapes["x"]
-    if not size(x):
-        return 1
-    if last_ and size(spatial(x, last_)) > 1:
-        _, block = _block(signature, groups)
-        if block:
-            return x[0] * panels.block_count(x[-1], block)
-    return x[0] * groups
+    return x[0], channels(x, last_) // groups, size(spatial(x, last_))
 
 
-def _load_channel_blocks(
-    signature: Signature, parameters: str, width: int, block: int, count: int, epsilon: str, activate: str
-) -> OpenCLSource:
-    """Return the channels-last kernel whose work-items compute blocks of neighbouring channels."""
-    shape = signature.shapes["x"]
-    every, pixels = shape[-1], size(shape[1:-1])
-    pieces = panels.block_count(every, block)
+def _vectors(signature: Signature, groups: int, last_: bool) -> int:
+    """Return the vectors of channels, in whole groups, per work-item; 0 if a work-item computes a group."""
+    images, count, pixels = _extents(signature, groups, last_)
+    block, most = math.lcm(max(count, 1), LANES), min(_MOST_VECTORS * LANES, count * groups)
+    if not last_ or pixels <= 1 or block > most:
+        return 0
+    while 2 * block <= most and images * ceil_div(count * groups, 2 * block) >= _WANTED:
+        block *= 2
+    return block // LANES
 
-    def all_of(statement: str) -> str:
-        return " ".join(statement.replace("#", str(k)).replace("@", str(k * width)) for k in range(block // width))
 
-    def by_group(name: str) -> str:
-        if count == 1:
-            return ""
-        add = f"A t = 0; for (int c = 0; c < {count}; ++c) t += part[g + c];"
-        fill = f"for (int c = 0; c < {count}; ++c) part[g + c] = t / {count};"
-        # These are sums, so plain vload/vstore is right even for half-precision elements.
-        store, load = (
-            ("vstore{0}({1}#, 0, part + @);", "{1}# = vload{0}(0, part + @);")
-            if width > 1
-            else ("part[@] = {1}#;", "{1}# = part[@];")
-        )
+def _write(w: KernelWriter, *, groups: int, epsilon: float, last_: bool, activation: Activation) -> None:
+    images, count, pixels = _extents(w.signature, groups, last_)
+    if not images * count * pixels:
+        return
+    vectors, t, extents = _vectors(w.signature, groups, last_), compute_dtype(w.signature.dtypes["y"]), w.extents("x")
+    if vectors:
+        _write_channel_blocks(w, extents, count, vectors, epsilon, activation)
+        return
+    every, area = (extents[-1], product(w, extents[1:-1])) if last_ else (extents[1], product(w, extents[2:]))
+    each = w.index(w.div(every, str(groups)))
+
+    def finish(at: str, mean: str, factor: str, scale: str, bias: str) -> None:
+        value = w.value(t, f"({w.read('x', at)} - {mean}) * {factor} * {scale} + {bias}")
+        w.write("y", at, act.emit(w, activation, t, value))
+
+    def group(number: str) -> None:
+        image = w.index(w.div(number, str(groups)))
+        first = w.index(f"({number} - {image} * {groups}) * {each}")
+
+        def by_channel(k: str, base: str, moments: tuple[str, str]) -> None:
+            c = w.index(f"{first} + {k}")
+            finish(w.index(f"{base} + {k}"), *moments, w.read("scale", c), w.read("bias", c))
+
+        if last_ and pixels > 1:
+            line, start = Line.of(w, t, each, count), w.index(f"{image} * {area} * {every} + {first}")
+            moments = write_moments(w, line, start, epsilon, (area, every))
+            with w.loop("0", area) as p:
+                base = w.index(f"{start} + {p} * {every}")
+                line.each(lambda k: by_channel(k, base, moments))
+            return
+        line, start = Line.of(w, t, product(w, (each, area)), count * pixels), w.index(f"{number} * {each} * {area}")
+        moments = write_moments(w, line, start, epsilon)
+        if pixels == 1:
+            line.each(lambda k: by_channel(k, start, moments))
+            return
+        with w.loop("0", each) as k:
+            c, base = w.index(f"{first} + {k}"), w.index(f"{start} + {k} * {area}")
+            known = w.read("scale", c), w.read("bias", c)
+            Line.of(w, t, area, pixels).each(lambda j: finish(f"{base} + {j}", *moments, *known))
+
+    length = count if last_ and pixels > 1 else count * pixels
+    write_lines(w, product(w, (extents[0], str(groups))), length, group)
+
+
+def _write_channel_blocks(
+    w: KernelWriter, extents: tuple[str, ...], count: int, vectors: int, epsilon: float, activation: Activation
+) -> None:
+    """Emit the kernel whose work-items compute blocks of neighbouring channels."""
+    t, width, every = compute_dtype(w.signature.dtypes["y"]), vectors * LANES, extents[-1]
+    pixels = product(w, extents[1:-1])
+    zero, area = w.constant(0.0, t), w.value(t, w.cast(t, pixels, "int64"))
+    pieces = w.index(w.div(f"({every} + {width - 1})", str(width)))
+    image = w.index(w.div(w.item, pieces))
+    begin, most = w.index(f"({w.item} - {image} * {pieces}) * {width}"), w.index(f"{every} - {width}")
+    c = w.index(w.select(f"({begin} < {most})", begin, most))
+    first = w.index(f"{image} * {pixels} * {every} + {c}")
+    means, squares = (w.vector_group(t, zero, vectors) for _ in range(2))
+
+    def change(name: str, value: Callable[[Callable[[str], str], str], str]) -> None:
+        w.each_vector(vectors, lambda pick, lane: w.assign(pick(name), t, value(pick, lane)))
+
+    def add_square(difference: str, total: str, times: str = "") -> str:
+        d = w.value(t, difference)
         return (
-            f"{all_of(store.format(width, name))} for (int g = 0; g < {block}; g += {count}) {{ {add} {fill} }} "
-            f"{all_of(load.format(width, name))}"
+            w.multiply_add(w.value(t, f"{d} * {d}"), w.value(t, times), total) if times else w.multiply_add(d, d, total)
         )
 
-    rows = RowCode(width, signature.dtypes["y"])
-    each = f"for (int p = k * {every}; p < end * {every}; p += {every})"
-    # Backwards, because the data read last are still in the L2 cache.
-    back = f"for (int p = {(pixels - 1) * every}; p >= 0; p -= {every})"
-    source = f"""{rows.head}WHOLE_VECTORS __kernel void group_norm({parameters}) {{
-  const size_t i = get_global_id(0);
-  if (i >= {shape[0] * pieces}) return;
-  const int first = min((int)(i % {pieces}) * {block}, {every - block});
-  x += i / {pieces} * {every * pixels} + first; y += i / {pieces} * {every * pixels} + first;
-  scale += first; bias += first;
-  A part[{block}];
-  {all_of("AV m# = (AV)0, q# = (AV)0;")}
-  for (int k = 0; k < {pixels}; k += {_CHUNK_PIXELS}) {{
-    const int end = min(k + {_CHUNK_PIXELS}, {pixels});
-    const A n = end - k, share = n / end;
-    {all_of("AV s# = (AV)0;")}
-    {each} {{ {all_of("s# += LOADV(x + p + @);")} }}
-    {all_of("s# /= n;")}
-    {each} {{ {all_of("{ const AV d = LOADV(x + p + @) - s#; q# = fma(d, d, q#); }")} }}
-    {all_of("{ const AV d = s# - m#; m# = fma(d, (AV)share, m#); q# = fma(d * d, (AV)(k * share), q#); }")}
-  }}
-  {all_of("AV g# = m#;") if count > 1 else ""}
-  {by_group("g")}
-  {all_of(f"q# = fma((m# - g#) * (m# - g#), (AV){pixels}, q#); m# = g#;") if count > 1 else ""}
-  {by_group("q")}
-  {all_of(f"q# = LOADV(scale + @) / sqrt(q# / {pixels} + {epsilon}); const AV b# = LOADV(bias + @);")}
-  {back} {{ {all_of("{ AV v = (LOADV(x + p + @) - m#) * q# + b#; " + activate + " STOREV(y + p + @, v); }")} }}
-}}
-"""
-    return OpenCLSource(source, "group_norm")
+    with w.loop("0", pixels, str(_CHUNK_PIXELS)) as k:
+        end = w.index(w.select(f"({k} + {_CHUNK_PIXELS} < {pixels})", f"{k} + {_CHUNK_PIXELS}", pixels))
+        n, seen, before = (w.value(t, w.cast(t, f"({each})", "int64")) for each in (f"{end} - {k}", end, k))
+        share = w.value(t, f"{n} / {seen}")
+        old, chunk = w.value(t, f"{before} * {share}"), w.vector_group(t, zero, vectors)
+        rows = partial(w.loop, f"{first} + {k} * {every}", f"{first} + {end} * {every}", every)
+        with rows() as j:
+            change(chunk, lambda pick, lane: f"{pick(chunk)} + {w.read('x', f'{j} + {lane}')}")
+        change(chunk, lambda pick, _: f"{pick(chunk)} / {n}")
+        with rows() as j:
+            change(
+                squares,
+                lambda pick, lane: add_square(f"{w.read('x', f'{j} + {lane}')} - {pick(chunk)}", pick(squares)),
+            )
+        change(squares, lambda pick, _: add_square(f"{pick(chunk)} - {pick(means)}", pick(squares), old))
+        change(means, lambda pick, _: f"{pick(means)} + ({pick(chunk)} - {pick(means)}) * {share}")
+    if count > 1:
+        part, own = w.private(t, width), w.vector_group(t, zero, vectors)
+        change(own, lambda pick, _: pick(means))
+        _write_group_means(w, t, part, means, vectors, count)
+        change(squares, lambda pick, _: add_square(f"{pick(own)} - {pick(means)}", pick(squares), area))
+        _write_group_means(w, t, part, squares, vectors, count)
+    biases = w.vector_group(t, zero, vectors)
+
+    def factor(pick: Callable[[str], str], lane: str) -> str:
+        root = w.call("sqrt", w.value(t, f"{pick(squares)} / {area} + {w.constant(epsilon, t)}"))
+        return f"{w.read('scale', f'{c} + {lane}')} / {root}"
+
+    change(squares, factor)
+    change(biases, lambda _, lane: w.read("bias", f"{c} + {lane}"))
+    with w.loop("0", pixels) as k:
+        # Backwards, because the data read last are still in the L2 cache.
+        at = w.index(f"{first} + ({pixels} - 1 - {k}) * {every}")
+
+        def finish(pick: Callable[[str], str], lane: str) -> None:
+            x = w.read("x", f"{at} + {lane}")
+            value = w.value(t, f"({x} - {pick(means)}) * {pick(squares)} + {pick(biases)}")
+            w.write("y", f"{at} + {lane}", act.emit(w, activation, t, value))
+
+        w.each_vector(vectors, finish)
 
 
-def _load_opencl(
-    signature: Signature, *, groups: int, epsilon: float, last_: bool, activation: Activation
-) -> OpenCLSource:
-    shape, dtype = signature.shapes["x"], signature.dtypes["y"]
-    kind = sum_dtype(dtype)
-    parameters = ", ".join(
-        ["__global T* restrict y", *(f"__global const T* restrict {name}" for name in ("x", "scale", "bias"))]
-    )
-    if not size(shape):
-        return empty_kernel("group_norm", parameters.replace("T*", "uchar*"))
-    every = channels(shape, last_)
-    count, pixels = every // groups, size(spatial(shape, last_))
-    last_ = last_ and pixels > 1
-    start = f"const size_t i = get_global_id(0);\n  if (i >= {shape[0] * groups}) return;"
-    root = f"1 / sqrt(squares / {count * pixels} + {literal(epsilon, kind)})"
-    if last_:
-        width, block = _block(signature, groups)
-        activate = act.opencl(activation, "v", kind, "AV")
-        if block:
-            known = (width, block, count, literal(epsilon, kind), activate)
-            return _load_channel_blocks(signature, parameters, *known)
-        rows = RowCode(width, dtype)
-        each = f"for (int p = 0; p < {pixels * every}; p += {every}) for (int c = 0; c < {count}; c += {width})"
-        body = f"""{start}
-  const size_t first = i % {groups} * {count}, image = i / {groups} * {every * pixels};
-  x += image + first; y += image + first; scale += first; bias += first;
-  AV s = (AV)0, q = (AV)0;
-  {each} s += LOADV(x + p + c);
-  const A mean = total(s) / {count * pixels};
-  {each} {{ const AV d = LOADV(x + p + c) - mean; q = fma(d, d, q); }}
-  const A squares = total(q), f = {root};
-  {each} {{
-    AV v = (LOADV(x + p + c) - mean) * f * LOADV(scale + c) + LOADV(bias + c);
-    {activate} STOREV(y + p + c, v);
-  }}"""
-        return OpenCLSource(
-            f"{rows.head}WHOLE_VECTORS __kernel void group_norm({parameters}) {{\n  {body}\n}}\n", "group_norm"
-        )
-    line = RowCode(count * pixels, dtype)
-    if pixels > 1:
-        # Vectors must stay within one channel: narrower ones if it has few pixels.
-        part = RowCode(pixels, dtype)
-        narrow = f"{act.opencl(activation, 'v', kind)} y[j] = v;"
-        wide = f"{act.opencl(activation, 'v', kind, 'AV')} STOREV(y + j, v);"
-        if part.block.width == line.block.width:
-            inner = part.along(f"AV v = LOADV(x + j) * g + h; {wide}")
-        else:
-            inner = f"for (int j = 0; j < {pixels}; ++j) {{ A v = x[j] * g + h; {narrow} }}"
-        finish = f"""for (int c = 0; c < {count}; ++c, x += {pixels}, y += {pixels}) {{
-    const A g = f * scale[c], h = bias[c] - mean * g;
-    {inner}
-  }}"""
-    else:
-        value = "AV v = (LOADV(x + j) - mean) * f * LOADV(scale + j) + LOADV(bias + j);"
-        finish = line.along(f"{value} {act.opencl(activation, 'v', kind, 'AV')} STOREV(y + j, v);")
-    source = f"""{line.head}WHOLE_VECTORS __kernel void group_norm({parameters}) {{
-  {start}
-  x += i * {count * pixels}; y += i * {count * pixels};
-  scale += i % {groups} * {count}; bias += i % {groups} * {count};
-  {line.summed("sum", "", "LOADV(x + j)")}
-  const A mean = sum / {count * pixels};
-  {line.summed("squares", "const AV d = LOADV(x + j) - mean;", "d * d")}
-  const A f = {root};
-  {finish}
-}}
-"""
-    return OpenCLSource(source, "group_norm")
+def _write_group_means(w: KernelWriter, t: str, part: str, name: str, vectors: int, count: int) -> None:
+    """Emit the replacement of vectors of channels by the means of their groups; ``part`` is private memory."""
+    w.each_vector(vectors, lambda pick, lane: w.store_vector(part, lane, pick(name), t))
+    with w.loop("0", str(vectors * LANES), str(count)) as group:
+        total = w.variable(t, w.constant(0.0, t))
+        with w.loop("0", str(count)) as k:
+            w.assign(total, t, f"{total} + {part}[{group} + {k}]")
+        with w.loop("0", str(count)) as k:
+            w.assign(f"{part}[{group} + {k}]", t, f"{total} / {w.constant(count, t)}")
+    w.each_vector(vectors, lambda pick, lane: w.assign(pick(name), t, w.load_vector(part, lane)))
+
+
+def _launch(signature: Signature, limits: DeviceLimits, *, groups: int, last_: bool) -> Launch:
+    images, count, pixels = _extents(signature, groups, last_)
+    vectors = _vectors(signature, groups, last_)
+    if vectors and images:
+        return Launch((images * ceil_div(count * groups, vectors * LANES),), (1,))
+    return launch_lines(images * groups, count if last_ and pixels > 1 else count * pixels, limits)
 
 
 @cache
@@ -235,28 +234,25 @@ def _group_norm(groups: int, epsilon: float, channels_last: bool, activation: Ac
     attributes = {"groups": groups, "last_": channels_last}
     names = [f"group_norm {groups}", number(epsilon), "last" if channels_last else "", act.label(activation)]
     load = partial(_load_host, epsilon=epsilon, activation=activation, **attributes)
-    opencl = Implementation(
-        "opencl-c",
-        "opencl-c",
-        partial(_load_opencl, epsilon=epsilon, activation=activation, **attributes),
-        partial(lines_launch, count=partial(_count, **attributes)),
-        OPENCL_C,
-        efficiency=0.4,
-        revision="3",
+    parameters = (
+        Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
+        Parameter("x", AccessMode.READ, like="y"),
+        Parameter("scale", AccessMode.READ, ndim=1, like="y"),
+        Parameter("bias", AccessMode.READ, ndim=1, like="y"),
     )
     return Operation(
         name=" ".join(filter(None, names)),
-        parameters=(
-            Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
-            Parameter("x", AccessMode.READ, like="y"),
-            Parameter("scale", AccessMode.READ, ndim=1, like="y"),
-            Parameter("bias", AccessMode.READ, ndim=1, like="y"),
-        ),
+        parameters=parameters,
         implementations=(
             onednn.group_norm(groups=groups, epsilon=epsilon, channels_last=channels_last, activation=activation),
             norms_groups.group_norm(groups, epsilon, channels_last, activation),
-            opencl,
-            norms_numba.group_norm(epsilon=epsilon, activation=activation, **attributes),
+            *generated_implementations(
+                parameters,
+                partial(_write, epsilon=epsilon, activation=activation, **attributes),
+                partial(_launch, **attributes),
+                efficiency=0.4,
+                revision="4",
+            ),
             Implementation("numpy", "host", load, efficiency=0.1),
         ),
         work=partial(_work, groups=groups, extra=act.cost(activation)),

@@ -6,15 +6,26 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import OPENCL_C, Ints
+from syclsched.kernels.common import Ints
 from syclsched.kernels.nn.geometry import size
-from syclsched.kernels.nn.line_operations import lines_launch, number, standardised, work
-from syclsched.kernels.nn.normalisation import norms_groups, norms_numba
-from syclsched.kernels.nn.opencl_types import FLOATS, empty_kernel, literal, sum_dtype
-from syclsched.kernels.nn.rows_opencl import RowCode
+from syclsched.kernels.nn.line_operations import number, standardised, work
+from syclsched.kernels.nn.normalisation import norms_groups
+from syclsched.kernels.nn.opencl_types import FLOATS, sum_dtype
 from syclsched.kernels.onednn.operations import normalization as onednn
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter, compute_dtype
+from syclsched.kernels.tensor.writing.lines import Line, launch_lines, product, write_lines, write_moments
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split, Work
+from syclsched.model.operation import (
+    DeviceLimits,
+    Implementation,
+    Launch,
+    Operation,
+    Parameter,
+    Signature,
+    Split,
+    Work,
+)
 
 
 def rows(shape: Ints, axis: int) -> tuple[int, int]:
@@ -52,52 +63,50 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
     return partial(_host, **attributes)
 
 
-def _count(signature: Signature, *, axis: int) -> int:
-    return rows(signature.shapes["x"], axis)[0]
+def _write(w: KernelWriter, *, axis: int, epsilon: float, bias: bool) -> None:
+    count, known = rows(w.signature.shapes["x"], axis)
+    if not count * known:
+        return
+    t = compute_dtype(w.signature.dtypes["y"])
+    extents = w.extents("x")
+    before, length = product(w, extents[: axis % len(extents)]), product(w, extents[axis % len(extents) :])
+
+    def row(number: str) -> None:
+        base = w.index(f"{number} * {length}")
+        line = Line.of(w, t, length, known)
+        mean, factor = write_moments(w, line, base, epsilon)
+
+        def finish(k: str) -> None:
+            value = f"({w.read('x', f'{base} + {k}')} - {mean}) * {factor} * {w.read('scale', k)}"
+            w.write("y", f"{base} + {k}", w.value(t, value + (f" + {w.read('b', k)}" if bias else "")))
+
+        line.each(finish)
+
+    write_lines(w, before, known, row)
 
 
-def _load_opencl(signature: Signature, *, axis: int, epsilon: float, bias: bool) -> OpenCLSource:
-    count, length = rows(signature.shapes["x"], axis)
-    dtype = signature.dtypes["y"]
-    parameters = "__global T* restrict y, __global const T* restrict x, __global const T* restrict scale"
-    parameters += ", __global const T* restrict b" if bias else ""
-    if not count * length:
-        return empty_kernel("layer_norm", parameters.replace("T*", "uchar*"))
-    line = RowCode(length, dtype)
-    shift = " + LOADV(b + j)" if bias else ""
-    source = f"""{line.head}WHOLE_VECTORS __kernel void layer_norm({parameters}) {{
-  const size_t i = get_global_id(0);
-  if (i >= {count}) return;
-  x += i * {length}; y += i * {length};
-  {line.summed("sum", "", "LOADV(x + j)")}
-  const A mean = sum / {length};
-  {line.summed("squares", "const AV d = LOADV(x + j) - mean;", "d * d")}
-  const A f = 1 / sqrt(squares / {length} + {literal(epsilon, sum_dtype(dtype))});
-  {line.along(f"STOREV(y + j, (LOADV(x + j) - mean) * f * LOADV(scale + j){shift});")}
-}}
-"""
-    return OpenCLSource(source, "layer_norm")
+def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
+    return launch_lines(*rows(signature.shapes["x"], axis), limits)
 
 
 @cache
 def _layer_norm(axis: int, epsilon: float, bias: bool) -> Operation:
     attributes = {"axis": axis, "epsilon": epsilon}
-    launch = partial(lines_launch, count=partial(_count, axis=axis))
-    load = partial(_load_opencl, bias=bias, **attributes)
-    opencl = Implementation("opencl-c", "opencl-c", load, launch, OPENCL_C, efficiency=0.5, revision="2")
+    parameters = (
+        Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
+        Parameter("x", AccessMode.READ, like="y"),
+        Parameter("scale", AccessMode.READ, like="y"),
+        *([Parameter("b", AccessMode.READ, like="y")] if bias else []),
+    )
     return Operation(
         name=f"layer_norm {axis} {number(epsilon)}{' bias' if bias else ''}",
-        parameters=(
-            Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
-            Parameter("x", AccessMode.READ, like="y"),
-            Parameter("scale", AccessMode.READ, like="y"),
-            *([Parameter("b", AccessMode.READ, like="y")] if bias else []),
-        ),
+        parameters=parameters,
         implementations=(
             onednn.layer_norm(axis=axis, epsilon=epsilon),
             norms_groups.layer_norm(axis, epsilon, bias),
-            opencl,
-            norms_numba.layer_norm(epsilon=epsilon, bias=bias),
+            *generated_implementations(
+                parameters, partial(_write, bias=bias, **attributes), partial(_launch, axis=axis), revision="3"
+            ),
             Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.1),
         ),
         work=partial(_work, axis=axis, bias=bias),

@@ -3,23 +3,26 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import OPENCL_C, Ints
-from syclsched.kernels.nn import panels
+from syclsched.kernels.common import ITEM_BYTES, Ints, ceil_div, line_launch
 from syclsched.kernels.nn.geometry import size
-from syclsched.kernels.nn.line_operations import lines_launch, work
-from syclsched.kernels.nn.normalisation import norms_groups, online_softmax, softmax_numba
-from syclsched.kernels.nn.opencl_types import BYTES, FLOATS, empty_kernel, sum_dtype
-from syclsched.kernels.nn.rows_opencl import RowCode
+from syclsched.kernels.nn.line_operations import work
+from syclsched.kernels.nn.normalisation import norms_groups, online_softmax
+from syclsched.kernels.nn.opencl_types import FLOATS, sum_dtype
 from syclsched.kernels.onednn.operations import softmax as onednn
+from syclsched.kernels.tensor.reductions.log_sum_exp import larger_of
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.kernel_writer import LANES, KernelWriter, compute_dtype
+from syclsched.kernels.tensor.writing.lines import Line, launch_lines, product, write_lines
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
     DeviceLimits,
     Implementation,
     Launch,
-    OpenCLSource,
     Operation,
     Parameter,
     Signature,
@@ -67,115 +70,122 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
     return partial(_host, **attributes)
 
 
-def _count(signature: Signature, *, axis: int) -> int:
-    before, length, behind = lines(signature.shapes["x"], axis)
-    if behind <= 1:
-        return before * behind
-    dtype = signature.dtypes["y"]
-    return before * panels.block_count(behind, _vectors(length, behind, dtype) * RowCode(behind, dtype).block.width)
+#: Most vectors of neighbouring lines per work-item, and the bytes of them that stay in a compute unit's cache.
+_MOST_VECTORS, _CACHE_BYTES = 8, 1 << 18
 
 
-def _load_opencl(signature: Signature, *, axis: int, log: bool) -> OpenCLSource:
-    before, length, behind = lines(signature.shapes["x"], axis)
-    dtype = signature.dtypes["y"]
-    parameters = "__global T* restrict y, __global const T* restrict x"
+def _vectors(length: int, behind: int, t: str) -> int:
+    """Return the vectors of neighbouring lines per work-item: lines are read repeatedly, so they must fit the cache."""
+    most = min(_MOST_VECTORS, behind // LANES, max(1, _CACHE_BYTES // (LANES * ITEM_BYTES[t] * length)))
+    return 1 << (most.bit_length() - 1) if most else 0
+
+
+def _write(w: KernelWriter, *, axis: int, log: bool) -> None:
+    shape, t, extents = w.signature.shapes["x"], compute_dtype(w.signature.dtypes["y"]), w.extents("x")
+    axis %= len(shape)
+    before, length, behind = lines(shape, axis)
     if not before * length * behind:
-        return empty_kernel("softmax", parameters.replace("T*", "uchar*"))
-    start = f"const size_t i = get_global_id(0);\n  if (i >= {before}) return;"
-    if behind == 1:
-        rows = RowCode(length, dtype)
-        power = rows.summed("sum", "const AV v = power(LOADV(x + j) - m); STOREV(y + j, v);", "v")
-        if log:
-            power = rows.summed("sum", "", "power(LOADV(x + j) - m)")
-            finish = rows.along("STOREV(y + j, (LOADV(x + j) - m) - shift);")
+        return
+    along, after = extents[axis], product(w, extents[axis + 1 :])
+    if behind == 1 and length >= LANES:
+        write_lines(w, product(w, extents[:axis]), length, lambda row: _write_row(w, t, row, along, length, log))
+    elif t == online_softmax.T and behind >= LANES:
+        first = product(w, extents[:axis]) if axis else None
+        online_softmax.write(w, (first, along, after), log, lambda at: _write_block(w, t, 1, at, along, after, log))
+    else:
+        _write_blocks(w, t, product(w, extents[:axis]), along, after, _vectors(length, behind, t), log)
+
+
+def _write_row(w: KernelWriter, t: str, row: str, along: str, length: int, log: bool) -> None:
+    """Emit the softmax of a row of contiguous elements."""
+    base, line = w.index(f"{row} * {along}"), Line.of(w, t, along, length)
+    # The comparison ignores NaN; the sum of exponentials propagates it.
+    top = line.reduce(-math.inf, lambda k: w.read("x", f"{base} + {k}"), lambda best, x: larger_of(w, x, best))
+
+    def power(k: str) -> str:
+        value = w.value(t, w.power(t, w.value(t, f"{w.read('x', f'{base} + {k}')} - {top}")))
+        if not log:
+            w.write("y", f"{base} + {k}", value)
+        return value
+
+    total = line.reduce(0.0, power, lambda a, b: f"({a} + {b})")
+    scale = w.value(t, w.call("log", total) if log else f"{w.constant(1.0, t)} / {total}")
+
+    def finish(k: str) -> None:
+        at = f"{base} + {k}"
+        w.write(
+            "y", at, w.value(t, f"({w.read('x', at)} - {top}) - {scale}" if log else f"{w.read('y', at)} * {scale}")
+        )
+
+    line.each(finish, once=not log)
+
+
+def _write_blocks(w: KernelWriter, t: str, before: str, along: str, after: str, vectors: int, log: bool) -> None:
+    """Emit the kernel of strided lines: a work-item processes vectors of neighbouring lines, or one if they are few."""
+    width = max(vectors * LANES, 1)
+    pieces = w.index(w.div(f"({after} + {width - 1})", str(width)))
+    number = w.index(w.div(w.item, pieces))
+    begin, most = w.index(f"({w.item} - {number} * {pieces}) * {width}"), w.index(f"{after} - {width}")
+    with w.if_block(f"{number} < {before}"):
+        # The last vectors may overlap their predecessors.
+        at = w.index(f"{number} * {along} * {after} + {w.select(f'({begin} < {most})', begin, most)}")
+        _write_block(w, t, vectors, at, along, after, log)
+
+
+def _write_block(w: KernelWriter, t: str, vectors: int, at: str, along: str, after: str, log: bool) -> None:
+    """Emit the softmax, in three passes, of vectors of neighbouring lines, or of one line, from an offset."""
+    starts = [w.constant(value, t) for value in (-math.inf, 0.0)]
+    top, total = (w.vector_group(t, each, vectors) if vectors else w.variable(t, each) for each in starts)
+
+    def each(body: Callable[[str, str, str], None]) -> None:
+        """Emit a body for every vector, given the names of its maxima and of its sums, and its first lane."""
+        if vectors:
+            w.each_vector(vectors, lambda pick, lane: body(pick(top), pick(total), lane))
         else:
-            # The last vector may overlap its predecessor and must not be scaled twice.
-            whole = length - length % rows.block.width
-            finish = RowCode(whole, dtype).along("STOREV(y + j, LOADV(y + j) * f);")
-            finish += f" for (int j = {whole}; j < {length}; ++j) y[j] = (A)y[j] * f;"
-        source = f"""{rows.head}{rows.powers}WHOLE_VECTORS __kernel void softmax({parameters}) {{
-  {start}
-  x += i * {length}; y += i * {length};
-  {rows.most("m")}
-  {power}
-  {"const A shift = log(sum);" if log else "const A f = 1 / sum;"}
-  {finish}
-}}
-"""
-        return OpenCLSource(source, "softmax")
-    rows, count = RowCode(behind, dtype), _vectors(length, behind, dtype)
-    if _in_blocks(signature, axis):
-        head, body = online_softmax.opencl(before, length, behind, log, _in_three_passes(length, behind, 1, 16, log))
-        start = f"{parameters}) {{\n  {body}}}\n"
-        return OpenCLSource(f"{rows.head}{rows.powers}{head}WHOLE_VECTORS __kernel void softmax({start}", "softmax")
-    wide = count * rows.block.width
-    pieces = panels.block_count(behind, wide)
-    # The last piece may overlap its predecessor.
-    source = f"""{rows.head}{rows.powers}WHOLE_VECTORS __kernel void softmax({parameters}) {{
-  const size_t i = get_global_id(0);
-  if (i >= {before * pieces}) return;
-  const size_t at = i / {pieces} * {length * behind} + min((int)(i % {pieces}) * {wide}, {behind - wide});
-  {_in_three_passes(length, behind, count, rows.block.width, log)}
-}}
-"""
-    return OpenCLSource(source, "softmax")
+            body(top, total, "0")
 
+    def over_rows(change: Callable[[str, str, str], None]) -> None:
+        with w.loop(at, f"{at} + {along} * {after}", after) as j:
+            each(lambda top, total, lane: change(top, total, f"{j} + {lane}"))
 
-def _in_three_passes(length: int, behind: int, count: int, width: int, log: bool) -> str:
-    """Return statements for ``count`` vectors of neighbouring lines from offset ``at``, in three passes."""
-    each = f"for (long j = at; j < at + {length * behind}; j += {behind})"
+    def power(top: str, place: str) -> str:
+        return w.value(t, w.power(t, w.value(t, f"{w.read('x', place)} - {top}")))
 
-    def all_of(statement: str) -> str:
-        return " ".join(statement.replace("#", str(k)).replace("@", str(k * width)) for k in range(count))
+    def result(top: str, total: str, place: str) -> str:
+        return f"({w.read('x', place)} - {top}) - {total}" if log else f"{power(top, place)} * {total}"
 
-    finish = "(LOADV(x + j + @) - m#) - s#" if log else "power(LOADV(x + j + @) - m#) * s#"
+    over_rows(lambda top, _, place: w.assign(top, t, larger_of(w, w.read("x", place), top)))
     # Exponentials are computed twice; storing them in between would take as long.
-    return f"""{all_of("AV m# = (AV)-INFINITY, s# = (AV)0;")}
-  {each} {{ {all_of("{ const AV v = LOADV(x + j + @); m# = v > m# ? v : m#; }")} }}
-  {each} {{ {all_of("s# += power(LOADV(x + j + @) - m#);")} }}
-  {all_of("s# = log(s#);" if log else "s# = 1 / s#;")}
-  {each} {{ {all_of(f"STOREV(y + j + @, {finish});")} }}"""
-
-
-def _in_blocks(signature: Signature, axis: int) -> bool:
-    return sum_dtype(signature.dtypes["y"]) == "float32" and online_softmax.fits(lines(signature.shapes["x"], axis)[2])
+    over_rows(lambda top, total, place: w.assign(total, t, f"{total} + {power(top, place)}"))
+    each(lambda _, total, __: w.assign(total, t, w.call("log", total) if log else f"{w.constant(1.0, t)} / {total}"))
+    over_rows(lambda top, total, place: w.write("y", place, w.value(t, result(top, total, place))))
 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
     before, length, behind = lines(signature.shapes["x"], axis)
-    if before * length * behind and _in_blocks(signature, axis):
+    t = compute_dtype(signature.dtypes["y"])
+    if behind == 1 and length >= LANES:
+        return launch_lines(before, length, limits)
+    if before * length and t == online_softmax.T and behind >= LANES:
         return online_softmax.launch(limits, before, behind)
-    return lines_launch(signature, limits, count=partial(_count, axis=axis))
-
-
-#: Bytes that stay in a compute unit's cache.
-_CACHE_BYTES = 1 << 18
-
-
-def _vectors(length: int, behind: int, dtype: str) -> int:
-    """Return the vectors of neighbouring lines per work-item: lines are read repeatedly, so they must fit the cache."""
-    width = RowCode(behind, dtype).block.width
-    count = 8
-    while count > 1 and (count * width > behind or count * width * BYTES[dtype] * length > _CACHE_BYTES):
-        count //= 2
-    return count
+    vectors = _vectors(length, behind, t) if before * length else 0
+    if vectors:
+        return Launch((before * ceil_div(behind, vectors * LANES),), (1,))
+    return line_launch(limits, max(before * behind, 1))
 
 
 @cache
 def _softmax_over(axis: int, log: bool) -> Operation:
-    launch, load = partial(_launch, axis=axis), partial(_load_opencl, axis=axis, log=log)
-    opencl = Implementation("opencl-c", "opencl-c", load, launch, OPENCL_C, efficiency=0.5, revision="3")
+    parameters = (Parameter("y", AccessMode.WRITE, dtypes=FLOATS), Parameter("x", AccessMode.READ, like="y"))
     return Operation(
         name=f"{'log_' if log else ''}softmax_over {axis}",
-        parameters=(
-            Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
-            Parameter("x", AccessMode.READ, like="y"),
-        ),
+        parameters=parameters,
         implementations=(
             onednn.softmax(axis=axis, log=log),
             norms_groups.softmax(axis, log),
-            opencl,
-            softmax_numba.softmax(axis=axis, log=log),
+            *generated_implementations(
+                parameters, partial(_write, axis=axis, log=log), partial(_launch, axis=axis), revision="4"
+            ),
             Implementation("numpy", "host", partial(_load_host, axis=axis, log=log), efficiency=0.1),
         ),
         work=partial(_work, axis=axis),

@@ -49,7 +49,7 @@ def write_two_passes(w: KernelWriter, t: str, over: EmitReduction) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _PartialSums:
+class PartialSums:
     """Names of partial sums of exponentials in single precision, and of their running maxima."""
 
     top: str
@@ -59,8 +59,8 @@ class _PartialSums:
         """Emit, in `KernelWriter.over_wide`, the addition of some vectors; their number is a power of two."""
         vectors = list(xs)
         while len(vectors) > 1:
-            vectors = [w.value(T, _larger_of(w, *pair)) for pair in zip(vectors[::2], vectors[1::2], strict=True)]
-        self.rescale_to(w, pick, w.value(T, _larger_of(w, vectors[0], pick(self.top))))
+            vectors = [w.value(T, larger_of(w, *pair)) for pair in zip(vectors[::2], vectors[1::2], strict=True)]
+        self.rescale_to(w, pick, w.value(T, larger_of(w, vectors[0], pick(self.top))))
         k = w.value(T, w.base_two("exponent", pick(self.top)))
         for x in xs:
             w.assign(pick(self.total), T, w.base_two("add_power", pick(self.total), x, k))
@@ -77,12 +77,12 @@ class _PartialSums:
         high, low = (w.constant(part, T) for part in LN2_PARTS)
         return w.value(T, f"{k} * {high} + ({k} * {low} + {w.call('log', pick(self.total))})")
 
-    def over_lanes(self, w: KernelWriter) -> _PartialSums:
+    def over_lanes(self, w: KernelWriter) -> PartialSums:
         """Emit the sum over the lanes of a vector, and return scalar sums."""
-        (top,) = w.reduce_lanes([(self.top, T)], 1, lambda a, b: [_larger_of(w, *a, *b)])
+        (top,) = w.reduce_lanes([(self.top, T)], 1, lambda a, b: [larger_of(w, *a, *b)])
         w.each_vector(1, lambda pick, _: self.rescale_to(w, pick, w.value(T, top)))
         (total,) = w.reduce_lanes([(self.total, T)], 1, lambda a, b: [f"({a[0]} + {b[0]})"])
-        return _PartialSums(top, total)
+        return PartialSums(top, total)
 
     def is_valid(self, w: KernelWriter, pick: Pick = str) -> str:
         """Return the condition that the result of one pass is valid."""
@@ -98,7 +98,7 @@ def write_row_group(w: KernelWriter, first: str, rows: int, count: int, again: C
     """Emit log-sum-exp of neighbouring rows of ``x`` to ``y``; ``again`` emits the two-pass form of a row."""
     # Rows are a page or less, and the hardware does not prefetch across pages: several rows are processed together.
     bases = [w.index(f"({first} + {row}) * {count}") for row in range(rows)]
-    sums = [_PartialSums(w.vector_group(T, w.constant(LEAST, T)), w.vector_group(T, w.constant(0.0, T))) for _ in bases]
+    sums = [PartialSums(w.vector_group(T, w.constant(LEAST, T)), w.vector_group(T, w.constant(0.0, T))) for _ in bases]
     end, at = count // LANES * LANES, 0
     for together in (VECTORS_PER_STEP, 1):
         stop = end // (together * LANES) * (together * LANES)
@@ -109,7 +109,7 @@ def write_row_group(w: KernelWriter, first: str, rows: int, count: int, again: C
                     w.each_vector(1, lambda pick, _, e=each, p=places: e.add(w, pick, _vectors(w, p)))
             at = stop
 
-    def add_last(base: str, each: _PartialSums, pick: Pick, _: str) -> None:
+    def add_last(base: str, each: PartialSums, pick: Pick, _: str) -> None:
         # The last vector is shifted to end with the row; lanes that were added before are masked.
         (x,) = _vectors(w, [f"{base} + {count - LANES}"])
         new = f"({w.places('int32')} >= {w.constant(LANES - (count - end), 'int32')})"
@@ -136,7 +136,7 @@ def write_columns(
     """Emit log-sum-exp of neighbouring columns to ``y``; ``again`` emits the two-pass form of a vector."""
     tops = w.vector_array(T, w.constant(LEAST, T), vectors)
     totals = w.vector_array(T, w.constant(0.0, T), vectors)
-    sums = _PartialSums(w.vector_group(T, w.constant(0.0, T)), w.vector_group(T, w.constant(0.0, T)))
+    sums = PartialSums(w.vector_group(T, w.constant(0.0, T)), w.vector_group(T, w.constant(0.0, T)))
     each = partial(w.loop, "0", str(vectors * LANES), str(LANES))
 
     def load(pick: Pick, place: str) -> None:
@@ -177,7 +177,7 @@ def _vectors(w: KernelWriter, places: list[str]) -> list[str]:
     return [w.value(T, w.load_vector("x", place)) for place in places]
 
 
-def _larger_of(w: KernelWriter, a: str, b: str) -> str:
+def larger_of(w: KernelWriter, a: str, b: str) -> str:
     """Return the text of the larger of two numbers; the second if one is NaN."""
     return w.select(f"({a} > {b})", a, b)
 

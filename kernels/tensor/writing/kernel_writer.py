@@ -76,6 +76,22 @@ class KernelWriter(ABC):
         return f"({self.item} == 0)"
 
     @abstractmethod
+    def extents(self, array: str) -> tuple[str, ...]:
+        """Return the extents of an array: constants in OpenCL C; read at run time, by one kernel for all, in Python."""
+
+    def read(self, array: str, index: str) -> str:
+        """Define the number, or in `each_vector` the vector, at an index of an array, and return its name."""
+        load = self.load if self._lanes == 1 else self.load_vector
+        return self.value(compute_dtype(self.signature.dtypes[array]), load(array, index))
+
+    def write(self, array: str, index: str, value: str) -> None:
+        """Store a number, or in `each_vector` a vector, of the array's compute dtype at an index of an array."""
+        if self._lanes == 1:
+            self.store(array, index, value)
+        else:
+            self.store_vector(array, index, value, compute_dtype(self.signature.dtypes[array]))
+
+    @abstractmethod
     def index(self, expression: str) -> str:
         """Define a constant index, and return its name."""
 
@@ -153,6 +169,10 @@ class KernelWriter(ABC):
     @abstractmethod
     def base_two(self, function: str, *operands: str) -> str:
         """Return the text that calls a function of `syclsched.kernels.vectors.scaled_exponential`."""
+
+    @abstractmethod
+    def multiply_add(self, a: str, b: str, c: str) -> str:
+        """Return the text of a b + c, of vectors rounded once."""
 
     @abstractmethod
     def div(self, a: str, b: str) -> str:

@@ -35,6 +35,9 @@ class _NumbaWriter(KernelWriter):
     def _at(self, array: str, index: str) -> str:
         return f"{array}[{flat_index(len(self.signature.shapes[array]), index)}]"
 
+    def extents(self, array: str) -> tuple[str, ...]:
+        return tuple(self.index(f"{array}.shape[{axis}]") for axis in range(len(self.signature.shapes[array])))
+
     def index(self, expression: str) -> str:
         name = self.fresh("i")
         self.line(f"{name} = {expression}")
@@ -115,6 +118,9 @@ class _NumbaWriter(KernelWriter):
 
     def base_two(self, function: str, *operands: str) -> str:
         return f"v{function}({', '.join(operands)})"
+
+    def multiply_add(self, a: str, b: str, c: str) -> str:
+        return f"vfma({a}, {b}, {c})" if self._lanes > 1 else f"({a} * {b} + {c})"
 
     def div(self, a: str, b: str) -> str:
         return f"({a} // {b})"

@@ -37,6 +37,9 @@ class _OpenCLWriter(KernelWriter):
     def _type(self, dtype: str) -> str:
         return "bool" if dtype == "bool" else f"{C_TYPES[compute_dtype(dtype)]}{self._lanes if self._lanes > 1 else ''}"
 
+    def extents(self, array: str) -> tuple[str, ...]:
+        return tuple(map(str, self.signature.shapes[array]))
+
     def index(self, expression: str) -> str:
         # Signed and of 64 bits: with indices that may wrap, the CPU compiler does not recognise contiguous access.
         name = self.fresh("i")
@@ -134,6 +137,9 @@ class _OpenCLWriter(KernelWriter):
     def base_two(self, function: str, *operands: str) -> str:
         self._functions.setdefault(f"{function}{self._lanes}", (FUNCTIONS[function], self._lanes))
         return self.call(f"{function}{self._lanes}", *operands)
+
+    def multiply_add(self, a: str, b: str, c: str) -> str:
+        return f"fma({a}, {b}, {c})"
 
     def div(self, a: str, b: str) -> str:
         return f"({a} / {b})"

@@ -21,10 +21,10 @@ _BLOCKS = 16
 _FEW, _MANY = 1 << 12, 1 << 15
 
 
-def write_rows(w: KernelWriter, rows: int, body: Callable[[str], None]) -> None:
+def write_rows(w: KernelWriter, rows: int | str, body: Callable[[str], None]) -> None:
     """Emit a kernel that runs a body for every row, given its number; each work-item has neighbouring rows."""
     item, items = w.index(w.item), w.index(w.items)
-    per_item = w.index(w.div(f"({rows - 1} + {items})", items))
+    per_item = w.index(w.div(f"({rows} - 1 + {items})", items))
     end = w.index(f"({item} + 1) * {per_item}")
     last = w.index(w.select(f"({end} < {rows})", end, str(rows)))
     with w.loop(f"{item} * {per_item}", last) as row:
