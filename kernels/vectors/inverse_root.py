@@ -8,9 +8,8 @@ units in the last place; of infinity it is 0, of 0 and negative numbers NaN.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from syclsched.kernels.vectors import straight_line
 from syclsched.kernels.vectors.straight_line import FloatOps
 
 #: The largest finite number.
@@ -37,7 +36,5 @@ def _newton_step(o: FloatOps, x: Any, y: Any, root: Any, share: float) -> Any:
     return o.choose(">", x, _LARGEST, 0.0, o.fma(o.binary("*", y, share), error, y))
 
 
-def opencl(width: int) -> str:
-    """Return both functions in OpenCL C, under their names, for vectors of ``width`` floats (1: scalars)."""
-    both = inverse_root, inverse_three_quarters
-    return "".join(straight_line.opencl(function, function.__name__, width) for function in both)
+#: Function name -> function.
+FUNCTIONS: Final = {each.__name__: each for each in (inverse_root, inverse_three_quarters)}

@@ -139,9 +139,14 @@ def verf(x: Any) -> Any:
     return [math.erf(each) for each in x] if isinstance(x, list) else math.erf(x)
 
 
+def vinverse_root(x: Any) -> Any:
+    """Return x^(-1/2) in single precision (vector or scalar); see `syclsched.kernels.vectors.inverse_root`."""
+    return _each(lambda each: each**-0.5, x)
+
+
 def vinverse_three_quarters(x: Any) -> Any:
     """Return x^(-3/4) in single precision (vector or scalar); see `syclsched.kernels.vectors.inverse_root`."""
-    return [each**-0.75 for each in x] if isinstance(x, list) else x**-0.75
+    return _each(lambda each: each**-0.75, x)
 
 
 def vexpm1(x: Any) -> Any:

@@ -16,7 +16,7 @@ from numba_dpex.kernel_api_impl.spirv.overloads._registry import lower
 from syclsched.kernels.vectors import scaled_exponential
 from syclsched.kernels.vectors.error_function import error_function
 from syclsched.kernels.vectors.exponential import power
-from syclsched.kernels.vectors.inverse_root import inverse_three_quarters
+from syclsched.kernels.vectors.inverse_root import inverse_root, inverse_three_quarters
 from syclsched.kernels.vectors.llvm_ops import LlvmFloatOps, call_builtin
 from syclsched.kernels.vectors.straight_line import Function, operand_names
 from syclsched.kernels.vectors.vector_functions import (
@@ -27,6 +27,7 @@ from syclsched.kernels.vectors.vector_functions import (
     vexponent,
     vfabs,
     vfma,
+    vinverse_root,
     vinverse_three_quarters,
     vlog,
     vlog1p,
@@ -48,6 +49,7 @@ _STRAIGHT: dict[Any, tuple[Function, str | None]] = {
     vscaling: (scaled_exponential.scaling, None),
     vpower_over: (scaled_exponential.power_over, None),
     vadd_power: (scaled_exponential.add_power, None),
+    vinverse_root: (inverse_root, None),
     vinverse_three_quarters: (inverse_three_quarters, None),
 }
 

@@ -3,23 +3,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import OPENCL_C, ceil_div
-from syclsched.kernels.nn import lane_shuffles
+from syclsched.kernels.common import ITEM_BYTES, ceil_div, line_launch
 from syclsched.kernels.nn.geometry import last
 from syclsched.kernels.nn.geometry import size as extent
-from syclsched.kernels.nn.line_operations import lines_launch, number, work
-from syclsched.kernels.nn.normalisation import lrn_numba
-from syclsched.kernels.nn.opencl_types import FLOATS, empty_kernel, literal, sum_dtype
-from syclsched.kernels.nn.rows_opencl import RowCode
+from syclsched.kernels.nn.line_operations import number, work
+from syclsched.kernels.nn.opencl_types import FLOATS, sum_dtype
 from syclsched.kernels.onednn.operations import normalization as onednn
-from syclsched.kernels.vectors import inverse_root
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.kernel_writer import LANES, KernelWriter, compute_dtype
+from syclsched.kernels.tensor.writing.lines import product
+from syclsched.kernels.tensor.writing.row_column_blocks import rows_launch, write_rows
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split
+from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Parameter, Signature, Split
 
 
 def _check(signature: Signature) -> str | None:
@@ -44,112 +44,162 @@ def _host(*, y: Any, x: Any, alpha: float, beta: float, bias: float, size: int, 
     target[...] = source / (bias + alpha / size * total) ** beta
 
 
-#: Most and fewest vectors of a line per work-item, and the target number of work-items.
-_MOST_VECTORS, _FEWEST_VECTORS, _TARGET_ITEMS = 64, 32, 32
+#: Elements of a work-item's line, and the target number of work-items.
+_LINE, _TARGET_ITEMS = 48 * LANES, 32
 
 
-@dataclass(frozen=True, slots=True)
-class _WorkDivision:
-    """Distribution of the work over work-items."""
-
-    images: int  # groups of all channels
-    channels: int
-    apart: int  # stride of the channels, in elements
-    line: RowCode  # contiguous elements per work-item: of one channel at a time, or all channels of a pixel
-    lines: int  # lines that cover a channel
-    each: int  # channels per work-item
-
-    @property
-    def parts(self) -> int:
-        """Work-items that together compute a line of all channels."""
-        return ceil_div(self.channels, self.each)
-
-    @property
-    def items(self) -> int:
-        """Total number of work-items."""
-        return self.images * self.lines * self.parts
+def _strategy(signature: Signature, size: int, last_: bool) -> str:
+    """Return the strategy: along 'neighbours', in 'lines' over channels, or by 'elements'."""
+    x = signature.shapes["x"]
+    if last_ or extent(x[2:]) == 1:
+        return "neighbours" if size // 2 <= LANES and (x[-1] if last_ else x[1]) >= LANES + size - 1 else "elements"
+    return "lines" if extent(x[2:]) >= LANES else "elements"
 
 
-def _work_division(signature: Signature, last_: bool) -> _WorkDivision:
-    x, dtype = signature.shapes["x"], signature.dtypes["y"]
-    count, apart = (x[-1], 1) if last_ else (x[1], extent(x[2:]))
-    if apart == 1:
-        return _WorkDivision(extent(x) // count, count, 1, RowCode(count, dtype), 1, count)
-    width = RowCode(apart, dtype).block.width
-    # The longest line with the least overlap.
-    lengths = [min(vectors * width, apart) for vectors in range(_MOST_VECTORS, _FEWEST_VECTORS - 1, -1)]
-    length = min(lengths, key=lambda length: ceil_div(apart, length) * length)
-    lines = ceil_div(apart, length)
-    each = ceil_div(count, max(1, min(count, _TARGET_ITEMS // (x[0] * lines))))
-    return _WorkDivision(x[0], count, apart, RowCode(length, dtype), lines, each)
+def _write(w: KernelWriter, *, alpha: float, beta: float, bias: float, size: int, last_: bool) -> None:
+    if not extent(w.signature.shapes["x"]):
+        return
+    t, extents, before = compute_dtype(w.signature.dtypes["y"]), w.extents("x"), (size - 1) // 2
+    taps, kind = range(-before, size // 2 + 1), f"int{8 * ITEM_BYTES[t]}"
+
+    def finish(at: str, squares: str) -> None:
+        base = w.value(t, f"{w.constant(bias, t)} + {w.constant(alpha / size, t)} * {squares}")
+        w.write("y", at, w.value(t, f"{w.read('x', at)} * {_power(w, beta, t, base)}"))
+
+    def add(total: str, at: str, pick: Callable[[str], str] = str, _: str = "", mask: str = "") -> None:
+        x = w.read("x", at)
+        if mask:
+            x = w.value(t, w.select(f"({w.places(kind)} {mask})", x, w.constant(0.0, t)))
+        w.assign(pick(total), t, w.multiply_add(x, x, pick(total)))
+
+    def write_vector(at: str, apart: str, existing: tuple[str, str] | None = None, edge: str = "") -> None:
+        """Emit the results of a vector, which has all neighbours, those of a range, or those of an edge."""
+        total = w.vector_group(t, w.constant(0.0, t))
+        for tap in _taps(w, existing or taps):
+            place = w.index(f"{at} + {tap} * {apart}")
+            mask = ""
+            if edge and (int(tap) < 0) == (edge == "first") and tap != "0":
+                mask = (
+                    f">= {w.constant(-int(tap), kind)}"
+                    if edge == "first"
+                    else f"< {w.constant(LANES - int(tap), kind)}"
+                )
+            w.each_vector(1, partial(add, total, place, mask=mask))
+        w.each_vector(1, lambda pick, _: finish(at, pick(total)))
+
+    def write_element(at: str, apart: str, c: str, channels: str) -> None:
+        total = w.variable(t, w.constant(0.0, t))
+        begin, end = _existing(w, c, channels, taps)
+        with w.loop(begin, end) as k:
+            add(total, w.index(f"{at} + {k} * {apart}"))
+        finish(at, total)
+
+    channels = extents[-1] if last_ else extents[1]
+    apart = "1" if last_ else product(w, extents[2:])
+    strategy = _strategy(w.signature, size, last_)
+    if strategy == "elements":
+        i = w.index(w.item)
+        with w.if_block(f"{i} < {product(w, extents)}"):
+            number = w.index(w.div(i, apart))
+            write_element(i, apart, w.index(f"{number} - {w.div(number, channels)} * {channels}"), channels)
+    elif strategy == "lines":
+        _write_lines(w, extents[0], channels, apart, taps, write_vector)
+    else:
+        rows = w.index(w.div(product(w, extents), channels))
+
+        def row(number: str) -> None:
+            first, last = w.index(f"{number} * {channels}"), w.index(f"{channels} - {LANES}")
+            inner = w.all_of(f"({number} > 0)", f"({number} < {rows} - 1)")
+
+            def write_edge(edge: str, start: str) -> None:
+                with w.if_block(inner):
+                    # Neighbours in the rows before and after are read and masked.
+                    write_vector(w.index(f"{first} + {start}"), "1", edge=edge)
+                with w.if_block(w.negate(inner)), w.loop(start, f"{start} + {LANES}") as c:
+                    write_element(w.index(f"{first} + {c}"), "1", c, channels)
+
+            write_edge("first", "0")
+            most = w.index(w.select(f"({last} - {LANES} < {before})", str(before), f"{last} - {LANES}"))
+            with w.loop(str(LANES), last, str(LANES)) as q:
+                write_vector(w.index(f"{first} + {w.select(f'({q} < {most})', q, most)}"), "1")
+            write_edge("last", last)
+
+        write_rows(w, rows, row)
 
 
-def _count(signature: Signature, *, last_: bool) -> int:
-    return _work_division(signature, last_).items if extent(signature.shapes["x"]) else 1
+def _write_lines(
+    w: KernelWriter,
+    images: str,
+    channels: str,
+    area: str,
+    taps: range,
+    write_vector: Callable[..., None],
+) -> None:
+    """Emit the kernel of strided channels: a work-item loops over channels with a line of vectors."""
+    lines = w.index(w.div(f"({area} + {_LINE - 1})", str(_LINE)))
+    parts = w.index(w.div(w.items, f"({images} * {lines})"))
+    each = w.index(w.div(f"({channels} - 1 + {parts})", parts))
+    number = w.index(w.div(w.item, parts))
+    part, image = w.index(f"{w.item} - {number} * {parts}"), w.index(w.div(number, lines))
+    low = w.index(f"({number} - {image} * {lines}) * {_LINE}")
+    high = w.index(w.select(f"({low} + {_LINE} < {area})", f"{low} + {_LINE}", area))
+    # A line shorter than a vector begins where one still fits.
+    low = w.index(w.select(f"({low} < {high} - {LANES})", low, f"{high} - {LANES}"))
+    end = w.index(f"({part} + 1) * {each}")
+    with w.loop(f"{part} * {each}", w.index(w.select(f"({end} < {channels})", end, channels))) as c:
+        start = w.index(f"({image} * {channels} + {c}) * {area}")
+
+        def over_vectors(body: Callable[[str], None]) -> None:
+            with w.loop("0", w.div(f"({high} - {low} + {LANES - 1})", str(LANES))) as q:
+                place, most = w.index(f"{low} + {q} * {LANES}"), w.index(f"{high} - {LANES}")
+                body(w.index(f"{start} + {w.select(f'({place} < {most})', place, most)}"))
+
+        inside = w.all_of(f"({c} + ({taps[0]}) >= 0)", f"({c} + {taps[-1]} < {channels})")
+        with w.if_block(inside):
+            over_vectors(lambda at: write_vector(at, area))
+        with w.if_block(w.negate(inside)):
+            existing = _existing(w, c, channels, taps)
+            over_vectors(lambda at: write_vector(at, area, existing))
 
 
-def _load_opencl(
-    signature: Signature, *, alpha: float, beta: float, bias: float, size: int, last_: bool
-) -> OpenCLSource:
-    parameters = "__global T* restrict y, __global const T* restrict x"
-    if not extent(signature.shapes["x"]):
-        return empty_kernel("lrn", parameters.replace("T*", "uchar*"))
-    dtype, division = signature.dtypes["y"], _work_division(signature, last_)
-    kind, whole = sum_dtype(dtype), division.channels * division.apart
-    finish = f"const AV base = {literal(bias, kind)} + {literal(alpha / size, kind)} * v; "
-    finish += f"STOREV(y + {{0}}, LOADV(x + {{0}}) * ({_power(beta, kind)}));"
-    start = f"const size_t i = get_global_id(0);\n  if (i >= {division.items}) return;\n  "
-    start += f"const size_t image = i / {division.lines * division.parts} * {whole}; x += image; y += image;"
-    body = _neighbours(division.line, size, finish) if division.apart == 1 else None
-    if body is None:
-        division = division if division.apart > 1 else replace(division, line=RowCode(1, dtype))
-        body = _over_channels(division, size, finish)
-    width = division.line.block.width
-    head = division.line.head + (inverse_root.opencl(width) if kind == "float32" else "")
-    reader = lane_shuffles.reader(dtype, width)
-    head += f"{reader}inline AR squared(AR v) {{ return v * v; }}\n"
-    source = f"{head}WHOLE_VECTORS __kernel void lrn({parameters}) {{\n  {start}\n  {body}\n}}\n"
-    return OpenCLSource(source, "lrn")
+def _taps(w: KernelWriter, taps: range | tuple[str, str]) -> Iterator[str]:
+    """Yield the neighbours of a range; those of one that is known at run time in a loop."""
+    if isinstance(taps, range):
+        yield from map(str, taps)
+    else:
+        with w.loop(*taps) as tap:
+            yield tap
 
 
-def _power(beta: float, kind: str) -> str:
-    """Return the expression of ``base`` to the power of -beta."""
-    single = kind == "float32"
-    root = "inverse_root(base)" if single else "1 / sqrt(base)"
+def _existing(w: KernelWriter, c: str, channels: str, taps: range) -> tuple[str, str]:
+    """Emit the range of a channel's neighbours, relative to it; return begin and end."""
+    begin = w.index(w.select(f"({c} < {-taps[0]})", f"-{c}", str(taps[0])))
+    return begin, w.index(w.select(f"({c} + {taps[-1]} < {channels})", str(taps[-1] + 1), f"{channels} - {c}"))
+
+
+def _power(w: KernelWriter, beta: float, t: str, base: str) -> str:
+    """Return the text of ``base`` to the power of -beta."""
     # Roots are several times faster than pow, and these are the common exponents.
-    three_quarters = "inverse_three_quarters(base)" if single else "1 / (sqrt(base) * sqrt(sqrt(base)))"
-    powers = {0.5: root, 0.75: three_quarters, 1.0: "1 / base"}
-    return powers.get(beta, f"pow(base, (AV){literal(-beta, kind)})")
+    if t == "float32" and beta in (0.5, 0.75):
+        return w.branch_free("inverse_root" if beta == 0.5 else "inverse_three_quarters", base)
+    one, root = w.constant(1.0, t), partial(w.call, "sqrt")
+    powers = {
+        0.5: f"({one} / {root(base)})",
+        0.75: f"({one} / ({root(base)} * {root(root(base))}))",
+        1.0: f"({one} / {base})",
+    }
+    return powers.get(beta) or w.call("exp", f"({w.constant(-beta, t)} * {w.call('log', base)})")
 
 
-def _neighbours(rows: RowCode, size: int, finish: str) -> str | None:
-    """Return code for all channels of a pixel, which are contiguous; None if it would be too long."""
-    before, count, width = (size - 1) // 2, rows.length, rows.block.width
-    taps = [range(channel - before, channel - before + size) for channel in range(count)]
-    places = [[at if 0 <= at < count else -1 for at in line] for line in taps]
-    line = lane_shuffles.shuffled_vectors(places, [[1.0] * size] * count, count, width, width)
-    load = "squared(LOADR(x + {0}))"
-    return lane_shuffles.code(line, rows.dtype, (width, width), load, finish) if line else None
-
-
-def _over_channels(division: _WorkDivision, size: int, finish: str) -> str:
-    """Return code that loops over channels; a work-item computes a line of each."""
-    before, after, length = (size - 1) // 2, size // 2, division.line.length
-    add = "{{ const AV u = LOADV(x + at + {0}); v = fma(u, u, v); }}"
-    inside = " ".join(add.format(k * division.apart) for k in range(-before, after + 1))
-    edge = f"for (int k = max(-{before}, -c); k <= min({after}, {division.channels - 1} - c); ++k) "
-    edge += add.format(f"k * {division.apart}")
-
-    def channel(sum_up: str) -> str:
-        each = f"const int at = c * {division.apart} + j; AV v = (AV)0; {sum_up} {finish.format('at')}"
-        return f"{{ {division.line.along(each)} }}"
-
-    first = f"min((int)(i / {division.parts} % {division.lines}) * {length}, {division.apart - length})"
-    return f"""const int first = {first}, part = i % {division.parts} * {division.each};
-  x += first; y += first;
-  for (int c = part; c < min(part + {division.each}, {division.channels}); ++c)
-    if (c >= {before} && c + {after} < {division.channels}) {channel(inside)}
-    else {channel(edge)}"""
+def _launch(signature: Signature, limits: DeviceLimits, *, size: int, last_: bool) -> Launch:
+    x, strategy = signature.shapes["x"], _strategy(signature, size, last_)
+    if strategy == "elements" or not extent(x):
+        return line_launch(limits, max(extent(x), 1))
+    if strategy == "neighbours":
+        count = x[-1] if last_ else x[1]
+        return rows_launch(extent(x) // count, count, limits)
+    lines = x[0] * ceil_div(extent(x[2:]), _LINE)
+    return Launch((lines * max(1, min(x[1], _TARGET_ITEMS // lines)),), (1,))
 
 
 def _load_host(signature: Signature, **attributes: Any) -> Any:
@@ -159,21 +209,20 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
 @cache
 def _lrn(alpha: float, beta: float, bias: float, size: int, channels_last: bool) -> Operation:
     attributes = {"alpha": alpha, "beta": beta, "bias": bias, "size": size, "last_": channels_last}
-    launch = partial(lines_launch, count=partial(_count, last_=channels_last))
-    opencl = Implementation(
-        "opencl-c", "opencl-c", partial(_load_opencl, **attributes), launch, OPENCL_C, efficiency=0.4, revision="2"
-    )
+    parameters = (Parameter("y", AccessMode.WRITE, dtypes=FLOATS), Parameter("x", AccessMode.READ, like="y"))
     names = ["lrn", str(size), number(alpha), number(beta), number(bias), "last" if channels_last else ""]
     return Operation(
         name=" ".join(filter(None, names)),
-        parameters=(
-            Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
-            Parameter("x", AccessMode.READ, like="y"),
-        ),
+        parameters=parameters,
         implementations=(
             onednn.lrn(alpha=alpha, beta=beta, bias=bias, size=size, channels_last=channels_last),
-            opencl,
-            lrn_numba.lrn(alpha=alpha, beta=beta, bias=bias, size=size, last_=channels_last),
+            *generated_implementations(
+                parameters,
+                partial(_write, **attributes),
+                partial(_launch, size=size, last_=channels_last),
+                efficiency=0.4,
+                revision="3",
+            ),
             Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.1),
         ),
         work=partial(work, flops=2.0 * size + 20),

@@ -79,7 +79,7 @@ def write(w: KernelWriter, extents: tuple[str | None, str, str], log: bool, agai
     def finish(own: str, pick: Pick, _: str) -> None:
         """Replace maximum and sum by the numbers that the second pass needs; the latter by NaN if invalid."""
         load(own, pick)
-        k, one = w.value(T, w.base_two("exponent", pick(sums.top))), w.constant(1.0, T)
+        k, one = w.value(T, w.branch_free("exponent", pick(sums.top))), w.constant(1.0, T)
         result = w.value(T, f"{one} / {pick(sums.total)}")
         if log:
             high, low = (w.value(T, w.constant(part, T)) for part in LN2_PARTS)
@@ -91,7 +91,7 @@ def write(w: KernelWriter, extents: tuple[str | None, str, str], log: bool, agai
     def write_result(own: str, place: str, _: Pick, __: str) -> None:
         top, total = (w.value(T, w.load_vector(each, own)) for each in (tops, totals))
         x = w.read("x", place)
-        value = f"({x} - {top}) - {total}" if log else f"{w.base_two('power_over', x, top)} * {total}"
+        value = f"({x} - {top}) - {total}" if log else f"{w.branch_free('power_over', x, top)} * {total}"
         w.write("y", place, w.value(T, value))
 
     with vectors_of_item() as (own, _):

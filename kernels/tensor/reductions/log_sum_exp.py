@@ -61,19 +61,19 @@ class PartialSums:
         while len(vectors) > 1:
             vectors = [w.value(T, larger_of(w, *pair)) for pair in zip(vectors[::2], vectors[1::2], strict=True)]
         self.rescale_to(w, pick, w.value(T, larger_of(w, vectors[0], pick(self.top))))
-        k = w.value(T, w.base_two("exponent", pick(self.top)))
+        k = w.value(T, w.branch_free("exponent", pick(self.top)))
         for x in xs:
-            w.assign(pick(self.total), T, w.base_two("add_power", pick(self.total), x, k))
+            w.assign(pick(self.total), T, w.branch_free("add_power", pick(self.total), x, k))
 
     def rescale_to(self, w: KernelWriter, pick: Pick, top: str) -> None:
         """Emit, in `KernelWriter.over_wide`, a new maximum, not less than before, and the rescaling of the sum."""
-        before, after = (w.value(T, w.base_two("exponent", each)) for each in (pick(self.top), top))
-        w.assign(pick(self.total), T, f"{pick(self.total)} * {w.base_two('scaling', before, after)}")
+        before, after = (w.value(T, w.branch_free("exponent", each)) for each in (pick(self.top), top))
+        w.assign(pick(self.total), T, f"{pick(self.total)} * {w.branch_free('scaling', before, after)}")
         w.assign(pick(self.top), T, top)
 
     def logarithm(self, w: KernelWriter, pick: Pick = str) -> str:
         """Emit the logarithm of the sum, and return its name."""
-        k = w.value(T, w.base_two("exponent", pick(self.top)))
+        k = w.value(T, w.branch_free("exponent", pick(self.top)))
         high, low = (w.constant(part, T) for part in LN2_PARTS)
         return w.value(T, f"{k} * {high} + ({k} * {low} + {w.call('log', pick(self.total))})")
 

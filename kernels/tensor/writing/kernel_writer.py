@@ -167,8 +167,8 @@ class KernelWriter(ABC):
         """Return the text of the error function; see `syclsched.kernels.vectors.error_function`."""
 
     @abstractmethod
-    def base_two(self, function: str, *operands: str) -> str:
-        """Return the text that calls a function of `syclsched.kernels.vectors.scaled_exponential`."""
+    def branch_free(self, function: str, *operands: str) -> str:
+        """Return the text that calls a branch-free float32 function; of `scaled_exponential` or `inverse_root`."""
 
     @abstractmethod
     def multiply_add(self, a: str, b: str, c: str) -> str:

@@ -116,7 +116,7 @@ class _NumbaWriter(KernelWriter):
     def erf(self, dtype: str, x: str) -> str:
         return f"verf({x})" if self._lanes > 1 or dtype == "float32" else self.call("erf", x)
 
-    def base_two(self, function: str, *operands: str) -> str:
+    def branch_free(self, function: str, *operands: str) -> str:
         return f"v{function}({', '.join(operands)})"
 
     def multiply_add(self, a: str, b: str, c: str) -> str:

@@ -10,11 +10,13 @@ from typing import Any
 
 from syclsched.kernels.common import C_TYPES, ITEM_BYTES, transpose_shuffles
 from syclsched.kernels.tensor.writing.kernel_writer import LANES, UNSIGNED, KernelWriter, compute_dtype
+from syclsched.kernels.vectors import inverse_root, scaled_exponential
 from syclsched.kernels.vectors.error_function import error_function
 from syclsched.kernels.vectors.exponential import power
-from syclsched.kernels.vectors.scaled_exponential import FUNCTIONS
 from syclsched.kernels.vectors.straight_line import Function, opencl
 from syclsched.model.operation import OpenCLSource, Parameter, Signature
+
+_BRANCH_FREE = scaled_exponential.FUNCTIONS | inverse_root.FUNCTIONS
 
 
 def opencl_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> KernelWriter:
@@ -134,8 +136,8 @@ class _OpenCLWriter(KernelWriter):
         self._functions.setdefault(f"{name}{self._lanes}", (function, self._lanes))
         return self.call(f"{name}{self._lanes}", x)
 
-    def base_two(self, function: str, *operands: str) -> str:
-        self._functions.setdefault(f"{function}{self._lanes}", (FUNCTIONS[function], self._lanes))
+    def branch_free(self, function: str, *operands: str) -> str:
+        self._functions.setdefault(f"{function}{self._lanes}", (_BRANCH_FREE[function], self._lanes))
         return self.call(f"{function}{self._lanes}", *operands)
 
     def multiply_add(self, a: str, b: str, c: str) -> str:

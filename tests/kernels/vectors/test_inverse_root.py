@@ -9,19 +9,22 @@ import numpy as np
 import pytest
 from support.vectors import WIDTH, on_vectors
 
-from syclsched.kernels.vectors import inverse_root
+from syclsched.kernels.vectors import inverse_root, straight_line
 
 POWERS = {"inverse_root": -0.5, "inverse_three_quarters": -0.75}
 OPERATIONS = {
     name: on_vectors(
         ["y"],
         ["x"],
-        (inverse_root.opencl(WIDTH), f"vstore{WIDTH}({name}(vload{WIDTH}(i, x)), i, y);"),
+        (
+            straight_line.opencl(inverse_root.FUNCTIONS[name], name, WIDTH),
+            f"vstore{WIDTH}({name}(vload{WIDTH}(i, x)), i, y);",
+        ),
         [f"store_vector(y, i, v{name}(load_vector(x, i)))"],
     )
     for name in POWERS
 }
-WAYS = [(name, "opencl-c") for name in POWERS] + [("inverse_three_quarters", "numba-dpex")]
+WAYS = [(name, language) for name in POWERS for language in ("opencl-c", "numba-dpex")]
 
 
 @pytest.mark.sycl
