@@ -4,19 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import OPENCL_C, Ints, ceil_div
-from syclsched.kernels.nn import lane_shuffles
-from syclsched.kernels.nn.convolution import im2col_numba
-from syclsched.kernels.nn.geometry import channels, last, size, spatial, strides_of
+from syclsched.kernels.common import Ints
+from syclsched.kernels.nn.convolution import im2col_opencl
+from syclsched.kernels.nn.geometry import channels, last, size, spatial
 from syclsched.kernels.nn.line_operations import lines_launch
-from syclsched.kernels.nn.opencl_types import BYTES, FLOATS, empty_kernel
-from syclsched.kernels.nn.rows_opencl import RowCode
+from syclsched.kernels.nn.opencl_types import BYTES, FLOATS
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
+from syclsched.kernels.tensor.writing.iteration_space import unravel_index
+from syclsched.kernels.tensor.writing.kernel_writer import LANES, KernelWriter, compute_dtype
+from syclsched.kernels.tensor.writing.lines import Line, product
+from syclsched.kernels.tensor.writing.row_column_blocks import rows_launch, write_rows
 from syclsched.kernels.windows import Window, times
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split, Work
+from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Parameter, Signature, Split, Work
 
 
 def _check(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -> str | None:
@@ -49,105 +54,138 @@ def _host(*, y: Any, x: Any, window: Window, kernel: Ints, last_: bool) -> None:
             target[(slice(None), slice(None), *place)] = seen.transpose(0, source.ndim - 1, *range(1, source.ndim - 1))
 
 
-def _outputs(signature: Signature, window: Window, kernel: Ints, last_: bool) -> Ints:
-    return window.extents(spatial(signature.shapes["x"], last_), kernel)
+class _Windows:
+    """Code generator for the windows of ``x``: extents, and places of kernel positions."""
+
+    def __init__(self, w: KernelWriter, window: Window, kernel: Ints, last_: bool) -> None:
+        extents = w.extents("x")
+        self.w, self.window, self.kernel, self.last = w, window, kernel, last_
+        self.images, self.channels = extents[0], extents[-1 if last_ else 1]
+        self.inputs = extents[1:-1] if last_ else extents[2:]
+        self.outputs = [
+            w.index(f"{w.div(f'({n} + ({begin + end - reach}))', str(stride))} + 1")
+            for n, begin, end, reach, stride in zip(
+                self.inputs, window.begins, window.ends, window.reach(kernel), window.strides, strict=True
+            )
+        ]
+
+    def sources(self, outputs: Sequence[str], taps: Sequence[str]) -> tuple[list[str], str]:
+        """Emit the indices along the first axes that windows see at a kernel position; return whether they exist."""
+        window, found, inside = self.window, [], []
+        for axis, (o, k) in enumerate(zip(outputs, taps, strict=True)):
+            place = f"{o} * {window.strides[axis]} - {window.begins[axis]} + {k} * {window.dilations[axis]}"
+            found.append(self.w.index(place))
+            inside += [f"({found[-1]} >= 0)", f"({found[-1]} < {self.inputs[axis]})"]
+        return found, self.w.all_of(*inside)
+
+    def offset(self, start: str, extents: Sequence[str | int], indices: Sequence[str]) -> str:
+        """Return the text of an offset in row-major order."""
+        for extent, index in zip(extents, indices, strict=True):
+            start = f"({start} * {extent} + {index})"
+        return start
 
 
-#: Target number of work-items, channels first.
-_WANTED = 256
+def _write(w: KernelWriter, *, window: Window, kernel: Ints, last_: bool) -> None:
+    x = w.signature.shapes["x"]
+    if size(w.signature.shapes["y"]):
+        known = channels(x, last_) if last_ else window.extents(spatial(x, last_), kernel)[-1]
+        (_write_last if last_ else _write_first)(w, _Windows(w, window, kernel, last_), known)
 
 
-def _parts(signature: Signature, kernel: Ints, outputs: Ints) -> tuple[int, int]:
-    """Return the number of parts that lines of windows are divided into, channels first, and the lines per part."""
-    lines = size(outputs[:-1])
-    each = ceil_div(lines, max(1, min(lines, _WANTED // max(1, size(signature.shapes["x"][:2]) * size(kernel[:-1])))))
-    return ceil_div(lines, each), each
+def _write_last(w: KernelWriter, windows: _Windows, known: int) -> None:
+    """Emit the kernel for channels last: a work-item copies the channels of all positions of some windows."""
+    t, count, window = compute_dtype(w.signature.dtypes["y"]), windows.channels, windows.window
+    *outer, positions = windows.kernel
+    line, run = (Line.of(w, t, w.index(f"{n} * {count}"), n * known) for n in (1, positions))
+    zero, extent = w.vector_group(t, w.constant(0.0, t)), windows.inputs[-1]
+
+    def copy(line: Line, to: str, start: str) -> None:
+        line.each(lambda c: w.write("y", f"{to} + {c}", w.read("x", f"{start} + {c}")))
+
+    def row(number: str) -> None:
+        image, *outputs = unravel_index(w, number, (windows.images, *windows.outputs))
+        begin = w.index(f"{outputs[-1]} * {window.strides[-1]} - {window.begins[-1]}")
+        with ExitStack() as loops:
+            taps = [loops.enter_context(w.loop("0", str(n))) for n in outer]
+            places, inside = windows.sources(outputs[:-1], taps)
+            to = w.index(f"{windows.offset(number, outer, taps)} * {positions} * {count}")
+            start = w.index(f"{windows.offset(image, windows.inputs[:-1], places)} * {extent} + {begin}")
+            # The positions of a window along the last axis are contiguous, if all exist.
+            whole = w.all_of(
+                inside, f"({begin} >= 0)", f"({begin} + {positions} <= {extent})", f"({window.dilations[-1]} == 1)"
+            )
+            with w.if_block(whole):
+                copy(run, to, w.index(f"{start} * {count}"))
+            with w.if_block(w.negate(whole)), w.loop("0", str(positions)) as k:
+                ahead, here = w.index(f"{k} * {window.dilations[-1]}"), w.index(f"{to} + {k} * {count}")
+                exists = w.all_of(inside, f"({begin} + {ahead} >= 0)", f"({begin} + {ahead} < {extent})")
+                with w.if_block(exists):
+                    copy(line, here, w.index(f"({start} + {ahead}) * {count}"))
+                with w.if_block(w.negate(exists)):
+                    _write_zeros(w, line, here, zero)
+
+    write_rows(w, product(w, (windows.images, *windows.outputs)), row)
 
 
-def _count(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -> int:
-    x, outputs = signature.shapes["x"], _outputs(signature, window, kernel, last_)
-    if not size(signature.shapes["y"]):
-        return 1
-    if last_:
-        return x[0] * size(outputs) * size(kernel)
-    return size(x[:2]) * size(kernel[:-1]) * _parts(signature, kernel, outputs)[0]
+def _write_zeros(w: KernelWriter, line: Line, to: str, zero: str) -> None:
+    """Emit the zeros of a line, given a vector of zeros."""
+    nothing = f"{zero}_0" if line.vectors else w.constant(0.0, line.dtype)
+    line.each(lambda k: w.write("y", f"{to} + {k}", nothing))
 
 
-def _load_opencl(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -> OpenCLSource:
-    x, dtype = signature.shapes["x"], signature.dtypes["y"]
-    if not size(signature.shapes["y"]):
-        return empty_kernel("im2col", _PARAMETERS.replace("T*", "uchar*"))
-    outputs = _outputs(signature, window, kernel, last_)
-    items, axes = _count(signature, window=window, kernel=kernel, last_=last_), range(len(kernel))
-    out = [f"const size_t i = get_global_id(0);\n  if (i >= {items}) return;"]
-    if not last_:
-        head, more = _first(signature, window, kernel, outputs)
-        return _kernel(head, [*out, *more])
-    line = RowCode(x[-1], dtype)
-    out.append(f"size_t rest = i; y += i * {line.length};")
-    out += _taken([(f"o{axis}", outputs[axis]) for axis in axes] + [(f"k{axis}", kernel[axis]) for axis in axes])
-    guard, where = _seen(window, x, axes, last_)
-    copied, zero = ("STOREV(y + j, LOADV(x + j));", "STOREV(y + j, (AV)0);")
-    out.append(f"{guard} {{ x += rest * {size(x[1:])} + {where}; {line.along(copied)} }} else {{ {line.along(zero)} }}")
-    return _kernel(line.head, out)
+def _write_first(w: KernelWriter, windows: _Windows, known: int) -> None:
+    """Emit the kernel for channels first: a work-item copies all windows at some positions of the kernel."""
+    window, t = windows.window, compute_dtype(w.signature.dtypes["y"])
+    (*outputs, count), extent, stride = windows.outputs, windows.inputs[-1], window.strides[-1]
+    line, zero, lines = Line.of(w, t, count, known), w.vector_group(t, w.constant(0.0, t)), product(w, outputs)
+    in_vectors, load = line.vectors and stride <= 2, w.load_vector if stride == 1 else w.load_second
+
+    def row(number: str) -> None:
+        image, *taps = unravel_index(w, number, (product(w, (windows.images, windows.channels)), *windows.kernel))
+        # Windows from low to high see an element along the last axis.
+        ahead = w.index(f"{window.begins[-1]} - {taps[-1]} * {window.dilations[-1]}")
+        first, past = (
+            w.index(w.div(f"({each})", str(stride)))
+            for each in (f"{ahead} + {stride - 1}", f"{extent} - 1 + {ahead} + {stride}")
+        )
+        low = _clamped(w, first, "0", count)
+        high = _clamped(w, past, low, count)
+        in_line = w.index(f"{high} - {low}")
+
+        def copy(start: str, to: str) -> None:
+            """Emit the copy of what the windows of a line see."""
+            if in_vectors:
+                with w.if_block(f"{in_line} >= {LANES}"), w.loop(low, high, str(LANES)) as place:
+                    o = w.index(w.select(f"({place} < {high} - {LANES})", place, f"{high} - {LANES}"))
+                    source = w.index(f"{start} + {o} * {stride}")
+                    w.each_vector(1, lambda *_: w.write("y", f"{to} + {o}", w.value(t, load("x", source))))
+            narrow = w.if_block(f"{in_line} < {LANES}") if in_vectors else nullcontext()
+            with narrow, w.loop(low, high) as o:
+                w.write("y", f"{to} + {o}", w.read("x", f"{start} + {o} * {stride}"))
+            for begin, end in (("0", low), (high, count)):
+                with w.loop(begin, end) as o:
+                    w.write("y", f"{to} + {o}", w.constant(0.0, t))
+
+        with w.loop("0", lines) as each:
+            to = w.index(f"({number} * {lines} + {each}) * {count}")
+            places, inside = windows.sources(unravel_index(w, each, tuple(outputs)), taps[:-1])
+            with w.if_block(inside):
+                copy(w.index(f"{windows.offset(image, windows.inputs[:-1], places)} * {extent} - {ahead}"), to)
+            with w.if_block(w.negate(inside)):
+                _write_zeros(w, line, to, zero)
+
+    write_rows(w, product(w, (windows.images, windows.channels, *map(str, windows.kernel))), row)
 
 
-_PARAMETERS = "__global T* restrict y, __global const T* restrict x"
+def _clamped(w: KernelWriter, index: str, low: str, high: str) -> str:
+    """Emit an index clamped to a range, and return its name."""
+    below = w.index(w.select(f"({index} < {high})", index, high))
+    return w.index(w.select(f"({below} > {low})", below, low))
 
 
-def _kernel(head: str, out: list[str]) -> OpenCLSource:
-    body = "\n  ".join(out)
-    source = f"{head}WHOLE_VECTORS __kernel void im2col({_PARAMETERS}) {{\n  {body}\n}}\n"
-    return OpenCLSource(source, "im2col")
-
-
-def _taken(names: list[tuple[str, int]]) -> list[str]:
-    return [f"const int {name} = rest % {extent}; rest /= {extent};" for name, extent in reversed(names)]
-
-
-def _seen(window: Window, x: Ints, axes: range, last_: bool) -> tuple[str, str]:
-    """Return a bounds check along some axes, and the offset of the source element."""
-    sizes = spatial(x, last_)
-    xs, _, _ = strides_of(sizes, channels(x, last_), last_)
-    at = [f"(o{a} * {window.strides[a]} - {window.begins[a]} + k{a} * {window.dilations[a]})" for a in axes]
-    guard = " && ".join(f"(uint){each} < {sizes[axis]}u" for axis, each in zip(axes, at, strict=True)) or "1"
-    where = " + ".join(f"(size_t){each} * {xs[axis]}" for axis, each in zip(axes, at, strict=True)) or "0"
-    return f"if ({guard})", where
-
-
-def _first(signature: Signature, window: Window, kernel: Ints, outputs: Ints) -> tuple[str, list[str]]:
-    """Return types and code for channels first: lines of windows at all positions of the kernel's last axis."""
-    x, line = signature.shapes["x"], RowCode(outputs[-1], signature.dtypes["y"])
-    parts, each = _parts(signature, kernel, outputs)
-    reading = RowCode(x[-1], line.dtype)
-    outer = range(len(kernel) - 1)
-    out = [f"const int part = i % {parts} * {each}; size_t rest = i / {parts};"]
-    out.append(f"y += rest * {kernel[-1] * size(outputs)};")
-    out += _taken([(f"k{axis}", kernel[axis]) for axis in outer])
-    out.append(f"x += rest * {size(x[2:])};")
-    out.append(f"for (int line = part; line < min(part + {each}, {size(outputs[:-1])}); ++line) {{ rest = line;")
-    out += _taken([(f"o{axis}", outputs[axis]) for axis in outer])
-    guard, where = _seen(window, x, outer, False)
-    seen, missing = [], []
-    for place in range(kernel[-1]):
-        into = f"y + {place * size(outputs)} + line * {line.length}"
-        begin = place * window.dilations[-1] - window.begins[-1]
-        seen.append(_copied(line, reading, begin, window.strides[-1], into))
-        missing.append(line.along(f"STOREV({into} + j, (AV)0);"))
-    out.append(f"{guard} {{ __global const T* x0 = x + {where};\n  {' '.join(seen)} }}")
-    out.append(f"else {{ {' '.join(missing)} }} }}")
-    return line.head + lane_shuffles.reader(line.dtype, reading.block.width), out
-
-
-def _copied(line: RowCode, source: RowCode, begin: int, stride: int, into: str) -> str:
-    """Return code that copies a line of elements with a stride; positions outside the source become 0."""
-    places = [[at if 0 <= at < source.length else -1] for at in range(begin, begin + line.length * stride, stride)]
-    block = line.block.width, source.block.width
-    found = lane_shuffles.shuffled_vectors(places, [[1.0]] * line.length, source.length, *block)
-    store = f"STOREV({into} + {{0}}, v);"
-    code = lane_shuffles.code(found, line.dtype, block, "LOADR(x0 + {0})", store) if found else None
-    each = f"const int at = j * {stride} + {begin}; ({into})[j] = (uint)at < {source.length}u ? x0[at] : (T)0;"
-    return code or f"for (int j = 0; j < {line.length}; ++j) {{ {each} }}"
+def _launch(signature: Signature, limits: DeviceLimits) -> Launch:
+    y = signature.shapes["y"]
+    return rows_launch(max(size(y[:-1]), 1), y[-1], limits)
 
 
 def _load_host(signature: Signature, **attributes: Any) -> Any:
@@ -158,18 +196,24 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
 def _im2col(kernel: Ints, window: Window, channels_last: bool) -> Operation:
     names = ["im2col", times(kernel), window.label(), "last" if channels_last else ""]
     attributes = {"window": window, "kernel": kernel, "last_": channels_last}
-    launch = partial(lines_launch, count=partial(_count, **attributes))
-    load = partial(_load_opencl, **attributes)
-    opencl = Implementation("opencl-c", "opencl-c", load, launch, OPENCL_C, efficiency=0.4, revision="2")
+    parameters = (
+        Parameter("y", AccessMode.WRITE, ndim=3, dtypes=FLOATS),
+        Parameter("x", AccessMode.READ, ndim=len(kernel) + 2, like="y"),
+    )
+    opencl, numba = generated_implementations(
+        parameters, partial(_write, **attributes), _launch, efficiency=0.4, revision="3"
+    )
+    if not channels_last:
+        # Lane shuffles are up to three times faster on lines shorter than a vector.
+        known = {"window": window, "kernel": kernel}
+        launch = partial(lines_launch, count=partial(im2col_opencl.count, **known))
+        opencl = replace(opencl, load=partial(im2col_opencl.load, **known), launch=launch, revision="2")
     return Operation(
         name=" ".join(filter(None, names)),
-        parameters=(
-            Parameter("y", AccessMode.WRITE, ndim=3, dtypes=FLOATS),
-            Parameter("x", AccessMode.READ, ndim=len(kernel) + 2, like="y"),
-        ),
+        parameters=parameters,
         implementations=(
             opencl,
-            im2col_numba.im2col(**attributes),
+            numba,
             Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.2),
         ),
         work=_work,

@@ -230,6 +230,10 @@ class KernelWriter(ABC):
         """Return the text, in `over_wide`, that loads a vector from an array at an index."""
 
     @abstractmethod
+    def load_second(self, array: str, index: str) -> str:
+        """Return the text, in `over_wide`, that loads every second element from an index; nothing beyond is read."""
+
+    @abstractmethod
     def store_vector(self, array: str, index: str, value: str, given: str) -> None:
         """Emit, in `over_wide`, the store of a vector of dtype ``given`` to an array at an index."""
 

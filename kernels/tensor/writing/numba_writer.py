@@ -164,6 +164,9 @@ class _NumbaWriter(KernelWriter):
     def load_vector(self, array: str, index: str) -> str:
         return f"load_vector({array}, {index})"
 
+    def load_second(self, array: str, index: str) -> str:
+        return f"load_second({array}, {index})"
+
     def store_vector(self, array: str, index: str, value: str, given: str) -> None:
         self.line(f"store_vector({array}, {index}, {value})")
 

@@ -179,6 +179,10 @@ class _OpenCLWriter(KernelWriter):
         half = self.signature.dtypes.get(array) == "float16"
         return f"vload{'_half' if half else ''}{LANES}(0, {array} + {index})"
 
+    def load_second(self, array: str, index: str) -> str:
+        first, second = self.load_vector(array, index), self.load_vector(array, f"{index} + {LANES - 1}")
+        return f"({C_TYPES[compute_dtype(self.signature.dtypes[array])]}{LANES})({first}.even, {second}.odd)"
+
     def store_vector(self, array: str, index: str, value: str, given: str) -> None:
         dtype = self.signature.dtypes.get(array, given)
         if dtype == "float16":
