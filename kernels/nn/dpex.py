@@ -124,14 +124,13 @@ def compiled(text: str, name: str, dtype: str) -> Any:
     """Return the numba-dpex kernel of a source text; equal texts share one kernel and its compiled code."""
     import numba_dpex
     import numpy as np
-    from numba_dpex.kernel_api import PrivateArray, group_barrier
+    from numba_dpex.kernel_api import group_barrier
 
     known = {
         **vars(functions()),
         **vars(numba_vectors.functions()),
         "real": np.dtype(dtype).type,
         "group_barrier": group_barrier,
-        "PrivateArray": PrivateArray,
     }
     known |= {"math": math, "inf": math.inf, "nan": math.nan}
     exec(compile(text, "<syclsched generated kernel>", "exec"), known)

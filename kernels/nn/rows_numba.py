@@ -43,12 +43,6 @@ def per_vector(vectors: int, lines: str, depth: int) -> str:
     return "".join(indented(lines.format(k, k * LANES), depth) for k in range(vectors))
 
 
-def for_row(wide: str, narrow: str) -> str:
-    """Return loops over positions ``j`` of a row: in vectors, then the remainder."""
-    text = indented(f"for j in range(0, whole, {LANES}):", 2) + indented(wide, 3)
-    return text + indented("for j in range(whole, n):", 2) + indented(narrow, 3)
-
-
 def reduced_row(name: str, start: str, wide: str, narrow: str, join: str, end: str) -> str:
     """Return source lines that reduce a row to one number, ``name``."""
     names = [f"{name}{k}" for k in range(_ACCUMULATORS)]
@@ -61,11 +55,6 @@ def reduced_row(name: str, start: str, wide: str, narrow: str, join: str, end: s
         text += indented(f"{names[0]} = {join.format(names[0], other)}", 2)
     text += indented(f"{name} = {end.format(names[0])}", 2)
     return text + indented("for j in range(whole, n):", 2) + indented(narrow.format(name, "first + j"), 3)
-
-
-def summed(name: str, wide: str, narrow: str) -> str:
-    """Return source lines that sum over a row into ``name``; see `reduced_row`."""
-    return reduced_row(name, "0", wide, narrow, "{0} + {1}", "total({0})")
 
 
 def rows_launch(limits: DeviceLimits, rows: int, length: int) -> Launch:

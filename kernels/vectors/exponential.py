@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from syclsched.kernels.vectors import straight_line
 from syclsched.kernels.vectors.straight_line import FloatOps
 
 #: The least number whose exponential is not flushed to 0.
@@ -47,8 +46,3 @@ def powers(o: FloatOps, x: Any, ln2: Sequence[float]) -> tuple[Any, Any]:
     for part in ln2:
         r = o.fma(k, -part, r)
     return o.fma(o.polynomial(POLYNOMIAL, r), o.binary("*", r, r), r), o.two_to(z)
-
-
-def opencl(name: str, width: int) -> str:
-    """Return `power` in OpenCL C for vectors of ``width`` floats (1: scalars)."""
-    return straight_line.opencl(power, name, width)

@@ -54,14 +54,15 @@ class Line:
     def each(self, body: Callable[[str], None], *, once: bool = False) -> None:
         """Emit a body for all elements, given the offset of a number or vector; some come twice unless ``once``."""
         w = self.w
+        if self.vectors and not once:
+            last = w.index(f"{self.length} - {LANES}")
+            with w.loop("0", self.length, str(LANES)) as k:
+                at = w.index(w.select(f"({k} < {last})", k, last))
+                w.each_vector(1, lambda *_: body(at))
+            return
         if self.vectors:
             with w.loop("0", self.whole, str(LANES)) as k:
                 w.each_vector(1, lambda *_: body(k))
-            if not once:
-                with w.if_block(f"{self.whole} < {self.length}"):
-                    last = w.index(f"{self.length} - {LANES}")
-                    w.each_vector(1, lambda *_: body(last))
-                return
         with w.loop(self.whole, self.length) as k:
             body(k)
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from support.vectors import WIDTH, on_vectors
 
-from syclsched.kernels.vectors import exponential
+from syclsched.kernels.vectors import exponential, straight_line
 
 POWERS = on_vectors(
     ["y"],
     ["x"],
-    (exponential.opencl("power", WIDTH), f"vstore{WIDTH}(power(vload{WIDTH}(i, x)), i, y);"),
+    (straight_line.opencl(exponential.power, "power", WIDTH), f"vstore{WIDTH}(power(vload{WIDTH}(i, x)), i, y);"),
     ["store_vector(y, i, vpower(load_vector(x, i)))"],
 )
 
