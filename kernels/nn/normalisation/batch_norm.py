@@ -100,7 +100,7 @@ def _write(w: KernelWriter, *, epsilon: float, last_: bool, activation: Activati
         write_lines(w, product(w, extents[:2]), behind, line)
     elif count >= LANES:
         _write_vectors(w, product(w, pixels), every, _vectors(count), t, factor, finish)
-    elif before * count >= math.lcm(count, LANES):
+    elif _repeats(w.signature, count):
         _write_periods(w, product(w, extents), count, t, factor, finish)
     else:
         i = w.index(w.item)
@@ -168,20 +168,26 @@ def _write_periods(
     write_rows(w, w.index(w.div(f"({elements} + {width - 1})", str(width))), piece)
 
 
+def _repeats(signature: Signature, count: int) -> bool:
+    """Return whether an image has enough elements for `_write_periods`; the same for any number of images."""
+    return size(signature.shapes["x"][1:]) >= math.lcm(count, LANES)
+
+
 def _vectors(count: int) -> int:
     return min(_MOST_VECTORS, count // LANES)
 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, last_: bool) -> Launch:
     before, count, behind = _arrangement(signature, last_)
-    if behind > 1 or not before:
+    if behind > 1 or not before * count:
         return launch_lines(before * count, behind, limits)
     if count >= LANES:
         (parts,) = rows_launch(before, count, limits).global_range
         return Launch((parts * ceil_div(count, _vectors(count) * LANES),), (1,))
-    width = math.lcm(max(count, 1), LANES)
-    pieces = ceil_div(before * count, width)
-    return rows_launch(pieces, width, limits) if before * count >= width else line_launch(limits, before * count)
+    if _repeats(signature, count):
+        width = math.lcm(count, LANES)
+        return rows_launch(ceil_div(before * count, width), width, limits)
+    return line_launch(limits, before * count)
 
 
 @cache

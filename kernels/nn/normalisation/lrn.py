@@ -60,31 +60,24 @@ def _write(w: KernelWriter, *, alpha: float, beta: float, bias: float, size: int
     if not extent(w.signature.shapes["x"]):
         return
     t, extents, before = compute_dtype(w.signature.dtypes["y"]), w.extents("x"), (size - 1) // 2
+    strategy = _strategy(w.signature, size, last_)
     taps, kind = range(-before, size // 2 + 1), f"int{8 * ITEM_BYTES[t]}"
 
     def finish(at: str, squares: str) -> None:
         base = w.value(t, f"{w.constant(bias, t)} + {w.constant(alpha / size, t)} * {squares}")
-        w.write("y", at, w.value(t, f"{w.read('x', at)} * {_power(w, beta, t, base)}"))
+        w.write(
+            "y", at, w.value(t, f"{w.read('x', at)} * {_power(w, beta, t, base, in_vectors=strategy != 'elements')}")
+        )
 
-    def add(total: str, at: str, pick: Callable[[str], str] = str, _: str = "", mask: str = "") -> None:
+    def add(total: str, at: str, pick: Callable[[str], str] = str, _: str = "") -> None:
         x = w.read("x", at)
-        if mask:
-            x = w.value(t, w.select(f"({w.places(kind)} {mask})", x, w.constant(0.0, t)))
         w.assign(pick(total), t, w.multiply_add(x, x, pick(total)))
 
-    def write_vector(at: str, apart: str, existing: tuple[str, str] | None = None, edge: str = "") -> None:
-        """Emit the results of a vector, which has all neighbours, those of a range, or those of an edge."""
+    def write_vector(at: str, apart: str, existing: tuple[str, str] | None = None) -> None:
+        """Emit the results of a vector, which has all neighbours or those of a range."""
         total = w.vector_group(t, w.constant(0.0, t))
         for tap in _taps(w, existing or taps):
-            place = w.index(f"{at} + {tap} * {apart}")
-            mask = ""
-            if edge and (int(tap) < 0) == (edge == "first") and tap != "0":
-                mask = (
-                    f">= {w.constant(-int(tap), kind)}"
-                    if edge == "first"
-                    else f"< {w.constant(LANES - int(tap), kind)}"
-                )
-            w.each_vector(1, partial(add, total, place, mask=mask))
+            w.each_vector(1, partial(add, total, w.index(f"{at} + {tap} * {apart}")))
         w.each_vector(1, lambda pick, _: finish(at, pick(total)))
 
     def write_element(at: str, apart: str, c: str, channels: str) -> None:
@@ -96,7 +89,6 @@ def _write(w: KernelWriter, *, alpha: float, beta: float, bias: float, size: int
 
     channels = extents[-1] if last_ else extents[1]
     apart = "1" if last_ else product(w, extents[2:])
-    strategy = _strategy(w.signature, size, last_)
     if strategy == "elements":
         i = w.index(w.item)
         with w.if_block(f"{i} < {product(w, extents)}"):
@@ -105,24 +97,43 @@ def _write(w: KernelWriter, *, alpha: float, beta: float, bias: float, size: int
     elif strategy == "lines":
         _write_lines(w, extents[0], channels, apart, taps, write_vector)
     else:
-        rows = w.index(w.div(product(w, extents), channels))
+        rows, padded = w.index(w.div(product(w, extents), channels)), w.private(t, LANES + size - 1)
 
         def row(number: str) -> None:
             first, last = w.index(f"{number} * {channels}"), w.index(f"{channels} - {LANES}")
             inner = w.all_of(f"({number} > 0)", f"({number} < {rows} - 1)")
 
-            def write_edge(edge: str, start: str) -> None:
-                with w.if_block(inner):
-                    # Neighbours in the rows before and after are read and masked.
-                    write_vector(w.index(f"{first} + {start}"), "1", edge=edge)
-                with w.if_block(w.negate(inner)), w.loop(start, f"{start} + {LANES}") as c:
-                    write_element(w.index(f"{first} + {c}"), "1", c, channels)
+            def write_edge(start: str, symbol: str, bound: int) -> None:
+                """Emit the results of the first or last vector: neighbours whose lane is beyond a bound are masked."""
+                at, total = w.index(f"{first} + {start}"), w.vector_group(t, w.constant(0.0, t))
+                with w.if_block(w.negate(inner)), w.loop("0", str(LANES + size - 1)) as k:
+                    # Before the first row and after the last there is nothing to read.
+                    c = w.index(f"{start} + {k} - {before}")
+                    w.assign(f"{padded}[{k}]", t, w.constant(0.0, t))
+                    with w.if_block(w.all_of(f"({c} >= 0)", f"({c} < {channels})")):
+                        w.assign(f"{padded}[{k}]", t, w.read("x", f"{first} + {c}"))
 
-            write_edge("first", "0")
+                def add_masked(tap: int, pick: Callable[[str], str], _: str) -> None:
+                    x = w.read("x", f"{at} + {tap}")
+                    mask = f"({w.places(kind)} {symbol} {w.constant(bound - tap, kind)})"
+                    x = w.value(t, w.select(mask, x, w.constant(0.0, t)))
+                    w.assign(pick(total), t, w.multiply_add(x, x, pick(total)))
+
+                def add_padded(tap: int, pick: Callable[[str], str], _: str) -> None:
+                    x = w.value(t, w.load_vector(padded, str(tap + before)))
+                    w.assign(pick(total), t, w.multiply_add(x, x, pick(total)))
+
+                for condition, body in ((inner, add_masked), (w.negate(inner), add_padded)):
+                    with w.if_block(condition):
+                        for tap in taps:
+                            w.each_vector(1, partial(body, tap))
+                w.each_vector(1, lambda pick, _: finish(at, pick(total)))
+
+            write_edge("0", ">=", 0)
             most = w.index(w.select(f"({last} - {LANES} < {before})", str(before), f"{last} - {LANES}"))
             with w.loop(str(LANES), last, str(LANES)) as q:
                 write_vector(w.index(f"{first} + {w.select(f'({q} < {most})', q, most)}"), "1")
-            write_edge("last", last)
+            write_edge(last, "<", LANES)
 
         write_rows(w, rows, row)
 
@@ -177,10 +188,11 @@ def _existing(w: KernelWriter, c: str, channels: str, taps: range) -> tuple[str,
     return begin, w.index(w.select(f"({c} + {taps[-1]} < {channels})", str(taps[-1] + 1), f"{channels} - {c}"))
 
 
-def _power(w: KernelWriter, beta: float, t: str, base: str) -> str:
+def _power(w: KernelWriter, beta: float, t: str, base: str, *, in_vectors: bool) -> str:
     """Return the text of ``base`` to the power of -beta."""
     # Roots are several times faster than pow, and these are the common exponents.
-    if t == "float32" and beta in (0.5, 0.75):
+    # Approximate roots of numbers and of vectors have other bits: the device's compiler must not choose.
+    if t == "float32" and in_vectors and beta in (0.5, 0.75):
         return w.branch_free("inverse_root" if beta == 0.5 else "inverse_three_quarters", base)
     one, root = w.constant(1.0, t), partial(w.call, "sqrt")
     powers = {
