@@ -245,3 +245,24 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
     assert "into 2 groups" in told(nn.group_norm(2), y=(2, 3), x=(2, 3), scale=(3,), bias=(3,))
     with pytest.raises(ArgumentError, match="at least one group"):
         nn.group_norm(0)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize(
+    ("operation", "shape"),
+    [
+        (nn.lrn(channels_last=True), (3, 2, 40)),
+        (nn.lrn(channels_last=True), (3, 5, 3)),
+        (nn.batch_norm(channels_last=True, activation=(("sigmoid",),)), (3, 9, 3)),
+        (nn.group_norm(8, channels_last=True), (3, 4, 80)),
+        (nn.softmax_over(1), (3, 9, 5)),
+    ],
+    ids=lambda each: getattr(each, "name", ""),
+)
+def test_images_have_the_same_bits_alone(run: Any, operation: Operation, shape: tuple[int, ...]) -> None:
+    arrays = {each.name: np.abs(numbers(*shape[-1:], seed=n)) for n, each in enumerate(operation.arrays)}
+    arrays |= {"y": unwritten(shape, "float32"), "x": numbers(*shape) * 3}
+    together = run(operation, "opencl-c", arrays)["y"]
+    for image in range(shape[0]):
+        alone = arrays | {name: arrays[name][image : image + 1] for name in ("y", "x")}
+        np.testing.assert_array_equal(run(operation, "opencl-c", alone)["y"][0], together[image])
