@@ -111,8 +111,8 @@ def _write(w: KernelWriter, *, groups: int, epsilon: float, last_: bool, activat
     every, area = (extents[-1], product(w, extents[1:-1])) if last_ else (extents[1], product(w, extents[2:]))
     each = w.index(w.div(every, str(groups)))
 
-    def finish(at: str, mean: str, factor: str, scale: str, bias: str) -> None:
-        value = w.value(t, f"({w.read('x', at)} - {mean}) * {factor} * {scale} + {bias}")
+    def finish(at: str, mean: str, factor: str, bias: str) -> None:
+        value = w.value(t, f"({w.read('x', at)} - {mean}) * {factor} + {bias}")
         w.write("y", at, act.emit(w, activation, t, value))
 
     def group(number: str) -> None:
@@ -121,7 +121,8 @@ def _write(w: KernelWriter, *, groups: int, epsilon: float, last_: bool, activat
 
         def by_channel(k: str, base: str, moments: tuple[str, str]) -> None:
             c = w.index(f"{first} + {k}")
-            finish(w.index(f"{base} + {k}"), *moments, w.read("scale", c), w.read("bias", c))
+            factor = w.value(t, f"{moments[1]} * {w.read('scale', c)}")
+            finish(w.index(f"{base} + {k}"), moments[0], factor, w.read("bias", c))
 
         if last_ and pixels > 1:
             line, start = Line.of(w, t, each, count), w.index(f"{image} * {area} * {every} + {first}")
@@ -137,8 +138,8 @@ def _write(w: KernelWriter, *, groups: int, epsilon: float, last_: bool, activat
             return
         with w.loop("0", each) as k:
             c, base = w.index(f"{first} + {k}"), w.index(f"{start} + {k} * {area}")
-            known = w.read("scale", c), w.read("bias", c)
-            Line.of(w, t, area, pixels).each(lambda j: finish(f"{base} + {j}", *moments, *known))
+            known = moments[0], w.value(t, f"{moments[1]} * {w.read('scale', c)}"), w.read("bias", c)
+            Line.of(w, t, area, pixels).each(lambda j: finish(f"{base} + {j}", *known))
 
     length = count if last_ and pixels > 1 else count * pixels
     write_lines(w, product(w, (extents[0], str(groups))), length, group)
