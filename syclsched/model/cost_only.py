@@ -81,18 +81,7 @@ class StatedCost:
 
 
 def stated_cost(signature: Signature) -> StatedCost:
-    """Return the stated cost in the signature of a cost-only task.
-
-    Parameters
-    ----------
-    signature : Signature
-        Signature of a task made by `add_cost_only`.
-
-    Returns
-    -------
-    StatedCost
-        The cost.
-    """
+    """Return the stated cost in the signature of a task made by `add_cost_only`."""
     scalars = signature.scalars
     return StatedCost(
         seconds=scalars.get(_SECONDS),
@@ -116,32 +105,9 @@ def add_cost_only(
     family: str = "task",
     priority: int = 0,
 ) -> Task:
-    """Add a task with a stated cost instead of code.
+    """Add a task with a stated cost instead of code; raise `ArgumentError` if the cost is invalid.
 
-    Parameters
-    ----------
-    graph : TaskGraph
-        The graph to add it to.
-    name : str
-        Unique task name.
-    cost : StatedCost
-        The task's cost.
-    accesses : sequence of (LogicalArray or ArrayRows, AccessMode), optional
-        The arrays or ranges of rows that it accesses, each once, with their modes.
-    family : str, optional
-        Kind of work, for reports and charts.
-    priority : int, optional
-        Tie-breaker: higher priorities run first.
-
-    Returns
-    -------
-    Task
-        The new task.
-
-    Raises
-    ------
-    ArgumentError
-        If the cost is missing, negative, not a number, or too large.
+    ``accesses`` lists each array or range of rows once, with its mode; ``family`` is the kind of work in reports.
     """
     wrong = cost.problem()
     if wrong is not None:

@@ -43,24 +43,7 @@ def with_memory_limit(platform: Platform, limit: MemoryLimit) -> Platform:
 
 
 def check_peak(peak_bytes: Mapping[str, int], platform: Platform, limit: MemoryLimit) -> None:
-    """Raise `MemoryLimitError` if an existing plan exceeds a memory limit.
-
-    Parameters
-    ----------
-    peak_bytes : Mapping[str, int]
-        The plan's peak, by space.
-    platform : Platform
-        The plan's platform.
-    limit : int, str or Mapping[str, int or str]
-        See `with_memory_limit`.
-
-    Raises
-    ------
-    MemoryLimitError
-        If the plan exceeds it; names both sizes.
-    ArgumentError
-        As `with_memory_limit`.
-    """
+    """Raise `MemoryLimitError`, which names both sizes, if an existing plan's peak by space exceeds a memory limit."""
     for space, allowed in _by_space(platform, limit).items():
         needed = peak_bytes.get(space, 0)
         if needed > allowed:

@@ -96,19 +96,10 @@ class Recipe:
         return "; ".join(said)
 
     def holders(self, task: str, planned: Collection[str]) -> tuple[str, ...]:
-        """Return the tasks of the rewritten graph that contain an original task.
+        """Return the tasks of the rewritten graph that contain a task of the original graph, or a chunk of one.
 
-        Parameters
-        ----------
-        task : str
-            A task of the original graph, or a chunk of one.
-        planned : collection of str
-            Names of all tasks of the rewritten graph.
-
-        Returns
-        -------
-        tuple of str
-            In order, each once: the task itself if it was not rewritten; empty if it does not exist.
+        They are in order, each once: the task itself if it was not rewritten; none if it does not exist. ``planned``
+        holds the names of all tasks of the rewritten graph.
         """
         merged = {name: merge.name for merge in self.merges for name in merge.tasks}
         names = merged.keys() | planned if self.merges else planned
@@ -137,18 +128,6 @@ def unique_name(name: str, taken: Collection[str]) -> str:
     """Return an unused name: the given one, or with one apostrophe more than any used variant.
 
     The name returned last is thus the variant with the most apostrophes, which `last_variant` finds.
-
-    Parameters
-    ----------
-    name : str
-        The wanted name.
-    taken : collection of str
-        Names already used.
-
-    Returns
-    -------
-    str
-        The name, with apostrophes if necessary.
     """
     last = last_variant(name, taken)
     return last + _MARK if last in taken else name

@@ -55,19 +55,7 @@ def sequence_parts(
 ) -> tuple[SequencePart, ...]:
     """Return the steps of a sequence operation with the implementations that an implementation of it selects.
 
-    Parameters
-    ----------
-    operation : Operation
-        Any operation.
-    implementation : Implementation
-        One of its implementations.
-    signature : Signature
-        Signature of the task.
-
-    Returns
-    -------
-    tuple of Part
-        The steps in order; empty if the operation is not a sequence.
+    There are none if the operation is not a sequence.
     """
     if not implementation.parts:
         return ()
@@ -84,20 +72,7 @@ def _parts(steps: tuple[OperationStep, ...], names: tuple[str, ...], signature: 
 
 
 def step_signature(step: OperationStep, signature: Signature) -> Signature:
-    """Derive the signature of a step from that of its sequence.
-
-    Parameters
-    ----------
-    step : Step
-        A step of the sequence.
-    signature : Signature
-        Signature of the sequence.
-
-    Returns
-    -------
-    Signature
-        Signature with the step's parameter names.
-    """
+    """Return the signature of a step, with the step's parameter names, from that of its sequence."""
     arrays = {p.name for p in step.operation.arrays}
     shapes = {own: signature.shapes[whole] for own, whole in step.arguments if own in arrays}
     dtypes = {own: signature.dtypes[whole] for own, whole in step.arguments if own in arrays}
@@ -109,23 +84,10 @@ def step_signature(step: OperationStep, signature: Signature) -> Signature:
 def sequence_operation(steps: Sequence[OperationStep], combinations: Iterable[tuple[str, ...]]) -> Operation:
     """Make an operation that executes several operations in order.
 
-    Parameters
-    ----------
-    steps : sequence of Step
-        At least one. Steps share data by naming the same parameter of the sequence.
-    combinations : iterable of tuple of str
-        Implementations of the sequence, each as the names of the steps' implementations: all for devices or all for
-        the host.
-
-    Returns
-    -------
-    Operation
-        Operation whose parameters are in order of first use. An array written before it is read has mode ``write``.
-
-    Raises
-    ------
-    ArgumentError
-        If a combination mixes device and host implementations, or more than one step reports a status.
+    Steps share data by naming the same parameter of the sequence; the parameters are in order of first use, and an
+    array written before it is read has mode ``write``. Each combination names the steps' implementations: all for
+    devices or all for the host. Raise `ArgumentError` if a combination mixes both, or more than one step reports a
+    status.
     """
     steps = tuple(steps)
     name = _name([s.operation.name for s in steps])

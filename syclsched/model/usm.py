@@ -66,20 +66,10 @@ class PoolKey(NamedTuple):
 def default_kind(space: MemorySpace, platform: Platform) -> MemoryKind:
     """Return the default kind of memory of a space.
 
-    Parameters
-    ----------
-    space : MemorySpace
-        A space of the platform.
-    platform : Platform
-        The platform.
-
-    Returns
-    -------
-    str
-        ``shared`` if host and device use the same memory: nothing migrates, and the host may access it. Otherwise
-        ``device``, since pages of shared memory would migrate at times unknown to the plan. For host memory ``host``
-        (pinned), if some device has separate memory, since copies then need no staging; else ``plain``, which needs no
-        runtime.
+    It is ``shared`` if host and device use the same memory: nothing migrates, and the host may access it. Otherwise it
+    is ``device``, since pages of shared memory would migrate at times unknown to the plan. For host memory it is
+    ``host`` (pinned), if some device has separate memory, since copies then need no staging; else ``plain``, which
+    needs no runtime.
     """
     if space.name != HOST:
         return "shared" if space.host_accessible else "device"
@@ -117,11 +107,5 @@ class PoolKeys:
         return self._chosen.get(buffer) or self._usual.get(buffer[1])
 
     def __getitem__(self, buffer: tuple[str, str]) -> PoolKey:
-        """Return the pool key of the buffer of a whole array.
-
-        Parameters
-        ----------
-        buffer : (str, str)
-            Array and space.
-        """
+        """Return the pool key of the buffer of a whole array, given by array and space."""
         return self._chosen.get(buffer) or self._usual[buffer[1]]

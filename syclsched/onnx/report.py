@@ -77,15 +77,7 @@ class Report:
 
 
 def planned_times(plan: Plan, origins: Mapping[str, tuple[str, ...]]) -> tuple[OperatorTime, ...]:
-    """Return the tasks of a plan in order, with the times it predicts.
-
-    Parameters
-    ----------
-    plan : Plan
-        A plan of the model's graph.
-    origins : Mapping[str, tuple of str]
-        See `Specialised`.
-    """
+    """Return the tasks of a plan in order, with the times it predicts; for ``origins`` see `Specialised`."""
     operators = _operators(plan, origins)
     return tuple(
         OperatorTime(operators.get(task, task), task, a.device, a.implementation or "", a.finish_s - a.start_s)
@@ -97,17 +89,7 @@ def planned_times(plan: Plan, origins: Mapping[str, tuple[str, ...]]) -> tuple[O
 def measured_times(
     traces: Iterable[Trace], plan: Plan, origins: Mapping[str, tuple[str, ...]]
 ) -> tuple[OperatorTime, ...]:
-    """Return the tasks of several runs in order, with their median times.
-
-    Parameters
-    ----------
-    traces : iterable of Trace
-        Traces of runs of the plan.
-    plan : Plan
-        The plan of these runs.
-    origins : Mapping[str, tuple of str]
-        See `Specialised`.
-    """
+    """Return the tasks of several runs of a plan in order, with their median times."""
     operators = _operators(plan, origins)
     seconds: dict[tuple[str, str, str], list[float]] = {}
     for trace in traces:

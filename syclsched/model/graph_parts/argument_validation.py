@@ -39,30 +39,10 @@ class BoundArguments(NamedTuple):
 def validate_arguments(
     operation: Operation, given: Mapping[str, Argument], lookup: Lookup, where: str
 ) -> BoundArguments:
-    """Validate the arguments of a task.
+    """Validate the arguments of a task, given by parameter name; ``where`` names the task in errors.
 
-    Parameters
-    ----------
-    operation : Operation
-        The task's operation.
-    given : Mapping[str, LogicalArray, ArrayRows, ReshapedArray, Constant, Access or number]
-        By parameter name.
-    lookup : callable
-        Returns the declared array of a name.
-    where : str
-        The task, for errors.
-
-    Returns
-    -------
-    Bound
-        The validated arguments.
-
-    Raises
-    ------
-    ArgumentError
-        If a parameter is missing or unknown, rows do not exist, or a shape, dtype or access mode does not match.
-    UnknownArrayError
-        If an array is not declared or has been freed.
+    Raise `ArgumentError` if a parameter is missing or unknown, rows do not exist, or a shape, dtype or access mode does
+    not match, and `UnknownArrayError` if an array is not declared or has been freed.
     """
     known = {p.name for p in operation.parameters}
     for missing in sorted(known - given.keys()):
@@ -111,32 +91,10 @@ def validate_arguments(
 def declare_array(
     name: str, shape: Iterable[int] | None, dtype: Any, data: Any, *, temporary: bool, usm: UsmKind | None = None
 ) -> LogicalArray:
-    """Make the declaration of an array.
+    """Make the declaration of an array; ``data`` gives the shape and dtype that are None.
 
-    Parameters
-    ----------
-    name : str
-        Name of the array.
-    shape : iterable of int or None
-        Shape; None for that of ``data``.
-    dtype : dtype-like or None
-        Element type; None for that of ``data``, or float64 without data.
-    data : array-like or None
-        Its initial value.
-    temporary : bool
-        See `LogicalArray`.
-    usm : str or None, optional
-        See `LogicalArray`.
-
-    Returns
-    -------
-    LogicalArray
-        An array that can be allocated on a device.
-
-    Raises
-    ------
-    ArgumentError
-        If shape and dtype are missing or invalid, or the kind of USM memory does not exist.
+    Without data the default dtype is float64. Raise `ArgumentError` if shape and dtype are missing or invalid, or the
+    kind of USM memory does not exist.
     """
     where = f"array {name!r}"
     if usm is not None and usm not in USM_KINDS:
@@ -163,17 +121,7 @@ def row_range_shape(shape: Shape, rows: RowRange | None) -> Shape:
 
 
 def matches_signature(task: Task, parameter: str, array: LogicalArray) -> bool:
-    """Return whether an array, or its rows that are passed, has the shape and dtype of a task's signature.
-
-    Parameters
-    ----------
-    task : Task
-        Any task.
-    parameter : str
-        One of its array parameters.
-    array : LogicalArray
-        The declared array that is passed for it.
-    """
+    """Return whether an array, or its rows that are passed, has the shape and dtype of a task's signature."""
     rows, signature = task.rows.get(parameter), task.signature
     if signature is None or (rows is not None and not (array.shape and 0 <= rows[0] < rows[1] <= array.shape[0])):
         return False
@@ -186,15 +134,7 @@ def matches_signature(task: Task, parameter: str, array: LogicalArray) -> bool:
 
 
 def check_data(array: LogicalArray, data: Any) -> None:
-    """Raise `ArgumentError` unless ``data`` has the shape and dtype of ``array``.
-
-    Parameters
-    ----------
-    array : LogicalArray
-        The declared array.
-    data : array-like
-        Its value.
-    """
+    """Raise `ArgumentError` unless ``data`` has the shape and dtype of ``array``."""
     # Comparing dtypes takes a tenth of the time of comparing their names, which are the same in any byte order.
     same = data.dtype == _dtype(array.dtype) or np.dtype(data.dtype).name == array.dtype
     if not same or tuple(data.shape) != array.shape:
@@ -263,19 +203,7 @@ def _other_shape(shape: Shape, rows: RowRange | None, array: LogicalArray, where
 def validate_rows(rows: RowRange, array: LogicalArray, where: str) -> RowRange | None:
     """Validate a range of rows; return None if it covers the whole array.
 
-    Parameters
-    ----------
-    rows : (int, int)
-        First row and one past the last.
-    array : LogicalArray
-        The array.
-    where : str
-        Task or argument, for error messages.
-
-    Raises
-    ------
-    ArgumentError
-        If it is not a range, is empty or exceeds the array.
+    Raise `ArgumentError` if it is not a range, is empty or exceeds the array; ``where`` names the task or argument.
     """
     start, stop = rows = _range(rows, array, where)
     extent = array.shape[0] if array.shape else 0

@@ -16,23 +16,10 @@ from syclsched.model.operation import Copies, Implementation, Operation, Paramet
 def host_operation(
     function: Callable[..., Any], modes: Mapping[str, AccessMode | None], flops: float, *, pure: bool = False
 ) -> Operation:
-    """Return an operation with one host implementation that calls ``function``.
+    """Return an operation with one host implementation that calls ``function`` with arguments by parameter name.
 
-    Parameters
-    ----------
-    function : callable
-        Called with NumPy arrays and scalars by parameter name.
-    modes : Mapping[str, AccessMode or None]
-        Access mode of each argument; None for a scalar.
-    flops : float
-        Floating-point operations of one call.
-    pure : bool, optional
-        Whether the function's only effect is to write values that depend on its arguments alone.
-
-    Returns
-    -------
-    Operation
-        Named after the function.
+    ``modes`` gives the access mode of each argument, None for a scalar. A ``pure`` function has no effect but to write
+    values that depend on its arguments alone.
     """
     label = getattr(function, "__name__", "host").strip("<>")
 

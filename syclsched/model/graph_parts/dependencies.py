@@ -56,26 +56,12 @@ def implicit_dependencies(
     touched: Sequence[Sequence[Access]] | None = None,
     segments: Segments | None = None,
 ) -> tuple[Dependency, ...]:
-    """Return the dependencies implied by the tasks' accesses and order of submission.
+    """Return the dependencies implied by the tasks' accesses and order of submission, ordered by the later task.
 
     A reader depends on the last writer (RAW), a writer on every reader since the last writer (WAR), or on the last
     writer if there was no reader (WAW). Dependencies on earlier writers follow transitively and are not listed. A
     barrier depends on every task since the last barrier (or on that barrier), and every later task depends on it.
-
-    Parameters
-    ----------
-    tasks : iterable of Task
-        In order of submission.
-    touched : sequence of sequence of Access, optional
-        Accesses of each task, by segments; see `implicit_edges`.
-    segments : Segments, optional
-        The graph's segments.
-
-    Returns
-    -------
-    tuple of Dependency
-        Without duplicates, in order of the later task. Adjacent segments that cause the same dependency between two
-        tasks are merged.
+    Adjacent segments that cause the same dependency between two tasks are merged. For ``touched`` see `implicit_edges`.
     """
     tasks = list(tasks)
     names = [task.name for task in tasks]
@@ -108,18 +94,8 @@ def _with_joined_rows(dependencies: Iterable[Dependency], segments: Segments) ->
 def implicit_edges(tasks: Iterable[Task], touched: Sequence[Sequence[Access]] | None = None) -> ImplicitEdges:
     """Return the dependencies of `implicit_dependencies` as columns, for graphs of many tasks.
 
-    Parameters
-    ----------
-    tasks : iterable of Task
-        In order of submission.
-    touched : sequence of sequence of Access, optional
-        Accesses of each task, with segments in place of arrays that some task accesses in part; see
-        `syclsched.model.graph_parts.segments`. By default the tasks' own accesses, none of which may then have rows.
-
-    Returns
-    -------
-    ImplicitEdges
-        In the same order; arrays named as in ``touched``.
+    ``touched`` holds the accesses of each task, with segments in place of arrays that some task accesses in part; by
+    default the tasks' own accesses, none of which may then have rows.
     """
     last_writer: dict[str, int] = {}
     readers: dict[str, list[int]] = {}

@@ -16,19 +16,7 @@ from syclsched.model.task import LogicalArray, Task
 def fingerprint(arrays: Iterable[LogicalArray], tasks: Iterable[Task], edges: Iterable[tuple[str, str]]) -> str:
     """Return a hash of everything that a plan depends on; of constants only identity, shape and dtype.
 
-    Parameters
-    ----------
-    arrays : iterable of LogicalArray
-        The arrays in order of declaration.
-    tasks : iterable of Task
-        The tasks in order of submission.
-    edges : iterable of (str, str)
-        The explicit edges; order and repetitions are irrelevant.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits.
+    It has 32 hexadecimal digits. Order and repetitions of explicit edges are irrelevant.
     """
     numbers: dict[Constant, int] = {}
     content = {

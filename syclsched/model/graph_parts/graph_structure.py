@@ -14,21 +14,7 @@ from syclsched.model.task import LogicalArray, Task
 
 
 class GraphStructure:
-    """Structure derived from the tasks of a graph, which must not change any more.
-
-    Parameters
-    ----------
-    name : str
-        The graph's name, for errors.
-    tasks : Mapping[str, Task]
-        The tasks by name, in order of submission.
-    arrays : Mapping[str, LogicalArray]
-        The arrays by name.
-    edges : tuple of (str, str)
-        The explicit edges.
-    ranged : bool
-        Whether some task accesses a part of an array.
-    """
+    """Structure derived from the tasks of a graph, which must not change any more."""
 
     def __init__(
         self,
@@ -54,13 +40,7 @@ class GraphStructure:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The task names in a topological order; ties keep the order of submission.
-
-        Raises
-        ------
-        CycleError
-            If explicit edges form a cycle.
-        """
+        """The task names in a topological order; ties keep the order of submission. Raise `CycleError` for a cycle."""
         position = {name: i for i, name in enumerate(self._tasks)}
         if all(position[before] < position[after] for before, after in self._edges):
             return tuple(self._tasks)  # implied dependencies follow the order of submission

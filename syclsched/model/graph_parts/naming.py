@@ -16,25 +16,9 @@ _ROW_RANGE_NAME = re.compile(r"(.+)\[\d+:\d+\]", re.DOTALL)
 
 
 def check_name(name: object, taken: Container[str], what: str, longest: int) -> str:
-    """Validate a name and return it.
+    """Validate a name and return it; ``what`` is the kind of the named object in errors.
 
-    Parameters
-    ----------
-    name : object
-        The requested name.
-    taken : container of str
-        Names already used.
-    what : str
-        Kind of the named object, for errors: ``array`` or ``task``.
-    longest : int
-        Maximum length in characters.
-
-    Raises
-    ------
-    GraphError
-        If it is not a string, is empty, or is already used.
-    ArgumentError
-        If it is too long.
+    Raise `GraphError` if it is not a string, is empty, or is already used, and `ArgumentError` if it is too long.
     """
     if not isinstance(name, str) or not name:
         raise GraphError(f"a name must be a non-empty string, not {name!r}", where=what)

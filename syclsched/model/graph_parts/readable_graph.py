@@ -18,13 +18,7 @@ from syclsched.model.task import JoinedArray, LogicalArray, Task
 
 
 class ReadableGraph:
-    """The read-only part of `syclsched.TaskGraph`.
-
-    Parameters
-    ----------
-    name : str
-        Name of the graph.
-    """
+    """The read-only part of `syclsched.TaskGraph`."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -39,20 +39,7 @@ Segments = Mapping[str, tuple[Segment, ...]]
 
 
 def find_segments(tasks: Iterable[Task], arrays: Mapping[str, LogicalArray]) -> dict[str, tuple[Segment, ...]]:
-    """Return the segments of every array that some task accesses in part.
-
-    Parameters
-    ----------
-    tasks : iterable of Task
-        All tasks of a graph.
-    arrays : Mapping[str, LogicalArray]
-        Its arrays, by name.
-
-    Returns
-    -------
-    dict of str to tuple of Segment
-        Segments by array name; empty if all tasks access whole arrays.
-    """
+    """Return the segments, by array name, of every array that some task accesses in part."""
     ends: dict[str, set[int]] = {}
     for task in tasks:
         if task.rows:
@@ -67,20 +54,7 @@ def find_segments(tasks: Iterable[Task], arrays: Mapping[str, LogicalArray]) -> 
 
 
 def segment_accesses(tasks: Iterable[Task], segments: Segments) -> list[tuple[Access, ...]]:
-    """Return the accesses of each task, with segments in place of segmented arrays.
-
-    Parameters
-    ----------
-    tasks : iterable of Task
-        Tasks of a graph.
-    segments : Segments
-        Segments of the graph.
-
-    Returns
-    -------
-    list of tuple of Access
-        Accesses per task: each array or segment once, without rows.
-    """
+    """Return the accesses of each task, with segments in place of segmented arrays, each once, without rows."""
     if not segments:
         return [task.accesses for task in tasks]
     starts = {name: [segment.rows[0] for segment in cut] for name, cut in segments.items()}
@@ -107,18 +81,7 @@ def _touched(
 
 
 def joined_rows(segments: Iterable[Segment]) -> list[tuple[str, RowRange]]:
-    """Merge adjacent segments into ranges of rows.
-
-    Parameters
-    ----------
-    segments : iterable of Segment
-        Segments in any order.
-
-    Returns
-    -------
-    list of (str, (int, int))
-        (array name, row range) pairs, sorted.
-    """
+    """Merge adjacent segments into ranges of rows; return sorted pairs of array name and row range."""
     found: list[tuple[str, RowRange]] = []
     for _, whole, rows in sorted(segments, key=lambda s: (s.whole, s.rows)):
         if found and found[-1][0] == whole and found[-1][1][1] == rows[0]:

@@ -11,16 +11,5 @@ from syclsched.model.operation import Signature
 
 
 def signature_bytes(signature: Signature) -> int:
-    """Return the bytes of all arrays of a signature, each counted once.
-
-    Parameters
-    ----------
-    signature : Signature
-        Shapes and dtypes.
-
-    Returns
-    -------
-    int
-        Sum over the array parameters.
-    """
+    """Return the bytes of all arrays of a signature, each counted once."""
     return sum(math.prod(shape) * np.dtype(signature.dtypes[name]).itemsize for name, shape in signature.shapes.items())

@@ -12,17 +12,7 @@ from syclsched.errors import CycleError
 def topological_order(nodes: Iterable[str], edges: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """Return the nodes in topological order (Kahn 1962); ties keep the given order.
 
-    Parameters
-    ----------
-    nodes : iterable of str
-        Node names.
-    edges : sequence of (str, str)
-        Before and after.
-
-    Returns
-    -------
-    tuple of str
-        Shorter than ``nodes`` if and only if there is a cycle.
+    Edges are pairs of before and after. The result is shorter than ``nodes`` if and only if there is a cycle.
     """
     names = list(nodes)
     index = {name: i for i, name in enumerate(names)}
@@ -44,25 +34,7 @@ def topological_order(nodes: Iterable[str], edges: Sequence[tuple[str, str]]) ->
 
 
 def acyclic_order(nodes: Iterable[str], edges: Sequence[tuple[str, str]], where: str, hint: str) -> tuple[str, ...]:
-    """Return the nodes in topological order; raise `CycleError` if there is none.
-
-    Parameters
-    ----------
-    nodes, edges
-        As for `topological_order`.
-    where, hint : str
-        Place and hint for the error message.
-
-    Returns
-    -------
-    tuple of str
-        All nodes.
-
-    Raises
-    ------
-    CycleError
-        If the edges form a cycle; the message names its nodes.
-    """
+    """Return the nodes in topological order; raise `CycleError`, which names the nodes of a cycle, if there is none."""
     names = list(nodes)
     order = topological_order(names, edges)
     if len(order) < len(names):
@@ -71,20 +43,7 @@ def acyclic_order(nodes: Iterable[str], edges: Sequence[tuple[str, str]], where:
 
 
 def find_cycle(nodes: Iterable[str], edges: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the nodes of one cycle, with the first repeated at the end; empty if there is none.
-
-    Parameters
-    ----------
-    nodes : iterable of str
-        Node names.
-    edges : sequence of (str, str)
-        Before and after.
-
-    Returns
-    -------
-    tuple of str
-        The cycle.
-    """
+    """Return the nodes of one cycle, with the first repeated at the end; empty if there is none."""
     acyclic = set(topological_order(nodes := list(nodes), edges))
     remaining = [(b, a) for b, a in edges if b not in acyclic and a not in acyclic]
     predecessor = {after: before for before, after in remaining}

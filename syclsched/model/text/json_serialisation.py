@@ -30,46 +30,16 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
 
 
 def to_json(value: Any, *, indent: int | None = 1) -> str:
-    """Return a frozen dataclass of the model as JSON text.
-
-    Parameters
-    ----------
-    value : dataclass instance
-        Plan, profile, platform or trace.
-    indent : int or None, optional
-        Spaces per level; None for one line.
-
-    Returns
-    -------
-    str
-        JSON.
-    """
+    """Return a frozen dataclass of the model as JSON text, indented by this many spaces per level, or on one line."""
     return _adapter(type(value)).dump_json(value, indent=indent).decode()
 
 
 def from_json(kind: type[T], text: str | bytes, *, where: str, strict: bool = True) -> T:
-    """Read a dataclass of the model from JSON text.
+    """Read a dataclass of the model from JSON text; ``where`` names the file in errors.
 
-    Parameters
-    ----------
-    kind : type
-        The dataclass.
-    text : str or bytes
-        JSON.
-    where : str
-        The file's name, for errors.
-    strict : bool, optional
-        Whether to reject type conversions, such as of text or ``true`` to a number; False for formats with lax writers.
-
-    Returns
-    -------
-    instance of ``kind``
-        Validated: types, ranges, no NaN or infinity, no unknown keys.
-
-    Raises
-    ------
-    FormatError
-        If it is invalid; names the place in the file and what is expected there.
+    Types and ranges are validated; NaN, infinity and unknown keys are rejected by `FormatError`, which names the place
+    in the file. ``strict`` also rejects type conversions, such as of text to a number; it is off for formats with lax
+    writers.
     """
     from pydantic import ValidationError
 

@@ -34,15 +34,7 @@ _DEFAULT_AIM = "minimize makespan"
 def plan_text(plan: Plan) -> str:
     """Return a plan as text: predictions, the first instructions of each lane, and the devices of each task family.
 
-    Parameters
-    ----------
-    plan : Plan
-        Any plan. Long lists are truncated, and the number of further items is stated.
-
-    Returns
-    -------
-    str
-        Lines, without a newline at the end.
+    Long lists are truncated, and the number of further items is stated.
     """
     sections = (_header(plan), _candidates(plan), _lanes(plan), _families(plan), _memory(plan), _counters(plan))
     return "\n".join(line for section in sections for line in section)
@@ -51,22 +43,7 @@ def plan_text(plan: Plan) -> str:
 def explain_task(plan: Plan, task: str) -> str:
     """Return an explanation of a task's placement and times, with its cost on other devices.
 
-    Parameters
-    ----------
-    plan : Plan
-        A plan with predicted times.
-    task : str
-        Name of a task of the plan, or of the original graph if it was rewritten.
-
-    Returns
-    -------
-    str
-        Lines, without a newline at the end.
-
-    Raises
-    ------
-    GraphError
-        If the plan has no such task.
+    The task is one of the plan, or of the original graph if that was rewritten; raise `GraphError` if there is none.
     """
     planned = {t.name: place for place, t in enumerate(plan.tasks)}
     if task in planned:

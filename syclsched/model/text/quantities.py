@@ -31,28 +31,9 @@ _NUMBER: Final = re.compile(
 def parse_quantity(
     text: str, dimension: Dimension, *, where: str, raising: type[SyclschedError] = ArgumentError
 ) -> float:
-    """Parse a number with its unit.
+    """Parse a number with its unit, such as ``20ms``, into seconds, bytes, joules or runs per second.
 
-    Parameters
-    ----------
-    text : str
-        For instance ``20ms``; spaces between number and unit are allowed.
-    dimension : str
-        Expected dimension: ``time``, ``bytes``, ``energy`` or ``rate``.
-    where : str
-        Place of the quantity, for error messages.
-    raising : type, optional
-        Class of the error raised for invalid text.
-
-    Returns
-    -------
-    float
-        Value in seconds, bytes, joules or runs per second.
-
-    Raises
-    ------
-    ArgumentError
-        Or ``raising``: if it is not a non-negative number with a unit of that dimension.
+    Raise an error of class ``raising`` if it is not a non-negative number with a unit of that dimension.
     """
     known = UNITS[dimension]
     found = _NUMBER.fullmatch(text)
@@ -69,20 +50,7 @@ def parse_quantity(
 
 
 def format_quantity(value: float, dimension: Dimension) -> str:
-    """Format a quantity with a readable unit.
-
-    Parameters
-    ----------
-    value : float
-        Value in seconds, bytes, joules or runs per second.
-    dimension : str
-        Its dimension: ``time``, ``bytes``, ``energy`` or ``rate``.
-
-    Returns
-    -------
-    str
-        Number and unit.
-    """
+    """Format a quantity in seconds, bytes, joules or runs per second with a readable unit."""
     if dimension == "time":
         return format_seconds(value)
     if dimension == "bytes":
