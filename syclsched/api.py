@@ -6,7 +6,8 @@ Each takes and returns the frozen data of `syclsched.model`. The packages below 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -69,20 +70,7 @@ def discover(
 
 
 def with_lanes(platform: Platform, lanes: Mapping[str, int] | int) -> Platform:
-    """Return the platform with another number of compute lanes.
-
-    Parameters
-    ----------
-    platform : Platform
-        The platform.
-    lanes : int or Mapping[str, int]
-        Number of lanes, for all SYCL devices or by device name.
-
-    Returns
-    -------
-    Platform
-        A changed copy.
-    """
+    """Return the platform with another number of compute lanes, for all SYCL devices or by device name."""
     by_name = dict.fromkeys((d.name for d in platform.compute_devices), lanes) if isinstance(lanes, int) else lanes
     for name in by_name:
         platform.device(name)
@@ -146,23 +134,14 @@ def calibrate(
     int
         Number of measurements made. Stored ones are not repeated.
     """
-    from contextlib import ExitStack
-
     from syclsched.devices import open_devices
     from syclsched.planner import PlanRequest
+    from syclsched.planning_session import PlanningSession
     from syclsched.profiling import HistoryStore
-    from syclsched.profiling import calibrate as measure
 
-    counts: list[int] = []
-    with ExitStack() as stack:
-        history = stack.enter_context(HistoryStore())
-        opened = live if live is not None else stack.enter_context(open_devices(platform))
-
-        def measure_tasks(of: TaskGraph) -> None:
-            counts.append(measure(of, platform, opened, history, progress=progress).measured)
-
-        PlanRequest(policy=policy, rewrite=rewrite).calibrate(graph, platform, history, measure_tasks)
-    return sum(counts)
+    with HistoryStore() as history, nullcontext(live) if live is not None else open_devices(platform) as opened:
+        session = PlanningSession(PlanRequest(policy, rewrite=rewrite), platform, history, progress)
+        return sum(found.measured for found in session.calibrate(graph, opened))
 
 
 def plan(
@@ -217,29 +196,15 @@ def plan(
     MemoryLimitError
         If no plan fits the limit; the message names the least memory needed.
     """
-    from contextlib import ExitStack
-    from time import perf_counter
-
-    from syclsched.planner import plan_graph
+    from syclsched.planner import PlanRequest
+    from syclsched.planning_session import PlanningSession
     from syclsched.profiling import HistoryStore
 
-    limits = tuple(subject_to)
+    request = PlanRequest(policy, minimize, tuple(subject_to), rewrite, budget_s, seed)
     if memory_limit is not None:
         platform = with_memory_limit(platform, memory_limit)
-    with ExitStack() as stack:
-        known = history if history is not None else stack.enter_context(HistoryStore())
-        return plan_graph(
-            graph,
-            platform,
-            policy=policy,
-            history=known,
-            minimize=minimize,
-            subject_to=limits,
-            rewrite=rewrite,
-            budget_s=budget_s,
-            clock=None if budget_s is None else perf_counter,
-            seed=seed,
-        )
+    with nullcontext(history) if history is not None else HistoryStore() as known:
+        return PlanningSession(request, platform, known).plan(graph)  # type: ignore[arg-type]  # only reads
 
 
 def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
@@ -358,12 +323,9 @@ def run(
         if watched.stepped:
             raise ArgumentError("debug and nan_guard run step by step and need a plan", where="dynamic")
         return _run_dynamic(graph, platform, plan, policy, inputs, calibrate, memory_limit, dynamic, watched, recover)
-    made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite, memory_limit)
-    try:
+    with _opened(platform, plan, memory_limit) as live:
+        made = plan if plan is not None else _planned(graph, live, policy, rewrite, calibrate=calibrate)
         return execute(made, graph, live, inputs=inputs, owns_devices=True, safeguards=watched, recover=recover)
-    except BaseException:
-        live.close()
-        raise
 
 
 def _safeguards(call: str, given: SafeguardOptions) -> Safeguards:
@@ -390,8 +352,9 @@ def _run_dynamic(
     recover: bool,
 ) -> Run:
     """Start a graph under a dynamic policy."""
-    from syclsched.devices import open_devices
     from syclsched.execution.dynamic import check_name, run_dynamically
+    from syclsched.planner import PlanRequest
+    from syclsched.planning_session import PlanningSession
     from syclsched.profiling import HistoryStore
 
     check_name(dynamic)
@@ -399,30 +362,17 @@ def _run_dynamic(
         raise ArgumentError(
             f"{dynamic!r} follows no plan", where="dynamic", hint="Leave plan and policy out, or use dynamic='hybrid'"
         )
-    where = platform if platform is not None else (discover() if plan is None else plan.platform)
-    if memory_limit is not None:
-        where = with_memory_limit(where, memory_limit)
-    live = open_devices(where)
-    try:
+    where = plan.platform if platform is None and plan is not None else platform
+    with _opened(where, None, memory_limit) as live, HistoryStore() as history:
+        session = PlanningSession(PlanRequest(policy, rewrite="none"), live.platform, history)
         if calibrate and plan is None:
-            _calibrate(graph, where, live=live, rewrite="none")
-        with HistoryStore() as history:
-            if dynamic == "hybrid" and plan is None:
-                plan = _plan(graph, where, policy=policy, rewrite="none", history=history)
-            return run_dynamically(
-                graph,
-                live,
-                dynamic,
-                inputs,
-                plan=plan,
-                history=history,
-                owns_devices=True,
-                safeguards=safeguards,
-                recover=recover,
-            )
-    except BaseException:
-        live.close()
-        raise
+            session.calibrate(graph, live)
+        if dynamic == "hybrid" and plan is None:
+            plan = session.plan(graph)
+        return run_dynamically(
+            graph, live, dynamic, inputs,
+            plan=plan, history=history, owns_devices=True, safeguards=safeguards, recover=recover,
+        )  # fmt: skip
 
 
 def bind(
@@ -461,24 +411,14 @@ def bind(
     from syclsched.execution import bind as bind_plan
 
     watched = _safeguards("bind", safeguards)
-    made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite, memory_limit)
-    try:
+    with _opened(platform, plan, memory_limit) as live:
+        made = plan if plan is not None else _planned(graph, live, policy, rewrite, calibrate=calibrate)
         return bind_plan(made, graph, live, trace=trace, owns_devices=True, safeguards=watched, recover=recover)
-    except BaseException:
-        live.close()
-        raise
 
 
-def _planned_and_open(
-    graph: TaskGraph,
-    platform: Platform | None,
-    plan: Plan | None,
-    policy: str,
-    calibrate: bool,
-    rewrite: str,
-    memory_limit: MemoryLimit | None,
-) -> tuple[Plan, OpenDevices]:
-    """Return the plan, made now if none is given, and the open devices it runs on."""
+@contextmanager
+def _opened(platform: Platform | None, plan: Plan | None, memory_limit: MemoryLimit | None) -> Iterator[OpenDevices]:
+    """Open the devices to run a plan on, by default all; they are closed here only if the block fails."""
     from syclsched.devices import open_devices
 
     where = platform if platform is not None else (discover() if plan is None else plan.platform)
@@ -488,15 +428,20 @@ def _planned_and_open(
         where = with_memory_limit(where, memory_limit)
     live = open_devices(where)
     try:
-        if plan is None:
-            if calibrate:
-                _calibrate(graph, where, live=live, policy=policy, rewrite=rewrite)
-            plan = _plan(graph, where, policy=policy, rewrite=rewrite)
-        return plan, live
+        yield live
     except BaseException:
         live.close()
         raise
 
 
-# `run` and `bind` have parameters that shadow these functions.
-_calibrate, _plan = calibrate, plan
+def _planned(graph: TaskGraph, live: OpenDevices, policy: str, rewrite: str, *, calibrate: bool) -> Plan:
+    """Plan a graph for open devices, after measuring its tasks if wanted."""
+    from syclsched.planner import PlanRequest
+    from syclsched.planning_session import PlanningSession
+    from syclsched.profiling import HistoryStore
+
+    with HistoryStore() as history:
+        session = PlanningSession(PlanRequest(policy, rewrite=rewrite), live.platform, history)
+        if calibrate:
+            session.calibrate(graph, live)
+        return session.plan(graph)

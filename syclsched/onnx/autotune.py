@@ -36,7 +36,7 @@ from syclsched.onnx.report import OperatorTime, measured_times
 if TYPE_CHECKING:
     from syclsched.execution import Runner
     from syclsched.onnx.lru_cache import BoundModel
-    from syclsched.profiling import HistoryStore
+    from syclsched.profiling.calibration import RecordingHistory
 
 _LOGGER = logging.getLogger("syclsched")
 
@@ -46,7 +46,7 @@ class AutotuneContext:
     """What the comparison of a model's plans needs: platform, history, and callbacks."""
 
     platform: Platform  # with one compute device
-    history: HistoryStore  # stores task times and ratios of plans
+    history: RecordingHistory  # stores task times and ratios of plans
     make: Callable[[TaskGraph], BoundModel]  # plans and binds a graph
     #: Binds a plan again, with traces of that many runs, or exact ones.
     again: Callable[[BoundModel, int | Literal["exact"]], Runner]

@@ -7,12 +7,12 @@ import gc
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Final, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import MemoryLimit, with_memory_limit
+from syclsched.model.plan import Plan
 from syclsched.model.platform import Device, Platform
 from syclsched.onnx.array_types import Array, Shapes
 from syclsched.onnx.autotune import AutotuneContext, faster_variant
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
     from syclsched.execution import Runner
     from syclsched.planner import PlanRequest
-    from syclsched.profiling import HistoryStore
+    from syclsched.planning_session import PlanningSession
 
 _LOGGER = logging.getLogger("syclsched")
 
@@ -53,6 +53,52 @@ def without_emulators(platform: Platform) -> Platform:
 
 def _emulated(device: Device) -> bool:
     return device.kind == "accelerator" and "Emulation" in device.description
+
+
+@dataclass(frozen=True, slots=True)
+class VariantBuilder:
+    """Calibrates, plans and binds variants of a model's graph on open devices."""
+
+    session: PlanningSession
+    live: OpenDevices
+    specialised: Specialised
+    report_progress: Callable[[str], None]  # called with the next step
+    trace: bool | int = False  # whether the variants' own runners record traces
+
+    def plan_and_bind(self, graph: TaskGraph, *, calibrate: bool = True) -> BoundModel:
+        """Time the implementations of a variant's tasks, plan it and bind it."""
+        if calibrate:
+            self.report_progress("timing implementations")
+            self.session.calibrate(graph, self.live)
+        self.report_progress("planning")
+        return self.bind(graph, self.session.plan(graph))
+
+    def bind(self, graph: TaskGraph, plan: Plan) -> BoundModel:
+        """Bind a plan of a variant."""
+        from syclsched.execution import bind
+
+        self.report_progress("building kernels and binding the plan")
+        runner = bind(plan, graph, self.live, trace=self.trace, recover=True)
+        return BoundModel(replace(self.specialised, graph=graph), plan, runner)
+
+    def fastest(self, bound: BoundModel, graph: TaskGraph, values: Mapping[str, Any]) -> BoundModel:
+        """Return the bound variant, or one with kernels for some of the library's tasks if that is faster."""
+
+        def rebind(bound: BoundModel, trace: int | Literal["exact"]) -> Runner:
+            return rebound(bound, self.live, trace)
+
+        session = self.session
+        track = AutotuneContext(
+            session.platform, session.history, self.plan_and_bind, rebind, self.report_progress, bool(self.trace)
+        )
+        return faster_variant(bound, graph, values, track)
+
+
+def rebound(bound: BoundModel, live: OpenDevices, trace: int | Literal["exact"]) -> Runner:
+    """Bind a model's plan again, with traces of the last ``trace`` runs, or exact ones."""
+    from syclsched.execution import bind
+
+    return bind(bound.plan, bound.specialised.graph, live, trace=trace)
 
 
 class ModelBuilder:
@@ -81,14 +127,20 @@ class ModelBuilder:
 
     def make(self, shapes: Shapes, values: Mapping[str, Array]) -> BoundModel:
         """Return the model planned and bound for these input shapes."""
+        from syclsched.planning_session import PlanningSession
         from syclsched.profiling import HistoryStore
 
         self._tell("making tasks of the model")
         specialised = self._model.specialised(shapes, values)
-        specialised = replace(specialised, graph=without_implementations(specialised.graph, self._without))
+        graph = without_implementations(specialised.graph, self._without)
+        specialised = replace(specialised, graph=graph)
         with self._lock, HistoryStore() as history:  # concurrent timings would disturb each other
             try:
-                return self._build(specialised, values, history)
+                # With one lane, tasks with a single implementation are timed in a run of the model.
+                session = PlanningSession(self._request, self.platform, history, self._progress, self._mixes)
+                variants = VariantBuilder(session, self._opened(), specialised, self._tell, self._trace)
+                bound = variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune)
+                return variants.fastest(bound, graph, values) if self._mixes else bound
             finally:
                 self._release_unneeded(specialised)
 
@@ -105,45 +157,14 @@ class ModelBuilder:
             specialised.evictable.let_go(constants)
         trim_heap()
 
-    def _build(self, specialised: Specialised, values: Mapping[str, Array], history: HistoryStore) -> BoundModel:
-        bound = self._bound(specialised, on_devices(specialised.graph, self.platform), history)
-        if not self._mixes:
-            return bound
-        make = partial(self._bound, specialised, history=history)
-        track = AutotuneContext(self.platform, history, make, self.rebind, self._tell, bool(self._trace))
-        return faster_variant(bound, specialised.graph, values, track)
-
-    def _bound(self, specialised: Specialised, graph: TaskGraph, history: HistoryStore) -> BoundModel:
-        """Autotune, plan and bind a variant of the model's graph."""
-        from syclsched.api import plan
-        from syclsched.execution import bind
-
-        live = self._opened()
-        if self._autotune:
-            self._tell("timing implementations")
-            self._request.calibrate(graph, self.platform, history, partial(self._calibrate, history=history))
-        self._tell("planning")
-        planned = plan(graph, self.platform, history=history, **self._request.options())
-        self._tell("building kernels and binding the plan")
-        runner = bind(planned, graph, live, trace=self._trace, recover=True)
-        return BoundModel(replace(specialised, graph=graph), planned, runner)
-
-    def _calibrate(self, graph: TaskGraph, history: HistoryStore) -> None:
-        from syclsched.profiling import calibrate
-
-        # With one lane, tasks with a single implementation are timed in a run of the model.
-        calibrate(graph, self.platform, self._opened(), history, progress=self._progress, choices_only=self._mixes)
-
     def _tell(self, what: str) -> None:
         _LOGGER.info("model %r: %s", self._model.name, what)
         if self._progress is not None:
             self._progress(0, 0, what)
 
     def rebind(self, bound: BoundModel, trace: int | Literal["exact"]) -> Runner:
-        """Bind a plan again, with traces of the last ``trace`` runs, or exact ones."""
-        from syclsched.execution import bind
-
-        return bind(bound.plan, bound.specialised.graph, self._opened(), trace=trace)
+        """Bind a model's plan again; see `rebound`."""
+        return rebound(bound, self._opened(), trace)
 
     def close(self) -> None:
         """Close the devices."""

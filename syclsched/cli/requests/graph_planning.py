@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from syclsched.cli.options import PlanOptions, PlatformOptions, parse_memory_limit
-from syclsched.cli.requests.kernel_choice import faster_plan
 from syclsched.cli.requests.local_platform import calibration_bar, find_platform, use_one_core_lanes
 from syclsched.cli.wait_notice import notice_if_slow
 
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from syclsched.model.graph import TaskGraph
     from syclsched.model.plan import Plan
     from syclsched.model.platform import Platform
-    from syclsched.profiling import HistoryStore
+    from syclsched.planning_session import PlanningSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +45,13 @@ def plan_and_open(
     without: Sequence[str] = (),
 ) -> Iterator[Planned]:
     """Plan a graph, or use the given plan; a context manager that closes the devices at its end."""
-    from syclsched.api import plan, verify
+    from syclsched.api import verify
+    from syclsched.devices import open_devices
     from syclsched.model.memory_limit import check_peak
+    from syclsched.planning_session import PlanningSession
     from syclsched.profiling import HistoryStore
 
-    request, memory_limit = how.request, where.memory_limit
+    request, is_here, mixes = how.request, where.platform is None, False
     if without:
         from syclsched.onnx.implementations import without_implementations
 
@@ -59,52 +59,39 @@ def plan_and_open(
     with ExitStack() as stack:
         if given is not None:
             verify(given, graph)
-            if memory_limit is not None:
-                check_peak(given.needed_bytes, given.platform, parse_memory_limit(memory_limit) or "")
-            if not needs_devices:
-                yield Planned(given, None)
-                return
-            if where.one_core_lanes:
+            if where.memory_limit is not None:
+                check_peak(given.needed_bytes, given.platform, parse_memory_limit(where.memory_limit) or "")
+            if needs_devices and where.one_core_lanes:
                 use_one_core_lanes()
-            yield Planned(given, stack.enter_context(_open(given.platform)))
+            yield Planned(given, stack.enter_context(open_devices(given.platform)) if needs_devices else None)
             return
-        if where.platform is not None:
-            with console.status("planning ..."), notice_if_slow(console):
-                platform = apply_memory_limit(described_platform(where.platform, where.lanes), memory_limit)
-                if model is not None:
-                    from syclsched.onnx.implementations import on_devices
-
-                    graph = on_devices(graph, platform)
-                planned = plan(graph, platform, **request.options())
-            yield Planned(planned, None)
-            return
-        platform = apply_memory_limit(find_platform(where, console), memory_limit)
-        whole = graph
+        platform, whole = target_platform(where, console), graph
         if model is not None:
             from syclsched.onnx.implementations import on_devices
-            from syclsched.onnx.kernel_selection import default_rewrite
+            from syclsched.onnx.kernel_selection import default_rewrite, is_worth_mixing
             from syclsched.onnx.model_build import without_emulators
 
-            platform = without_emulators(platform) if where.devices is None else platform
+            if is_here and where.devices is None:
+                platform = without_emulators(platform)
             graph = on_devices(graph, platform)
-            if request.rewrite == "auto":
+            if is_here and request.rewrite == "auto":
                 request = replace(request, rewrite=default_rewrite(platform, request.policy))
-        from syclsched.onnx.kernel_selection import is_worth_mixing
-
-        # Times of a model's tasks are later measured in whole runs; only tasks with a choice are timed separately.
-        mixes = model is not None and calibrate and not request.policy.startswith("dynamic:")
-        mixes = mixes and is_worth_mixing(platform, request, is_limited=memory_limit is not None)
-        with console.status("opening devices ..."):
-            live = stack.enter_context(_open(platform)) if needs_devices or calibrate else None
+            # Under a dynamic policy the plan only serves for comparison with the run.
+            mixes = is_here and calibrate and not request.policy.startswith("dynamic:")
+            mixes = mixes and is_worth_mixing(platform, request, is_limited=where.memory_limit is not None)
+        live = None
+        if is_here and (needs_devices or calibrate):
+            with console.status("opening devices ..."):
+                live = stack.enter_context(open_devices(platform))
         # One store for calibration and planning: if no file can be written, it keeps the times while it is open.
-        history = stack.enter_context(HistoryStore())
+        # Times of a model's tasks are later measured in whole runs; only tasks with a choice are timed separately.
+        session = PlanningSession(request, platform, stack.enter_context(HistoryStore()), choices_only=mixes)
         if calibrate and live is not None:
-            request.calibrate(graph, platform, history, partial(_calibrate, platform, live, history, console, mixes))
+            _calibrate(session, graph, live, console)
         with console.status("planning ..."), notice_if_slow(console):
-            planned = plan(graph, platform, history=history, **request.options())
-        # Under a dynamic policy the plan only serves for comparison with the run.
+            planned = session.plan(graph)
         if model is not None and mixes and live is not None:
-            planned = faster_plan(model, (whole, graph), planned, platform, live, history, request, console)
+            planned = _faster_plan(model, (whole, graph), planned, session, live, console)
         yield Planned(planned, live)
 
 
@@ -141,23 +128,36 @@ def apply_memory_limit(platform: Platform, memory_limit: str | None, *, of_many:
     return platform if sizes is None else with_memory_limit(platform, sizes)
 
 
-def _open(platform: Platform) -> OpenDevices:
-    from syclsched.devices import open_devices
-
-    return open_devices(platform)
-
-
-def _calibrate(
-    platform: Platform,
-    live: OpenDevices,
-    history: HistoryStore,
-    console: Console,
-    choices_only: bool,
-    graph: TaskGraph,
-) -> None:
-    from syclsched.profiling import calibrate
-
+def _calibrate(session: PlanningSession, graph: TaskGraph, live: OpenDevices, console: Console) -> None:
     with calibration_bar(console) as progress:
-        done = calibrate(graph, platform, live, history, progress=progress, choices_only=choices_only)
-    for what, why in done.failures:
+        found = replace(session, progress=progress).calibrate(graph, live)
+    for what, why in (failure for each in found for failure in each.failures):
         console.print(f"[yellow]not timed:[/yellow] {what}: {why}", soft_wrap=True)
+
+
+def _faster_plan(
+    model: ModelWithInputs,
+    graphs: tuple[TaskGraph, TaskGraph],
+    planned: Plan,
+    session: PlanningSession,
+    live: OpenDevices,
+    console: Console,
+) -> Plan:
+    """Return a model's plan with kernels for some of the library's tasks if it runs faster, else the library plan."""
+    from rich.markup import escape
+
+    from syclsched.onnx.model_build import VariantBuilder
+
+    graph, offered = graphs
+
+    def show_status(text: str) -> None:
+        status.update(escape(f"{text} ..."))
+
+    def show_timing(done: int, total: int, label: str) -> None:
+        show_status(f"timing {done} of {total}: {label}")
+
+    with console.status("building kernels ...") as status:
+        variants = VariantBuilder(replace(session, progress=show_timing), live, model.specialised, show_status)
+        best = variants.fastest(variants.bind(offered, planned), graph, model.values)
+        best.runner.close()
+    return best.plan
