@@ -19,6 +19,8 @@ from syclsched.model.platform import Platform
 from syclsched.model.profile import ByteCount, Count, Name, NonNegative, Text
 from syclsched.model.recipe import Recipe
 from syclsched.model.schedule import Schedule
+from syclsched.model.text.json_serialisation import from_json, to_json
+from syclsched.model.text.printing import explain_task, plan_text
 from syclsched.model.usm import ArrayMemory, UsmKind
 
 PLAN_FORMAT: Final = "syclsched-plan/1"
@@ -396,8 +398,6 @@ class Plan(_WeaklyReferable):
         yield from sorted(pairs, key=lambda pair: pair[1].id)
 
     def __str__(self) -> str:
-        from syclsched.model.text.printing import plan_text
-
         return plan_text(self)
 
     def explain(self, task: str) -> str:
@@ -418,14 +418,10 @@ class Plan(_WeaklyReferable):
         GraphError
             If the plan has no such task.
         """
-        from syclsched.model.text.printing import explain_task
-
         return explain_task(self, task)
 
     def to_json(self, *, indent: int | None = 1) -> str:
         """Return the plan as JSON text; `Plan.from_json` reads it back."""
-        from syclsched.model.text.json_serialisation import to_json
-
         return to_json(self, indent=indent)
 
     @classmethod
@@ -449,6 +445,4 @@ class Plan(_WeaklyReferable):
         FormatError
             If it is not a valid plan; names the place and what is expected there.
         """
-        from syclsched.model.text.json_serialisation import from_json
-
         return from_json(cls, text, where=where)

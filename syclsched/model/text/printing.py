@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from syclsched.errors import GraphError
 from syclsched.model.access import AccessMode, row_range_name
-from syclsched.model.plan import BufferUse, Candidate, Instruction, Lane, Option, Plan, PlannedRows
 from syclsched.model.text.units import format_bytes, format_gap, format_ratio, format_seconds, plural
 from syclsched.model.usm import PoolKey, PoolKeys, default_kind_reason
+
+if TYPE_CHECKING:  # plans print themselves by this module
+    from syclsched.model.plan import BufferUse, Candidate, Instruction, Lane, Option, Plan, PlannedRows
 
 #: Maximum number of rows shown per section; the rest is counted.
 MAX_LANES = 16
@@ -22,7 +25,7 @@ _MEMORY_KINDS = ("alloc", "free")
 _WORK_KINDS = ("launch", "host", "barrier")
 
 #: Row range of each segment, by the segment's name.
-_Rows = Mapping[str, PlannedRows]
+_Rows = Mapping[str, "PlannedRows"]
 
 #: Suffix of repeated tasks.
 _REPEAT = " (done again)"

@@ -4,19 +4,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.importing.bound_values import BoundValue
 from syclsched.frontends.onnx.importing.reference_fallback import import_reference
+from syclsched.frontends.onnx.importing.scope import Scope, ScopeImporter
 from syclsched.frontends.onnx.importing.sequences import SEQUENCE_IMPORTERS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
-
-if TYPE_CHECKING:
-    from syclsched.frontends.onnx.importing.scope import Scope
 
 #: Most iterations of an unrolled loop; longer ones are refused.
 LONGEST_LOOP: Final = 10_000
@@ -156,8 +154,8 @@ def _each(node: ModelNode, name: str, count: int) -> tuple[int, ...]:
     return node.integers(name, (0,) * count) or (0,) * count
 
 
-#: Operator -> function of scope and node that returns the bindings of the outputs; None leaves the node to the host.
-CONTROL_FLOW_IMPORTERS: Final[dict[str, Callable[[Scope, ModelNode], Sequence[BoundValue] | None]]] = {
+#: Importers of operators with subgraphs or sequences.
+CONTROL_FLOW_IMPORTERS: Final[dict[str, ScopeImporter]] = {
     "If": _import_if,
     "Loop": _import_loop,
     "Scan": _import_scan,

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from syclsched.errors import DeclaredShapeWarning, ModelError, OpenDimensionError
+from syclsched.frontends.onnx.importing.control_flow import CONTROL_FLOW_IMPORTERS
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.scope import Scope
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
@@ -44,7 +45,7 @@ def import_model(
     """Import a model for given shapes of its inputs."""
     load_families()
     b = NetworkBuilder(model.where, model.opset, model.opsets, limits or ModelLimits())
-    scope = Scope(b)
+    scope = Scope(b, CONTROL_FLOW_IMPORTERS)
     scope.add_constants(model.graph.initialisers)
     _declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
     scope.run(model.graph.nodes)

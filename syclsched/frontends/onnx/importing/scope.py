@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,22 @@ from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.reference_fallback import import_reference
 from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
 
+#: Function of scope and node that returns the bindings of the outputs, or None to leave the node to other importers.
+ScopeImporter = Callable[["Scope", ModelNode], "Sequence[BoundValue] | None"]
+
 
 class Scope:
     """The name bindings of a graph, nested in those of its outer graphs."""
 
-    def __init__(self, b: NetworkBuilder, around: Scope | None = None, prefix: str = "") -> None:
+    def __init__(
+        self,
+        b: NetworkBuilder,
+        importers: Mapping[str, ScopeImporter],  # of operators with subgraphs or sequences
+        around: Scope | None = None,
+        prefix: str = "",
+    ) -> None:
         self.b = b
+        self._importers = importers
         self._around = around
         self._prefix = prefix
         self._names: dict[str, BoundValue] = {}
@@ -74,7 +84,7 @@ class Scope:
 
     def inline(self, graph: ModelGraph, arguments: Sequence[BoundValue], prefix: str) -> list[BoundValue]:
         """Import a subgraph of a node; return the bindings of its outputs."""
-        inner = Scope(self.b, self, self._prefix + prefix)
+        inner = Scope(self.b, self._importers, self, self._prefix + prefix)
         inner.add_constants(graph.initialisers)
         for declared, argument in zip(graph.inputs, arguments, strict=True):
             inner.bind(declared.name, argument)
@@ -82,11 +92,9 @@ class Scope:
         return [inner.meaning(output.name) for output in graph.outputs]
 
     def _import(self, node: ModelNode) -> None:
-        from syclsched.frontends.onnx.importing.control_flow import CONTROL_FLOW_IMPORTERS
-
         label = node.label if not self._prefix else f"{node.operator} {self._prefix + node.name!r}"
         self.b.begin(self._prefix + node.name, label)
-        special = CONTROL_FLOW_IMPORTERS.get(node.operator) if node.domain == "" else None
+        special = self._importers.get(node.operator) if node.domain == "" else None
         if special is not None:
             meanings = special(self, node)
             if meanings is not None:

@@ -4,16 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from syclsched.frontends.onnx.importing.bound_values import BoundValue, TensorSequence
+from syclsched.frontends.onnx.importing.scope import Scope
 from syclsched.frontends.onnx.model_file.dtypes import DTYPES
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
-
-if TYPE_CHECKING:
-    from syclsched.frontends.onnx.importing.scope import Scope
 
 
 def _sequence(scope: Scope, node: ModelNode, position: int) -> TensorSequence:

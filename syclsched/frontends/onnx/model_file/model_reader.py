@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from syclsched.errors import ModelError, StorageError
+from syclsched.errors import ModelError, RuntimeMissingError, StorageError
 from syclsched.frontends.onnx.model_file.graph_reader import read_graph
 from syclsched.frontends.onnx.model_file.inlined_size import check_inlined_size
 from syclsched.frontends.onnx.model_file.mapped_files import map_file
@@ -57,8 +57,6 @@ def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLim
 
 def _import_onnx() -> Any:
     """Import and return the package ``onnx``; raise `RuntimeMissingError` if that fails."""
-    from syclsched.errors import RuntimeMissingError
-
     try:
         import onnx
         import onnx.defs
