@@ -100,7 +100,7 @@ class Constant:
             If it must be read from a file that has changed.
         """
         while True:
-            array, read = self._array, self._read  # in this order: see let_go and take_back
+            array, read = self._array, self._read  # in this order: see `evict` and `restore`
             if read is None:
                 if array is None:  # another thread has just restored the value
                     continue
@@ -129,7 +129,7 @@ class Constant:
         """Whether the digest has been computed."""
         return self._digest is not None
 
-    def let_go(self, read: Callable[[], Array]) -> None:
+    def evict(self, read: Callable[[], Array]) -> None:
         """Drop the value from host memory, and that of its parts.
 
         Parameters
@@ -141,7 +141,7 @@ class Constant:
         put("_read", read)
         put("_array", None)
         for (start, stop), part in list(self._parts.items()):
-            part.let_go(partial(_viewed, self, partial(_rows, start, stop)))
+            part.evict(partial(_viewed, self, partial(_rows, start, stop)))
 
     def restore(self, value: Array) -> None:
         """Keep the value in host memory again."""
@@ -199,7 +199,7 @@ class Constant:
             return Constant(view(array), name, None if read is None else partial(_viewed, self, view))
         placeholder = np.broadcast_to(np.zeros((), self.dtype), self.shape)  # has the shape, but takes no memory
         made = Constant(view(placeholder), name)
-        made.let_go(partial(_viewed, self, view))
+        made.evict(partial(_viewed, self, view))
         return made
 
     def __repr__(self) -> str:

@@ -7,14 +7,12 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from syclsched.costs import CostModel
 from syclsched.errors import SyclschedError
 from syclsched.model.graph import TaskGraph
-from syclsched.model.platform import Platform
 from syclsched.onnx.implementations import on_devices
 from syclsched.onnx.kernel_selection import (
     LEAST_TRACED_RUNS,
@@ -30,33 +28,19 @@ from syclsched.onnx.kernel_selection import (
     select_kernels,
     task_times,
 )
+from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.plan_comparison import comparison_key, is_known_faster, measure_is_faster, time_alternating
 from syclsched.onnx.report import OperatorTime, measured_times
+from syclsched.onnx.variant_builder import VariantBuilder
 
 if TYPE_CHECKING:
     from syclsched.execution import Runner
-    from syclsched.onnx.lru_cache import BoundModel
-    from syclsched.profiling.calibration import RecordingHistory
 
 _LOGGER = logging.getLogger("syclsched")
 
 
-@dataclass(frozen=True, slots=True)
-class AutotuneContext:
-    """What the comparison of a model's plans needs: platform, history, and callbacks."""
-
-    platform: Platform  # with one compute device
-    history: RecordingHistory  # stores task times and ratios of plans
-    make: Callable[[TaskGraph], BoundModel]  # plans and binds a graph
-    #: Binds a plan again, with traces of that many runs, or exact ones.
-    again: Callable[[BoundModel, int | Literal["exact"]], Runner]
-    report_progress: Callable[[str], None] = lambda what: None  # called with the next step
-    #: Whether the plans' own runners record traces; then a comparison must use other runners.
-    keeps_traces: bool = False
-
-
 def faster_variant(
-    bound: BoundModel, graph: TaskGraph, values: Mapping[str, Any], track: AutotuneContext
+    bound: BoundModel, graph: TaskGraph, values: Mapping[str, Any], variants: VariantBuilder
 ) -> BoundModel:
     """Return the bound model, or a variant with kernels for some of the library's tasks if that is faster.
 
@@ -65,11 +49,11 @@ def faster_variant(
     made, best = [bound], None
 
     def make(tried: TaskGraph) -> BoundModel:
-        made.append(track.make(tried))
+        made.append(variants.plan_and_bind(tried))
         return made[-1]
 
     try:
-        best = _compare_plans(bound, graph, values, replace(track, make=make))
+        best = _compare_plans(bound, graph, values, variants, make)
     except Exception as error:  # dpctl's errors share no base class
         # A failure of another plan, such as too little memory for both, must not stop this one.
         level = logging.INFO if isinstance(error, SyclschedError) else logging.WARNING
@@ -83,11 +67,15 @@ def faster_variant(
 
 
 def _compare_plans(
-    bound: BoundModel, graph: TaskGraph, values: Mapping[str, Any], track: AutotuneContext
+    bound: BoundModel,
+    graph: TaskGraph,
+    values: Mapping[str, Any],
+    variants: VariantBuilder,
+    make: Callable[[TaskGraph], BoundModel],
 ) -> BoundModel:
     """Return the faster plan; the loser of each round is closed, so at most two are bound at a time."""
-    (device,) = track.platform.compute_devices
-    history = track.history
+    platform, history = variants.session.platform, variants.session.history
+    (device,) = platform.compute_devices
     inputs = bound.specialised.given(sample_inputs(bound.specialised, values))
     launched = [each for _, each in bound.plan.instructions() if each.kind == "launch" and each.task is not None]
     order = [each.task for each in launched if each.task is not None]
@@ -98,7 +86,7 @@ def _compare_plans(
         runner(inputs, bound.specialised.fetched)
 
     def traced(tried: BoundModel) -> Sequence[OperatorTime]:
-        with track.again(tried, "exact") as runner:
+        with variants.rebind(tried, "exact") as runner:
             run(runner)
             begun = time.perf_counter()
             for count in range(1, TRACED_RUNS + 1):
@@ -108,49 +96,49 @@ def _compare_plans(
             runs = [measured_times([each], tried.plan, {}) for each in runner.traces()[-count:]]
             return [each for run in runs for each in run]
 
-    def both(mixed: BoundModel) -> Sequence[Sequence[float]]:
-        track.report_progress("running the model with kernels for some tasks, and without, to keep the faster")
+    def time_both(mixed: BoundModel) -> Sequence[Sequence[float]]:
+        variants.report_progress("running the model with kernels for some tasks, and without, to keep the faster")
         with ExitStack() as stack:
             runners = [
-                stack.enter_context(track.again(each, 0)) if track.keeps_traces else each.runner
+                stack.enter_context(variants.rebind(each, 0)) if variants.trace else each.runner
                 for each in (bound, mixed)
             ]
             return time_alternating([partial(run, each) for each in runners])
 
-    def learnt(tried: BoundModel, tasks: Collection[str]) -> bool:
+    def ensure_times(tried: BoundModel, tasks: Collection[str]) -> bool:
         if is_known(tried.specialised.graph, tasks, device, history):
             return True
-        track.report_progress("running the model to time its tasks")
+        variants.report_progress("running the model to time its tasks")
         return record_times(tried.specialised.graph, tasks, device, history, lambda: traced(tried))
 
     def seconds() -> tuple[dict[str, float], dict[str, float]]:
-        known = partial(task_times, graph, device, CostModel(track.platform, history), history)
+        known = partial(task_times, graph, device, CostModel(platform, history), history)
         return known(by_library=True), known(by_library=False)
 
-    def worth() -> frozenset[str]:
+    def chosen_kernels() -> frozenset[str]:
         return select_kernels(order, *seconds()).intersection(library)
 
     def may_win(kernels: Collection[str]) -> bool:
         return saved_share(order, *seconds(), kernels) >= WORTH_TRYING
 
-    if not learnt(bound, order):
+    if not ensure_times(bound, order):
         return bound
     for left in reversed(range(ROUNDS)):
-        kernels = worth()
-        tried = on_devices(graph, track.platform, kernels)
+        kernels = chosen_kernels()
+        tried = on_devices(graph, platform, kernels)
         between = comparison_key(tried)
         known = is_known_faster(device, history, between)
         if not kernels or known is False or (is_known(tried, kernels, device, history) and not may_win(kernels)):
             break
-        mixed = track.make(tried)
-        learnt_kernels = learnt(mixed, kernels)
-        if learnt_kernels and left and worth() != kernels:
+        mixed = make(tried)
+        learnt_kernels = ensure_times(mixed, kernels)
+        if learnt_kernels and left and chosen_kernels() != kernels:
             mixed.runner.close()
             continue
         if learnt_kernels and (
-            known or (may_win(kernels) and measure_is_faster(device, history, between, partial(both, mixed)))
+            known or (may_win(kernels) and measure_is_faster(device, history, between, partial(time_both, mixed)))
         ):
             return mixed
         break
     # The plan was made with estimated task times, which are measured by now: plan again.
-    return track.make(bound.specialised.graph) if is_estimated else bound
+    return make(bound.specialised.graph) if is_estimated else bound

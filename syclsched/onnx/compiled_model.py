@@ -123,7 +123,7 @@ def compile(
     else:
         loaded = load(model, shapes=shapes, rewrites=rewrites)
     platform = default_platform(devices) if platform is None else platform
-    maker = ModelBuilder(
+    builder = ModelBuilder(
         loaded,
         platform,
         replace(request, rewrite=default_rewrite(platform, request.policy) if rewrite is None else rewrite),
@@ -133,7 +133,7 @@ def compile(
         progress=progress,
         trace=trace,
     )
-    return CompiledModel(loaded, maker, keep=keep)
+    return CompiledModel(loaded, builder, keep=keep)
 
 
 def _request(planning: ModelPlanOptions) -> tuple[PlanRequest, str | None]:
@@ -156,17 +156,17 @@ class CompiledModel:
     ----------
     model : OnnxModel
         The model.
-    maker : Maker
+    builder : ModelBuilder
         Plans and binds it.
     keep : int
         As for `compile`.
     """
 
-    def __init__(self, model: OnnxModel, maker: ModelBuilder, *, keep: int = KEPT) -> None:
+    def __init__(self, model: OnnxModel, builder: ModelBuilder, *, keep: int = KEPT) -> None:
         if keep < 1:
             raise ArgumentError(f"keep={keep} keeps nothing", where="compile()", hint="At least 1")
         self.model = model
-        self._maker = maker
+        self._builder = builder
         self._names = tuple(each.name for each in model.inputs)
         self._dtypes = {name: model.dtype(name) for name in self._names}
         #: Inputs whose values determine shapes.
@@ -174,8 +174,8 @@ class CompiledModel:
         self._kept = BoundModelCache(keep)
         self._last: BoundModel | None = None
         #: Fast path for the last input shapes, and the bound model for which it was last built.
-        self._again: CachedCall | None = None
-        self._again_built_for: BoundModel | None = None
+        self._cached_call: CachedCall | None = None
+        self._cached_call_of: BoundModel | None = None
         self._closed = False
         self._lock = threading.Lock()
 
@@ -204,16 +204,16 @@ class CompiledModel:
         TaskFailedError, ExecutionError
             If the run fails.
         """
-        again = self._again
-        found = None if again is None or named else again(inputs)
+        cached = self._cached_call
+        found = None if cached is None or named else cached(inputs)
         if found is not None:
             return found
         values = self._values(inputs, named)
         made = self._call_with(_run, values)
         last = self._last
-        if last is not None and last is not self._again_built_for and not self._shape_inputs:
-            self._again_built_for = last
-            self._again = cached_call_for(last, self._dtypes)
+        if last is not None and last is not self._cached_call_of and not self._shape_inputs:
+            self._cached_call_of = last
+            self._cached_call = cached_call_for(last, self._dtypes)
         return made
 
     def start(self, *inputs: Any, **named: Any) -> Run:
@@ -281,7 +281,7 @@ class CompiledModel:
             Number of runs; the medians are returned.
         """
         values = self._values(inputs, {})
-        with self._using(values) as bound, self._maker.rebind(bound, repeat) as runner:
+        with self._using(values) as bound, self._builder.rebind(bound, repeat) as runner:
             for _ in range(repeat + 1):
                 runner(bound.specialised.given(values), bound.specialised.fetched)
             return measured_times(runner.traces()[-repeat:], bound.plan, bound.specialised.origins)
@@ -349,7 +349,7 @@ class CompiledModel:
     @property
     def platform(self) -> Platform:
         """The platform on which the model runs."""
-        return self._maker.platform
+        return self._builder.platform
 
     @property
     def kept_shapes(self) -> tuple[Shapes, ...]:
@@ -364,9 +364,9 @@ class CompiledModel:
             if self._closed:
                 return
             self._closed = True
-            self._again = None
+            self._cached_call = None
         self._kept.close()
-        self._maker.close()
+        self._builder.close()
 
     def __enter__(self) -> CompiledModel:
         return self
@@ -378,7 +378,7 @@ class CompiledModel:
 
     def __repr__(self) -> str:
         how = "closed" if self._closed else f"ready for {len(self._kept.all())} sets of shapes"
-        return f"<CompiledModel {self.model.name!r} on {self._maker.platform.name}: {how}>"
+        return f"<CompiledModel {self.model.name!r} on {self._builder.platform.name}: {how}>"
 
     # --- internals --------------------------------------------------------------------------------
 
@@ -428,7 +428,7 @@ class CompiledModel:
             self._last = slot.bound
             return do(slot.bound, values)
         finally:
-            self._kept.give(slot)
+            self._kept.release(slot)
 
     @contextmanager
     def _using(self, values: Mapping[str, Any], *, awaited: bool = True) -> Iterator[BoundModel]:
@@ -477,7 +477,7 @@ class CompiledModel:
     ) -> Iterator[BoundModel]:
         if self._closed:
             raise ExecutionError("it is closed", where=f"model {self.model.name!r}")
-        with self._kept.using(key, lambda: self._maker.make(shapes(), values()), awaited=awaited) as bound:
+        with self._kept.using(key, lambda: self._builder.make(shapes(), values()), awaited=awaited) as bound:
             self._last = bound
             yield bound
 

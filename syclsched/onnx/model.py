@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, OpenDimensionError
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.array_types import Array, Shapes
@@ -177,8 +177,6 @@ class OnnxModel:
         ArgumentError
             If a shape contradicts the model.
         """
-        from syclsched.errors import OpenDimensionError
-
         known = self._given if given is None else given
         extents = {name: extent for name, extent in known.items() if isinstance(extent, int)}
         found: dict[str, tuple[int, ...]] = {}

@@ -7,27 +7,25 @@ import gc
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Literal
 
-from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import MemoryLimit, with_memory_limit
-from syclsched.model.plan import Plan
 from syclsched.model.platform import Device, Platform
 from syclsched.onnx.array_types import Array, Shapes
-from syclsched.onnx.autotune import AutotuneContext, faster_variant
+from syclsched.onnx.autotune import faster_variant
 from syclsched.onnx.implementations import on_devices, without_implementations
 from syclsched.onnx.kernel_selection import is_worth_mixing
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
 from syclsched.onnx.specialised import Specialised
+from syclsched.onnx.variant_builder import VariantBuilder, rebind
 from syclsched.onnx.weight_eviction import trim_heap
 
 if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
     from syclsched.execution import Runner
     from syclsched.planner import PlanRequest
-    from syclsched.planning_session import PlanningSession
 
 _LOGGER = logging.getLogger("syclsched")
 
@@ -53,52 +51,6 @@ def without_emulators(platform: Platform) -> Platform:
 
 def _emulated(device: Device) -> bool:
     return device.kind == "accelerator" and "Emulation" in device.description
-
-
-@dataclass(frozen=True, slots=True)
-class VariantBuilder:
-    """Calibrates, plans and binds variants of a model's graph on open devices."""
-
-    session: PlanningSession
-    live: OpenDevices
-    specialised: Specialised
-    report_progress: Callable[[str], None]  # called with the next step
-    trace: bool | int = False  # whether the variants' own runners record traces
-
-    def plan_and_bind(self, graph: TaskGraph, *, calibrate: bool = True) -> BoundModel:
-        """Time the implementations of a variant's tasks, plan it and bind it."""
-        if calibrate:
-            self.report_progress("timing implementations")
-            self.session.calibrate(graph, self.live)
-        self.report_progress("planning")
-        return self.bind(graph, self.session.plan(graph))
-
-    def bind(self, graph: TaskGraph, plan: Plan) -> BoundModel:
-        """Bind a plan of a variant."""
-        from syclsched.execution import bind
-
-        self.report_progress("building kernels and binding the plan")
-        runner = bind(plan, graph, self.live, trace=self.trace, recover=True)
-        return BoundModel(replace(self.specialised, graph=graph), plan, runner)
-
-    def fastest(self, bound: BoundModel, graph: TaskGraph, values: Mapping[str, Any]) -> BoundModel:
-        """Return the bound variant, or one with kernels for some of the library's tasks if that is faster."""
-
-        def rebind(bound: BoundModel, trace: int | Literal["exact"]) -> Runner:
-            return rebound(bound, self.live, trace)
-
-        session = self.session
-        track = AutotuneContext(
-            session.platform, session.history, self.plan_and_bind, rebind, self.report_progress, bool(self.trace)
-        )
-        return faster_variant(bound, graph, values, track)
-
-
-def rebound(bound: BoundModel, live: OpenDevices, trace: int | Literal["exact"]) -> Runner:
-    """Bind a model's plan again, with traces of the last ``trace`` runs, or exact ones."""
-    from syclsched.execution import bind
-
-    return bind(bound.plan, bound.specialised.graph, live, trace=trace)
 
 
 class ModelBuilder:
@@ -140,7 +92,7 @@ class ModelBuilder:
                 session = PlanningSession(self._request, self.platform, history, self._progress, self._mixes)
                 variants = VariantBuilder(session, self._opened(), specialised, self._tell, self._trace)
                 bound = variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune)
-                return variants.fastest(bound, graph, values) if self._mixes else bound
+                return faster_variant(bound, graph, values, variants) if self._mixes else bound
             finally:
                 self._release_unneeded(specialised)
 
@@ -154,7 +106,7 @@ class ModelBuilder:
             gc.collect()  # frees rejected implementations
         release_unused(constants)
         if specialised.evictable is not None:
-            specialised.evictable.let_go(constants)
+            specialised.evictable.evict(constants)
         trim_heap()
 
     def _tell(self, what: str) -> None:
@@ -163,8 +115,8 @@ class ModelBuilder:
             self._progress(0, 0, what)
 
     def rebind(self, bound: BoundModel, trace: int | Literal["exact"]) -> Runner:
-        """Bind a model's plan again; see `rebound`."""
-        return rebound(bound, self._opened(), trace)
+        """Bind a model's plan again; see `syclsched.onnx.variant_builder.rebind`."""
+        return rebind(bound, self._opened(), trace)
 
     def close(self) -> None:
         """Close the devices."""

@@ -34,9 +34,9 @@ class Specialised:
         For each task the operators of the model that it computes, as ``"Conv conv1"``.
     rewrites : tuple of str
         The graph rewrites applied before lowering, one line each.
-    picked : Mapping[str, Picked]
+    picked : Mapping[str, IndexInput]
         Inputs of the model that are indices, and the range each of them indexes.
-    letting_go : LetGo, optional
+    evictable : EvictableConstants, optional
         Evicts computed constants from host memory; None if they cannot be recomputed.
     """
 

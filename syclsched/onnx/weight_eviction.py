@@ -27,18 +27,18 @@ class EvictableConstants:
     A read of one evicted value, such as an upload to another device, recomputes all of them.
     """
 
-    def __init__(self, again: Recompute) -> None:
-        self._recompute = again
+    def __init__(self, recompute: Recompute) -> None:
+        self._recompute = recompute
         self._evicted: WeakSet[Constant] = WeakSet()
         self._lock = threading.Lock()
 
-    def let_go(self, constants: Iterable[Constant]) -> None:
+    def evict(self, constants: Iterable[Constant]) -> None:
         """Evict the values of large constants from host memory."""
         with self._lock:
             for each in constants:
                 if each.is_host_resident and each.has_digest and each.nbytes >= LEAST_BYTES:
                     self._evicted.add(each)
-                    each.let_go(partial(self._value, ref(each)))
+                    each.evict(partial(self._value, ref(each)))
 
     def _value(self, asked: ref[Constant]) -> Array:
         wanted = asked()

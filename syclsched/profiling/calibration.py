@@ -42,7 +42,7 @@ _ALONE = 1.5
 _SETS, _SETS_BYTES = 8, 64 << 20
 
 #: An implementation this many times slower than another on the same device gets no further samples.
-_HOPELESS = 5.0
+_TOO_SLOW = 5.0
 
 #: An implementation within this factor of the device's roofline cannot be beaten noticeably.
 _UNBEATABLE = 1.25
@@ -155,7 +155,7 @@ def calibrate(
         try:
             data = _task_data(graph, case.task, sample_data, constants=case.device.is_host)
             timing = _time_on_host if case.device.is_host else _time_on_device
-            history.record(case.key, timing(case, data, devices, sampler, seconds_each, _HOPELESS * fastest_s))
+            history.record(case.key, timing(case, data, devices, sampler, seconds_each, _TOO_SLOW * fastest_s))
             _update_best(best, case, history)
             measured += 1
         except InterruptedMeasurement:
@@ -285,7 +285,7 @@ def _time_on_host(
     devices: QueueProvider,
     sampler: Sampler,
     seconds_each: float,
-    hopeless_s: float,
+    too_slow_s: float,
 ) -> list[float]:
     operation, signature = case.task.operation, case.task.signature
     assert operation is not None
@@ -301,7 +301,7 @@ def _time_on_host(
         function(**arrays, **signature.scalars)
         return sampler.clock() - start
 
-    if (slow := _hopeless(sample, hopeless_s)) is not None:
+    if (slow := _times_if_too_slow(sample, too_slow_s)) is not None:
         return slow
     return sampler.samples_until(sample, seconds_each)
 
@@ -312,7 +312,7 @@ def _time_on_device(
     devices: QueueProvider,
     sampler: Sampler,
     seconds_each: float,
-    hopeless_s: float,
+    too_slow_s: float,
 ) -> list[float]:
     operation, signature = case.task.operation, case.task.signature
     assert operation is not None
@@ -349,7 +349,7 @@ def _time_on_device(
             device = event_seconds(event) if case.implementation.is_kernel else 0.0
             return device if 0.0 < device <= wall else wall
 
-        if (slow := _hopeless(sample, hopeless_s)) is not None:
+        if (slow := _times_if_too_slow(sample, too_slow_s)) is not None:
             return slow
         once = sample()
         if case.implementation.kind != "library" or written:
@@ -374,12 +374,12 @@ def _time_on_device(
         return [seconds for seconds in rows if seconds < _ALONE * min(rows)]
 
 
-def _hopeless(sample: Callable[[], float], hopeless_s: float) -> list[float] | None:
+def _times_if_too_slow(sample: Callable[[], float], too_slow_s: float) -> list[float] | None:
     """Warm up; return the second sample alone if even that is too slow, else None."""
-    if sample() < hopeless_s:
+    if sample() < too_slow_s:
         return None
     second = sample()
-    return [second] if second >= hopeless_s else None
+    return [second] if second >= too_slow_s else None
 
 
 def _caller(submission: Any, queue: SyclQueue) -> Callable[[], Any]:

@@ -151,16 +151,16 @@ def test_all_that_was_bound_is_closed_but_what_wins(monkeypatch, wins: str | Non
     def bound(name: str) -> SimpleNamespace:
         return SimpleNamespace(name=name, runner=SimpleNamespace(close=lambda: closed.append(name)))
 
-    def raced(by_library, graph, values, track):
-        by_kernels = track.make(graph)
+    def raced(by_library, graph, values, variants, make):
+        by_kernels = make(graph)
         if wins is None:
             raise KeyboardInterrupt
         return by_library if wins == "library" else by_kernels
 
     monkeypatch.setattr(autotune, "_compare_plans", raced)
-    track = autotune.AutotuneContext(syclsched.describe(["cpu"]), History(), lambda graph: bound("kernels"), bound)
+    variants = SimpleNamespace(plan_and_bind=lambda graph: bound("kernels"))
     with nullcontext() if wins else pytest.raises(KeyboardInterrupt):
-        assert autotune.faster_variant(bound("library"), product_graph(), {}, track).name == wins
+        assert autotune.faster_variant(bound("library"), product_graph(), {}, variants).name == wins
     assert set(closed) == {"library", "kernels"} - {wins}
 
 
@@ -259,8 +259,10 @@ class Stage:
     def race(self):
         """Return who wins."""
         offered = on_devices(self.graph, self.platform)
-        track = autotune.AutotuneContext(self.platform, self.history, self.bound, self.again, self.told.append)
-        return autotune.faster_variant(self.bound(offered), self.graph, {}, track)
+        variants = SimpleNamespace(
+            session=self, plan_and_bind=self.bound, rebind=self.again, report_progress=self.told.append, trace=False
+        )
+        return autotune.faster_variant(self.bound(offered), self.graph, {}, variants)
 
 
 @needs_onednn

@@ -98,7 +98,7 @@ def test_what_is_ready_can_be_taken_and_is_not_closed_meanwhile() -> None:
     assert slot.bound is kept.all()[0]
     with kept.using("b", maker(log, "b")):
         assert "close a" not in log
-    kept.give(slot)
+    kept.release(slot)
     with kept.using("c", maker(log, "c")):
         pass
     assert sorted(log[-3:]) == ["close a", "close b", "make c"]
@@ -109,7 +109,7 @@ def test_what_is_ready_can_be_taken_and_is_not_closed_meanwhile() -> None:
     closing.join(0.05)
     assert closing.is_alive()
     assert "close c" not in log
-    kept.give(slot)
+    kept.release(slot)
     closing.join(60.0)
     assert log[-1] == "close c"
 

@@ -97,13 +97,13 @@ def held(compiled: Any) -> int:
 def computed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[Any]]]:
     """Yield references to the values of constants that were let go."""
     found: list[weakref.ref[Any]] = []
-    let_go = Constant.let_go
+    evict = Constant.evict
 
     def noted(self: Constant, read: Any) -> None:
         found.append(weakref.ref(self._array.base))
-        let_go(self, read)
+        evict(self, read)
 
-    monkeypatch.setattr(Constant, "let_go", noted)
+    monkeypatch.setattr(Constant, "evict", noted)
     yield found
 
 
@@ -170,22 +170,22 @@ def test_parts_of_what_was_let_go_are_right() -> None:
         return {whole.digest: value.copy()}
 
     assert whole.digest
-    letting_go = EvictableConstants(again)
-    letting_go.let_go([whole])
+    evictable = EvictableConstants(again)
+    evictable.evict([whole])
     late = whole.part((7, 9))
     assert whole.host_bytes == early.host_bytes == late.host_bytes == 0
     assert (late.shape, late.nbytes) == ((2, 512), 4096) and not asked
     assert np.array_equal(late.data, value[7:9]) and np.array_equal(early.data, value[3:200])
     assert asked == [{whole.digest}]  # once: what was made is held
     assert whole.is_host_resident and np.array_equal(whole.data, value)
-    letting_go.let_go([whole])
+    evictable.evict([whole])
     assert whole.host_bytes == 0 and np.array_equal(whole.reshaped((1 << 18,)).data, value.reshape(-1))
 
 
 def test_what_comes_out_otherwise_is_refused() -> None:
     whole = Constant(np.ones(LEAST_BYTES, np.uint8), "w")
     assert whole.digest
-    EvictableConstants(lambda digests: {}).let_go([whole])
+    EvictableConstants(lambda digests: {}).evict([whole])
     with pytest.raises(StorageError, match="'w' recomputed from the model differ"):
         _ = whole.data
 
@@ -193,7 +193,7 @@ def test_what_comes_out_otherwise_is_refused() -> None:
 def test_small_ones_and_those_that_were_read_are_let_alone() -> None:
     small, read = Constant(np.ones(4)), Constant(np.ones(LEAST_BYTES))
     assert small.digest
-    EvictableConstants(lambda digests: {}).let_go([small, read])
+    EvictableConstants(lambda digests: {}).evict([small, read])
     assert small.is_host_resident and read.is_host_resident
 
 

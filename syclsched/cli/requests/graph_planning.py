@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from syclsched.cli.options import PlanOptions, PlatformOptions, parse_memory_limit
+from syclsched.cli.options import PlanOptions, PlatformOptions, parse_lanes, parse_memory_limit
 from syclsched.cli.requests.local_platform import calibration_bar, find_platform, use_one_core_lanes
 from syclsched.cli.wait_notice import notice_if_slow
 
@@ -98,7 +98,6 @@ def plan_and_open(
 def described_platform(names: str, lanes: str | None, *, of_many: bool = False) -> Platform:
     """Return the platform of the named profiles."""
     from syclsched.api import describe, with_lanes
-    from syclsched.cli.options import parse_lanes
 
     platform = describe([name.strip() for name in names.split(",") if name.strip()], names)
     counts = parse_lanes(lanes)
@@ -146,7 +145,8 @@ def _faster_plan(
     """Return a model's plan with kernels for some of the library's tasks if it runs faster, else the library plan."""
     from rich.markup import escape
 
-    from syclsched.onnx.model_build import VariantBuilder
+    from syclsched.onnx.autotune import faster_variant
+    from syclsched.onnx.variant_builder import VariantBuilder
 
     graph, offered = graphs
 
@@ -158,6 +158,6 @@ def _faster_plan(
 
     with console.status("building kernels ...") as status:
         variants = VariantBuilder(replace(session, progress=show_timing), live, model.specialised, show_status)
-        best = variants.fastest(variants.bind(offered, planned), graph, model.values)
+        best = faster_variant(variants.bind(offered, planned), graph, model.values, variants)
         best.runner.close()
     return best.plan

@@ -56,7 +56,7 @@ class _Lowering:
         self._arrays: dict[str, LogicalArray] = {}
         self._views: dict[str, LogicalArray | ReshapedArray] = {}
         self._tasks: set[str] = set()
-        self._homes = _homes(network)
+        self._reshaped_outputs = _reshaped_outputs(network)
         self._origins: dict[str, tuple[str, ...]] = {}
 
     def lowered(self) -> LoweredNetwork:
@@ -96,7 +96,7 @@ class _Lowering:
 
     def _declare_made(self, value: Value) -> LogicalArray | ReshapedArray:
         """Declare the array of a task's result; a value that only differs from an output in shape uses its array."""
-        home = self._homes.get(value.name)
+        home = self._reshaped_outputs.get(value.name)
         if home is None:
             return self._declare(value, temporary=value.name not in self._network.outputs)
         view = self._declare(self._network.values[home], temporary=False).reshaped(value.shape)
@@ -169,14 +169,14 @@ class _Lowering:
                 shape = call.reshaped.get(parameter, made.shape)
                 arguments[parameter] = (made if shape == made.shape else made.reshaped(shape)).write()
             else:
-                arguments[parameter] = self._unasked(node, parameter).write()
+                arguments[parameter] = self._unused_output(node, parameter).write()
         for parameter, value in call.scratch.items():
             arguments[parameter] = self._declare(value, temporary=True).write()
         task = self._task_name(node.name)
         self._graph.kernel(call.operation, name=task, **arguments)
         self._origins[task] = node.origin or (node.name,)
 
-    def _unasked(self, node: CanonicalNode, parameter: str) -> LogicalArray:
+    def _unused_output(self, node: CanonicalNode, parameter: str) -> LogicalArray:
         """Return an array for an unused result of top-k; both its results have the same shape."""
         other = self._network.values[next(each for each in node.outputs if each is not None)]
         dtype = "int64" if parameter == "indices" else self._network.values[node.inputs[0] or ""].dtype
@@ -186,7 +186,7 @@ class _Lowering:
         return _unique(_safe(name) or "task", self._tasks)
 
 
-def _homes(network: Network) -> dict[str, str]:
+def _reshaped_outputs(network: Network) -> dict[str, str]:
     """Map values to the outputs that are reshapes of them: a task can write such a value into the output's array."""
     producer = network.producer()
     found: dict[str, str] = {}

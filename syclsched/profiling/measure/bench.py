@@ -112,7 +112,7 @@ class Bench:
         )
         return compile_task(operation, operation.implementations[0], signature, self.queue, self.device.limits)
 
-    def wall(self, work: Callable[[], object]) -> Callable[[], float]:
+    def wall_clock(self, work: Callable[[], object]) -> Callable[[], float]:
         """Return a sampler of the host's seconds from the start of ``work`` until all queues are idle."""
 
         def sample() -> float:

@@ -49,9 +49,9 @@ def measure_launch(bench: Bench, budget: SessionBudget) -> LaunchCosts:
     bench.wait()
     return LaunchCosts(
         submission_s=sample(_submission(bench, kernel), budget.number_s),
-        latency_s=sample(bench.wall(lambda: kernel.submit(bench.queue, [])), budget.number_s),
-        chain_task_s=sample(chain(bench.wall, [bench.queue], [kernel]), budget.number_s),
-        cross_queue_s=sample(chain(bench.wall, [bench.queue, bench.lane(1)], [kernel, kernel]), budget.number_s),
+        latency_s=sample(bench.wall_clock(lambda: kernel.submit(bench.queue, [])), budget.number_s),
+        chain_task_s=sample(chain(bench.wall_clock, [bench.queue], [kernel]), budget.number_s),
+        cross_queue_s=sample(chain(bench.wall_clock, [bench.queue, bench.lane(1)], [kernel, kernel]), budget.number_s),
     )
 
 

@@ -46,10 +46,10 @@ def _non_negative(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
             return alpha, beta
     only_alpha, only_beta = (su / uu, 0.0), (0.0, sv / vv if vv > 0 else 0.0)
 
-    def misfit(coefficients: tuple[float, float]) -> float:
+    def squared_error(coefficients: tuple[float, float]) -> float:
         return sum((coefficients[0] * a + coefficients[1] * b - 1) ** 2 for a, b in zip(u, v, strict=True))
 
-    return min(only_alpha, only_beta, key=misfit)
+    return min(only_alpha, only_beta, key=squared_error)
 
 
 def _dot(a: Sequence[float], b: Sequence[float]) -> float:

@@ -72,7 +72,7 @@ def measure_overlap(sampler: Sampler, loads: Sequence[Load], budget_s: float) ->
     best_alone = [math.inf] * len(loads)
     best_together = math.inf
 
-    def turn() -> float:
+    def measure_once() -> float:
         nonlocal best_together
         alone = [seconds([load]) for load in loads]
         together = seconds(loads)
@@ -81,10 +81,10 @@ def measure_overlap(sampler: Sampler, loads: Sequence[Load], budget_s: float) ->
         # One is added while sampling, as the spread relative to a number near 0 would never be small.
         return 1.0 + overlap_factor(alone, together)
 
-    turn()
+    measure_once()
     # Even after the session's deadline take several turns: one alone would be chance.
     deadline = max(sampler.deadline_s, sampler.clock() + _LEAST_S)
-    turns = replace(sampler, min_samples=_MIN_TURNS, deadline_s=deadline).sample_until(turn, budget_s)
+    turns = replace(sampler, min_samples=_MIN_TURNS, deadline_s=deadline).sample_until(measure_once, budget_s)
     return Quantity(overlap_factor(best_alone, best_together), turns.mad, turns.samples, turns.spikes)
 
 
@@ -103,7 +103,7 @@ def _copy_load(bench: Bench, seconds: float) -> Load:
         for _ in range(count):
             queue.memcpy_async(destination, source, COPY_BYTES)
 
-    timed = bench.wall(lambda: submit(4))
+    timed = bench.wall_clock(lambda: submit(4))
     timed()
     count = max(1, round(4 * seconds / max(timed(), 1e-6)))
     return Load(lambda: submit(count), queue.wait)

@@ -78,7 +78,7 @@ def _batch(bench: Bench, pairs: list[Pair], size: int) -> Callable[[], float]:
             source, destination = next(rotation)
             bench.queue.memcpy_async(destination, source, size)
 
-    timed = bench.wall(copy)
+    timed = bench.wall_clock(copy)
     return lambda: timed() / count
 
 

@@ -26,7 +26,7 @@ def merge_common(draft: NetworkDraft) -> None:
         if first.name == node.name:
             continue
         pairs = [(old, new) for old, new in zip(node.outputs, first.outputs, strict=True) if old is not None]
-        if any(new is None or (draft.asked(old) and draft.asked(new)) for old, new in pairs):
+        if any(new is None or (draft.is_output(old) and draft.is_output(new)) for old, new in pairs):
             continue
         draft.remove(node)
         for old, new in pairs:
@@ -38,7 +38,7 @@ def merge_common(draft: NetworkDraft) -> None:
 def _share_constants(draft: NetworkDraft) -> None:
     seen: dict[Any, str] = {}
     for name, array in tuple(draft.constants.items()):
-        if array.nbytes > _LARGEST_BYTES or draft.asked(name):
+        if array.nbytes > _LARGEST_BYTES or draft.is_output(name):
             continue
         first = seen.setdefault((array.dtype.str, array.shape, array.tobytes()), name)
         if first != name and draft.readers(name):

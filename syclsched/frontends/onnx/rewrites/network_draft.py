@@ -30,8 +30,8 @@ class NetworkDraft:
         self.constants = dict(network.constants)
         self.nodes = {node.name: node for node in network.nodes}
         self.changes: dict[str, list[str]] = {}
-        self._asked = frozenset(network.outputs)
-        self._maker: dict[str, str] = {}
+        self._output_names = frozenset(network.outputs)
+        self._producers: dict[str, str] = {}
         self._readers: dict[str, dict[str, int]] = {}
         self._fresh = 0
         for node in network.nodes:
@@ -52,7 +52,7 @@ class NetworkDraft:
 
     def producer(self, value: str | None) -> CanonicalNode | None:
         """Return the node that produces a value; None for an input or a constant."""
-        name = None if value is None else self._maker.get(value)
+        name = None if value is None else self._producers.get(value)
         return None if name is None else self.nodes[name]
 
     def made_by(self, value: str | None, *kinds: str) -> CanonicalNode | None:
@@ -66,15 +66,15 @@ class NetworkDraft:
 
     def reads(self, value: str) -> int:
         """Return the number of reads of a value; being a network output counts as one read."""
-        return sum(self._readers.get(value, {}).values()) + (value in self._asked)
+        return sum(self._readers.get(value, {}).values()) + (value in self._output_names)
 
     def sole_reader(self, value: str) -> CanonicalNode | None:
         """Return the only reader of a value if it reads it once, else None."""
         return next(iter(self.readers(value)), None) if self.reads(value) == 1 else None
 
-    def asked(self, value: str) -> bool:
+    def is_output(self, value: str) -> bool:
         """Return whether a value is a network output."""
-        return value in self._asked
+        return value in self._output_names
 
     def shape(self, value: str) -> tuple[int, ...]:
         """Return a value's shape."""
@@ -155,13 +155,13 @@ class NetworkDraft:
         """
         for reader in self.readers(old):
             self.change(reader, inputs=tuple(new if name == old else name for name in reader.inputs))
-        if old not in self._asked:
+        if old not in self._output_names:
             return
         maker = self.producer(old)
         if maker is not None:
             self.change(maker, outputs=tuple(None if name == old else name for name in maker.outputs))
         source = self.producer(new)
-        if source is None or new in self._asked:
+        if source is None or new in self._output_names:
             self.add("elementwise", (new,), (), "", {"expression": 0}, like=f"{old}~copy", output=old)
             return
         self.change(source, outputs=tuple(old if name == new else name for name in source.outputs))
@@ -170,7 +170,7 @@ class NetworkDraft:
 
     def can_redirect(self, old: str, new: str) -> bool:
         """Return whether `redirect` from one value to another needs no copy."""
-        return old not in self._asked or (new in self._maker and new not in self._asked)
+        return old not in self._output_names or (new in self._producers and new not in self._output_names)
 
     def replace_node(self, node: CanonicalNode, value: str) -> None:
         """Remove a node with one output and redirect its readers to another value."""
@@ -208,7 +208,7 @@ class NetworkDraft:
     def _link(self, node: CanonicalNode) -> None:
         for name in node.outputs:
             if name is not None:
-                self._maker[name] = node.name
+                self._producers[name] = node.name
         for name in node.inputs:
             if name is not None:
                 readers = self._readers.setdefault(name, {})
@@ -216,8 +216,8 @@ class NetworkDraft:
 
     def _unlink(self, node: CanonicalNode) -> None:
         for name in node.outputs:
-            if name is not None and self._maker.get(name) == node.name:
-                del self._maker[name]
+            if name is not None and self._producers.get(name) == node.name:
+                del self._producers[name]
         for name in node.inputs:
             if name is not None:
                 self._readers[name].pop(node.name, None)
@@ -241,4 +241,6 @@ class NetworkDraft:
         return order
 
     def _needs(self, node: CanonicalNode) -> list[CanonicalNode]:
-        return [self.nodes[self._maker[name]] for name in node.inputs if name is not None and name in self._maker]
+        return [
+            self.nodes[self._producers[name]] for name in node.inputs if name is not None and name in self._producers
+        ]

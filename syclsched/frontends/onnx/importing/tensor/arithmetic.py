@@ -21,7 +21,7 @@ _BINARY: Final = {
     "BitwiseOr": "bit_or",
     "BitwiseXor": "bit_xor",
 }
-_MANY: Final = {"Sum": "add", "Max": "max", "Min": "min", "Mean": "add"}
+_VARIADIC: Final = {"Sum": "add", "Max": "max", "Min": "min", "Mean": "add"}
 
 
 @imports(*_BINARY)
@@ -31,13 +31,13 @@ def binary(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> 
     return [b.elementwise((_BINARY[node.operator], 0, 1), x, y)]
 
 
-@imports(*_MANY)
-def many(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+@imports(*_VARIADIC)
+def variadic(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
     """Import operators of any number of inputs."""
     values = [given(b, inputs, i, f"data_{i}") for i in range(len(inputs))]
     if len(values) == 1:
         return [b.elementwise(0, values[0])]
-    expression: Any = (_MANY[node.operator], *range(len(values)))
+    expression: Any = (_VARIADIC[node.operator], *range(len(values)))
     if node.operator == "Mean":
         expression = ("mul", ("const", 1.0 / len(values)), expression)
     return [b.elementwise(expression, *values)]

@@ -37,7 +37,7 @@ def _can_be_overwritten(draft: NetworkDraft, node: CanonicalNode) -> bool:
     while (reshaping := draft.made_by(source, "reshape")) is not None and reshaping.inputs[0] is not None:
         source = reshaping.inputs[0]
     aliases = _aliases(draft, source)
-    if draft.producer(source) is None or any(map(draft.asked, aliases | _aliases(draft, made))):
+    if draft.producer(source) is None or any(map(draft.is_output, aliases | _aliases(draft, made))):
         return False
     if sum(name in aliases for name in node.inputs) != 1 or draft.dtype(source) != draft.dtype(made):
         return False

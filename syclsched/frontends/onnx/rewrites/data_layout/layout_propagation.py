@@ -108,9 +108,11 @@ class _LayoutPlan:
                     or node.kind in ("elementwise", "concat")
                     or (index == 3 and node.kind in CHANNELS_LAST_KINDS)
                 )
-                wish = self._placing.wish(node, wanted) if first else identity_layout(len(draft.shape(name)))
-                if wish is not None:
-                    votes.setdefault(name, Counter())[wish] += 1
+                preferred_input = (
+                    self._placing.preferred_input(node, wanted) if first else identity_layout(len(draft.shape(name)))
+                )
+                if preferred_input is not None:
+                    votes.setdefault(name, Counter())[preferred_input] += 1
         return votes
 
     def _preferred(self, votes: Mapping[str, Counter[Layout]], name: str) -> Layout:
@@ -150,12 +152,12 @@ class _LayoutPlan:
         if source is None or source in self._draft.constants:
             return as_it_is
         if node.kind in CHANNELS_LAST_KINDS and not node.attributes.get("channels_last"):
-            wanted = self._placing.wish(node, identity_layout(0))
+            wanted = self._placing.preferred_input(node, identity_layout(0))
             found = None if wanted is None else self._placing.place(node, wanted)
             return as_it_is if found is None else found
         gotten = [self.layouts[name] for name in node.inputs if name is not None and name in self.layouts]
         made = node.outputs[0]
-        wishes = [] if made is None else [self._placing.wish(node, self._preferred(self._votes, made))]
+        wishes = [] if made is None else [self._placing.preferred_input(node, self._preferred(self._votes, made))]
         rank = len(self._draft.shape(source))
         if node.kind != "concat":
             gotten = gotten[:1]
@@ -209,7 +211,7 @@ class _LayoutApplication:
         self._stored: dict[str, str] = {name: name for name in draft.inputs}
         self._converted: dict[tuple[str, Layout, tuple[int, ...]], str] = {}
         self._made: list[str] = []
-        self._gone: list[str] = []
+        self._removed: list[str] = []
 
     def apply(self) -> tuple[list[str], list[str]]:
         """Change the network; return the names of added and of removed transpositions."""
@@ -217,8 +219,8 @@ class _LayoutApplication:
         for node in tuple(draft.each()):
             place = self._plan.places[node.name]
             if place.gone:
-                self._stored[str(node.outputs[0])] = self._have(str(node.inputs[0]), place.inputs[0])
-                self._gone.append(node.name)
+                self._stored[str(node.outputs[0])] = self._in_layout(str(node.inputs[0]), place.inputs[0])
+                self._removed.append(node.name)
                 draft.remove(node)
                 continue
             inputs = tuple(
@@ -232,7 +234,7 @@ class _LayoutApplication:
             draft.change(node, inputs=inputs, outputs=outputs, attributes=dict(place.attributes))
         for name in draft.outputs:
             self._finish(name)
-        return self._made, self._gone
+        return self._made, self._removed
 
     def _output(self, name: str, layout: Layout) -> str:
         draft = self._draft
@@ -244,7 +246,7 @@ class _LayoutApplication:
         return self._stored[name]
 
     def _input(self, node: CanonicalNode, name: str, layout: Layout, place: NodeLayouts) -> str:
-        stored = self._have(name, layout)
+        stored = self._in_layout(name, layout)
         if node.kind != "elementwise":
             return stored
         whole = place.outputs[0]
@@ -259,7 +261,7 @@ class _LayoutApplication:
             wide = wide[1:]
         return self._reshaped(stored, name, layout, wide)
 
-    def _have(self, name: str, layout: Layout) -> str:
+    def _in_layout(self, name: str, layout: Layout) -> str:
         """Return the name of a value in a layout, and transpose it if necessary."""
         draft = self._draft
         if name in draft.constants:
@@ -281,7 +283,7 @@ class _LayoutApplication:
                 draft.dtype(name),
                 {"permutation": permutation_between(have, layout)},
                 like=self._like(name),
-                output=name if draft.asked(name) and layout == identity_layout(len(layout)) else None,
+                output=name if draft.is_output(name) and layout == identity_layout(len(layout)) else None,
             )
             self._made.append(name)
         return self._converted[key]
@@ -311,6 +313,6 @@ class _LayoutApplication:
         draft = self._draft
         if name in draft.constants or draft.producer(name) is not None or name in draft.inputs:
             return
-        stored = self._have(name, identity_layout(len(draft.shape(name))))
+        stored = self._in_layout(name, identity_layout(len(draft.shape(name))))
         if stored != name:
             draft.add("elementwise", (stored,), (), "", {"expression": 0}, like=f"{name}~copy", output=name)

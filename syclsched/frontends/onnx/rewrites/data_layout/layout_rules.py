@@ -105,7 +105,7 @@ class LayoutRules:
         )
         return NodeLayouts(inputs, (layout,), {**node.attributes, "channels_last": True})
 
-    def wish(self, node: CanonicalNode, wanted: Layout) -> Layout | None:
+    def preferred_input(self, node: CanonicalNode, wanted: Layout) -> Layout | None:
         """Return the preferred layout of the first input for a wanted layout of the result; None without an input."""
         if not node.inputs or node.inputs[0] is None:
             return None

@@ -18,7 +18,7 @@ def fuse_pads(draft: NetworkDraft) -> None:
     """
     for node in draft.each("pad"):
         source, output = node.inputs[0], node.outputs[0]
-        if source is None or output is None or node.attributes["mode"] != "constant" or draft.asked(output):
+        if source is None or output is None or node.attributes["mode"] != "constant" or draft.is_output(output):
             continue
         for reader in draft.readers(output):
             if reader.kind in ("conv", "pool") and reader.inputs[0] == output and reader.inputs.count(output) == 1:

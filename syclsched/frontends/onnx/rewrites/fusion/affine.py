@@ -169,7 +169,7 @@ def _into_weights(draft: NetworkDraft, maker: CanonicalNode, node: CanonicalNode
         return False
     output = node.outputs[0]
     assert output is not None
-    if not (draft.asked(output) or draft.readers(output)):
+    if not (draft.is_output(output) or draft.readers(output)):
         return False
     changed = _matmul_inputs(draft, maker, found) if maker.kind == "matmul" else _conv_inputs(draft, maker, found)
     if changed is None:

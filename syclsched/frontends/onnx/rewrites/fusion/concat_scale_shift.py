@@ -27,7 +27,7 @@ def fuse_scale_shift(draft: NetworkDraft) -> None:
         if concat.attributes["axis"] != len(draft.shape(whole)) - 1 or len(draft.shape(whole)) < 2:
             continue
         flat = tuple(part for name in concat.inputs for part in parts.get(str(name), (str(name),)))
-        if len(flat) <= MOST_PARTS and not draft.asked(whole) and _all_take_parts(draft, whole, concat):
+        if len(flat) <= MOST_PARTS and not draft.is_output(whole) and _all_take_parts(draft, whole, concat):
             parts[whole] = flat
         elif flat != concat.inputs and len(flat) <= MOST_PARTS:
             draft.change(concat, inputs=flat)

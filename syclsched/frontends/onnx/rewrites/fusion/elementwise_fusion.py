@@ -52,7 +52,7 @@ def _fused(draft: NetworkDraft, node: CanonicalNode, producer: CanonicalNode) ->
         return None
     inner, outer = producer.attributes["expression"], node.attributes["expression"]
     free = is_input(inner)
-    if not free and (draft.asked(value) or len(draft.readers(value)) != 1):
+    if not free and (draft.is_output(value) or len(draft.readers(value)) != 1):
         return None
     shape, made = draft.shape(value), draft.shape(target)
     if shape != made and not free and not _is_cheap(inner, math.prod(made) / max(math.prod(shape), 1)):

@@ -52,7 +52,7 @@ def _layer_norm(draft: NetworkDraft, terms: Terms, node: CanonicalNode, term: Te
         if scale is None or (bias is None and (rest or summand)):
             continue
         attributes = {"axis": found.axis, "epsilon": found.epsilon}
-        _become(draft, node, "layer_norm", (found.x, scale, *((bias,) if bias is not None else ())), attributes)
+        _change_to(draft, node, "layer_norm", (found.x, scale, *((bias,) if bias is not None else ())), attributes)
         draft.record_change("layer normalisation in pieces is one node", node.name)
         return True
     return False
@@ -140,7 +140,7 @@ def _softmax(draft: NetworkDraft, terms: Terms, node: CanonicalNode, term: Term)
         x = _without_maximum(draft, power, axes)
         if x is None or draft.shape(x) != draft.shape(str(node.outputs[0])):
             continue
-        _become(draft, node, "softmax", (x,), {"axis": axes[0], "log": False})
+        _change_to(draft, node, "softmax", (x,), {"axis": axes[0], "log": False})
         draft.record_change("softmax in pieces is one node", node.name)
         return True
     return False
@@ -167,7 +167,7 @@ def _without_maximum(draft: NetworkDraft, power: Term, axes: tuple[int, ...]) ->
     return None
 
 
-def _become(
+def _change_to(
     draft: NetworkDraft, node: CanonicalNode, kind: str, inputs: tuple[str, ...], attributes: dict[str, Any]
 ) -> None:
     before = node.inputs

@@ -22,7 +22,7 @@ def move_average_last(draft: NetworkDraft) -> None:
         pool = draft.made_by(averaged, "pool")
         if pool is None or draft.reads(averaged) != 1 or not is_pointwise(draft, conv) or not _averages(draft, pool):
             continue
-        if pool.attributes["channels_last"] == conv.attributes["channels_last"] and _pays(draft, conv):
+        if pool.attributes["channels_last"] == conv.attributes["channels_last"] and _is_profitable(draft, conv):
             _swap(draft, pool, conv)
 
 
@@ -34,7 +34,7 @@ def _averages(draft: NetworkDraft, pool: CanonicalNode) -> bool:
     return a["mode"] == "average" and same and not counted and not a.get("activation")
 
 
-def _pays(draft: NetworkDraft, conv: CanonicalNode) -> bool:
+def _is_profitable(draft: NetworkDraft, conv: CanonicalNode) -> bool:
     made, given, *_ = draft.shape(str(conv.inputs[1]))
     return made < given * int(conv.attributes["groups"])
 

@@ -32,7 +32,7 @@ def move_average_first(draft: NetworkDraft) -> None:
         conv = draft.made_by(source, "conv")
         if conv is None or draft.reads(source) != 1 or not is_pointwise(draft, conv) or conv.attributes["activation"]:
             continue
-        if a.get("channels_last", False) == conv.attributes.get("channels_last", False) and _pays(draft, conv):
+        if a.get("channels_last", False) == conv.attributes.get("channels_last", False) and _is_profitable(draft, conv):
             _swap(draft, conv, pool)
 
 
@@ -44,7 +44,7 @@ def is_pointwise(draft: NetworkDraft, conv: CanonicalNode) -> bool:
     return one and elements and (len(conv.inputs) < 4 or conv.inputs[3] is None)
 
 
-def _pays(draft: NetworkDraft, conv: CanonicalNode) -> bool:
+def _is_profitable(draft: NetworkDraft, conv: CanonicalNode) -> bool:
     made = draft.shape(str(conv.inputs[1]))[0]
     shape = draft.shape(str(conv.inputs[0]))
     given = shape[-1] if conv.attributes.get("channels_last") else shape[1]

@@ -45,7 +45,7 @@ def _absorb_reader(draft: NetworkDraft, node: CanonicalNode) -> CanonicalNode | 
     """Fuse operators of a node's only reader as far as possible; return the changed node, or None if unchanged."""
     output = node.outputs[0]
     readers = [] if output is None else draft.readers(output)
-    if output is None or draft.asked(output) or len(readers) != 1 or readers[0].kind != "elementwise":
+    if output is None or draft.is_output(output) or len(readers) != 1 or readers[0].kind != "elementwise":
         return None
     reader = readers[0]
     made = reader.outputs[0]
@@ -57,7 +57,7 @@ def _absorb_reader(draft: NetworkDraft, node: CanonicalNode) -> CanonicalNode | 
     if draft.shape(made) != draft.shape(output) or any(draft.dtype(x) != draft.dtype(made) for x in inputs):
         return None
     absorbed = _Absorbed(draft, node)
-    rest = absorbed.peel(expression, index, inputs)
+    rest = absorbed.absorb_innermost(expression, index, inputs)
     if rest is None:
         return None
     node = draft.change(
@@ -91,7 +91,7 @@ class _Absorbed:
             given.pop()
         return tuple(given)
 
-    def peel(self, expression: Any, index: int, inputs: tuple[str, ...]) -> Any:
+    def absorb_innermost(self, expression: Any, index: int, inputs: tuple[str, ...]) -> Any:
         """Absorb the innermost operators over an input; return the remaining expression, or None if unchanged."""
         path: list[Any] = [expression]
         while not is_input(path[-1]):
