@@ -12,12 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from syclsched.cli.requests.graph_planning import Planned
-from syclsched.cli.requests.onnx_models import ModelWithInputs
 from syclsched.errors import ArgumentError, RuntimeMissingError
 from syclsched.model.text.units import format_seconds, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from syclsched.cli.requests.onnx_models import ModelWithInputs
 
 OTHER_RUNTIMES = ("onnxruntime",)
 _TRIES, _LEAST_TURNS = 6, 5

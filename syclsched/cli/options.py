@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
     from syclsched.planner import PlanRequest
     from syclsched.workloads import Workload
 
-_GRAPH = "The graph"
-_FILE = "A graph from a file"
-_WHERE = "Platform and planning"
+# Options by their panel in the help.
+graph_option = partial(typer.Option, rich_help_panel="The graph")
+file_option = partial(typer.Option, rich_help_panel="A graph from a file")
+plan_option = partial(typer.Option, rich_help_panel="Platform and planning")
+output_option = partial(typer.Option, rich_help_panel="Output")
+
 WorkloadName = Annotated[
     str,
     typer.Argument(
@@ -39,71 +43,62 @@ GraphName = Annotated[
 ]
 Without = Annotated[
     list[str] | None,
-    typer.Option(
+    graph_option(
         "--without",
         metavar="NAME",
         help="Implementation not to use for a model's tasks, such as opencl-c-winograd; may be repeated.",
-        rich_help_panel=_GRAPH,
     ),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the random input.", rich_help_panel=_GRAPH)]
+Seed = Annotated[int | None, graph_option("--seed", help="Seed of the random input.")]
 Minimize = Annotated[
     str,
-    typer.Option(
+    plan_option(
         "--minimize",
         metavar="METRIC",
         help="Objective of policy auto: makespan (latency), throughput (the time between runs), energy, memory or "
         "memory[SPACE].",
-        rich_help_panel=_WHERE,
     ),
 ]
 SubjectTo = Annotated[
     list[str] | None,
-    typer.Option(
+    plan_option(
         "--subject-to",
         metavar="LIMIT",
         help="Constraint on the plan: 'makespan <= 20ms', 'memory\\[gpu] <= 1GiB', 'energy <= 5J', "
         "'throughput >= 50 runs/s'; may be repeated.",
-        rich_help_panel=_WHERE,
     ),
 ]
 Rewrite = Annotated[
     str,
-    typer.Option(
+    plan_option(
         "--rewrite",
         metavar="HOW",
         help="Change the granularity of tasks before planning: coarsen (merge tiny ones), split (divide large ones by "
         "rows), both, or none. auto plans with none and with both under policy auto and keeps the better plan; for "
         "simulate with --noise or --wrong it means none. --wrong FAMILY allows only auto and none.",
-        rich_help_panel=_WHERE,
     ),
 ]
 Lanes = Annotated[
     str | None,
-    typer.Option(
+    plan_option(
         "--lanes",
         metavar="COUNT",
         help="Compute queues per device: '2', or 'cpu=2,accelerator=1'. By default as recommended by the profile.",
-        rich_help_panel=_WHERE,
     ),
 ]
 MemoryLimit = Annotated[
     str | None,
-    typer.Option(
+    plan_option(
         "--memory-limit",
         metavar="SIZES",
         help="Limit on the memory of live arrays: 'cpu=64MiB', 'cpu=1GiB,host=2GiB', or '64MiB' for every device. "
         "Arrays that do not fit are evicted to host memory and copied back.",
-        rich_help_panel=_WHERE,
     ),
 ]
 Policies = Annotated[
     list[str] | None,
-    typer.Option(
-        "--policies",
-        metavar="NAMES",
-        help="heft,cpop,...; 'all' (the default) for all policies. May be repeated.",
-        rich_help_panel=_WHERE,
+    plan_option(
+        "--policies", metavar="NAMES", help="heft,cpop,...; 'all' (the default) for all policies. May be repeated."
     ),
 ]
 
@@ -113,64 +108,40 @@ class ReadyOptions:
     """Options of a ready graph, and of a model's inputs."""
 
     n: Annotated[
-        int | None,
-        typer.Option(
-            "--n", min=1, help="Matrix order (cholesky), side of the plate (stencil).", rich_help_panel=_GRAPH
-        ),
+        int | None, graph_option("--n", min=1, help="Matrix order (cholesky), side of the plate (stencil).")
     ] = None
-    tile: Annotated[
-        int | None,
-        typer.Option("--tile", min=1, help="Side of a tile (cholesky) or block (stencil).", rich_help_panel=_GRAPH),
-    ] = None
-    steps: Annotated[
-        int | None, typer.Option("--steps", min=1, help="Time steps (stencil).", rich_help_panel=_GRAPH)
-    ] = None
-    batch: Annotated[
-        int | None, typer.Option("--batch", min=1, help="Rows of input (mlp).", rich_help_panel=_GRAPH)
-    ] = None
-    chunks: Annotated[
-        int | None, typer.Option("--chunks", min=1, help="Parts the batch is split into (mlp).", rich_help_panel=_GRAPH)
-    ] = None
+    tile: Annotated[int | None, graph_option("--tile", min=1, help="Side of a tile (cholesky) or block (stencil).")] = (
+        None
+    )
+    steps: Annotated[int | None, graph_option("--steps", min=1, help="Time steps (stencil).")] = None
+    batch: Annotated[int | None, graph_option("--batch", min=1, help="Rows of input (mlp).")] = None
+    chunks: Annotated[int | None, graph_option("--chunks", min=1, help="Parts the batch is split into (mlp).")] = None
     sizes: Annotated[
-        str | None,
-        typer.Option("--sizes", metavar="WIDTHS", help="Layer widths, as 784,512,10 (mlp).", rich_help_panel=_GRAPH),
+        str | None, graph_option("--sizes", metavar="WIDTHS", help="Layer widths, as 784,512,10 (mlp).")
     ] = None
-    softmax: Annotated[
-        bool | None,
-        typer.Option("--softmax/--no-softmax", help="Output probabilities (mlp).", rich_help_panel=_GRAPH),
-    ] = None
+    softmax: Annotated[bool | None, graph_option("--softmax/--no-softmax", help="Output probabilities (mlp).")] = None
     weights: Annotated[
-        Path | None,
-        typer.Option(
-            "--weights",
-            metavar="FILE",
-            help="Trained weights: .npz with W0, b0, W1, ... (mlp).",
-            rich_help_panel=_GRAPH,
-        ),
+        Path | None, graph_option("--weights", metavar="FILE", help="Trained weights: .npz with W0, b0, W1, ... (mlp).")
     ] = None
     input_file: Annotated[
         list[str] | None,
-        typer.Option(
+        graph_option(
             "--input",
             metavar="FILE",
             help="Input matrix, rows or plate, as .npy. For a model: x.npy, name=x.npy, inputs.npz, or 'random' (the "
             "default of every input); may be repeated.",
-            rich_help_panel=_GRAPH,
         ),
     ] = None
     shape: Annotated[
         list[str] | None,
-        typer.Option(
+        graph_option(
             "--shape",
             metavar="NAME=SHAPE",
             help="Sizes of a model's symbolic dimensions: of an input, 'image=1x3x224x224', or by a dimension's name, "
             "'batch=1'; may be repeated. Not needed for inputs from files.",
-            rich_help_panel=_GRAPH,
         ),
     ] = None
-    dtype: Annotated[
-        str | None, typer.Option("--dtype", metavar="TYPE", help="float64 or float32.", rich_help_panel=_GRAPH)
-    ] = None
+    dtype: Annotated[str | None, graph_option("--dtype", metavar="TYPE", help="float64 or float32.")] = None
 
     def given(self, seed: int | None = None) -> dict[str, Any]:
         """Return the option values by option name."""
@@ -185,70 +156,59 @@ class FileOptions:
 
     format: Annotated[
         str | None,
-        typer.Option(
+        file_option(
             "--format",
             metavar="NAME",
             help="json, wfformat, stg, dot or graphml; by default detected from the file's name or content.",
-            rich_help_panel=_FILE,
         ),
     ] = None
     max_tasks: Annotated[
-        int | None,
-        typer.Option("--max-tasks", min=0, help="Refuse files with more tasks (200,000).", rich_help_panel=_FILE),
+        int | None, file_option("--max-tasks", min=0, help="Refuse files with more tasks (200,000).")
     ] = None
     max_edges: Annotated[
-        int | None,
-        typer.Option("--max-edges", min=0, help="Refuse files with more edges (1,000,000).", rich_help_panel=_FILE),
+        int | None, file_option("--max-edges", min=0, help="Refuse files with more edges (1,000,000).")
     ] = None
-    max_file_mib: Annotated[
-        int | None,
-        typer.Option("--max-file-mib", min=0, help="Refuse larger files (128 MiB).", rich_help_panel=_FILE),
-    ] = None
+    max_file_mib: Annotated[int | None, file_option("--max-file-mib", min=0, help="Refuse larger files (128 MiB).")] = (
+        None
+    )
     time_unit: Annotated[
         float | None,
-        typer.Option(
-            "--time-unit",
-            metavar="SECONDS",
-            help="Seconds per unit of time, for costs without a unit (0.001).",
-            rich_help_panel=_FILE,
+        file_option(
+            "--time-unit", metavar="SECONDS", help="Seconds per unit of time, for costs without a unit (0.001)."
         ),
     ] = None
     communication_unit: Annotated[
         float | None,
-        typer.Option(
+        file_option(
             "--communication-unit",
             metavar="BYTES",
             help="Bytes per unit of communication, for costs without a unit (the bytes that a link of 10 GB/s moves "
             "in one unit of time).",
-            rich_help_panel=_FILE,
         ),
     ] = None
     same_speed: Annotated[
         bool,
-        typer.Option(
+        file_option(
             "--same-speed",
             help="Use costs that name no device unchanged on every device; by default they refer to a reference core "
             "and are scaled.",
-            rich_help_panel=_FILE,
         ),
     ] = False
     task_cost: Annotated[
         str | None,
-        typer.Option(
+        file_option(
             "--task-cost",
             metavar="ATTRIBUTE",
             help="Attribute of a DOT or GraphML file for task costs, in units of time; by default seconds, cost or "
             "weight.",
-            rich_help_panel=_FILE,
         ),
     ] = None
     edge_cost: Annotated[
         str | None,
-        typer.Option(
+        file_option(
             "--edge-cost",
             metavar="ATTRIBUTE",
             help="Attribute for edge costs, in units of communication; by default bytes, cost or weight.",
-            rich_help_panel=_FILE,
         ),
     ] = None
 
@@ -264,11 +224,10 @@ class PlanOptions:
 
     policy: Annotated[
         str,
-        typer.Option(
+        plan_option(
             "--policy",
             metavar="NAME",
             help="auto (the best by simulation), heft, single:DEVICE, or another registered policy.",
-            rich_help_panel=_WHERE,
         ),
     ] = "auto"
     minimize: Minimize = "makespan"
@@ -276,13 +235,12 @@ class PlanOptions:
     rewrite: Rewrite = "auto"
     budget: Annotated[
         float | None,
-        typer.Option(
+        plan_option(
             "--budget",
             metavar="SECONDS",
             min=0.0,
             help="Time limit of the search of policy auto. By default the number of search moves depends only on the "
             "graph, so that the plan is reproducible. 0 for no search.",
-            rich_help_panel=_WHERE,
         ),
     ] = None
 
@@ -300,39 +258,30 @@ class PlatformOptions:
 
     devices: Annotated[
         str | None,
-        typer.Option(
+        plan_option(
             "--devices",
             metavar="SELECTOR",
             help="Devices to use: 'cpu,accelerator', or as in ONEAPI_DEVICE_SELECTOR: 'opencl:cpu'.",
-            rich_help_panel=_WHERE,
         ),
     ] = None
     sub_devices: Annotated[
-        str | None,
-        typer.Option(
-            "--sub-devices",
-            metavar="HOW",
-            help="Split devices: '2' (equal parts), numa, l3, ...",
-            rich_help_panel=_WHERE,
-        ),
+        str | None, plan_option("--sub-devices", metavar="HOW", help="Split devices: '2' (equal parts), numa, l3, ...")
     ] = None
     lanes: Lanes = None
     one_core_lanes: Annotated[
         bool,
-        typer.Option(
+        plan_option(
             "--one-core-lanes",
             help="Restrict each queue of the CPU device to one core, so that several kernels run concurrently.",
-            rich_help_panel=_WHERE,
         ),
     ] = False
     memory_limit: MemoryLimit = None
     platform: Annotated[
         str | None,
-        typer.Option(
+        plan_option(
             "--platform",
             metavar="NAMES",
             help="Plan for other hardware: shipped profiles (cpu,max1550,a770) or profile files.",
-            rich_help_panel=_WHERE,
         ),
     ] = None
 

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syclsched.cli.output_files import read_text, write_text
+from syclsched.errors import StorageError
+from syclsched.model.text.units import format_seconds
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -30,7 +34,6 @@ def show_command(
     """List the measured task times: median of the stored samples by device, operation and sizes."""
     from rich.console import Console
 
-    from syclsched.model.text.units import format_seconds
     from syclsched.profiling import HistoryStore
 
     tables: dict[str, Table] = {}
@@ -65,7 +68,6 @@ def _table(device_key: str) -> Table:
 @history_app.command("export")
 def export_command(file: Annotated[Path, typer.Argument(help="JSON file to write.")]) -> None:
     """Write all measured task times to a file."""
-    from syclsched.cli.output_files import write_text
     from syclsched.model.text.json_serialisation import to_json
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage.history_file import history_file
@@ -81,8 +83,6 @@ def merge_command(
     files: Annotated[list[Path], typer.Argument(help="Files from `syclsched history export`.")],
 ) -> None:
     """Add measured task times of other machines; samples already stored are skipped."""
-    from syclsched.cli.output_files import read_text
-    from syclsched.errors import StorageError
     from syclsched.model.text.json_serialisation import from_json
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage.history_file import HistoryFile

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from syclsched.errors import FormatError, MeasurementError, SelectionError, SyclschedError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -58,7 +60,6 @@ def profile_command(
     from rich.console import Console
 
     from syclsched.devices import discover, open_devices, parse_sub_devices
-    from syclsched.errors import SelectionError
     from syclsched.profiling.storage.profile_store import ProfileStore
 
     how = None if sub_devices is None else parse_sub_devices(sub_devices)
@@ -105,7 +106,6 @@ def _with_engine_costs(
     result: SessionResult, platform: Platform, live: Any, interrupted: Callable[[], bool]
 ) -> SessionResult:
     """Measure the costs of the execution engine on each device; a failure adds a note and keeps the profile."""
-    from syclsched.errors import SyclschedError
     from syclsched.execution.runner.overheads import with_engine_costs
 
     names = {d.key: d.name for d in platform.compute_devices}
@@ -194,7 +194,6 @@ def save(result: SessionResult, store: ProfileStore, *, forget: bool = True) -> 
 
 
 def _has_complete(store: ProfileStore, key: str) -> bool:
-    from syclsched.errors import FormatError
 
     try:
         stored = store.load(key)
@@ -211,7 +210,6 @@ def write_set(result: SessionResult, path: Path) -> None:
 
 
 def _set(result: SessionResult) -> Any:
-    from syclsched.errors import MeasurementError
     from syclsched.profiling.storage.files import ProfileSet
 
     if not result.devices:

@@ -22,13 +22,13 @@ from syclsched.cli.compare_runtime import (
     show_runtime_comparison,
 )
 from syclsched.cli.output_files import check_outputs, console_warnings, read_text, write_pictures, write_text
-from syclsched.cli.requests.graph_loading import check_without, is_model, load_graph
+from syclsched.cli.requests.graph_loading import check_shown, check_without, is_model, load_graph
 from syclsched.cli.requests.graph_planning import Planned, plan_and_open
-from syclsched.cli.requests.onnx_models import check_shown, show_operators, show_outputs, write_outputs
 from syclsched.cli.result_check import ResultChecker
 from syclsched.cli.streaming import check_in_flight, show_statistics, stream_workload
 from syclsched.cli.wait_notice import RUNNING_NOTICE, notice_if_slow
 from syclsched.errors import ArgumentError
+from syclsched.model.text.units import check_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from syclsched.model.trace import Trace
     from syclsched.workloads import CheckResult, Workload
 
-_WATCHED = "Checks and time limits"
-_SHOWN = "Output"
+_watch_option = partial(typer.Option, rich_help_panel="Checks and time limits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,52 +49,44 @@ class _WatchOptions:
 
     debug: Annotated[
         bool,
-        typer.Option(
+        _watch_option(
             "--debug",
             help="Execute one instruction at a time; a task fails if it changes memory that it does not declare to "
             "write.",
-            rich_help_panel=_WATCHED,
         ),
     ] = False
     nan_guard: Annotated[
         bool,
-        typer.Option(
+        _watch_option(
             "--nan-guard",
             help="Execute one instruction at a time; the first task that writes a NaN or an infinity fails.",
-            rich_help_panel=_WATCHED,
         ),
     ] = False
     watchdog: Annotated[
         float | None,
-        typer.Option(
+        _watch_option(
             "--watchdog",
             metavar="SECONDS",
             help="Warn of a task that runs longer than this. By default 30 times its prediction, and at least 10 s.",
-            rich_help_panel=_WATCHED,
         ),
     ] = None
     deadline: Annotated[
         float | None,
-        typer.Option(
-            "--deadline",
-            metavar="SECONDS",
-            help="A run that takes longer fails, with the name of the current task.",
-            rich_help_panel=_WATCHED,
+        _watch_option(
+            "--deadline", metavar="SECONDS", help="A run that takes longer fails, with the name of the current task."
         ),
     ] = None
     recover: Annotated[
         bool,
-        typer.Option(
+        _watch_option(
             "--recover/--no-recover",
             help="When a device or its runtime fails, plan the remaining tasks on the remaining devices and continue.",
-            rich_help_panel=_WATCHED,
         ),
     ] = True
 
     def safeguards(self) -> Safeguards:
         """Return the options as safeguards of the execution engine."""
         from syclsched.execution import Safeguards
-        from syclsched.model.text.units import check_seconds
 
         check_seconds(self.watchdog, "--watchdog")
         check_seconds(self.deadline, "--deadline")
@@ -107,48 +98,33 @@ class _OutputOptions:
     """Options of what a run shows and writes."""
 
     trace_file: Annotated[
-        Path | None,
-        typer.Option("--trace", metavar="FILE", help="Write a trace for Perfetto.", rich_help_panel=_SHOWN),
+        Path | None, opt.output_option("--trace", metavar="FILE", help="Write a trace for Perfetto.")
     ] = None
     gantt_file: Annotated[
-        Path | None,
-        typer.Option("--gantt", metavar="FILE", help="Draw a Gantt chart (.png, .svg, .pdf).", rich_help_panel=_SHOWN),
+        Path | None, opt.output_option("--gantt", metavar="FILE", help="Draw a Gantt chart (.png, .svg, .pdf).")
     ] = None
     record_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--record", metavar="FILE", help="Write the run as JSON, for `syclsched trace`.", rich_help_panel=_SHOWN
-        ),
+        Path | None, opt.output_option("--record", metavar="FILE", help="Write the run as JSON, for `syclsched trace`.")
     ] = None
     save_plan: Annotated[
-        Path | None, typer.Option("--save-plan", metavar="FILE", help="Write the plan as JSON.", rich_help_panel=_SHOWN)
+        Path | None, opt.output_option("--save-plan", metavar="FILE", help="Write the plan as JSON.")
     ] = None
     compare: Annotated[
         str | None,
-        typer.Option(
+        opt.output_option(
             "--compare",
             metavar="RUNTIME",
             help="Run a model alternately with 'onnxruntime' and compare results and times.",
-            rich_help_panel=_SHOWN,
         ),
     ] = None
     output_file: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="FILE", help="Write a model's outputs (.npz).", rich_help_panel=_SHOWN),
+        Path | None, opt.output_option("--output", metavar="FILE", help="Write a model's outputs (.npz).")
     ] = None
-    top: Annotated[
-        int,
-        typer.Option("--top", min=0, help="Show this many of a model's best scores.", rich_help_panel=_SHOWN),
-    ] = 0
+    top: Annotated[int, opt.output_option("--top", min=0, help="Show this many of a model's best scores.")] = 0
     labels_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--labels", metavar="FILE", help="Names of classes for --top, one per line.", rich_help_panel=_SHOWN
-        ),
+        Path | None, opt.output_option("--labels", metavar="FILE", help="Names of classes for --top, one per line.")
     ] = None
-    json_output: Annotated[bool, typer.Option("--json", help="Print a summary as JSON.", rich_help_panel=_SHOWN)] = (
-        False
-    )
+    json_output: Annotated[bool, opt.output_option("--json", help="Print a summary as JSON.")] = False
 
 
 def run_command(
@@ -178,8 +154,7 @@ def run_command(
     calibrate: Annotated[
         bool,
         typer.Option(
-            "--calibrate/--no-calibrate",
-            help="Measure tasks that were never timed on these devices before planning.",
+            "--calibrate/--no-calibrate", help="Measure tasks that were never timed on these devices before planning."
         ),
     ] = True,
     dynamic: Annotated[
@@ -220,7 +195,7 @@ def run_command(
     said = ready.given(seed)
     with console.status(f"reading {escape(graph)} ...") if is_model(graph) else nullcontext():
         model = load_graph(graph, said, opt.FileOptions()).model if is_model(graph) else None
-    labels = check_shown(model, shown.output_file, shown.top, shown.labels_file)
+    labels = check_shown(shown.output_file, shown.top, shown.labels_file, is_model=model is not None)
     workload = opt.build_workload(graph, **said) if model is None else model.workload()
     if where.platform is not None and not dry_run:
         raise ArgumentError(
@@ -264,11 +239,15 @@ def run_command(
         _write_plan(shown.save_plan, outcome.plan, console)
     _show(outcome, outcome.plan, shown.json_output, console, None if versus is None else versus.ratio)
     if model is not None and not shown.json_output:
+        from syclsched.cli.requests.onnx_models import show_operators, show_outputs
+
         show_operators(model, outcome.plan, outcome.trace, console)
         show_outputs(model.found, shown.top, labels, console)
     if versus is not None and not shown.json_output:
         show_runtime_comparison(versus, console)
     if model is not None and shown.output_file is not None:
+        from syclsched.cli.requests.onnx_models import write_outputs
+
         write_outputs(shown.output_file, model.found)
         console.print(f"outputs written to {shown.output_file}")
     predicted = None if dry_run or in_flight is not None else _prediction(planned.plan)

@@ -12,14 +12,12 @@ import typer
 
 from syclsched.cli import options as opt
 from syclsched.cli.output_files import check_outputs
-from syclsched.cli.requests import disturbance_options as mis
+from syclsched.cli.requests import disturbance_options as dist
 from syclsched.cli.requests.graph_loading import LoadedGraph, load_graph
 from syclsched.cli.views.simulation_output import Scenario, SimulationOutput, show_all, simulate_plan
 from syclsched.cli.wait_notice import notice_if_slow
 from syclsched.errors import ArgumentError
 from syclsched.model.text.units import plural
-
-_SHOWN = "Output"
 
 #: Options that apply to a plan.
 _PLAN_OPTIONS = {
@@ -42,59 +40,46 @@ def simulate_command(
     file: opt.FileOptions,
     platform: Annotated[
         list[str] | None,
-        typer.Option(
+        opt.plan_option(
             "--platform",
             metavar="NAMES",
             help="Platforms to compare: shipped profiles or profile files. 'cpu,max1550,a770' compares each of the "
             "three alone and all together; if repeated, each occurrence is one platform.",
-            rich_help_panel="Platform and planning",
         ),
     ] = None,
     lanes: opt.Lanes = None,
     memory_limit: opt.MemoryLimit = None,
     policies: Annotated[
         list[str] | None,
-        typer.Option(
+        opt.plan_option(
             "--policies",
             "--policy",
             metavar="NAMES",
             help="heft,cpop,...; 'all' for all policies. eager, priority, dmdas, stealing and hybrid are dynamic: they "
             "schedule during the simulated run; hybrid follows a plan (of heft, or as hybrid:peft) until times "
             "deviate too much. By default heft,auto; may be repeated.",
-            rich_help_panel="Platform and planning",
         ),
     ] = None,
     minimize: opt.Minimize = "makespan",
     subject_to: opt.SubjectTo = None,
     rewrite: opt.Rewrite = "auto",
-    noise: mis.NoiseSigma = None,
-    wrong: mis.Wrong = None,
-    slow: mis.Slow = None,
-    fail: mis.Fail = None,
-    contention: mis.Contention = None,
-    seed: mis.Seed = None,
-    runs: mis.Runs = None,
+    noise: dist.NoiseSigma = None,
+    wrong: dist.Wrong = None,
+    slow: dist.Slow = None,
+    fail: dist.Fail = None,
+    contention: dist.Contention = None,
+    seed: dist.Seed = None,
+    runs: dist.Runs = None,
     trace_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--trace", metavar="FILE", help="Write a trace for Perfetto (of the fastest).", rich_help_panel=_SHOWN
-        ),
+        Path | None, opt.output_option("--trace", metavar="FILE", help="Write a trace for Perfetto (of the fastest).")
     ] = None,
     gantt_file: Annotated[
         Path | None,
-        typer.Option(
-            "--gantt",
-            metavar="FILE",
-            help="Draw a Gantt chart (of the fastest; .png, .svg, .pdf).",
-            rich_help_panel=_SHOWN,
-        ),
+        opt.output_option("--gantt", metavar="FILE", help="Draw a Gantt chart (of the fastest; .png, .svg, .pdf)."),
     ] = None,
-    json_output: Annotated[
-        bool, typer.Option("--json", help="Print the table as JSON.", rich_help_panel=_SHOWN)
-    ] = False,
+    json_output: Annotated[bool, opt.output_option("--json", help="Print the table as JSON.")] = False,
     chart_file: Annotated[
-        Path | None,
-        typer.Option("--chart", metavar="FILE", help="Draw the makespans (.png, .svg, .pdf).", rich_help_panel=_SHOWN),
+        Path | None, opt.output_option("--chart", metavar="FILE", help="Draw the makespans (.png, .svg, .pdf).")
     ] = None,
 ) -> None:
     """Verify a plan and run it on a virtual clock; or predict a graph's execution on other hardware. Needs no device.
@@ -113,8 +98,8 @@ def simulate_command(
 
     console = Console(stderr=json_output, highlight=False)
     check_outputs(trace_file, pictures=(gantt_file, chart_file))
-    disturbance = mis.parse_disturbance(noise, wrong, slow, fail)
-    scenario = Scenario(disturbance, mis.parse_seeds(disturbance, noise, seed, runs), contention, noise)
+    disturbance = dist.parse_disturbance(noise, wrong, slow, fail)
+    scenario = Scenario(disturbance, dist.parse_seeds(disturbance, noise, seed, runs), contention, noise)
     shown = SimulationOutput(json_output, chart_file, trace_file, gantt_file, console)
     if not platform:
         _refuse_options(context, graph)
@@ -169,16 +154,16 @@ def _compare_platforms(
     from syclsched.profiling import HistoryStore
 
     graph = given.graph
-    asked, rewrite = check_rewrite(rewrite), mis.comparable_rewrite(what.disturbance, what.sigma, rewrite)
+    asked, rewrite = check_rewrite(rewrite), dist.comparable_rewrite(what.disturbance, what.sigma, rewrite)
     many = len(names) > 1
     platforms = [
-        mis.with_contention(
+        dist.with_contention(
             apply_memory_limit(described_platform(each, lanes, of_many=many), memory_limit, of_many=many),
             what.contention,
         )
         for each in names
     ]
-    mis.check_disturbed_names(what.disturbance, {task.family for task in graph.tasks}, platforms)
+    dist.check_disturbed_names(what.disturbance, {task.family for task in graph.tasks}, platforms)
     found, without = [], []
     if rewrite != asked:
         without.append("planned with --rewrite none, so that all plans are compared under equal random factors")
@@ -193,7 +178,7 @@ def _compare_platforms(
                 from syclsched.onnx.implementations import on_devices
 
                 graph = on_devices(given.graph, platform)
-            here, elsewhere = mis.restrict_to_platform(what.disturbance, platform)
+            here, elsewhere = dist.restrict_to_platform(what.disturbance, platform)
             without += [f"{name}: has no {device}, so its events are ignored there" for device in
                         dict.fromkeys(event.device for event in elsewhere)]  # fmt: skip
             found += compare(

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,72 +20,63 @@ if TYPE_CHECKING:
     from syclsched.model.platform import Platform
     from syclsched.simulation import Disturbance, Event, Noise
 
-_PANEL = "Disturbances"
+_option = partial(typer.Option, rich_help_panel="Disturbances")
 
 NoiseSigma = Annotated[
     float | None,
-    typer.Option(
+    _option(
         "--noise",
         metavar="SIGMA",
         help="Multiply the duration of each task and copy by a lognormal random factor with mean 1; SIGMA is the "
         "standard deviation of its logarithm. With 0.1 most factors are within 10 %, with 0.3 within 30 %.",
-        rich_help_panel=_PANEL,
     ),
 ]
 Wrong = Annotated[
     list[str] | None,
-    typer.Option(
+    _option(
         "--wrong",
         metavar="FAMILY=FACTOR",
         help="Wrong costs: tasks of a family ('gemm=2'; for copies 'copy=1.5') take FACTOR times as long as planned; "
         "with 'random:3' every task takes between a third of and three times its planned duration. "
         "Graphs are then not rewritten (--rewrite). May be repeated.",
-        rich_help_panel=_PANEL,
     ),
 ]
 Slow = Annotated[
     list[str] | None,
-    typer.Option(
+    _option(
         "--slow",
         metavar="DEVICE@TIME=FACTOR",
         help="From TIME on, work on a device takes FACTOR times as long: 'max1550@2ms=4'; '=1' restores normal speed. "
         "Seconds, or with a unit (s, ms, us, ns). May be repeated.",
-        rich_help_panel=_PANEL,
     ),
 ]
 Fail = Annotated[
     list[str] | None,
-    typer.Option(
+    _option(
         "--fail",
         metavar="DEVICE@TIME",
         help="At TIME a device fails and its memory is lost: 'a770@500us'. Static plans stop there; dynamic policies "
         "continue with the remaining tasks on the other devices. May be repeated.",
-        rich_help_panel=_PANEL,
     ),
 ]
 Contention = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "--contention",
         metavar="HOW",
         help="Model of concurrent copies on one link: none (independent), one-port (serialised) or fair (they share "
         "its bandwidth). By default that of the platform.",
-        rich_help_panel=_PANEL,
     ),
 ]
-Seed = Annotated[
-    int | None,
-    typer.Option("--seed", min=0, metavar="N", help="Seed of all random numbers (0).", rich_help_panel=_PANEL),
-]
+Seed = Annotated[int | None, _option("--seed", min=0, metavar="N", help="Seed of all random numbers (0).")]
 Runs = Annotated[
     int | None,
-    typer.Option(
+    _option(
         "--runs",
         min=1,
         max=100_000,
         metavar="N",
         help="Repeat with N consecutive seeds from --seed on; show median, MAD (median absolute deviation) and worst.",
-        rich_help_panel=_PANEL,
     ),
 ]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syclsched.cli.options import FileOptions, build_workload
+from syclsched.cli.output_files import read_text
 from syclsched.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -95,6 +96,15 @@ def check_without(names: Sequence[str] | None, *, is_model: bool) -> None:
     from syclsched.onnx.implementations import check_names
 
     check_names(names, "--without")
+
+
+def check_shown(output: Path | None, top: int, labels: Path | None, *, is_model: bool) -> list[str] | None:
+    """Raise `ArgumentError` for options of model outputs that do not apply; return the lines of the file of labels."""
+    if not is_model and (output is not None or top or labels is not None):
+        raise ArgumentError("--output, --top and --labels are for ONNX models", where="the command line")
+    if output is not None and output.suffix != ".npz":
+        raise ArgumentError("outputs are written as .npz", where=f"--output {output}")
+    return None if labels is None else read_text(labels).splitlines()
 
 
 def check_tasks(names: Iterable[str], graph: TaskGraph) -> None:

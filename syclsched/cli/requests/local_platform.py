@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from syclsched.cli.options import PlatformOptions, parse_lanes
+from syclsched.errors import StorageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,7 +51,6 @@ def _measure_quickly(platform: Platform, console: Console) -> Platform:
     """Profile a platform and store the profiles; if they cannot be stored, use them once and print a note."""
     from syclsched.cli.commands.profile import measure, save
     from syclsched.devices import open_devices
-    from syclsched.errors import StorageError
     from syclsched.profiling import ProfileStore, attach, with_profiles
 
     with open_devices(platform) as live:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from syclsched.errors import ArgumentError
+from syclsched.cli.output_files import write_bytes
+from syclsched.errors import ArgumentError, ValueNeededError
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
+from syclsched.model.text.units import format_seconds
 from syclsched.onnx.array_types import Array
 from syclsched.onnx.model import OnnxModel, load
 from syclsched.onnx.specialised import Specialised
@@ -107,8 +109,6 @@ def _specialised_with(
     model: OnnxModel, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Array]
 ) -> Specialised:
     """Specialise a model for input shapes, and for the values of inputs that other shapes depend on."""
-    from syclsched.errors import ValueNeededError
-
     known: dict[str, Array] = {}
     while True:
         try:
@@ -198,21 +198,8 @@ def _shapes(model: OnnxModel, shapes: Iterable[str]) -> dict[str, tuple[int, ...
 # --- what came out --------------------------------------------------------------------------------
 
 
-def check_shown(model: ModelWithInputs | None, output: Path | None, top: int, labels: Path | None) -> list[str] | None:
-    """Refuse what only models have, and return names of classes: the lines of a file."""
-    from syclsched.cli.output_files import read_text
-
-    if model is None and (output is not None or top or labels is not None):
-        raise ArgumentError("--output, --top and --labels are for ONNX models", where="the command line")
-    if output is not None and output.suffix != ".npz":
-        raise ArgumentError("outputs are written as .npz", where=f"--output {output}")
-    return None if labels is None else read_text(labels).splitlines()
-
-
 def write_outputs(path: Path, found: Mapping[str, Array]) -> None:
     """Write outputs by name."""
-    from syclsched.cli.output_files import write_bytes
-
     # Made in memory: zipfile seeks in a file that failed once more, when it is collected.
     made = io.BytesIO()
     np.savez(made, **{name: np.asarray(value) for name, value in found.items()})
@@ -265,7 +252,6 @@ def show_operators(given: ModelWithInputs, plan: Plan, trace: Trace, console: Co
     from rich.text import Text
 
     from syclsched.frontends.onnx.reference import REFERENCE
-    from syclsched.model.text.units import format_seconds
     from syclsched.onnx.report import measured_times
 
     times = measured_times([trace], plan, given.specialised.origins)
