@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from support.sample_profiles import device_profile, pair_profile
 from typer.testing import CliRunner
 
-from syclsched.cli.commands.profile import export_profile, interrupt_flag, profile_command, save, write_set
+from syclsched.cli.commands.profile import export_profile, profile_command, write_set
+from syclsched.cli.requests.device_profiles import interrupt_flag, save
 from syclsched.cli.views.profile_table import pair_row, profile_rows, scaled, with_unit
 from syclsched.errors import MeasurementError, SelectionError
 from syclsched.profiling.measure import session_budget
@@ -201,7 +202,7 @@ def test_only_one_device_can_be_exported(tmp_path: Path) -> None:
 def test_task_times_are_forgotten_with_a_new_profile_but_not_if_it_is_kept_elsewhere(
     forget: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from syclsched.cli.commands.profile import save
+    from syclsched.cli.requests.device_profiles import save
     from syclsched.costs.history import HistoryKey
     from syclsched.profiling import HistoryStore, ProfileStore, load_profile
     from syclsched.profiling.session import SessionResult

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from syclsched.cli.options import PlatformOptions, parse_lanes
+from syclsched.cli.requests.device_profiles import measure, save
 from syclsched.errors import StorageError
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ def find_platform(where: PlatformOptions, console: Console) -> Platform:
 
 def _measure_quickly(platform: Platform, console: Console) -> Platform:
     """Profile a platform and store the profiles; if they cannot be stored, use them once and print a note."""
-    from syclsched.cli.commands.profile import measure, save
     from syclsched.devices import open_devices
     from syclsched.profiling import ProfileStore, attach, with_profiles
 

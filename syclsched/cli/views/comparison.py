@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparison of plans of one graph: several policies on several platforms, as a table or JSON."""
+"""Comparison of plans of one graph: several policies on several platforms, as a table, a chart or JSON."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from syclsched.errors import PolicyError, SyclschedError
+from syclsched.errors import PlanError, PolicyError, SyclschedError
 from syclsched.model.text.units import format_bytes, format_excess, format_ratio, format_seconds, plural
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
     from rich.table import Table
 
@@ -243,6 +245,38 @@ def show(rows: Sequence[ComparisonRow], title: str, console: Console, *, platfor
     console.print(table(rows, platforms=platforms))
     for line in notes(rows, platforms=platforms):
         console.print(Text(line), soft_wrap=True)
+
+
+def draw(rows: list[ComparisonRow], name: str, path: Path, console: Console, disturbed: str = "") -> None:
+    """Draw makespans as a bar chart and print its path; print a note instead if no row has a makespan."""
+    from syclsched.tracing.bars import ChartBar, draw_bars
+
+    runs = max(row.runs for row in rows)
+    shown = [(row, row.ranking_s) for row in rows]
+    # Lower bounds hold for undisturbed costs only.
+    bars = [
+        ChartBar(
+            row.platform, row.policy, seconds, None if runs else row.bound_s, row.worst_s if row.runs > 1 else None
+        )
+        for row, seconds in shown
+        if seconds is not None
+    ]
+    if not bars:
+        console.print(f"no chart written to {path}: no row has a makespan", markup=False)
+        return
+    what = "predicted makespan" if not runs else "makespan, disturbed"
+    what = what if runs <= 1 else f"median of {runs} runs, line to the worst"
+    draw_bars(bars, f"{name}: {what}{f' ({disturbed})' if disturbed else ''}", path)
+    n_omitted = sum(seconds is None for _, seconds in shown)
+    note = f" ({n_omitted} of {len(rows)} have no makespan and are not in it)" if n_omitted else ""
+    console.print(f"chart written to {path}{note}", markup=False)
+
+
+def require_any_plan(rows: list[ComparisonRow]) -> None:
+    """Raise `PlanError` if all policies were refused."""
+    if all(row.makespan_s is None for row in rows):
+        first = next((row.refused for row in rows if row.refused), "there is nothing to compare")
+        raise PlanError(f"no policy made a plan; the first says: {first}")
 
 
 def document(name: str, tasks: int, rows: Sequence[ComparisonRow], **more: Any) -> dict[str, Any]:

@@ -9,16 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syclsched.cli.commands.compare import draw, require_any_plan
 from syclsched.cli.output_files import read_text, write_pictures
-from syclsched.cli.requests import disturbance_options as mis
+from syclsched.cli.requests import disturbance_options as dist
+from syclsched.cli.views.comparison import ComparisonRow, draw, require_any_plan
 from syclsched.errors import ArgumentError, FormatError
 from syclsched.model.text.units import plural
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from syclsched.cli.views.comparison import ComparisonRow
     from syclsched.model.plan import Plan
     from syclsched.model.trace import Trace
     from syclsched.simulation import Disturbance
@@ -54,9 +53,9 @@ def simulate_plan(path: str, what: Scenario, shown: SimulationOutput) -> None:
     from syclsched.tracing import make_report, render_report
 
     plan = _read(path)
-    plan = replace(plan, platform=mis.with_contention(plan.platform, what.contention))
-    mis.check_rewritten(what.disturbance, plan)
-    mis.check_disturbed_names(what.disturbance, {task.family for task in plan.tasks}, [plan.platform])
+    plan = replace(plan, platform=dist.with_contention(plan.platform, what.contention))
+    dist.check_rewritten(what.disturbance, plan)
+    dist.check_disturbed_names(what.disturbance, {task.family for task in plan.tasks}, [plan.platform])
     verify(plan)
     plan = predict(plan)
     trials = None if what.disturbance is None else repeat(plan, what.disturbance, what.seeds)
@@ -96,7 +95,7 @@ def show_all(
         shown.console.print(Text(remark), soft_wrap=True)
     require_any_plan(rows)
     if shown.chart_file is not None:
-        draw(rows, name, shown.chart_file, shown.console, mis.describe_disturbance(what.disturbance))
+        draw(rows, name, shown.chart_file, shown.console, dist.describe_disturbance(what.disturbance))
     if shown.trace_file is not None or shown.gantt_file is not None:
         _draw_best(found, what, shown)
 
@@ -120,9 +119,9 @@ def _draw_best(found: Sequence[tuple[ComparisonRow, Plan | None]], what: Scenari
 
 def _write(plan: Plan, what: Scenario, shown: SimulationOutput) -> None:
     """Write the requested trace and Gantt chart of the first run."""
-    here, _ = mis.restrict_to_platform(what.disturbance, plan.platform)
+    here, _ = dist.restrict_to_platform(what.disturbance, plan.platform)
     write_pictures(
-        _trace(plan, what), None, shown.trace_file, shown.gantt_file, shown.console, mis.describe_disturbance(here)
+        _trace(plan, what), None, shown.trace_file, shown.gantt_file, shown.console, dist.describe_disturbance(here)
     )
 
 
@@ -130,7 +129,7 @@ def _trace(plan: Plan, what: Scenario) -> Trace:
     """Simulate the first run and return its trace."""
     from syclsched.simulation import simulate
 
-    here, _ = mis.restrict_to_platform(what.disturbance, plan.platform)
+    here, _ = dist.restrict_to_platform(what.disturbance, plan.platform)
     if here is None:
         return simulate(plan)
     return simulate(plan, noise=here.noise, events=here.events, seed=what.seeds[0])
