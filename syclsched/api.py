@@ -122,7 +122,7 @@ def calibrate(
         The graph; its operations are timed with the shapes of its tasks.
     platform : Platform
         Platform whose devices are on this machine.
-    live : LiveDevices, optional
+    live : OpenDevices, optional
         Open devices; opened (and closed) here if not given.
     progress : callable, optional
         Called for each measurement.

@@ -6,14 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from time import perf_counter
+from typing import TYPE_CHECKING
 
-from syclsched.devices import OpenDevices
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.planner import PlanRequest, graph_to_time, plan_graph
 from syclsched.profiling import calibrate
 from syclsched.profiling.calibration import Calibration, RecordingHistory
+
+if TYPE_CHECKING:
+    from syclsched.devices import OpenDevices
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,12 @@ def test_import_is_light(python: Run) -> None:
     assert {m for m in brought if m.startswith("syclsched")} == {"syclsched"}
 
 
+def test_the_command_line_starts_without_what_only_some_commands_need(python: Run) -> None:
+    brought = set(python("import syclsched.cli.main, sys; print(*sys.modules)").split())
+    assert "syclsched.cli.commands.run" in brought
+    assert not brought & {"numpy", "dpctl", "numba", "onnx", "pydantic", "networkx", "matplotlib", "sqlite3"}
+
+
 def test_import_starts_nothing(python: Run) -> None:
     shown = python(
         "import os; before = dict(os.environ); import syclsched, sys\n"

@@ -12,6 +12,8 @@ import typer
 from syclsched.cli import options as opt
 from syclsched.cli.output_files import check_outputs
 from syclsched.cli.requests.graph_loading import load_graph
+from syclsched.cli.requests.graph_planning import target_platform
+from syclsched.cli.views.comparison import compare, document, draw, policy_names, require_any_plan, show
 from syclsched.cli.wait_notice import notice_if_slow
 from syclsched.model.text.units import plural
 
@@ -36,8 +38,6 @@ def compare_command(
     """
     from rich.console import Console
 
-    from syclsched.cli.requests.graph_planning import target_platform
-    from syclsched.cli.views.comparison import compare, document, draw, policy_names, require_any_plan, show
     from syclsched.profiling import HistoryStore
 
     console = Console(stderr=json_output, highlight=False)

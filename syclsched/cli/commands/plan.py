@@ -12,6 +12,7 @@ from syclsched.cli import options as opt
 from syclsched.cli.output_files import check_outputs, write_pictures, write_text
 from syclsched.cli.requests.graph_loading import check_tasks, check_without, load_graph
 from syclsched.cli.requests.graph_planning import plan_and_open
+from syclsched.cli.views.pareto_front import show_front
 from syclsched.cli.views.speedup_summary import speedup_lines
 
 
@@ -72,8 +73,6 @@ def plan_command(
     check_tasks(explain or (), given.graph)
     check_without(without, is_model=given.model is not None)
     if front_file is not None:
-        from syclsched.cli.views.pareto_front import show_front
-
         show_front(given.graph, front_metrics, front_file, where, how.rewrite, console)
         return
     with plan_and_open(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syclsched.cli.requests.device_profiles import measure, save
+from syclsched.cli.views.profile_table import pair_row, profile_rows
 from syclsched.errors import MeasurementError, SelectionError
 
 if TYPE_CHECKING:
@@ -129,8 +130,6 @@ def _show_profile(profile: DeviceProfile, console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from syclsched.cli.views.profile_table import profile_rows
-
     title = f"{profile.identity.name}  ({profile.identity.kind}, {profile.identity.backend})"
     table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for heading, justify in (("number", "left"), ("median", "right"), ("unit", "left"), ("spread", "right")):
@@ -150,8 +149,6 @@ def _show_pairs(pairs: tuple[PairProfile, ...], names: dict[str, str], console: 
     from rich import box
     from rich.table import Table
     from rich.text import Text
-
-    from syclsched.cli.views.profile_table import pair_row
 
     if not pairs:
         return

@@ -14,6 +14,8 @@ from syclsched.cli import options as opt
 from syclsched.cli.output_files import check_outputs
 from syclsched.cli.requests import disturbance_options as dist
 from syclsched.cli.requests.graph_loading import LoadedGraph, load_graph
+from syclsched.cli.requests.graph_planning import apply_memory_limit, described_platform
+from syclsched.cli.views.comparison import compare, policy_names
 from syclsched.cli.views.simulation_output import Scenario, SimulationOutput, show_all, simulate_plan
 from syclsched.cli.wait_notice import notice_if_slow
 from syclsched.errors import ArgumentError
@@ -148,8 +150,6 @@ def _compare_platforms(
     """Plan on every platform with every policy, simulate the plans and show the results."""
     from rich.text import Text
 
-    from syclsched.cli.requests.graph_planning import apply_memory_limit, described_platform
-    from syclsched.cli.views.comparison import compare, policy_names
     from syclsched.planner.rewrite_choice import check_rewrite
     from syclsched.profiling import HistoryStore
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from syclsched.cli.output_files import read_text, write_pictures
 from syclsched.cli.requests import disturbance_options as dist
-from syclsched.cli.views.comparison import ComparisonRow, draw, require_any_plan
+from syclsched.cli.views.comparison import ComparisonRow, document, draw, require_any_plan, row_of, show
 from syclsched.errors import ArgumentError, FormatError
 from syclsched.model.text.units import plural
 
@@ -47,7 +47,6 @@ class SimulationOutput:
 
 def simulate_plan(path: str, what: Scenario, shown: SimulationOutput) -> None:
     """Verify and simulate a plan from a file, and show the results."""
-    from syclsched.cli.views.comparison import row_of
     from syclsched.planning import verify
     from syclsched.simulation import predict, repeat
     from syclsched.tracing import make_report, render_report
@@ -83,8 +82,6 @@ def show_all(
 ) -> None:
     """Show the rows, and write the requested chart, and trace and Gantt chart of the best row."""
     from rich.text import Text
-
-    from syclsched.cli.views.comparison import document, show
 
     rows = [row for row, _ in found]
     if shown.json_output:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from syclsched.errors import FormatError
@@ -53,6 +52,8 @@ def from_json(kind: type[T], text: str | bytes, *, where: str, strict: bool = Tr
 
 def json_schema(kind: type[Any]) -> str:
     """Return the JSON Schema of a dataclass of the model, as text."""
+    import json
+
     return json.dumps(_adapter(kind).json_schema(), indent=1)
 
 
