@@ -164,14 +164,3 @@ def _inlined(onnx: Any, proto: Any, where: str) -> Any:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _open_dimensions(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
-    """Return the names of the open dimensions of all inputs whose shape is not in ``shapes``."""
-    return tuple(
-        name if isinstance(name, str) else f"{declared.name}[{axis}]"
-        for declared in model.inputs
-        if declared.name not in shapes
-        for axis, name in enumerate(declared.dimensions or ())
-        if not isinstance(name, int)
-    )

@@ -21,8 +21,6 @@ _PLAIN: Final = {
     **{name: name.lower() for name in ("Abs", "Neg", "Floor", "Ceil", "Round", "Sign", "Reciprocal", "Relu")},
     "HardSwish": "hard_swish",
 }
-#: Operators that do not change integers.
-_ROUNDINGS: Final = frozenset({"floor", "ceil", "round"})
 _WITH_ALPHA: Final = {
     "LeakyRelu": ("leaky_relu", 0.01),
     "Elu": ("elu", 1.0),
