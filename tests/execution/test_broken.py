@@ -127,7 +127,7 @@ def test_a_host_task_behind_one_that_raises_still_waits_for_its_kernel() -> None
     graph.kernel(SPIN, name="slow", y=y, turns=300_000_000)
     graph.host(lambda y, z: seen.append(int(y[0])), name="behind", y=y.read(), z=z.write())
     with start(graph, live_called("cpu"), "eager", trace=True) as run:
-        until(lambda: run._engine.passed(2))
+        until(lambda: run._resources.engine.passed(2))
         started.set()
         with pytest.raises(TaskFailedError, match="no good"):
             run.wait(60)

@@ -267,7 +267,7 @@ def test_a_function_past_its_deadline_fails_and_the_next_run_is_fine(live: Live,
     with bound(plan_on(graph, platform, "cpu"), graph, devices) as runner:
         run = runner.run()
         assert gate.entered.wait(LONG_S)
-        until(lambda: run._engine._overdue)  # type: ignore[attr-defined]
+        until(lambda: run._resources.engine._overdue)  # type: ignore[attr-defined]
         gate.opened.set()
         with pytest.raises(DeadlineError, match=r"task 'gate'.*its deadline is 0\.05 s"):
             run.wait()

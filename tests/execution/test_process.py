@@ -27,7 +27,7 @@ for i in range(TASKS):
     graph.kernel(SPIN, name=f"spin{i}", y=y, turns=1_000_000)
 platform = discover()
 run = execute(plan_on(graph, platform, "cpu"), graph, open_devices(platform))
-run._engine.wait_submitted(5, 60)
+run._resources.engine.wait_submitted(5, 60)
 """
 
 LEAVE = """
@@ -36,7 +36,7 @@ print("leaving", run.done())
 
 INTERRUPT = """
 def press_when_waiting():
-    while not run._engine.counts.host_waits:
+    while not run._resources.engine.counts.host_waits:
         pass
     os.kill(os.getpid(), signal.SIGINT)
 
@@ -45,7 +45,7 @@ try:
     run.wait()
 except KeyboardInterrupt:
     cancelled = sum(s.outcome == "cancelled" for s in run.trace().spans)
-    print("held", len(run._engine.buffers), "done", run.done(), "cancelled", cancelled > 0, flush=True)
+    print("held", len(run._resources.engine.buffers), "done", run.done(), "cancelled", cancelled > 0, flush=True)
     raise
 """
 

@@ -186,7 +186,7 @@ def test_interrupted_wait_ends_the_run_and_gives_memory_back(
     for i in range(50):
         graph.kernel(SPIN, name=f"spin{i}", y=y, turns=100_000)
     run = execute(plan_on(graph, platform, "cpu"), graph, devices)
-    finished = run._engine.finished
+    finished = run._resources.engine.finished
 
     def interrupted(timeout: float | None) -> None:
         raise KeyboardInterrupt
@@ -195,7 +195,7 @@ def test_interrupted_wait_ends_the_run_and_gives_memory_back(
     with pytest.raises(KeyboardInterrupt):
         run.wait()
     assert finished.is_set()
-    assert len(run._engine.buffers) == 0
+    assert len(run._resources.engine.buffers) == 0
 
 
 def test_exception_in_the_block_cancels_the_run(live: tuple[Platform, Any]) -> None:

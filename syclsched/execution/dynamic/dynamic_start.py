@@ -22,7 +22,7 @@ from syclsched.execution.handle.run import Run
 from syclsched.execution.lanes.lanes import queue_of
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.inputs import gather_inputs
-from syclsched.execution.recovery.fault_tolerant_engine import FaultTolerantEngine
+from syclsched.execution.recovery.run_start import start_run
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Lane, Plan
 from syclsched.model.platform import HOST
@@ -129,30 +129,24 @@ def execute_dynamic(
         layout, policy, work, buffers, queues, [limits.get(name, 0) for name in layout.spaces],
         record=trace, lookahead=lookahead, learn=learn,
     )  # fmt: skip
-    joined = {name: wholes[0].parts for name, wholes in graph.joined.items() if name not in graph.arrays}
     deadlines_s = {
         number: deadline_s
         for number, planned in enumerate(layout.tasks)
         if (deadline_s := graph.task(planned.name).deadline_s) is not None
     }
-    recovering = None
-    if recover:
 
-        def conclude() -> tuple[FinishedRun, PreparedPlan]:
-            ended = engine.ended()
-            return ended, PreparedPlan(ended.program.plan, graph, ended.program, {})
+    def conclude() -> tuple[FinishedRun, PreparedPlan]:
+        ended = engine.ended()
+        return ended, PreparedPlan(ended.program.plan, graph, ended.program, {})
 
-        recovering = FaultTolerantEngine(
-            engine, PreparedPlan(empty, graph, engine.program, {}), devices, values, conclude=conclude
-        )
-        recovering.deadlines_s.update(deadlines_s)
-    return Run(
-        engine if recovering is None else recovering,
+    return start_run(
+        engine,
+        PreparedPlan(empty, graph, engine.program, {}),
         devices,
         values,
         owns_devices=owns_devices,
-        joined=joined,
         safeguards=safeguards,
-        deadlines_s=deadlines_s if recovering is None else recovering.deadlines_s,
-        recovering=recovering,
+        deadlines_s=deadlines_s,
+        recover=recover,
+        conclude=conclude,
     )

@@ -1,54 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface of engines, which execute the plan of a `Run`."""
+"""Interfaces of engines, which execute the plan of a `Run`, and of its recovery."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from syclsched.errors import DeadlineError, SyclschedError
 from syclsched.execution.core.clock import ClockMap
 from syclsched.execution.core.execution_records import Counts, Record
-from syclsched.execution.core.failures import Failures
+from syclsched.execution.core.failures import FailureReason, Failures
 from syclsched.execution.core.program import Program
 from syclsched.execution.core.progress import LaneProgress
 from syclsched.execution.core.waiting import Waitable
 from syclsched.execution.core.work import InstructionWork
+from syclsched.execution.handle.trace_merging import EngineTrace
 from syclsched.execution.memory.buffers import BufferLookup
 from syclsched.model.access import RowRange
-from syclsched.model.plan import Plan
+from syclsched.model.plan import Instruction
 from syclsched.model.recovery import Recovery
-from syclsched.model.trace import Trace
 
 
-class Engine(Protocol):
-    """Executes a plan once."""
-
-    when_finished: Callable[[], None] | None
-    """Called on the engine's thread, as its last action."""
-
-    given_up: bool
-    """Whether callers have stopped waiting for the engine because it hangs."""
+class EndedEngine(Protocol):
+    """Values and failures of an engine that has ended."""
 
     @property
     def program(self) -> Program:
-        """The program being executed."""
+        """The executed program."""
 
     @property
     def buffers(self) -> BufferLookup:
         """Buffers of the run."""
 
     @property
-    def counts(self) -> Counts:
-        """Counters of the run so far."""
-
-    @property
     def failures(self) -> Failures:
         """Failures so far."""
-
-    @property
-    def finished(self) -> Waitable:
-        """Set when the run has ended, with or without an error."""
 
     @property
     def error(self) -> SyclschedError | None:
@@ -59,12 +45,33 @@ class Engine(Protocol):
         """Whether the run was cancelled."""
 
     @property
-    def completed(self) -> bool:
-        """Whether every instruction was executed."""
-
-    @property
     def lasting(self) -> bool:
         """Whether the run owns its buffers, so that results may share their memory."""
+
+    def passed(self, number: int) -> bool:
+        """Return whether an instruction has been submitted, completed or cancelled."""
+
+
+class Engine(EndedEngine, Protocol):
+    """Executes a plan once."""
+
+    when_finished: Callable[[], None] | None
+    """Called on the engine's thread, as its last action."""
+
+    given_up: bool
+    """Whether callers have stopped waiting for the engine because it hangs."""
+
+    @property
+    def counts(self) -> Counts:
+        """Counters of the run so far."""
+
+    @property
+    def finished(self) -> Waitable:
+        """Set when the run has ended, with or without an error."""
+
+    @property
+    def completed(self) -> bool:
+        """Whether every instruction was executed."""
 
     @property
     def recording(self) -> bool:
@@ -93,9 +100,6 @@ class Engine(Protocol):
     def event(self, number: int) -> object:
         """Return the event of a submitted device instruction; None if it has completed without one."""
 
-    def passed(self, number: int) -> bool:
-        """Return whether an instruction has been submitted, completed or cancelled."""
-
     def statuses_behind(self, array: str) -> list[InstructionWork]:
         """Return the tasks with a status value that an array's final value depends on, in the plan's order."""
 
@@ -118,29 +122,39 @@ class Engine(Protocol):
         """Describe in words the current instruction of each unfinished lane."""
 
 
-class RecoveringEngine(Engine, Protocol):
-    """An engine that plans the rest of a run again after a fault."""
-
-    @property
-    def plan(self) -> Plan:
-        """The plan of the first engine."""
+class RunRecovery(Protocol):
+    """Recovery of one run: makes an engine for the remaining tasks after a failure."""
 
     @property
     def recoveries(self) -> tuple[Recovery, ...]:
         """The recoveries so far."""
 
-    def ask(self, read: Callable[[Engine, float | None], Any], timeout_s: float | None) -> Any:
-        """Read from the current engine, and again if another one takes over meanwhile."""
+    @property
+    def deadlines_s(self) -> Mapping[int, float]:
+        """Deadlines of the remaining tasks, by instruction number in the latest engine."""
+
+    @property
+    def error(self) -> SyclschedError | None:
+        """The first error that cannot be recovered from."""
+
+    def halts(self, instruction: Instruction, reason: FailureReason) -> bool:
+        """Return whether a failure will be recovered from: the engine then stops submitting other tasks."""
+
+    def successor(self, engine: Engine) -> Engine | None:
+        """Return an engine for the remaining tasks after one has ended; None if nothing is to be recovered."""
 
     def check_not_lost(self, array: str, rows: RowRange | None) -> None:
-        """Raise the first cause if an array, or some of these rows, will never have a value."""
-
-    def trace(self) -> Trace | None:
-        """Return the traces of all engines as one; None if there was only one engine."""
+        """Raise the first cause if an array, or one of the given rows, will never have a value."""
 
 
 class EngineRecorder(Protocol):
     """A store for the records of finished engines."""
 
-    def add(self, engine: Engine, generation: int = 0) -> None:
-        """Keep the records of a finished engine."""
+    def add(
+        self,
+        engine: Engine,
+        generation: int = 0,
+        before: tuple[EngineTrace, ...] = (),
+        recoveries: tuple[Recovery, ...] = (),
+    ) -> None:
+        """Keep the records of a run's last engine, and the traces of the engines before its recoveries."""

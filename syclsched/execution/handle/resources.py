@@ -22,6 +22,7 @@ from syclsched.errors import DeadlineError, ExecutionError
 from syclsched.execution.core import stall_timeout
 from syclsched.execution.core.waiting import SLICE_S, Flag, wait_flag
 from syclsched.execution.handle.engine import Engine
+from syclsched.execution.handle.engine_chain import EngineChain
 from syclsched.oneapi.fork_check import exit_without_destructors
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ class _RunMonitor(Protocol):
 class Resources:
     """The buffers of a run and, if the run opened them, its devices."""
 
-    def __init__(self, engine: Engine, devices: OpenDevices, *, owns_devices: bool) -> None:
-        self.engine = engine
+    def __init__(self, engines: EngineChain, devices: OpenDevices, *, owns_devices: bool) -> None:
+        self.engines = engines
         #: Set when the run has ended, with or without an error, or was given up.
         self.finished = Flag()
         #: Why the run was given up, if it was.
@@ -62,13 +63,18 @@ class Resources:
         self._when_ended: list[Callable[[], None]] = []
         self._before_end: list[Callable[[], None]] = []
         unfinished.add(self)
-        engine.when_finished = self._ended
+        engines.when_ended = self._ended
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that executes the run now."""
+        return self.engines.acting
 
     def abandon(self) -> None:
         """Cancel the run, and release everything as soon as its last kernel has ended; returns at once."""
         self._abandoned = True
-        self.engine.cancel()
-        if self.engine.finished.is_set():
+        self.engines.cancel()
+        if self.engines.ended:
             self.release()
 
     def when_ended(self, call: Callable[[], None]) -> None:
@@ -115,20 +121,20 @@ class Resources:
             if self.finished.is_set():
                 return
             self.hung = error
-            self.engine.given_up = True
+            self.engines.give_up()
             _never_free(self)
             if self._devices is not None:
                 self._devices.abandon()
             waiting = self._end()
         _LOGGER.warning("given up, its memory is kept until it ends: %s", error)
-        self.engine.cancel()
+        self.engines.cancel()
         for call in waiting:
             call()
 
     def release(self) -> None:
         """Release buffers and owned devices once the engine has ended; idempotent."""
         with self._lock:
-            if self.hung is not None and not self.engine.finished.is_set():
+            if self.hung is not None and not self.engines.ended:
                 self._abandoned = True
                 return
             released, self._released = self._released, True
@@ -143,7 +149,7 @@ class Resources:
         return f"plan {self.engine.program.plan.name!r}"
 
     def _ended(self) -> None:
-        """Handle the engine's end; called by the engine."""
+        """Handle the end of the last engine; on its thread."""
         unfinished.discard(self)
         waiting: list[Callable[[], None]] | None = None
         try:
@@ -175,7 +181,7 @@ class StallDetector:
     def __init__(self, resources: Resources, limit_s: float | None = None) -> None:
         self._resources = resources
         self._limit_s = limit_s
-        self._patience = stall_timeout.StallTimeout(stall_timeout.HANG_S)
+        self._patience, self._engine = stall_timeout.StallTimeout(stall_timeout.HANG_S), resources.engine
         self._begun_s = time.monotonic()
         self._look_s = min(stall_timeout.CHECK_INTERVAL_S, stall_timeout.HANG_S / 4)
         self._next_s = self._begun_s + self._look_s
@@ -190,7 +196,9 @@ class StallDetector:
             resources.give_up(ExecutionError(what, where=resources._where))
         elif now_s >= self._next_s:
             self._next_s = now_s + self._look_s
-            held_s = self._patience.stalled_s(resources.engine.positions(), now_s)
+            if self._engine is not resources.engine:  # after a recovery; its instructions have other numbers
+                self._patience, self._engine = stall_timeout.StallTimeout(stall_timeout.HANG_S), resources.engine
+            held_s = self._patience.stalled_s(self._engine.positions(), now_s)
             if held_s is not None:
                 what = f"no progress for {held_s:.3g} s: {resources.engine.what_is_left()}"
                 resources.give_up(ExecutionError(what, where=resources._where))
@@ -222,8 +230,8 @@ def _stop_all() -> None:
     deadline = time.monotonic() + GRACE_S
     for resources in list(unfinished):
         if resources.hung is None:
-            resources.engine.join(max(0.0, deadline - time.monotonic()))
-    hung = [resources for resources in list(unfinished) if not resources.engine.finished.is_set()]
+            resources.engines.join(max(0.0, deadline - time.monotonic()))
+    hung = [resources for resources in list(unfinished) if not resources.engines.ended]
     if hung:
         _exit_at_once(hung)
 

@@ -14,8 +14,8 @@ import numpy as np
 from syclsched.backoff import backoff_s
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import ArgumentError, ExecutionError, RunCancelledError, UnknownArrayError, WaitTimeoutError
-from syclsched.execution.core.waiting import SLICE_S, elapsed_text, wait_flag
-from syclsched.execution.handle.engine import Engine, RecoveringEngine
+from syclsched.execution.core.waiting import SLICE_S, elapsed_text
+from syclsched.execution.handle.engine import Engine
 from syclsched.execution.handle.resources import Resources
 from syclsched.execution.memory.buffers import AllocatedBuffer, NumpyArray
 from syclsched.execution.memory.readback import Like, assemble, covers, read
@@ -44,27 +44,23 @@ class ResultAccess(ABC):
 
     Parameters
     ----------
-    engine, devices, values, joined, recovering
-        As for `syclsched.execution.Run`.
     resources : Resources
-        Resources of the run.
+        Engines and memory of the run.
+    devices, values, joined
+        As for `syclsched.execution.Run`.
     """
 
     def __init__(
         self,
-        engine: Engine,
+        resources: Resources,
         devices: OpenDevices,
         values: dict[str, NumpyArray],
         joined: Mapping[str, tuple[str, ...]] | None,
-        recovering: RecoveringEngine | None,
-        resources: Resources,
     ) -> None:
-        self._engine = engine
-        self._recovering = recovering
         self._devices = devices
         self._values = values
         self._joined = joined or {}
-        self._resources = resources
+        self._resources, self._engines = resources, resources.engines
         self._closed = False
         self._reported = False
 
@@ -75,12 +71,12 @@ class ResultAccess(ABC):
     @property
     def plan(self) -> Plan:
         """The plan of the run; of a dynamic run the plan that was executed, once the run has ended."""
-        return self._engine.program.plan if self._recovering is None else self._recovering.plan
+        return self._engines.plan
 
     @property
     def recoveries(self) -> tuple[Recovery, ...]:
         """Recoveries from failures so far, in order."""
-        return () if self._recovering is None else self._recovering.recoveries
+        return self._engines.recoveries
 
     def done(self) -> bool:
         """Return whether the run has ended, with or without an error."""
@@ -125,14 +121,12 @@ class ResultAccess(ABC):
         rows = validate_rows(array.rows, array.array, "result()") if isinstance(array, ArrayRows) else None
         if self._closed:
             raise ExecutionError("the run is closed, its memory is given back", where=f"array {name!r}")
-        if self._recovering is None:
-            return self._read_value(self._engine, name, rows, like, timeout)
-        return self._recovering.ask(lambda engine, left_s: self._read_value(engine, name, rows, like, left_s), timeout)
+        return self._engines.ask(lambda engine, left_s: self._read_value(engine, name, rows, like, left_s), timeout)
 
     def _read_value(self, engine: Engine, name: str, rows: RowRange | None, like: Like, timeout: float | None) -> Any:
         """Return the final value of an array, or of some of its rows, from an engine."""
-        if self._recovering is not None:
-            self._recovering.check_not_lost(name, rows)
+        if self._engines.recovery is not None:
+            self._engines.recovery.check_not_lost(name, rows)
         if name in engine.program.segments:
             live = self._wait_rows(engine, name, rows, timeout)
         elif rows is not None:
@@ -162,7 +156,8 @@ class ResultAccess(ABC):
             self._check_time(array, timeout, deadline)
             time.sleep(backoff_s(time.monotonic() - begun, 20e-6, 2e-3))
         if engine.any_failed():  # its dependents ran, too; the engine marks them when it ends
-            wait_flag(self._resources.finished if self._recovering is None else engine.finished, None)
+            while not (engine.finished.wait(SLICE_S) or self.done()):
+                pass
 
     def _check_time(self, array: str, timeout: float | None, deadline: float | None) -> None:
         """Raise if the deadline has passed or the run was given up."""
@@ -174,7 +169,7 @@ class ResultAccess(ABC):
             self._raise_failure()
 
     def _what_is_left(self) -> str:
-        return self._engine.what_is_left()
+        return self._resources.engine.what_is_left()
 
     def _check_value(self, engine: Engine, array: str, writer: int) -> None:
         """Raise if an array's final value was not computed, or depends on a failed task."""
@@ -192,12 +187,12 @@ class ResultAccess(ABC):
                 raise error
 
     def _raise_failure(self) -> None:
-        engine = self._engine
-        error = engine.error or engine.failures.first or self._resources.hung
+        engines = self._engines
+        error = engines.error or engines.acting.failures.first or self._resources.hung
         if error is not None:
             self._reported = True
             raise error
-        if engine.cancelled and not engine.completed:
+        if engines.cancelled and not engines.acting.completed:
             self._reported = True
             raise self._resources.late or RunCancelledError("the run was cancelled", where=f"plan {self.plan.name!r}")
 

@@ -12,10 +12,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from syclsched.errors import ExecutionError, WaitTimeoutError
-from syclsched.execution.core.execution_records import Counts, make_trace
+from syclsched.execution.core.execution_records import Counts
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.core.waiting import elapsed_text, wait_flag
-from syclsched.execution.handle.engine import Engine, EngineRecorder, RecoveringEngine
+from syclsched.execution.handle.engine import Engine, EngineRecorder, RunRecovery
+from syclsched.execution.handle.engine_chain import EngineChain
 from syclsched.execution.handle.resources import Resources, StallDetector
 from syclsched.execution.handle.result_access import ResultAccess
 from syclsched.execution.handle.watchdog import WATCHDOG, RunWatch
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 def _record(resources: Resources, recorder: EngineRecorder, generation: int) -> None:
     if resources.hung is None:
-        recorder.add(resources.engine, generation)
+        engines = resources.engines
+        recorder.add(engines.acting, generation, engines.earlier, engines.recoveries)
 
 
 class Run(ResultAccess):
@@ -40,7 +42,7 @@ class Run(ResultAccess):
 
     Parameters
     ----------
-    dispatcher : Engine
+    engine : Engine
         The engine of the run, not yet started.
     devices : OpenDevices
         The devices of the run.
@@ -56,13 +58,13 @@ class Run(ResultAccess):
         Checks and time limits of the run.
     deadlines_s : Mapping[int, float], optional
         Deadlines of tasks in seconds, by instruction number.
-    recovering : RecoveringEngine, optional
-        The same engine, if it is fault-tolerant.
+    recovery : RunRecovery, optional
+        Recovery of the run after failures; not recovered by default.
     """
 
     def __init__(
         self,
-        dispatcher: Engine,
+        engine: Engine,
         devices: OpenDevices,
         values: dict[str, NumpyArray],
         *,
@@ -71,16 +73,16 @@ class Run(ResultAccess):
         keep: Any = None,
         safeguards: Safeguards = DEFAULT_SAFEGUARDS,
         deadlines_s: Mapping[int, float] | None = None,
-        recovering: RecoveringEngine | None = None,
+        recovery: RunRecovery | None = None,
     ) -> None:
-        resources = Resources(dispatcher, devices, owns_devices=owns_devices)
-        super().__init__(dispatcher, devices, values, joined, recovering, resources)
+        resources = Resources(EngineChain(engine, deadlines_s, recovery), devices, owns_devices=owns_devices)
+        super().__init__(resources, devices, values, joined)
         self._trace: Trace | None = None
         self._keep = keep
         self._finalizer = weakref.finalize(self, self._resources.abandon)
         self._finalizer.atexit = False  # `resources` ends all runs at interpreter exit
-        WATCHDOG.watch(RunWatch(self._resources, safeguards, deadlines_s or {}), self._resources)
-        dispatcher.start()
+        WATCHDOG.watch(RunWatch(self._resources, safeguards), self._resources)
+        engine.start()
 
     @property
     def constant_bytes(self) -> dict[str, int]:
@@ -109,7 +111,7 @@ class Run(ResultAccess):
     @property
     def hang_error(self) -> ExecutionError | None:
         """The reason why the run was given up; None if it was not, or its engine has ended since."""
-        return None if self._resources.engine.finished.is_set() else self._resources.hung
+        return None if self._engines.ended else self._resources.hung
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait for the whole run.
@@ -204,13 +206,10 @@ class Run(ResultAccess):
         self._wait_finished(None)
         if self._resources.hung is not None:
             raise ExecutionError("the run was given up: there is no trace", where=self._where) from self._resources.hung
-        if not self._engine.recording:
+        if not self._resources.engine.recording:
             raise ExecutionError("the run was started with trace=False", where=f"plan {self.plan.name!r}")
         if self._trace is None:
-            engine, recovering = self._engine, self._recovering
-            merged = None if recovering is None else recovering.trace()
-            extra_waits = engine.program.further
-            self._trace = merged or make_trace(self.plan, engine.records, engine.clocks, engine.counts, extra_waits)
+            self._trace = self._engines.trace()
         return self._trace
 
     def story(self, task: str) -> str:
@@ -242,13 +241,13 @@ class Run(ResultAccess):
     @property
     def counts(self) -> Counts:
         """Counters of the run so far."""
-        return self._engine.counts
+        return self._engines.counts
 
     # --- ending -----------------------------------------------------------------------------------
 
     def cancel(self) -> None:
         """Stop submitting; submitted kernels still complete. Returns at once; `wait` then raises."""
-        self._engine.cancel()
+        self._engines.cancel()
 
     def close(self) -> None:
         """Cancel the rest of the run, wait for submitted kernels, and free the memory.
@@ -259,7 +258,7 @@ class Run(ResultAccess):
         if self._closed:
             return
         if self._resources.hung is not None or not self._resources.finished.is_set():
-            self._engine.cancel()
+            self._engines.cancel()
             self._resources.wait_or_give_up()
         self._release()
 
@@ -294,7 +293,7 @@ class Run(ResultAccess):
         finished = self._resources.finished
         if finished.is_set():
             return
-        self._engine.counts.host_waits += 1
+        self._resources.engine.counts.host_waits += 1
         if not wait_flag(finished, timeout):
             raise self._timed_out(timeout)
 
@@ -303,7 +302,7 @@ class Run(ResultAccess):
 
     def _interrupted(self) -> None:
         """Handle Ctrl-C: end the run and free its memory before the exception is raised."""
-        self._engine.cancel()
+        self._engines.cancel()
         self._resources.wait_or_give_up()
         self._release()
 

@@ -12,11 +12,12 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from syclsched.errors import DeadlineError
 from syclsched.execution.core.progress import LaneProgress
 from syclsched.execution.core.safeguards import Safeguards
+from syclsched.execution.handle.engine import Engine
 from syclsched.execution.handle.resources import GRACE_S, Resources, unfinished
 
 _LOGGER = logging.getLogger("syclsched")
@@ -33,22 +34,27 @@ _IDLE_CHECKS = 8
 class RunWatch:
     """Watchdog state of one run. The caller passes the time; this class reads no clock."""
 
-    def __init__(self, resources: Resources, safeguards: Safeguards, deadlines_s: Mapping[int, float]) -> None:
+    def __init__(self, resources: Resources, safeguards: Safeguards) -> None:
         self._resources = resources
         self._safeguards = safeguards
-        self._deadlines_s = deadlines_s
+        self._follow(resources.engine)
         self._began_s: float | None = None
+        #: Errors of tasks past their deadline.
+        self._errors: list[DeadlineError] = []
+        #: When the run was cancelled because of its own deadline.
+        self._late_s: float | None = None
+        limits = [s for s in (safeguards.deadline_s, safeguards.watchdog_s) if s is not None]
+        #: Seconds between two checks.
+        self.tick_s = min([TICK_S, *(limit / 4 for limit in (*limits, *self._deadlines_s.values()))])
+
+    def _follow(self, engine: Engine) -> None:
+        """Watch an engine, the first one or one that took over: instruction numbers are those of the engine."""
+        self._engine, self._deadlines_s = engine, self._resources.engines.deadlines_s
         #: By lane: instruction number, whether it was running, and since when.
         self._since_s: dict[str, tuple[int, bool, float]] = {}
         self._warn_at_s: dict[int, float] = {}
         #: Times at which tasks passed their deadline, by instruction number.
         self._overdue_s: dict[int, float] = {}
-        self._errors: dict[int, DeadlineError] = {}
-        #: When the run was cancelled because of its own deadline.
-        self._late_s: float | None = None
-        limits = [*deadlines_s.values(), *(s for s in (safeguards.deadline_s, safeguards.watchdog_s) if s is not None)]
-        #: Seconds between two checks.
-        self.tick_s = min([TICK_S, *(limit / 4 for limit in limits)])
 
     def look(self, now_s: float) -> None:
         """Check the progress of the lanes, and warn, fail tasks, or give the run up."""
@@ -56,7 +62,9 @@ class RunWatch:
             self._began_s = now_s
         if self._resources.finished.is_set():
             return
-        positions = self._resources.engine.positions()
+        if self._engine is not self._resources.engine:
+            self._follow(self._resources.engine)
+        positions = self._engine.positions()
         held_s = self._held(positions, now_s)
         whole = self._safeguards.deadline_s
         late = whole is not None and now_s - self._began_s > whole
@@ -78,13 +86,13 @@ class RunWatch:
     def _cancel(self, now_s: float, taken_s: float, whole_s: float) -> None:
         """Cancel a run past its deadline, and note its error in case no task is late, as during compilation."""
         resources = self._resources
-        if self._late_s is None and not resources.engine.cancelled:
+        if self._late_s is None and not resources.engines.cancelled:
             self._late_s = now_s
             what = (
                 f"the run has taken {taken_s:.3g} s, its deadline is {whole_s:g} s; {resources.engine.what_is_left()}"
             )
             resources.late = DeadlineError(what, task=None, where=self._where, hint="Give it less to do, or more time")
-        resources.engine.cancel()
+        resources.engines.cancel()
 
     def _held(self, positions: Iterable[LaneProgress], now_s: float) -> dict[str, float]:
         """Return the seconds without progress of each lane."""
@@ -105,7 +113,7 @@ class RunWatch:
 
     def _warn(self, position: LaneProgress, held_s: float) -> None:
         self._warn_at_s[position.number] = 2 * held_s
-        waiting = [p for p in self._resources.engine.positions() if p.waits_for is not None]
+        waiting = [p for p in self._engine.positions() if p.waits_for is not None]
         blocked = f"; {'; '.join(map(str, waiting[:3]))}" if waiting else ""
         _LOGGER.warning("%s: %s has %s%s", self._where, position.name, _running(position, held_s), blocked)
 
@@ -117,15 +125,15 @@ class RunWatch:
         name = position.task or position.name
         hint = "A kernel that was submitted cannot be stopped: give it less to do, or more time"
         error = DeadlineError(what, task=name, where=position.name, hint=hint)
-        self._errors[position.number] = error
-        self._resources.engine.overdue(position.number, error)
+        self._errors.append(error)
+        self._engine.overdue(position.number, error)
 
     def _give_up_if_hung(self, positions: Iterable[LaneProgress], now_s: float, whole_s: float | None) -> None:
         """Give the run up if every running task, or the run itself, is past its deadline and its grace period."""
         resources = self._resources
         if resources.late is not None and self._late_s is not None and not any(p.runs for p in positions):
             if now_s - self._late_s >= _grace_s(math.inf if whole_s is None else whole_s):
-                resources.give_up(next(iter(self._errors.values()), resources.late))
+                resources.give_up(next(iter(self._errors), resources.late))
             return
         active = [p for p in positions if p.waits_for is None]
         if not self._overdue_s or not active or any(p.number not in self._overdue_s for p in active if p.runs):
@@ -136,7 +144,7 @@ class RunWatch:
             deadline_s = min(self._deadlines_s.get(position.number, math.inf), math.inf if whole_s is None else whole_s)
             if now_s - self._overdue_s[position.number] < _grace_s(deadline_s):
                 return
-        resources.give_up(next(iter(self._errors.values())))
+        resources.give_up(self._errors[0])
 
     @property
     def _where(self) -> str:

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from syclsched.errors import DeviceError, MemoryLimitError, SyclschedError
-from syclsched.execution.core.failures import FailureReason, Failures, InstructionFailure
-from syclsched.execution.core.program import MEMORY_KINDS, Buffer, Program
+from syclsched.execution.core.failures import FailureReason, InstructionFailure
+from syclsched.execution.core.program import MEMORY_KINDS, Buffer
 from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
-from syclsched.execution.memory.buffers import BufferLookup, NumpyArray
+from syclsched.execution.dispatch.start import make_engine
+from syclsched.execution.handle.engine import EndedEngine, Engine
+from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.recovery.degraded import devices_in, platform_without
 from syclsched.execution.recovery.health import DeviceHealth
 from syclsched.execution.recovery.lineage import RemainingWork, find_remaining_work
@@ -44,15 +46,6 @@ class _LostRows:
     error: SyclschedError
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryPlan:
-    """Plan of the remaining tasks, with its inputs and the recovery report."""
-
-    prepared: PreparedPlan  # the plan of the remaining tasks
-    values: dict[str, NumpyArray]  # start values, and results already available
-    recovery: Recovery
-
-
 @dataclass(slots=True)
 class _Failure:
     """The failures with which an engine ended."""
@@ -64,58 +57,38 @@ class _Failure:
     reason: FailureReason = "device"
     first: SyclschedError = field(default_factory=lambda: SyclschedError("nothing failed"))
 
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """Tasks hit by failures of the runtime or a device."""
-        return tuple(dict.fromkeys(f.instruction.task for f in self.runtime if f.instruction.task is not None))
-
-
-class EndedEngine(Protocol):
-    """An engine that has ended; the members are those of `Engine`."""
-
-    @property
-    def program(self) -> Program:
-        """The executed program."""
-
-    @property
-    def buffers(self) -> BufferLookup:
-        """The buffers that hold the values."""
-
-    @property
-    def failures(self) -> Failures:
-        """Failed tasks and their dependents."""
-
-    @property
-    def error(self) -> SyclschedError | None:
-        """The error of the run itself, if any."""
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether the run was cancelled."""
-
-    @property
-    def lasting(self) -> bool:
-        """Whether the engine owns its buffers."""
-
-    def passed(self, number: int) -> bool:
-        """Return whether an instruction was submitted."""
-
 
 class RecoveryPlanner:
-    """Plans the recoveries of one run."""
+    """Plans the recoveries of one run, and makes the engines that execute its remaining tasks.
+
+    Implements `syclsched.execution.handle.engine.RunRecovery`. Of a dynamic run, `conclude` returns the first engine as
+    it has ended, with the plan that it executed.
+    """
 
     def __init__(
-        self, prepared: PreparedPlan, devices: OpenDevices, health: DeviceHealth, most: int = MOST_RECOVERIES
+        self,
+        prepared: PreparedPlan,
+        devices: OpenDevices,
+        values: dict[str, NumpyArray],
+        health: DeviceHealth | None = None,
+        recoveries: tuple[Recovery, ...] = (),
+        conclude: Callable[[], tuple[EndedEngine, PreparedPlan]] | None = None,
     ) -> None:
-        self._first = prepared
+        #: The recoveries so far, including those before the run.
+        self.recoveries = recoveries
+        #: Deadlines of tasks, by instruction number in the latest engine.
+        self.deadlines_s: Mapping[int, float] = {}
+        self._first = self._latest = prepared
         self._devices = devices
-        self._health = health
-        self._left = most
+        self._values = values
+        self._health = DeviceHealth(devices) if health is None else health
+        self._conclude = conclude
+        self._left = MOST_RECOVERIES
         self._tried: Counter[str] = Counter()
         #: Errors of tasks that failed permanently, by task name, in the order of failure.
-        self.failed: dict[str, SyclschedError] = {}
+        self._failed: dict[str, SyclschedError] = {}
         #: Values that cannot be computed, by array.
-        self.lost: dict[str, list[_LostRows]] = {}
+        self._lost: dict[str, list[_LostRows]] = {}
 
     # Cached: most runs never fail and need none of these.
 
@@ -131,18 +104,32 @@ class RecoveryPlanner:
     def _retries(self) -> dict[str, int]:
         return {t.name: t.retries for t in self._first.graph.tasks if t.retries}
 
-    def set_plan(self, prepared: PreparedPlan) -> None:
-        """Set the plan of a run under a dynamic policy, derived from its decisions."""
-        self._first = prepared
-
     def halts(self, instruction: Instruction, reason: FailureReason) -> bool:
         """Return whether a failure will be recovered from: the engine then stops submitting other tasks."""
         return self._left > 0 and (reason in _OF_THE_RUNTIME or self._may_retry(instruction.task, reason))
 
-    def rest(self, engine: EndedEngine, prepared: PreparedPlan, given: Mapping[str, NumpyArray]) -> RecoveryPlan | None:
-        """Return the plan of the remaining tasks after an engine has ended; None without failures or recovery."""
+    @property
+    def error(self) -> SyclschedError | None:
+        """Error of the first task that failed permanently."""
+        return next(iter(self._failed.values()), None)
+
+    def check_not_lost(self, array: str, rows: RowRange | None) -> None:
+        """Raise the first cause if an array, or one of the given rows, will never have a value."""
+        for lost in self._lost.get(array, ()):
+            if rows is None or lost.rows is None or (lost.rows[0] < rows[1] and rows[0] < lost.rows[1]):
+                raise lost.error
+
+    def successor(self, engine: Engine) -> Engine | None:
+        """Return an engine for the remaining tasks after one has ended; None without failures or recovery."""
+        ended: EndedEngine = engine
+        conclude, self._conclude = self._conclude, None
+        if conclude is not None:
+            if engine.failures.first is None and engine.error is None:
+                return None
+            ended, self._latest = conclude()
+            self._first = self._latest
         begun_s = time.perf_counter()
-        failure = self._recoverable_failure(engine)
+        failure = self._recoverable_failure(ended)
         if failure is None:
             return None
         self._left -= 1
@@ -150,13 +137,16 @@ class RecoveryPlanner:
         self._health.record_failures(failure.devices)
         for last_resort in (False, True) if self._left else (True,):
             try:
-                rest = self._attempt(engine, prepared, given, failure, last_resort=last_resort)
+                prepared, values, report = self._attempt(ended, failure, last_resort=last_resort)
             except SyclschedError:  # no plan exists without the excluded devices or within the memory
                 continue
             lost = tuple(device for device in self._health.lost if device not in before)
-            report = replace(rest.recovery, lost=lost, took_s=time.perf_counter() - begun_s)
-            return replace(rest, recovery=report)
-        self.failed.setdefault("", failure.first)
+            report = replace(report, lost=lost, took_s=time.perf_counter() - begun_s)
+            self._values.update(values)
+            self._latest, self.deadlines_s = prepared, prepared.deadlines_s
+            self.recoveries = (*self.recoveries, report)
+            return make_engine(prepared, self._devices, self._values, record=engine.recording)
+        self._failed.setdefault("", failure.first)
         return None
 
     # --- inside -----------------------------------------------------------------------------------
@@ -191,15 +181,13 @@ class RecoveryPlanner:
         return reason != "raised" and task is not None and self._tried[task] < self._retries.get(task, 0)
 
     def _attempt(
-        self,
-        engine: EndedEngine,
-        prepared: PreparedPlan,
-        given: Mapping[str, NumpyArray],
-        failure: _Failure,
-        *,
-        last_resort: bool,
-    ) -> RecoveryPlan:
-        """Plan the remaining tasks; as a last resort without the failed ones, on all responding devices."""
+        self, engine: EndedEngine, failure: _Failure, *, last_resort: bool
+    ) -> tuple[PreparedPlan, dict[str, NumpyArray], Recovery]:
+        """Return a plan of the remaining tasks, its inputs with the results so far, and the report.
+
+        As a last resort the failed tasks are left out, and all responding devices are used.
+        """
+        prepared = self._latest
         failed: dict[str, SyclschedError] = {}
         retried = []
         for task_failure in failure.own:
@@ -214,14 +202,14 @@ class RecoveryPlanner:
         platform = platform_without(prepared.plan.platform, self._devices, excluded)
         unreachable: set[Buffer] = set()
         while True:
-            left, contents = self._remaining_work(engine, prepared, given, platform, failed, unreachable)
+            left, contents = self._remaining_work(engine, platform, failed, unreachable)
             impossible = self._remains.unrunnable(left.tasks, platform)
             if impossible:
                 failed |= dict.fromkeys(impossible, failure.first)
                 continue
             try:
                 arrays = {array.name: array for array in prepared.plan.arrays}
-                values = collect_surviving_values(left.start, contents, engine.buffers, given, arrays)
+                values = collect_surviving_values(left.start, contents, engine.buffers, self._values, arrays)
                 break
             except UnreachableValueError as error:
                 unreachable.add(error.buffer)
@@ -234,20 +222,18 @@ class RecoveryPlanner:
         self._note_lost(left, failed, failure.first, arrays)
         for task in retried:
             self._tried[task] += 1
-        self.failed |= {task: error for task, error in failed.items() if task not in self.failed}
-        return RecoveryPlan(replanned, values, self._report(failure, left, prepared, replanned))
+        self._failed |= {task: error for task, error in failed.items() if task not in self._failed}
+        return replanned, values, self._report(failure, left, replanned)
 
     def _remaining_work(
         self,
         engine: EndedEngine,
-        prepared: PreparedPlan,
-        given: Mapping[str, NumpyArray],
         platform: Platform,
         failed: Mapping[str, SyclschedError],
         unreachable: set[Buffer],
     ) -> tuple[RemainingWork, dict[Buffer, int]]:
         """Return the remaining work, and the array version in each reachable buffer."""
-        plan, failures = prepared.plan, engine.failures
+        plan, failures = self._latest.plan, engine.failures
         versions = find_versions(plan.tasks)
         work = [i for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
         left_out, spoilt = set(failures.left_out), set(failures.spoilt)
@@ -269,7 +255,7 @@ class RecoveryPlanner:
         arrays = {array.name: array for array in plan.arrays}
         whole: dict[str, set[int]] = {}
         for name, array in arrays.items():
-            if array.is_input and (name if array.rows is None else array.rows.array) in given:
+            if array.is_input and (name if array.rows is None else array.rows.array) in self._values:
                 whole[name] = {GIVEN}
         for (name, _), version in contents.items():
             maker = versions.writer(name, version) if name in versions.writers else None
@@ -301,14 +287,14 @@ class RecoveryPlanner:
         first: SyclschedError,
         arrays: Mapping[str, PlannedArray],
     ) -> None:
-        error = next(iter({**self.failed, **failed}.values()), first)
+        error = next(iter({**self._failed, **failed}.values()), first)
         for name in left.lost:
             rows = arrays[name].rows
             whole, range_ = (name, None) if rows is None else (rows.array, (rows.start, rows.stop))
-            self.lost.setdefault(whole, []).append(_LostRows(range_, error))
+            self._lost.setdefault(whole, []).append(_LostRows(range_, error))
 
-    def _report(self, failure: _Failure, left: RemainingWork, before: PreparedPlan, after: PreparedPlan) -> Recovery:
-        old_device = {a.task: a.device for a in before.plan.schedule.assignments}
+    def _report(self, failure: _Failure, left: RemainingWork, after: PreparedPlan) -> Recovery:
+        old_device = {a.task: a.device for a in self._latest.plan.schedule.assignments}
         new_device = {a.task: a.device for a in after.plan.schedule.assignments}
         first = failure.first
         return Recovery(

@@ -32,11 +32,6 @@ class SubgraphBuilder:
         self._narrowed: dict[tuple[int, str], Operation] = {}
         self._times = _planned_times(graph, plan)
 
-    @property
-    def graph(self) -> TaskGraph:
-        """The complete graph."""
-        return self._graph
-
     def repeatable(self) -> frozenset[str]:
         """Return the tasks whose operations are declared pure, so that they may run again."""
         return frozenset(t.name for t in self._graph.tasks if t.operation is not None and t.operation.pure)

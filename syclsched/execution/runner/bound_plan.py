@@ -20,9 +20,9 @@ from syclsched.execution.handle.run import Run
 from syclsched.execution.lanes.lanes import queues_of
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.recovery.degraded import devices_in, replan_without
-from syclsched.execution.recovery.fault_tolerant_engine import FaultTolerantEngine
 from syclsched.execution.recovery.health import DeviceHealth
 from syclsched.execution.recovery.recovery_planner import MOST_RECOVERIES
+from syclsched.execution.recovery.run_start import start_run
 from syclsched.execution.replay.input_commands import InputSpec
 from syclsched.execution.replay.instance_pool import InstancePool
 from syclsched.execution.replay.replay import Replay
@@ -413,24 +413,17 @@ class Runner:
 
     def start_replay(self, replay: Replay, values: dict[str, NumpyArray]) -> Run:
         """Start a replay, with checked inputs."""
-        prepared = self._prepared
         try:
-            recovering = (
-                FaultTolerantEngine(
-                    replay, prepared, self._devices, values, self._health, recoveries=self._reported_recoveries()
-                )
-                if self._recover
-                else None
-            )
-            return Run(
-                replay if recovering is None else recovering,
+            return start_run(
+                replay,
+                self._prepared,
                 self._devices,
                 values,
-                joined=prepared.joined,
                 keep=self,
                 safeguards=self._safeguards,
-                deadlines_s=prepared.deadlines_s if recovering is None else recovering.deadlines_s,
-                recovering=recovering,
+                recover=self._recover,
+                health=self._health,
+                recoveries=self._reported_recoveries(),
             )
         except BaseException:  # Ctrl-C: no caller has the run, so nothing else would cancel it
             replay.cancel()

@@ -12,6 +12,7 @@ from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
 from syclsched.execution.dispatch.start import make_engine
 from syclsched.execution.handle.run import Run
 from syclsched.execution.memory.buffers import NumpyArray
+from syclsched.execution.recovery.run_start import start_run
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.recovery import Recovery
@@ -60,18 +61,14 @@ def start(
 ) -> Run:
     """Start a prepared plan and return at once."""
     engine = make_engine(prepared, devices, values, record=trace, safeguards=safeguards, executables=executables)
-    recovering = None
-    if recover and not safeguards.stepped:
-        from syclsched.execution.recovery.fault_tolerant_engine import FaultTolerantEngine
-
-        recovering = FaultTolerantEngine(engine, prepared, devices, values, health, recoveries=recoveries)
-    return Run(
-        engine if recovering is None else recovering,
+    return start_run(
+        engine,
+        prepared,
         devices,
         values,
         owns_devices=owns_devices,
-        joined=prepared.joined,
         safeguards=safeguards,
-        deadlines_s=prepared.deadlines_s if recovering is None else recovering.deadlines_s,
-        recovering=recovering,
+        recover=recover,
+        health=health,
+        recoveries=recoveries,
     )

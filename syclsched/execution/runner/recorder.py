@@ -7,12 +7,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
 
 from syclsched.execution.core.clock import ClockMap
 from syclsched.execution.core.execution_records import Counts, Outcome, Record, Times, make_trace
 from syclsched.execution.handle.engine import Engine
-from syclsched.execution.recovery.trace_merging import EngineTrace, merge_traces
+from syclsched.execution.handle.trace_merging import EngineTrace, merge_traces
 from syclsched.execution.replay.replay import Replay
 from syclsched.execution.runner.span_ordering import order_spans
 from syclsched.model.plan import Plan
@@ -74,18 +73,6 @@ def _recording_of(engine: Engine, generation: int = 0) -> _RunRecording:
     return _RunRecording(plan, counts, lambda: clocks, records, {}, generation, further=further)
 
 
-@runtime_checkable
-class _EngineChain(Protocol):
-    """An engine that replaces its active engine after a failure."""
-
-    acting: Engine
-    recoveries: tuple[Recovery, ...]
-
-    @property
-    def earlier_traces(self) -> tuple[EngineTrace, ...]:
-        """Traces of all engines before the active one."""
-
-
 class Recorder:
     """Bounded buffer of the last runs' recordings; thread-safe."""
 
@@ -95,13 +82,19 @@ class Recorder:
         self._instructions = 0
         self._lock = threading.Lock()
 
-    def add(self, engine: Engine, generation: int = 0) -> None:
-        """Add the recording of an engine whose run has ended, and drop the oldest beyond the limits."""
+    def add(
+        self,
+        engine: Engine,
+        generation: int = 0,
+        before: tuple[EngineTrace, ...] = (),
+        recoveries: tuple[Recovery, ...] = (),
+    ) -> None:
+        """Add the recording of a run that has ended, by its last engine, and drop the oldest beyond the limits."""
         if not (self.keep and engine.recording):
             return
-        recording = _recording_of(getattr(engine, "acting", engine), generation)
-        if isinstance(engine, _EngineChain) and engine.recoveries:
-            recording = replace(recording, before=engine.earlier_traces, recoveries=engine.recoveries)
+        recording = _recording_of(engine, generation)
+        if recoveries:
+            recording = replace(recording, before=before, recoveries=recoveries)
         with self._lock:
             self._kept.append(recording)
             self._instructions += len(recording)

@@ -58,7 +58,7 @@ def check(graph: Any, live: Any, policy: str, **options: Any) -> Any:
     expected = sequential(graph, inputs)
     with start(graph, live, policy, inputs, **options) as run:
         run.wait(60)
-        kept = set(run._engine.program.final_buffers) & set(graph.arrays)
+        kept = set(run._resources.engine.program.final_buffers) & set(graph.arrays)
         kept |= {name for name in graph.segments() if not graph.arrays[name].temporary and name in graph.inputs()}
         for name in sorted(kept):
             assert np.array_equal(run.result(name), expected[name]), name

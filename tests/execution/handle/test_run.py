@@ -214,7 +214,7 @@ def test_temporaries_come_and_go_within_the_plans_peak(live: tuple[Platform, Any
     with execute(plan, graph, devices) as run:
         np.testing.assert_array_equal(run.result("y"), sequential(graph, graph.data)["y"])
         assert run.trace().peak_bytes["cpu"] <= plan.peak_bytes["cpu"]
-        assert len(run._engine.buffers) <= 4  # x and y, on the host and on the device
+        assert len(run._resources.engine.buffers) <= 4  # x and y, on the host and on the device
         with pytest.raises(UnknownArrayError, match="temporary"):
             run.result("t3")
 
@@ -226,7 +226,7 @@ def test_memory_is_given_back(live: tuple[Platform, Any]) -> None:
     graph = given_chain()
     with execute(plan_on(graph, platform, "cpu"), graph, devices) as run:
         run.wait()
-        held = run._engine.buffers["y", "cpu"]
+        held = run._resources.engine.buffers["y", "cpu"]
         alive = weakref.ref(held)
         assert held.storage.nbytes == 800
     del held
@@ -257,7 +257,7 @@ def test_dropped_run_ends_and_gives_its_memory_back(live: tuple[Platform, Any]) 
     graph.host(gate, y=y.update(), name="gate")
     graph.kernel(MIX, name="later", x=graph.array("x", data=np.zeros(4, DTYPE)), y=y, a=1)
     run = execute(plan_on(graph, platform, "cpu"), graph, devices)
-    dispatcher = run._engine
+    dispatcher = run._resources.engine
     assert gate.entered.wait(60)
     del run
     gc.collect()

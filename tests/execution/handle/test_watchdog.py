@@ -20,6 +20,7 @@ from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS
 from syclsched.execution.core.thread_pool import IDLE
 from syclsched.execution.dynamic import run_dynamically
 from syclsched.execution.handle import resources as resources_module
+from syclsched.execution.handle.engine_chain import EngineChain
 from syclsched.execution.handle.resources import Resources, unfinished
 from syclsched.execution.handle.watchdog import LEAST_GRACE_S, MIN_WARN_S, RunWatch
 from syclsched.model.graph import TaskGraph
@@ -71,8 +72,9 @@ def engine() -> Iterator[Engine]:
 def watch(
     engine: Engine, safeguards: Safeguards = DEFAULT_SAFEGUARDS, **deadlines_s: float
 ) -> tuple[RunWatch, Resources]:
-    resources = Resources(engine, None, owns_devices=False)  # type: ignore[arg-type]
-    return RunWatch(resources, safeguards, {int(n[1:]): s for n, s in deadlines_s.items()}), resources
+    engines = EngineChain(engine, {int(n[1:]): s for n, s in deadlines_s.items()})  # type: ignore[arg-type]
+    resources = Resources(engines, None, owns_devices=False)  # type: ignore[arg-type]
+    return RunWatch(resources, safeguards), resources
 
 
 def at(number: int, lane: str = "cpu:0", waits_for: str | None = None, *, begun: bool = True) -> LaneProgress:

@@ -14,7 +14,7 @@ from syclsched.model.plan import Instruction, Plan
 
 
 class FinishedRun:
-    """A finished dynamic run; implements `syclsched.execution.recovery.recovery_planner.EndedEngine`."""
+    """A finished dynamic run; implements `syclsched.execution.handle.engine.EndedEngine`."""
 
     lasting = True
 

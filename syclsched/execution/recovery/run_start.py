@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start of a run by its first engine, with recovery if that is requested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
+from syclsched.execution.dispatch.prepared import PreparedPlan
+from syclsched.execution.handle.engine import EndedEngine, Engine
+from syclsched.execution.handle.run import Run
+from syclsched.execution.memory.buffers import NumpyArray
+from syclsched.model.recovery import Recovery
+
+if TYPE_CHECKING:
+    from syclsched.devices.opened_devices import OpenDevices
+    from syclsched.execution.recovery.health import DeviceHealth
+
+
+def start_run(
+    engine: Engine,
+    prepared: PreparedPlan,
+    devices: OpenDevices,
+    values: dict[str, NumpyArray],
+    *,
+    owns_devices: bool = False,
+    keep: Any = None,
+    safeguards: Safeguards = DEFAULT_SAFEGUARDS,
+    deadlines_s: Mapping[int, float] | None = None,
+    recover: bool = False,
+    health: DeviceHealth | None = None,
+    recoveries: tuple[Recovery, ...] = (),
+    conclude: Callable[[], tuple[EndedEngine, PreparedPlan]] | None = None,
+) -> Run:
+    """Start an engine of a prepared plan, and return its run; the deadlines are by default those of the plan."""
+    recovery = None
+    if recover and not safeguards.stepped:
+        from syclsched.execution.recovery.recovery_planner import RecoveryPlanner
+
+        recovery = RecoveryPlanner(prepared, devices, values, health, recoveries, conclude)
+    return Run(
+        engine,
+        devices,
+        values,
+        owns_devices=owns_devices,
+        joined=prepared.joined,
+        keep=keep,
+        safeguards=safeguards,
+        deadlines_s=prepared.deadlines_s if deadlines_s is None else deadlines_s,
+        recovery=recovery,
+    )
