@@ -17,7 +17,7 @@ setup(
             extra_compile_args=["-O2", "-Wall", "-Wextra"],
             optional=True,
         ),
-        # Not a Python module either: called through ctypes. Without it, Python submits, with the same results.
+        # Not a Python module either: called through ctypes. Without it no device can be opened.
         Extension(
             "syclsched.devices.native._submit",
             [

@@ -6,7 +6,6 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,14 +48,3 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     if nextitem is not None and (nextitem.path != item.path or len(sys.modules) > _imported + 50):
         _set_aside_what_stays()
-
-
-@pytest.fixture(params=["compiled", "python"])
-def submission(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Submission by the compiled loop, and without it."""
-    from syclsched.execution.dispatch import dispatcher
-
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "python":
-            patch.setattr(dispatcher, "load_library", lambda: None)
-        yield

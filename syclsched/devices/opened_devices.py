@@ -19,6 +19,7 @@ from syclsched.devices.memory.constant_uploads import ConstantUploader
 from syclsched.devices.memory.memory_pool import MemoryInfo
 from syclsched.devices.memory.space_pools import SpacePools
 from syclsched.devices.native.host_tasks import wait_for_queue
+from syclsched.devices.native.submission_library import load_library
 from syclsched.devices.native.sycl_types import SyclContext, SyclDevice, SyclQueue
 from syclsched.errors import DeviceNotFoundError, PlatformError, SelectionError, UntrustedDeviceError
 from syclsched.model.platform import Device, Partition, Platform
@@ -221,6 +222,7 @@ def open_devices(platform: Platform) -> OpenDevices:
         if device.distrust is not None:
             raise _untrusted(device, device.distrust)
     found = {each.facts: each for each in find_devices()}
+    load_library()  # raises if it is missing: nothing can be submitted without it
     matched = match_roots(platform.compute_devices, tuple(found))
     reasons = {facts: distrust(found[facts]) for facts in set(matched.values())}
     for device in platform.compute_devices:

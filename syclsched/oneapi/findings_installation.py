@@ -163,10 +163,11 @@ def judge_submission(facts: Facts) -> Iterator[Finding]:
     if facts.submission is None:
         yield Finding(
             "submission loop",
-            "warning",
+            "missing",
             "the package's submission loop (syclsched/devices/native/_submit*.so) was not built",
-            "Python submits instead, with the same results: several times as long for each task",
+            "no device can be opened: nothing submits to it",
             f"sudo apt-get install gcc libc6-dev && {_REBUILD_COMMAND}",
+            is_blocking=True,
         )
     else:
         yield Finding("submission loop", "ok", facts.submission)

@@ -108,7 +108,8 @@ def test_no_sycl_library_of_the_generation_dpctl_needs() -> None:
 
 def test_the_submission_loop_was_not_built() -> None:
     found = only(submission=None)
-    assert found.status == "warning" and "gcc" in str(found.mend) and "Python submits instead" in str(found.meaning)
+    assert found.status == "missing" and found.is_blocking
+    assert "gcc" in str(found.mend) and "no device can be opened" in str(found.meaning)
 
 
 def test_the_layer_was_not_built() -> None:

@@ -49,7 +49,7 @@ def devices() -> Any:
     return live_on(None)[1]
 
 
-def test_what_passes_is_counted(platform: Platform, devices: Any, submission: None) -> None:
+def test_what_passes_is_counted(platform: Platform, devices: Any) -> None:
     graph = two_chains()
     plan = plan_by(graph, platform, place)
     with faults.inject() as seen, execute(plan, graph, devices) as run:
@@ -63,9 +63,7 @@ def test_what_passes_is_counted(platform: Platform, devices: Any, submission: No
 
 
 @pytest.mark.parametrize("bound", [False, True])
-def test_a_refused_submission_fails_its_task_and_no_other_chain(
-    platform: Platform, devices: Any, submission: None, bound: bool
-) -> None:
+def test_a_refused_submission_fails_its_task_and_no_other_chain(platform: Platform, devices: Any, bound: bool) -> None:
     graph = two_chains()
     plan = plan_by(graph, platform, place)
     order = [i.task for _, i in plan.instructions() if i.kind in ("launch", "copy")]
@@ -87,7 +85,7 @@ def test_a_refused_submission_fails_its_task_and_no_other_chain(
 @pytest.mark.parametrize("bound", [False, True])
 @pytest.mark.parametrize("done", [False, True])
 def test_a_failure_on_the_device_is_found_and_its_value_not_given_out(
-    platform: Platform, devices: Any, submission: None, bound: bool, done: bool
+    platform: Platform, devices: Any, bound: bool, done: bool
 ) -> None:
     graph = two_chains()
     plan = plan_by(graph, platform, place)
@@ -106,7 +104,7 @@ def test_a_failure_on_the_device_is_found_and_its_value_not_given_out(
             runner.close()
 
 
-def test_a_lost_device_takes_nothing_more(platform: Platform, devices: Any, submission: None) -> None:
+def test_a_lost_device_takes_nothing_more(platform: Platform, devices: Any) -> None:
     graph = two_chains()
     plan = plan_on(graph, platform, "cpu")
     with faults.inject(faults.lose("cpu", after=4)) as seen, pytest.raises(TaskFailedError):
@@ -148,7 +146,7 @@ def test_a_host_function_that_raises(platform: Platform, devices: Any) -> None:
     assert calls == [0, 2]
 
 
-def test_a_copy_can_be_failed_by_itself(platform: Platform, devices: Any, submission: None) -> None:
+def test_a_copy_can_be_failed_by_itself(platform: Platform, devices: Any) -> None:
     graph = two_chains()
     plan = plan_on(graph, platform, "cpu")
     with (
@@ -160,7 +158,7 @@ def test_a_copy_can_be_failed_by_itself(platform: Platform, devices: Any, submis
     assert [f.what for f in seen.injected] == ["copy"]
 
 
-def test_a_device_that_hangs_goes_on_when_it_is_let_go(platform: Platform, devices: Any, submission: None) -> None:
+def test_a_device_that_hangs_goes_on_when_it_is_let_go(platform: Platform, devices: Any) -> None:
     graph = two_chains()
     with (
         faults.inject(faults.hang("cpu", after=5)) as seen,
@@ -175,7 +173,7 @@ def test_a_device_that_hangs_goes_on_when_it_is_let_go(platform: Platform, devic
         np.testing.assert_array_equal(run.result("b"), sequential(graph, graph.data)["b"])
 
 
-def test_a_slow_device_is_slower_and_right(platform: Platform, devices: Any, submission: None) -> None:
+def test_a_slow_device_is_slower_and_right(platform: Platform, devices: Any) -> None:
     graph = two_chains()
     with (
         faults.inject(faults.slow("cpu", by_s=0.02)) as seen,

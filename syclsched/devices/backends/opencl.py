@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -258,7 +259,10 @@ class NativeOpenCL:
 @lru_cache(maxsize=1)
 def load_native() -> NativeOpenCL | None:
     """Return native access to OpenCL, or None if it is unavailable or switched off."""
-    if os.environ.get(NATIVE_VARIABLE, "1") != "1":
+    value = os.environ.get(NATIVE_VARIABLE, "1")
+    if value == "0":
+        warnings.warn(f"{NATIVE_VARIABLE}=0 is deprecated and means {NATIVE_VARIABLE}=sycl", DeprecationWarning, 2)
+    if value != "1":
         return None
     try:
         return NativeOpenCL()

@@ -31,9 +31,7 @@ def expect_host_tasks() -> None:
     global _expected
     if _expected:
         return
-    library = load_library()
-    if library is not None:
-        library.poll_events_first()
+    load_library().poll_events_first()
     _expected = True
 
 

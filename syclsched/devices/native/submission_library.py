@@ -8,10 +8,10 @@ import os
 from functools import lru_cache
 from typing import Any
 
+from syclsched.errors import RuntimeMissingError
 from syclsched.oneapi.built_libraries import find_submission_loop
 
-#: Variable. ``0``: submit from Python instead. ``sycl``: submit from C, but through SYCL even for OpenCL devices.
-#: Results are the same.
+#: Variable. ``sycl``: submit through SYCL even for OpenCL devices. Results are the same.
 NATIVE_VARIABLE = "SYCLSCHED_NATIVE"
 
 #: Version of structures and functions, as in the C sources.
@@ -131,17 +131,25 @@ def table(library: Any, names: tuple[str, ...]) -> Any:
 
 
 @lru_cache(maxsize=1)
-def load_library() -> SubmissionLibrary | None:
-    """Return the loop's library; None if it is missing, switched off, or made for another dpctl."""
+def load_library() -> SubmissionLibrary:
+    """Return the loop's library; raise if it is missing or made for another version."""
     path = find_submission_loop()
-    if path is None or os.environ.get(NATIVE_VARIABLE, "1") == "0":
-        return None
+    if path is None:
+        raise _missing("syclsched/devices/native/_submit*.so was not built: there was no C compiler")
     import dpctl  # noqa: F401  (loads its C interface)
 
     try:
         return SubmissionLibrary(path, ctypes.CDLL(_INTERFACE, mode=os.RTLD_NOLOAD))
-    except (OSError, AttributeError, ValueError):
-        return None
+    except (OSError, AttributeError, ValueError) as error:
+        raise _missing(f"{path} cannot be loaded: {error}") from error
+
+
+def _missing(what: str) -> RuntimeMissingError:
+    return RuntimeMissingError(
+        what,
+        where="submission loop",
+        hint="Install a C compiler and syclsched again; `python -m syclsched doctor` shows the commands",
+    )
 
 
 def _address_in(library: Any, name: str) -> int:

@@ -13,8 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from syclsched.devices.native.fences import submit_fence
-from syclsched.devices.native.host_tasks import wait_for, wait_for_queue
+from syclsched.devices.native.host_tasks import wait_for_queue
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.model.plan import Plan
 
@@ -77,7 +76,7 @@ def host_clocks(plan: Plan) -> dict[str, ClockMap]:
 
 def take_anchor(
     queue: SyclQueue,
-    stamp: Callable[[], tuple[int, int]] | None = None,
+    stamp: Callable[[], tuple[int, int]],
     *,
     clock: Callable[[], int] = now_ns,
     readings: int = READINGS,
@@ -87,14 +86,14 @@ def take_anchor(
     wait_for_queue(queue)
     for _ in range(readings):
         before = clock()
-        start, end = _fence_times(queue) if stamp is None else stamp()
+        start, end = stamp()
         after = clock()
         found.append(Anchor((start + end) // 2, (before + after) // 2, after - before))
     return min(found, key=lambda a: a.bracket_ns)
 
 
 def read_anchors(
-    lanes: Iterable[tuple[int, str, SyclQueue]], stamp: Callable[[int], tuple[int, int]] | None = None
+    lanes: Iterable[tuple[int, str, SyclQueue]], stamp: Callable[[int], tuple[int, int]]
 ) -> dict[str, Anchor]:
     """Read the clock of each device once, on its first lane; omit devices where that fails."""
     found: dict[str, Anchor | None] = {}
@@ -102,14 +101,14 @@ def read_anchors(
         if device not in found:
             found[device] = None
             with suppress(Exception):  # the runtime may raise anything
-                found[device] = take_anchor(queue, None if stamp is None else partial(stamp, number))
+                found[device] = take_anchor(queue, partial(stamp, number))
     return {device: anchor for device, anchor in found.items() if anchor is not None}
 
 
 def with_new_last_anchor(
     clocks: Mapping[str, ClockMap],
     lanes: Iterable[tuple[int, str, str, SyclQueue]],
-    stamp: Callable[[int], tuple[int, int]] | None = None,
+    stamp: Callable[[int], tuple[int, int]],
 ) -> dict[str, ClockMap]:
     """Return clock maps with the last anchor replaced by a new reading."""
     lanes, found = list(lanes), dict(clocks)
@@ -119,9 +118,3 @@ def with_new_last_anchor(
             known = clocks.get(lane)
             found[lane] = ClockMap(anchors[device] if known is None else known.first, anchors[device])
     return found
-
-
-def _fence_times(queue: SyclQueue) -> tuple[int, int]:
-    event = submit_fence(queue, [])
-    wait_for(event)
-    return event.profiling_info_start, event.profiling_info_end

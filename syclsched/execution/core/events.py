@@ -7,9 +7,7 @@ import threading
 from typing import Any, cast
 
 from syclsched.devices.native.sycl_types import SyclEvent
-from syclsched.devices.submission import faultpoints
-from syclsched.devices.submission.faultpoints import Target
-from syclsched.devices.submission.submission_loop import INJECTED_STATUS, SubmissionLoop
+from syclsched.devices.submission.submission_loop import SubmissionLoop
 
 _IN_LOOP = object()
 
@@ -21,34 +19,21 @@ class EventTable:
     request.
     """
 
-    def __init__(self, loop: SubmissionLoop | None = None) -> None:
-        self._loop = loop
+    def __init__(self, loop: SubmissionLoop) -> None:
+        #: The compiled loop; also the target of fault injection, for submissions from Python, too.
+        self.loop = loop
         self._events: dict[int, Any] = {}
         self._loop_events: dict[int, SyclEvent] = {}
         self._lock = threading.Lock()
         self._closed = False
-        self._injected: set[int] = set()
-
-    @property
-    def target(self) -> Target:
-        """Target of fault injection; instruction numbers are the same for Python and the compiled loop."""
-        return self if self._loop is None else self._loop
-
-    def fail(self, number: int) -> None:
-        """Mark an instruction as failed on its device; called by fault injection."""
-        self._injected.add(number)
-
-    def is_pending(self, number: int) -> bool:
-        """Return whether an instruction was submitted and has neither completed nor failed."""
-        return number in self._events and not self.is_complete(number)
 
     def __contains__(self, number: int) -> bool:
         return number in self._events
 
     def put(self, number: int, event: SyclEvent | None, lane: int = -1) -> None:
         """Set an instruction's event and lane; the event is None if the instruction has completed without one."""
-        if event is not None and self._loop is not None:
-            self._loop.adopt(number, lane, event)
+        if event is not None:
+            self.loop.adopt(number, lane, event)
         self._events[number] = event
 
     def put_submitted(self, number: int) -> None:
@@ -67,11 +52,10 @@ class EventTable:
         with self._lock:
             if self._closed:
                 return None
-            assert self._loop is not None
             event = self._loop_events.get(number)
             if event is None:
                 # A `LaneThreadEvent` only where callers do nothing but wait for it.
-                event = self._loop_events[number] = cast(SyclEvent, self._loop.event(number))
+                event = self._loop_events[number] = cast(SyclEvent, self.loop.event(number))
             return event
 
     def is_complete(self, number: int) -> bool:
@@ -79,17 +63,15 @@ class EventTable:
         if number not in self._events:
             return False
         event = self._events[number]
-        if event is _IN_LOOP and self._loop is not None:
+        if event is _IN_LOOP:
             with self._lock:
-                return self._closed or self._loop.is_complete(number)
+                return self._closed or self.loop.is_complete(number)
         return event is None or bool(event.execution_status.name == "complete")
 
     def failed(self) -> dict[int, int]:
         """Return the runtime's error codes of instructions that failed on their device after submission."""
         with self._lock:
-            if self._loop is None:
-                return dict.fromkeys(self._injected, INJECTED_STATUS)
-            return {} if self._closed else self._loop.failed()
+            return {} if self._closed else self.loop.failed()
 
     def any_failed(self) -> bool:
         """Return whether an instruction failed on its device after submission."""
@@ -99,7 +81,4 @@ class EventTable:
         """Release the loop's events, once all instructions have completed."""
         with self._lock:
             self._closed = True
-            if faultpoints.active is not None:
-                faultpoints.active.forget(self)
-            if self._loop is not None:
-                self._loop.close()
+            self.loop.close()

@@ -11,7 +11,6 @@ from syclsched.devices.native.host_tasks import wait_for
 from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
 from syclsched.errors import MemoryLimitError, TaskFailedError
 from syclsched.execution.core.clock import now_ns
-from syclsched.execution.core.events import EventTable
 from syclsched.execution.core.execution_records import Record
 from syclsched.execution.core.failures import FailureReason, task_failed_error
 from syclsched.execution.core.program import Buffer, Program, ProgramNode
@@ -79,7 +78,7 @@ class DebugEngine(ProgramEngine):
 
     def _go(self) -> None:
         self._compile()
-        self._lanes = self._make_lanes(EventTable(), self._reports.put, lambda: self.cancelled)
+        self._lanes = self._make_lanes(self._reports.put, lambda: self.cancelled)
         for _, instruction in self.program.plan.instructions():
             self._execute(self.program.nodes[instruction.id])
         self._through = not self.cancelled

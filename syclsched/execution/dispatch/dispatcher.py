@@ -8,14 +8,11 @@ import time
 from collections.abc import Mapping
 from typing import Literal, cast
 
-from syclsched.devices.native.submission_library import load_library
 from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
 from syclsched.devices.programs.executables import Executable, needs_python
 from syclsched.devices.submission.commands import Command
-from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import DeadlineError, MemoryLimitError
 from syclsched.execution.core.clock import now_ns, with_new_last_anchor
-from syclsched.execution.core.events import EventTable
 from syclsched.execution.core.execution_records import Outcome, Record
 from syclsched.execution.core.failures import FailureReason, task_failed_error
 from syclsched.execution.core.program import Buffer, Program, ProgramNode
@@ -24,7 +21,7 @@ from syclsched.execution.dispatch.program_engine import ProgramEngine
 from syclsched.execution.dispatch.readiness import Readiness
 from syclsched.execution.lanes.batches import CommandCache, InstructionBatch
 from syclsched.execution.lanes.failure_detection import read_device_failures, read_statuses
-from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane, by_index, device_names
+from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane, by_index
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.memory_admission import MemoryAdmission
 
@@ -51,13 +48,8 @@ class Dispatcher(ProgramEngine):
         super().__init__(program, work, buffers, queues, record=record, executables=executables)
         self._readiness = Readiness(program.lanes)
         self._pinned = {buffers.memory_of(piece.status) for piece in work.values() if piece.status is not None}
-        library, lanes = load_library(), by_index(program.plan, queues)
-        self._loop_in_c = (
-            None if library is None else SubmissionLoop(library, lanes, program.slots, device_names(program.plan))
-        )
-        self._commands: CommandCache | None = None
+        self._loop_in_c = self._events.loop
         self._gathered = InstructionBatch()
-        self._events = EventTable(self._loop_in_c)
         self._inbox: queue.SimpleQueue[Completion | DispatcherMessage] = queue.SimpleQueue()
         self._admission = MemoryAdmission(
             program,
@@ -99,8 +91,7 @@ class Dispatcher(ProgramEngine):
         self._inbox.put("overdue")
 
     def _be_cancelled(self) -> None:
-        if self._loop_in_c is not None:
-            self._loop_in_c.stop()
+        self._loop_in_c.stop()
         self._inbox.put("cancel")
 
     # --- the thread -------------------------------------------------------------------------------
@@ -115,16 +106,15 @@ class Dispatcher(ProgramEngine):
         """Compile, allocate memory, create the lanes and read the clocks, before the first submission."""
         self._compile()
         self.buffers.prepare(self._admission.prepared.values(), self._queues_by_buffer())
-        self._lanes = self._make_lanes(self._events, self._inbox.put, lambda: self._ending)
-        if self._loop_in_c is not None:
-            queues = by_index(self.program.plan, self._queues)
-            if not any(needs_python(executable) for executable in self._executables.values()):
-                self._loop_in_c.use_native_queues()
-            self._loop_in_c.time_calls(self.recording)
-            self._commands = CommandCache(
-                self._loop_in_c, self.program, self._work, self._executables, self.buffers, queues
-            )
-            self._commands.prepare()
+        self._lanes = self._make_lanes(self._inbox.put, lambda: self._ending)
+        if not any(needs_python(executable) for executable in self._executables.values()):
+            self._loop_in_c.use_native_queues()
+        self._loop_in_c.time_calls(self.recording)
+        queues = by_index(self.program.plan, self._queues)
+        self._commands = CommandCache(
+            self._loop_in_c, self.program, self._work, self._executables, self.buffers, queues
+        )
+        self._commands.prepare()
         if self.recording:
             self._anchor()
 
@@ -145,9 +135,7 @@ class Dispatcher(ProgramEngine):
             for n, lane in enumerate(self.program.plan.lanes)
             if lane.name in self._queues
         ]
-        self.clocks = with_new_last_anchor(
-            self.clocks, lanes, None if self._loop_in_c is None else self._loop_in_c.stamp
-        )
+        self.clocks = with_new_last_anchor(self.clocks, lanes, self._loop_in_c.stamp)
 
     def _loop(self) -> None:
         readiness = self._readiness
@@ -244,8 +232,6 @@ class Dispatcher(ProgramEngine):
 
     def _command(self, node: ProgramNode) -> Command | None:
         """Return the compiled loop's command for an instruction; None if Python must submit it."""
-        if self._commands is None:
-            return None
         try:
             return self._commands.get(node)
         except Exception:  # submission from Python raises it again and reports the task
@@ -254,7 +240,6 @@ class Dispatcher(ProgramEngine):
     def _submit_batch(self) -> None:
         """Submit the gathered batch with the compiled loop."""
         gathered, self._gathered = self._gathered, self._gathered.next()
-        assert self._loop_in_c is not None
         begun_ns = now_ns()
         batch = self._loop_in_c.submit(gathered.commands)
         self.counts.submission_ns += now_ns() - begun_ns
@@ -461,7 +446,7 @@ class Dispatcher(ProgramEngine):
         late = bool(self._overdue)
         self._set_outcomes(read_device_failures(self._events, self.program, self.failures, walk=late))
         loop = self._loop_in_c
-        if loop is not None and self.recording:
+        if self.recording:
             # Including work that Python submitted to these queues: SYCL's event times may use another clock.
             records = {n: r for n, r in self.records.items() if r.first_event is None and loop.has_event(n)}
             for record, times in zip(records.values(), loop.times(list(records)), strict=True):

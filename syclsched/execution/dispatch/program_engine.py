@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from syclsched.devices.memory.constant_uploads import uploaded_bytes
+from syclsched.devices.native.submission_library import load_library
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import Executable
+from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import DeadlineError, TaskFailedError
 from syclsched.execution.core.clock import ClockMap
 from syclsched.execution.core.events import EventTable
@@ -18,7 +20,7 @@ from syclsched.execution.core.progress import ProgressReporting
 from syclsched.execution.core.work import InstructionWork, compile_work
 from syclsched.execution.dispatch.threaded_engine import ThreadedEngine
 from syclsched.execution.lanes.lane_set import LaneSet
-from syclsched.execution.lanes.lanes import Completion
+from syclsched.execution.lanes.lanes import Completion, by_index, device_names
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.statuses import statuses_behind
 from syclsched.model.plan import Instruction
@@ -48,6 +50,8 @@ class ProgramEngine(ThreadedEngine, ProgressReporting):
         self._executables: dict[int, Executable] = dict(executables or {})
         self._overdue: dict[int, DeadlineError] = {}
         self._lanes: LaneSet | None = None
+        lanes = by_index(program.plan, queues)
+        self._events = EventTable(SubmissionLoop(load_library(), lanes, program.slots, device_names(program.plan)))
 
     def statuses_behind(self, array: str) -> list[InstructionWork]:
         """Return the tasks with a status value that an array's final value depends on, in the plan's order."""
@@ -63,11 +67,9 @@ class ProgramEngine(ThreadedEngine, ProgressReporting):
             self._executables = compile_work(self.program, self._work, self._queues, self.buffers.uploads)
         self.counts.constant_bytes = uploaded_bytes(self._executables.values())
 
-    def _make_lanes(
-        self, events: EventTable, report: Callable[[Completion], None], ending: Callable[[], bool]
-    ) -> LaneSet:
+    def _make_lanes(self, report: Callable[[Completion], None], ending: Callable[[], bool]) -> LaneSet:
         """Make the lanes of the plan; see `LaneSet`."""
-        return LaneSet(self.program.plan, self._queues, self.buffers, events, self.counts, report, ending)
+        return LaneSet(self.program.plan, self._queues, self.buffers, self._events, self.counts, report, ending)
 
     def _failed(
         self, instruction: Instruction, error: TaskFailedError, reason: FailureReason, *, begun: bool = False

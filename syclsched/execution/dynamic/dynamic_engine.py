@@ -303,13 +303,12 @@ class DynamicEngine(ThreadedEngine):
     def _anchor(self) -> None:
         """Read the device clocks; the second reading replaces the end point of each map."""
         assert self._submitter is not None
-        loop = self._submitter.loop
         lanes = [
             (n, lane.name, lane.device, self._queues[n])
             for n, lane in enumerate(self._layout.lanes)
             if n in self._queues
         ]
-        self.clocks = with_new_last_anchor(self.clocks, lanes, None if loop is None else loop.stamp)
+        self.clocks = with_new_last_anchor(self.clocks, lanes, self._submitter.loop.stamp)
 
     def _loop(self) -> None:
         executor = self._executor

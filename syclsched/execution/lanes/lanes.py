@@ -112,7 +112,7 @@ class DeviceLane:
         faults, verdict = faultpoints.active, "pass"
         if faults is not None:
             kind: SubmissionKind = "copy" if is_copy else "kernel" if is_kernel else "fence"
-            verdict = faults.submits(self._device, self.queue, kind, self._events.target, node.id)
+            verdict = faults.submits(self._device, self.queue, kind, self._events.loop, node.id)
             if verdict == "refuse":
                 raise ExecutionError("the runtime refuses it", where=f"device {self._device!r}")
         if len(depends) > self._longest_list and not is_copy:
@@ -129,8 +129,8 @@ class DeviceLane:
             event = self._fence(depends)
         if faults is not None:
             if verdict != "pass":
-                self._events.target.fail(node.id)
-            faults.submitted(self._device, self._events.target, node.id)
+                self._events.loop.fail(node.id)
+            faults.submitted(self._device, self._events.loop, node.id)
         self._lend(event)
         return event
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.programs.executables import Executable, needs_python
 from syclsched.execution.core.program import MEMORY_KINDS, Program
 from syclsched.execution.core.safeguards import Safeguards
 
 
-def why_not_replayed(
-    library: SubmissionLibrary | None, safeguards: Safeguards, program: Program, executables: Mapping[int, Executable]
-) -> str | None:
-    """Return why the compiled loop cannot submit a plan's runs; None if it can."""
-    if library is None:
-        return "the package was built without its C parts, or they are switched off"
+def why_not_replayed(safeguards: Safeguards, program: Program, executables: Mapping[int, Executable]) -> str | None:
+    """Return why the compiled loop cannot submit a plan's runs as a whole; None if it can."""
     if safeguards.stepped:
         return "debug or nan_guard is on: instructions are done one at a time"
     return why_dispatcher_needed(program, executables)

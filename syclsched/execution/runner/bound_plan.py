@@ -138,17 +138,16 @@ class Runner:
         self._plan_devices = frozenset(lane.device for lane in prepared.plan.lanes)
         queues = queues_of(prepared.plan, devices)
         self._executables = compile_work(self._prepared.program, self._prepared.work, queues, devices.uploads)
-        library = load_library()
         submitting = {n: made for n, made in self._executables.items() if not prepared.work[n].writes_nothing}
-        self.why_not_replayed = why_not_replayed(library, safeguards, prepared.program, submitting)
+        self.why_not_replayed = why_not_replayed(safeguards, prepared.program, submitting)
         self._instances = None
         if self.why_not_replayed is None:
             laid_out = self._prepared.with_layout()
             if laid_out.layout is not None:
                 self.why_not_replayed = laid_out.layout.why_not(prepared.plan.platform)
             self._prepared = laid_out if self.why_not_replayed is None else self._prepared
-        if library is not None and self.why_not_replayed is None:
-            self._instances = InstancePool(self._prepared, self._executables, library, queues, devices)
+        if self.why_not_replayed is None:
+            self._instances = InstancePool(self._prepared, self._executables, load_library(), queues, devices)
             self._finalizer = weakref.finalize(self, self._instances.abandon)
             self._finalizer.atexit = False  # each run has a finaliser of its own for that
         # Tracing, safeguards and deadlines need a `Run`; a one-call run has none.

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from support.running import DTYPE, MIX, SPIN
 
-from syclsched.devices import discover
+from syclsched.devices import discover, open_devices
 from syclsched.devices.memory import usm_memory
-from syclsched.devices.native.submission_library import NATIVE_VARIABLE, load_library
+from syclsched.devices.native import submission_library
+from syclsched.devices.native.submission_library import load_library
 from syclsched.devices.programs.executables import KernelSubmission
 from syclsched.devices.programs.task_compiler import compile_task
 from syclsched.devices.submission.submission_loop import SubmissionLoop
+from syclsched.errors import RuntimeMissingError
 from syclsched.execution.lanes.eventfd_wakeup import EventFd
 from syclsched.model.operation import Signature
 from syclsched.oneapi.built_libraries import find_submission_loop
@@ -193,11 +195,14 @@ def test_what_shares_an_event_rings_when_that_completes(queues: list[Any], new_l
     alarm.close()
 
 
-def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    load_library.cache_clear()
-    monkeypatch.setenv(NATIVE_VARIABLE, "0")
-    try:
-        assert load_library() is None
-    finally:
-        load_library.cache_clear()
+def test_without_the_library_one_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert find_submission_loop(tmp_path) is None
+    broken = tmp_path / "_submit.so"
+    broken.write_text("not a library")
+    for path, what in ((None, "was not built"), (str(broken), "cannot be loaded")):
+        load_library.cache_clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(submission_library, "find_submission_loop", lambda path=path: path)
+            with pytest.raises(RuntimeMissingError, match=f"submission loop: .*{what}.* Install a C compiler"):
+                open_devices(discover())
+    assert load_library() is not None

@@ -36,28 +36,6 @@ def test_the_reading_in_the_narrowest_bracket_is_taken(monkeypatch: pytest.Monke
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("device", ["cpu", "accelerator"])
-def test_event_times_map_into_the_hosts_bracket(device: str) -> None:
-    from syclsched.devices import discover, open_devices
-    from syclsched.devices.native.fences import lane_queue, submit_fence
-
-    platform = discover()
-    if device not in {d.name for d in platform.devices}:
-        pytest.skip(f"no device {device!r} here")
-    with open_devices(platform) as live:
-        queue: Any = lane_queue(live.queue(device))
-        first = clock.take_anchor(queue)
-        before = clock.now_ns()
-        event = submit_fence(queue, [])
-        event.wait()
-        after = clock.now_ns()
-        mapped = ClockMap(first, clock.take_anchor(queue))
-        start, end = (mapped.to_host_ns(t) for t in (event.profiling_info_start, event.profiling_info_end))
-    slack = max(mapped.first.bracket_ns, mapped.last.bracket_ns)
-    assert before - slack <= start <= end <= after + slack
-
-
-@pytest.mark.sycl
-@pytest.mark.parametrize("device", ["cpu", "accelerator"])
 @pytest.mark.parametrize("native", [False, True])
 def test_stamps_of_the_compiled_loop_are_on_the_clock_of_its_times(device: str, native: bool) -> None:
     from syclsched.devices import discover, open_devices
@@ -68,11 +46,9 @@ def test_stamps_of_the_compiled_loop_are_on_the_clock_of_its_times(device: str, 
     platform = discover()
     if device not in {d.name for d in platform.devices}:
         pytest.skip(f"no device {device!r} here")
-    library = load_library()
-    assert library is not None
     with open_devices(platform) as live:
         queue: Any = lane_queue(live.queue(device))
-        loop = SubmissionLoop(library, {0: queue}, 2)
+        loop = SubmissionLoop(load_library(), {0: queue}, 2)
         if native:
             loop.use_native_queues()
         first = clock.take_anchor(queue, lambda: loop.stamp(0))

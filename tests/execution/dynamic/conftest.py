@@ -8,14 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 
-@pytest.fixture(params=["compiled", "python", "threads"])
+@pytest.fixture(params=["queues", "threads"])
 def submission(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Submission by the compiled loop, without it, and to threads of our own where all lanes are cores of the host."""
-    from syclsched.execution.dynamic.submission import submitter
-
+    """Submission to queues, and to threads of our own where all lanes are cores of the host."""
     with pytest.MonkeyPatch.context() as patch:
-        if request.param == "python":
-            patch.setattr(submitter, "load_library", lambda: None)
         if request.param == "threads":
             patch.setenv("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
         yield

@@ -48,9 +48,7 @@ pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("nothing_is_left_running
 @given(data=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("sub_devices", [None, 2])
-def test_random_graph_anywhere_gives_numpys_bits(
-    sub_devices: int | None, submission: None, data: st.DataObject
-) -> None:
+def test_random_graph_anywhere_gives_numpys_bits(sub_devices: int | None, data: st.DataObject) -> None:
     platform, live = live_on(sub_devices)
     graph = data.draw(graphs())
     plan = data.draw(plans(graph, platform))
@@ -72,7 +70,7 @@ def test_random_graph_anywhere_gives_numpys_bits(
     assert trace.submissions == sum(1 for s in trace.spans if s.lane_kind != "host")
 
 
-def test_refused_kernel_among_others_names_its_task(live: tuple[Platform, Any], submission: None) -> None:
+def test_refused_kernel_among_others_names_its_task(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = TaskGraph("refused")
     x = graph.array("x", data=np.arange(100))

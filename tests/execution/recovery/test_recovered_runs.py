@@ -70,7 +70,7 @@ def passed(plan: Plan, graph: TaskGraph, devices: Any, point: Any) -> int:
 
 
 @pytest.mark.parametrize("kind", ["submission", "copy", "allocation", "on device", "on device, done"])
-def test_a_fault_at_any_point_changes_no_bit(kind: str, submission: None) -> None:
+def test_a_fault_at_any_point_changes_no_bit(kind: str) -> None:
     platform, devices = live_on(2)
     graph = braid()
     plan = spread(graph, platform)
@@ -100,7 +100,7 @@ def test_a_fault_at_any_point_changes_no_bit(kind: str, submission: None) -> Non
 
 @pytest.mark.parametrize("after", [0, 1, 2, 4])
 @pytest.mark.parametrize("device", ["cpu.0", "cpu.1", "accelerator.0", "accelerator.1"])
-def test_a_device_that_is_lost_is_done_without(device: str, after: int, submission: None) -> None:
+def test_a_device_that_is_lost_is_done_without(device: str, after: int) -> None:
     platform, devices = live_on(2)
     if device not in {d.name for d in platform.compute_devices}:
         pytest.skip(f"no device {device!r} here")

@@ -80,7 +80,6 @@ class CompiledRun:
         inbox: Inbox[Any],
     ) -> None:
         layout, submitter = run.layout, run.submitter
-        assert submitter.loop is not None
         self._layout, self._work, self._table, self._submitter = layout, run.work, run.buffers, submitter
         self._hosts, self._executor, self._placement, self._inbox = run.hosts, executor, placement, inbox
         self._loop = submitter.loop

@@ -42,7 +42,7 @@ def fast_path_placement(
     """Return the memory placement of a run; None if it is not eligible for the fast path."""
     if not any(policy == known for known in DYNAMIC_POLICIES) and not isinstance(policy, Hybrid):
         return None
-    if submitter.loop is None or faultpoints.active is not None or work.has_libraries:
+    if faultpoints.active is not None or work.has_libraries:
         return None
     seconds = layout.problem.tables.seconds
     used = [d for d in range(len(layout.devices)) if np.isfinite(seconds[:, d]).any()]

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any, cast
 
 from syclsched.devices.backends.registry import backend_of
-from syclsched.devices.native.submission_library import SubmissionLibrary, load_library
+from syclsched.devices.native.submission_library import load_library
 from syclsched.devices.native.sycl_types import SyclContext, SyclEvent, SyclQueue, Waitable
 from syclsched.devices.native.wakeup import Wakeup
 from syclsched.devices.programs.executables import Executable, needs_python
@@ -61,19 +61,17 @@ class Submitter:
         native: bool,
         libraries: bool,
     ) -> None:
-        self._library = library = load_library()
+        #: The library of the compiled loop.
+        self.library = load_library()
         #: Threads that execute lanes on host cores; None if the SYCL queues do.
         self.threads: LaneThreads | None = None
         #: Wake-up counter of the deciding thread, if lanes signal it.
         self.wakeup: Wakeup | None = None
         #: Wake-up counter that is never signalled, on which helper threads sleep.
         self.idle_wakeup: Wakeup | None = None
-        self.loop = (
-            None
-            if library is None
-            else SubmissionLoop(library, dict(queues), slots, {index: lane.device for index, lane in enumerate(lanes)})
-        )
-        if self.loop is not None and native:
+        devices = {index: lane.device for index, lane in enumerate(lanes)}
+        self.loop = SubmissionLoop(self.library, dict(queues), slots, devices)
+        if native:
             self.loop.use_native_queues()
             self.loop.time_calls(libraries)  # policies decide by measured task times
         self._queues = queues
@@ -140,7 +138,6 @@ class Submitter:
             if not commands:
                 order, _ = self._gathered.pop(0)
             elif (done := self._submit_batch(begun, commands)) < len(commands):
-                assert self.loop is not None
                 if self.loop.stopped:
                     self._gathered = []
                     return []
@@ -155,7 +152,6 @@ class Submitter:
 
     def _submit_batch(self, orders: Sequence[SubmissionRequest], commands: Sequence[Command]) -> int:
         """Submit commands by the compiled loop; return the number submitted."""
-        assert self.loop is not None
         begun_ns = now_ns()
         batch = self.loop.submit(commands)
         self._counts.submission_ns += now_ns() - begun_ns
@@ -170,7 +166,7 @@ class Submitter:
     def drop(self, order: SubmissionRequest) -> None:
         """Replace a gathered order by a no-op with the same dependencies."""
         order.work = order.executable = None
-        fence = None if self.loop is None else self.loop.fence(order.slot, order.lane, order.waits)
+        fence = self.loop.fence(order.slot, order.lane, order.waits)
         self._gathered = [(each, fence if each is order else command) for each, command in self._gathered]
 
     @property
@@ -183,12 +179,11 @@ class Submitter:
 
         Work on the SYCL queues must be submitted before, or after all work of the lane threads has completed.
         """
-        assert self.loop is not None and self._library is not None
-        self.wakeup, self.idle_wakeup = Wakeup(self._library), Wakeup(self._library)
+        self.wakeup, self.idle_wakeup = Wakeup(self.library), Wakeup(self.library)
         queues = local_queues(self._queues) if self.loop.native else None
         if queues is not None:
             try:
-                self.threads = LaneThreads(self._library, self.loop, queues, self.wakeup)
+                self.threads = LaneThreads(self.library, self.loop, queues, self.wakeup)
             except OSError:
                 queues.close()
 
@@ -196,12 +191,6 @@ class Submitter:
     def needs_helpers(self) -> bool:
         """Whether some device needs a helper thread; see `lend`."""
         return self.threads is None and bool(self._helper_threads)
-
-    @property
-    def library(self) -> SubmissionLibrary:
-        """The compiled loop's library; there must be a loop."""
-        assert self._library is not None
-        return self._library
 
     def lend(self, work: Callable[[Sequence[int]], None]) -> None:
         """Lend a helper thread to each device; it calls ``work`` with the device's lanes."""
@@ -225,25 +214,18 @@ class Submitter:
 
     def status(self, slot: int) -> int:
         """Return 1 if the event of a slot has completed, 0 if not yet, a negative code if it failed."""
-        if self.loop is not None:
-            return self.loop.status(slot) if self.loop.has_event(slot) else 1
-        if not self._events.is_complete(slot):
-            return 0
-        return self._events.failed().get(slot, 1)
+        return self.loop.status(slot) if self.loop.has_event(slot) else 1
 
     def event(self, slot: int) -> Waitable | None:
         """Return the event of a slot; None if it has none."""
-        if self.loop is None:
-            return self._events.get(slot)
         return self.loop.event(slot) if self.loop.has_event(slot) else None
 
     def times(self, orders: Sequence[SubmissionRequest]) -> list[tuple[int, int] | None]:
         """Return start and end of completed orders on their device's clock, ns; None without timestamps."""
         found: list[tuple[int, int] | None] = [None] * len(orders)
-        if self.loop is not None:
-            with_events = [n for n, o in enumerate(orders) if o.first_event is None and self.loop.has_event(o.slot)]
-            for n, times in zip(with_events, self.loop.times([orders[n].slot for n in with_events]), strict=True):
-                found[n] = times
+        with_events = [n for n, o in enumerate(orders) if o.first_event is None and self.loop.has_event(o.slot)]
+        for n, times in zip(with_events, self.loop.times([orders[n].slot for n in with_events]), strict=True):
+            found[n] = times
         for n, order in enumerate(orders):
             if found[n] is None and order.event is not None:
                 first = order.event if order.first_event is None else order.first_event
@@ -259,8 +241,7 @@ class Submitter:
 
     def cancel(self) -> None:
         """Stop submission; for other threads."""
-        if self.loop is not None:
-            self.loop.stop()
+        self.loop.stop()
 
     def stop(self) -> None:
         """Stop helper threads and lanes once all submitted work has completed."""
@@ -271,8 +252,7 @@ class Submitter:
 
     def wait_for_all(self) -> None:
         """Wait for all work that the compiled loop has submitted, even if the engine has no record of it."""
-        if self.loop is not None:
-            self.loop.wait_for_all()
+        self.loop.wait_for_all()
 
     def close(self) -> None:
         """Release events and threads; all work has completed."""
@@ -298,15 +278,12 @@ class Submitter:
 
     def _command(self, order: SubmissionRequest) -> Command | None:
         """Return the command of an order for the compiled loop; None if Python must submit it."""
-        if self.loop is None:
-            return None
         try:
             return self._make(order)
         except Exception:  # submission from Python fails likewise, and names the task
             return None
 
     def _make(self, order: SubmissionRequest) -> Command | None:
-        assert self.loop is not None
         instruction, work, executable = order.instruction, order.work, order.executable
         queue = self._queues[order.lane]
         if instruction.kind == "copy" and instruction.nbytes:
