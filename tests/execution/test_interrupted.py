@@ -24,7 +24,6 @@ from syclsched.execution.core import stall_timeout
 from syclsched.execution.core.worker import WorkerThread
 from syclsched.execution.replay import native_run_cache
 from syclsched.execution.replay.replay import Replay
-from syclsched.execution.replay.stream_replay import StagedReplay
 from syclsched.model.graph import TaskGraph
 
 pytestmark = pytest.mark.sycl
@@ -123,7 +122,7 @@ def test_a_run_that_is_cancelled_before_it_starts_touches_nothing_of_the_one_bef
         for _ in range(3):
             runner(inputs)
             assert runner._instances is not None
-            left = runner._instances.generations[0].replay(runner._prepared.values(inputs), record=True, kind=Replay)
+            left = runner._instances.generations[0].replay(runner._prepared.values(inputs), record=True)
             left.cancel()  # its events were given back: to wait for them would end the process
             left.join(60)
             assert left.finished.is_set()
@@ -135,7 +134,7 @@ def test_a_run_that_nobody_came_to_start_is_not_waited_for(hosts: set[int]) -> N
     runner, inputs, wanted = bound(hosts)
     with runner:
         assert runner._instances is not None
-        runner._instances.generations[0].replay(runner._prepared.values(inputs), record=True, kind=Replay)
+        runner._instances.generations[0].replay(runner._prepared.values(inputs), record=True)
         np.testing.assert_array_equal(runner(inputs)["y"], wanted["y"])
 
 
@@ -207,14 +206,14 @@ def test_results_may_be_asked_for_twice_and_in_any_number_of_choices() -> None:
 
 def test_ctrl_c_while_a_generation_is_ended_is_no_failure_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     runner, inputs, wanted = bound(set())
-    record, to_come = StagedReplay._record, [signal.SIGINT]
+    record, to_come = Replay._record, [signal.SIGINT]
 
-    def interrupted(self: StagedReplay, submitted: list[int]) -> None:
+    def interrupted(self: Replay, submitted: list[int]) -> None:
         if to_come:
             signal.raise_signal(to_come.pop())
         record(self, submitted)
 
-    monkeypatch.setattr(StagedReplay, "_record", interrupted)
+    monkeypatch.setattr(Replay, "_record", interrupted)
     with runner:
         with pytest.raises(KeyboardInterrupt):
             list(runner.stream([inputs] * 4, in_flight=2))

@@ -21,7 +21,7 @@ from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import DeadlineError, TaskFailedError
 from syclsched.execution import bind
 from syclsched.execution.handle import watchdog
-from syclsched.execution.replay.stream_replay import StagedReplay
+from syclsched.execution.replay.end_watch import PolledEndWatch
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.testing import faults
@@ -265,14 +265,15 @@ def test_what_is_not_done_on_purpose_lives_until_its_turn_comes(monkeypatch: pyt
     with bind(plan, graph, devices) as runner:
         assert runner._instances is not None
         generation = runner._instances.generations[0]
-        left = generation.replay(runner._prepared.values({"y": np.ones(1, DTYPE)}), record=False, kind=StagedReplay)
+        watch = PolledEndWatch(None, lambda: ())
+        left = generation.replay(runner._prepared.values({"y": np.ones(1, DTYPE)}), record=False, polled=watch)
         assert generation.loop.uses_lane_threads
         monkeypatch.setattr(faultpoints, "CommandStructure", Noted)
         monkeypatch.setattr(SubmissionLoop, "wait_for_all", looked_at)
         left.start()
         with faults.inject(faults.fail_on_device(4)):  # they begin when the generation is on its way already
             left.submit_until(1000)
-            while not left.finish():
+            while not left.end_if_complete():
                 pass
         assert alive == [True]
         assert left.failures.first is not None

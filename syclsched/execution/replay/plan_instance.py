@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from syclsched.devices.submission.lane_thread_batch import LaneThreadBatch, Loca
 from syclsched.devices.submission.lane_threads import SharedLaneThreads
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError
-from syclsched.execution.core.clock import host_clocks
+from syclsched.execution.core.clock import ClockMap, host_clocks
 from syclsched.execution.core.program import ProgramNode
 from syclsched.execution.core.waiting import wait_flag
 from syclsched.execution.core.worker import WorkerThread
@@ -35,21 +35,18 @@ from syclsched.execution.lanes.host_calls import make_host_step, with_own_views
 from syclsched.execution.lanes.host_thread import HostThread
 from syclsched.execution.lanes.lanes import by_index, device_names
 from syclsched.execution.memory.buffers import NumpyArray
-from syclsched.execution.replay.host_step_replay import HostStepReplay, StagedHostStepReplay
+from syclsched.execution.replay.end_watch import EndWatch, PolledEndWatch
+from syclsched.execution.replay.host_steps import HostSteps
 from syclsched.execution.replay.host_sync import HostSyncSchedule
 from syclsched.execution.replay.input_commands import InputSpec, make_input_commands
-from syclsched.execution.replay.lane_thread_replay import LaneThreadReplay
 from syclsched.execution.replay.launch_fusion import fuse_launches
 from syclsched.execution.replay.native_run_cache import NativeRunCache
-from syclsched.execution.replay.native_run_replay import NativeRunReplay
 from syclsched.execution.replay.replay import Replay
-from syclsched.execution.replay.stream_replay import StagedReplay
+from syclsched.execution.replay.submission import BegunSubmission, LaneThreadSubmission, StagedSubmission, Submission
 from syclsched.model.platform import HOST
 
 if TYPE_CHECKING:
     from syclsched.devices.opened_devices import OpenDevices
-
-AnyReplay = TypeVar("AnyReplay", bound=Replay)
 
 
 class PlanInstance:
@@ -118,18 +115,35 @@ class PlanInstance:
             self.loop.share([node.id for node in unit])
 
     def replay(
-        self, values: Mapping[str, NumpyArray], *, record: bool, kind: type[AnyReplay], in_flight: int = 1
-    ) -> AnyReplay:
-        """Return a replay with these inputs, not yet started."""
+        self,
+        values: Mapping[str, NumpyArray],
+        *,
+        record: bool,
+        time_each_call: bool = False,
+        polled: PolledEndWatch | None = None,
+        in_flight: int = 1,
+    ) -> Replay:
+        """Return a replay with these inputs, not yet started; with a watch for polling, one of a stream's instances.
+
+        A stream's instance is submitted in stages, by `Replay.submit_until`.
+        """
         self.settle()
         commands = self._command_list(values)
         commands.share(in_flight)
-        on_lane_threads = kind is Replay and self._lane_batch is not None and faultpoints.active is None
-        self.loop.use_lanes(None if kind is Replay and not self._levels.steps else self._active_lane_threads())
+        alone = polled is None and not self._levels.steps
+        self.loop.use_lanes(None if alone else self._active_lane_threads())
         if record and not self._clocks.first and not self.loop.uses_lane_threads:
             self._clocks.read()
-        with_steps = {Replay: HostStepReplay, StagedReplay: StagedHostStepReplay}[kind] if self._levels.steps else kind
-        return cast(AnyReplay, self._made(LaneThreadReplay if on_lane_threads else with_steps, commands, record=record))
+        submission: Submission
+        if polled is not None:
+            submission = StagedSubmission(commands, self.loop)
+        elif self._lane_batch is not None and faultpoints.active is None:
+            submission = LaneThreadSubmission(commands, self.loop, self._lane_batch, self._clocks.maps)
+        else:
+            submission = Submission(commands, self.loop, time_each_call=record and time_each_call)
+        on_threads = self.loop.uses_lane_threads or submission.on_lane_threads
+        clocks = partial(host_clocks, self._prepared.plan) if on_threads else self._clocks.maps
+        return self._made(commands, submission, polled or EndWatch(), clocks, record=record)
 
     def fly(self, values: Mapping[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
         """Run with these inputs by one C call; return copies of the results, or None (see `NativeRunCache.fly`)."""
@@ -164,7 +178,7 @@ class PlanInstance:
         """Inputs of the last run, except a one-call run that has completed."""
         return self._inputs
 
-    def take_over(self) -> NativeRunReplay | None:
+    def take_over(self) -> Replay | None:
         """Return a replay that takes over the last one-call run; None if that run has completed.
 
         The run is still in progress or has failed; the replay must still be started.
@@ -175,9 +189,8 @@ class PlanInstance:
         if flight.read is not None:
             self._set_inputs(flight.read)
         assert self._commands_made is not None
-        made = self._made(NativeRunReplay, self._commands_made, record=False)
-        made.flight = flight
-        return made
+        submission = BegunSubmission(self._commands_made, self.loop, flight)
+        return self._made(self._commands_made, submission, EndWatch(), self._clocks.maps, record=False)
 
     def _command_list(self, values: Mapping[str, NumpyArray]) -> CommandList:
         """Set the inputs, and return the list of all commands."""
@@ -200,25 +213,32 @@ class PlanInstance:
             return None
         return self._lane_threads.lanes(self.loop)
 
-    def _made(self, kind: type[AnyReplay], listed: CommandList, *, record: bool) -> AnyReplay:
-        made = kind(
+    def _made(
+        self,
+        commands: CommandList,
+        submission: Submission,
+        watch: EndWatch,
+        clocks: Callable[[], Mapping[str, ClockMap]],
+        *,
+        record: bool,
+    ) -> Replay:
+        steps = None
+        if self._host is not None:
+            steps = HostSteps(self._host, self._levels, self._ends, self._calls, self._retried)
+        made = Replay(
             self._prepared.program,
-            self._prepared.work,
             self._with_status,
-            listed,
+            commands,
             self.loop,
             self._buffers,
             self._worker,
-            partial(host_clocks, self._prepared.plan) if self.loop.uses_lane_threads else self._clocks.maps,
+            clocks,
+            submission,
+            watch,
+            steps,
             record=record,
         )
         made.counts.constant_bytes = self.constant_bytes
-        if isinstance(made, LaneThreadReplay) and self._lane_batch is not None:
-            made.thread_batch = self._lane_batch
-        if isinstance(made, HostStepReplay):
-            assert self._host is not None
-            made.host, made.levels, made.ends = self._host, self._levels, self._ends
-            made.calls, made.retried = self._calls, self._retried
         self._current = made
         return made
 

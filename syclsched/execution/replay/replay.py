@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replay of a bound plan: prepared commands, submitted by the compiled loop with hundreds in one call.
 
-`Replay` implements the same `Engine` protocol as the dispatcher.
+`Replay` implements the same `Engine` protocol as the dispatcher. It is composed of a submission strategy, an end watch
+and, if the plan has any, host steps.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from syclsched.devices.native.host_tasks import wait_for
@@ -21,13 +23,17 @@ from syclsched.execution.core.clock import ClockMap
 from syclsched.execution.core.execution_records import Counts, Outcome, Record, Times
 from syclsched.execution.core.failures import FailureReason, Failures, task_failed_error
 from syclsched.execution.core.program import Buffer, Program
-from syclsched.execution.core.progress import ProgressReporting
+from syclsched.execution.core.progress import LaneProgress, ProgressReporting, ProgressTracker
 from syclsched.execution.core.waiting import Flag
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.core.worker import WorkerThread
 from syclsched.execution.lanes.failure_detection import read_device_failures, read_statuses
 from syclsched.execution.memory.buffers import AllocatedBuffer, BufferTable
 from syclsched.execution.memory.statuses import statuses_behind
+from syclsched.execution.replay.end_watch import EndWatch
+from syclsched.execution.replay.host_steps import HostStepRun, HostSteps
+from syclsched.execution.replay.submission import IN_THE_MIDDLE, Submission
+from syclsched.interrupts import interrupts_deferred
 
 
 class _BorrowedBuffers:
@@ -57,19 +63,23 @@ class _BorrowedBuffers:
 class Replay(ProgressReporting):
     """Runs a bound plan once.
 
-    `start` submits everything before it returns: an instruction that then has no event was refused or cancelled.
+    Its parts bring the commands to the lanes (`submission`), execute the host steps between them (`steps`), and wait
+    for the end of the run (`watch`). After the last submission an instruction without an event was refused or
+    cancelled.
     """
 
     def __init__(
         self,
         program: Program,
-        work: Mapping[int, InstructionWork],
         with_status: Mapping[int, InstructionWork],
         commands: CommandList,
         loop: SubmissionLoop,
         buffers: BufferTable,
         worker: WorkerThread,
         clocks: Callable[[], Mapping[str, ClockMap]],
+        submission: Submission,
+        watch: EndWatch,
+        steps: HostSteps | None,
         *,
         record: bool,
     ) -> None:
@@ -82,25 +92,29 @@ class Replay(ProgressReporting):
         self.cancelled = False
         self.recording = record
         self.lasting = False
-        #: Whether `start` was called.
+        #: Whether `start` was called and has returned.
         self.begun = False
-        #: Whether library calls are timed one by one; otherwise only the end of all of them is known.
-        self.time_each_call = False
         self.given_up = False
         self.when_finished: Callable[[], None] | None = None
-        self._work = work
-        self._with_status = with_status
-        self._commands = commands
-        self._loop = loop
-        self._worker = worker
+        self.commands = commands
+        self.loop = loop
+        self.worker = worker
         self.clock_maps = clocks
+        self.steps = steps
+        self.watch = watch
+        self._submission = submission
+        self._with_status = with_status
         self._peak_bytes, self._held_bytes = dict(buffers.peak_bytes), dict(buffers.held_bytes)
         # Reentrant: a garbage collection under the lock may drop this run, which cancels it.
         self._lock = threading.RLock()
         self._submitting = self._ended = False
-        self._over = False
-        self._submitted_all = Flag()
+        self._over = self._ending_posted = False
+        #: Set when `submit_all` has returned, or others submit.
+        self.submitted_all = Flag()
         self._through = self._all = False
+        #: Number of submissions made or skipped; and whether they are made one by one, after a failure.
+        self._submissions_done = 0
+        self._one_by_one = False
         self._done: frozenset[int] = frozenset()
         self._batches: list[Batch] = []
         self.outcomes: dict[int, Outcome] = {}
@@ -112,128 +126,71 @@ class Replay(ProgressReporting):
         #: Records of host instructions.
         self.host_records: dict[int, Record] = {}
         self._lent = 0
+        #: Executes the host steps; None without, and after the end.
+        self._step_run = None if steps is None else HostStepRun(self, steps, shared=watch.shares_lanes)
 
     # --- engine interface -------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Submit everything; if submission blocks for the length of the run, do so on the worker and return at once."""
+        """Start the run as its submission strategy does."""
+        self._submission.start(self)
         self.begun = True
-        self._commands.begin()
-        self._loop.time_calls(self.recording and self.time_each_call)
-        if self._loop.blocks:
-            self._worker.post(self._submit_all)
-        else:
-            self._submit_all()
-
-    def _submit_all(self) -> None:
-        try:
-            self.submit_until(len(self._commands.commands))
-        except BaseException as error:
-            if not self._worker.is_current:  # the caller's thread
-                raise
-            self.error = self._ended_by(error)
-        finally:
-            self._submitted_all.set()
-
-    def submit_until(self, count: int) -> None:
-        """Submit up to a number of commands; after the last one, start waiting for the end of the run."""
-        end = self._commands.submissions_of(min(count, len(self._commands.commands)))
-        begun_ns, processor_ns = time.perf_counter_ns(), time.thread_time_ns()
-        whole = True
-        try:
-            with self._lock:
-                if self._ended:
-                    return
-                self._submitting = True
-            whole = self._submit_to(end)
-            self._through = whole and not self.cancelled
-        except SyclschedError as error:
-            self.error = error
-        except BaseException:
-            self.cancelled = True  # submitted commands still run to their end
-            raise
-        finally:
-            self.counts.submission_ns += time.perf_counter_ns() - begun_ns
-            self.counts.dispatch_ns += time.thread_time_ns() - processor_ns
-            with self._lock:
-                self._submitting = False
-                if whole or self.cancelled:
-                    self._end()
-
-    def _submit_to(self, end: int) -> bool:
-        """Submit everything before submission number ``end``; return whether nothing remains to be submitted."""
-        done = self._commands.submit(end)
-        self._all = done == len(self._commands)
-        if done < end:
-            self._submit_rest(done)
-        return self._all or done < end
 
     def cancel(self) -> None:
-        """Stop submitting; submitted commands still complete. Returns at once."""
+        """Stop submitting; submitted commands and a running step still complete. Returns at once."""
+        if self._submission.is_under_way and not self.begun:
+            self.start()  # it must be taken over in any case
+        steps = self._step_run
         with self._lock:
             if not self._over:
                 self.cancelled = True
-                self._loop.stop()
-                if not self._submitting:
-                    self._end()
-
-    def _end(self) -> None:
-        """Start waiting for the end of the run, once."""
-        if not self._ended:
-            self.counts.submissions = len(self._commands)
-            self.counts.barriers = self._commands.fences
-            self.counts.events = len(self.program.waited_for)
-            self.counts.peak_bytes, self.counts.held_bytes = self._peak_bytes, self._held_bytes
-            self._await_end()
-            self._ended = True  # last: after an interrupt before this line, `_end` is called again
-
-    def _await_end(self) -> None:
-        self._worker.post(self._finish)
-
-    def _lend(self) -> None:
-        """Have the worker wait for the latest submissions: a CPU device computes on the waiting thread, too."""
-        if self._loop.uses_lane_threads:  # lane threads need no waiting thread
-            return
-        commands, portions = self._commands, self._commands.event_ranges(self._lent)
-        self._lent += len(portions)
-        self._worker.post(lambda: commands.wait(portions))
-
-    def _recycle_events(self) -> None:
-        if not self._lent:
-            self._loop.reset()
-            self._commands.begin()  # a run cancelled before its start must find none of these events
-            return
-        # On the worker, after its pending waits: it may be waiting for one of these events.
-        give_back = self._loop.let_go()
-        self._commands.begin()
-        self._commands.use_new_events()
-        self._worker.post(give_back)
+                self.loop.stop()
+                if not self._submitting and not (steps is not None and steps.on_host_thread):
+                    self.close_submission()
+                if self._ended:
+                    self.watch.cancelled(self)
+        if steps is not None:
+            steps.cancelled()
 
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
-        """Wait until all commands have been submitted; return whether they have."""
-        return not self._loop.blocks or self._submitted_all.wait(timeout_s) or self.finished.is_set()
+        """Wait until an instruction is submitted, a host step completes, or the run ends; return False on time-out."""
+        steps = self._step_run
+        if steps is not None:
+            return steps.wait_submitted(number, timeout_s)
+        return not self.loop.blocks or self.submitted_all.wait(timeout_s) or self.finished.is_set()
 
     def event(self, number: int) -> Waitable | None:
         """Return the event of an instruction; None if it has completed or was never submitted."""
         with self._lock:
-            return None if self._over or not self._loop.has_event(number) else self._loop.event(number)
+            return None if self._over or not self.loop.has_event(number) else self.loop.event(number)
 
     def passed(self, number: int) -> bool:
-        """Return whether an instruction has been submitted."""
+        """Return whether an instruction has been submitted or, on the host, has completed or was cancelled."""
+        steps = self._step_run
         with self._lock:
+            if self.program.nodes[number].on_host:
+                return self._through or steps is None or number in steps.completed
             return (
-                self._through or self._all or number in self._done or (not self._over and self._loop.has_event(number))
+                self._through
+                or self._all
+                or number in self._done
+                or (not self._over and self._submission.has_submitted(number))
             )
 
     def any_failed(self) -> bool:
         """Return whether a submitted instruction has failed and the failure is not recorded yet."""
         with self._lock:
-            return not self._over and (bool(self._overdue) or bool(self._loop.failed()))
+            return not self._over and (bool(self._overdue) or bool(self.loop.failed()))
 
     def is_complete(self, number: int) -> bool:
         """Return whether an instruction has completed or was cancelled."""
+        steps = self._step_run
         with self._lock:
-            return self._over or (self._loop.is_complete(number) if self._loop.has_event(number) else self._ended)
+            if self._over:
+                return True
+            if self.program.nodes[number].on_host:
+                return steps is None or number in steps.completed
+            return self._submission.is_complete(number, ended=self._ended)
 
     @property
     def completed(self) -> bool:
@@ -252,6 +209,24 @@ class Replay(ProgressReporting):
         """Wait for the run to end."""
         self.finished.wait(timeout_s)
 
+    def positions(self) -> list[LaneProgress]:
+        """Return the progress of the unfinished lanes; callable on any thread."""
+        return self.watch.positions(self)
+
+    def own_positions(self) -> list[LaneProgress]:
+        """Return the progress of the unfinished lanes, ignoring other instances."""
+        steps, found = self._step_run, self._positions.now()
+        if steps is None:
+            return found
+        nodes = self.program.nodes
+        return [replace(p, begun=steps.running == p.number) if nodes[p.number].on_host else p for p in found]
+
+    @cached_property
+    def _positions(self) -> ProgressTracker:
+        return ProgressTracker(
+            self.program, self.is_complete, lambda n: self._submission.has_begun(n) or self.passed(n)
+        )
+
     @cached_property
     def clocks(self) -> Mapping[str, ClockMap]:
         """Device clock maps by lane name."""
@@ -267,91 +242,168 @@ class Replay(ProgressReporting):
             found[number] = Record(submit_ns, self.outcomes.get(number, "done"), device_ns=self._device_ns.get(number))
         return found
 
-    def _submit_rest(self, done: int, end: int | None = None) -> None:
-        """Submit the rest after a refused submission, without its dependents; or mark the rest as cancelled."""
-        self.cancelled = self.cancelled or self._loop.stopped
-        partial = self._commands.sequence_around(done)
-        if partial is not None:
-            reason = partial.refusal or "the runtime refuses it in the middle of its steps"
-            self._refused(partial.slot, reason, begun=True)
-        self._submit_apart(each for joint in self._commands.commands_from(done, end) for each in joint.apart())
+    # --- submission -------------------------------------------------------------------------------
 
-    def _submit_apart(self, commands: Iterable[Command], *, begun: bool = False) -> None:
-        """Submit commands one by one, except cancelled ones; they may be the rest of a partly submitted command."""
-        for command in commands:
-            instruction = self.program.nodes[command.slot].instruction
-            if self.cancelled or self.failures.halted or self.failures.cancels(instruction):
-                self.outcomes[command.slot] = "cancelled"
-            else:
-                batch = self._loop.submit([command])
-                self._batches.append(batch)
-                if batch.done:
-                    self._submit_ns[command.slot] = batch.submit_ns[0]
-                    self.failures.done(instruction)
-                else:
-                    why = "the runtime refuses it in the middle of its steps" if begun else "the runtime refuses it"
-                    self._refused(command.slot, command.refusal or why, begun=begun)
-                continue
-            self._skip(command.slot, begun=begun)
+    def submit_all(self) -> None:
+        """Submit everything that waits for no host step, and have the host thread do the rest."""
+        try:
+            self.submit_until(len(self.commands.commands))
+        except BaseException as error:
+            if not self.worker.is_current:  # the caller's thread
+                raise
+            self.error = self.ended_by(error)
+        finally:
+            self.submitted_all.set()
 
-    def _skip(self, number: int, *, begun: bool = False) -> None:
-        """Record a skipped instruction, and submit a fence in its place: others may depend on its predecessors."""
-        node = self.program.nodes[number]
-        self.failures.lost(node.instruction, begun=begun)
-        self._submit_ns[number] = time.perf_counter_ns()
-        if not (self.cancelled or self.failures.halted):
-            batch = self._loop.submit([self._loop.fence(number, node.lane, node.events)])
-            self._batches.append(batch)
-            if not batch.done:  # even the fence is refused: the host waits
-                for before in node.events:
-                    if self._loop.has_event(before):
-                        wait_for(self._loop.event(before))
+    def submit_until(self, count: int) -> None:
+        """Submit up to a number of commands; after the last one, start waiting for the end of the run.
 
-    def _refused(self, number: int, why: str, *, begun: bool = False) -> None:
-        instruction = self.program.nodes[number].instruction
-        self.outcomes[number] = "cancelled" if self._loop.stopped else "failed"
-        if self._loop.stopped:
-            self.cancelled = True
+        After the last one that waits for no host step, the host thread takes over.
+        """
+        if self.steps is None:
+            self.submit(count, last=count >= len(self.commands.commands))
+        elif count < self.steps.ends[0]:
+            self.submit(count, last=False)
+        elif self._step_run is not None:
+            self._step_run.begin()
+
+    def submit(self, count: int, *, last: bool) -> None:
+        """Submit up to a number of commands; if they are the last, start waiting for the end of the run."""
+        end = self.commands.submissions_of(min(count, len(self.commands.commands)))
+        begun_ns, processor_ns = time.perf_counter_ns(), time.thread_time_ns()
+        try:
+            with self._lock:
+                if self._ended:
+                    return
+                self._submitting = True
+            self._submit_to(end)
+            self._through = last and (self._all or not self.cancelled)
+        except SyclschedError as error:
+            self.error, last = error, True
+        except BaseException:
+            self.cancelled = True  # submitted commands still run to their end
+            raise
+        finally:
+            self.counts.submission_ns += time.perf_counter_ns() - begun_ns
+            self.counts.dispatch_ns += time.thread_time_ns() - processor_ns
+            with self._lock:
+                self._submitting = False
+                if last or self.cancelled:
+                    self.close_submission()
+
+    def _submit_to(self, end: int) -> None:
+        """Submit everything before submission number ``end``; after a failure one by one, without its dependents."""
+        self.note_overdue()
+        if self._one_by_one or self.ending or not self.failures.none:
+            self._one_by_one = True
+            self.submit_singly(self.commands.commands_from(self._submissions_done, end))
+        elif self._submission.submit(self, end):
+            self._all = end == len(self.commands)
         else:
+            self._one_by_one = True
+        self._submissions_done = end
+
+    def submit_singly(self, commands: Iterable[Command], *, begun: bool = False) -> None:
+        """Submit commands one by one, except cancelled ones; they may be the rest of a partly submitted command."""
+        for command in (each for joint in commands for each in joint.apart()):
+            instruction = self.program.nodes[command.slot].instruction
+            if self.ending or self.failures.cancels(instruction):
+                self.outcomes[command.slot] = "cancelled"
+                self._skip(command.slot, begun=begun)
+                continue
+            batch = self.loop.submit([command])
+            self._batches.append(batch)
+            if batch.done:
+                self._submit_ns[command.slot] = batch.submit_ns[0]
+                self.failures.done(instruction)
+            else:
+                why = IN_THE_MIDDLE if begun else "the runtime refuses it"
+                self.refused(command.slot, command.refusal or why, begun=begun)
+
+    def refused(self, number: int, why: str, *, begun: bool = False) -> None:
+        """Record an instruction that the runtime refuses; if the run was cancelled, as cancelled."""
+        instruction = self.program.nodes[number].instruction
+        if self.cancelled:
+            self.outcomes[number] = "cancelled"
+        else:
+            self.outcomes[number] = "failed"
             reason: FailureReason = "copy" if instruction.kind == "copy" else "submission"
             error = task_failed_error(instruction, ExecutionError(why), "could not be submitted:")
             self.failures.record(instruction, error, reason)
         self._skip(number, begun=begun)
 
-    # --- the end, on the worker -------------------------------------------------------------------
+    def _skip(self, number: int, *, begun: bool) -> None:
+        """Record a skipped instruction, and submit a fence in its place: others may depend on its predecessors."""
+        node = self.program.nodes[number]
+        self.failures.lost(node.instruction, begun=begun)
+        self._submit_ns[number] = time.perf_counter_ns()
+        if not self.ending:
+            batch = self.loop.submit([self.loop.fence(number, node.lane, node.events)])
+            self._batches.append(batch)
+            if not batch.done:  # even the fence is refused: the host waits
+                for before in node.events:
+                    if self.loop.has_event(before):
+                        wait_for(self.loop.event(before))
 
-    def _finish(self) -> None:
-        if self._over:  # called a second time
-            return
-        try:
-            self._commands.wait()
-            for batch in self._batches:
-                self._loop.wait(batch)
-            submitted = self._submitted()
-            self._note_overdue()
-            late = bool(self._overdue)
-            self.outcomes |= read_device_failures(self._loop, self.program, self.failures, walk=late)
-            if self.recording:
-                self._record(submitted)
-            done = frozenset(submitted if self._with_status or not self._all else ()) - self.outcomes.keys()
-            self.outcomes |= read_statuses(
-                self.program, self._with_status, self.buffers, self.failures, done.__contains__
-            )
-            self._done = done
-        except BaseException as error:
-            self.error = self._ended_by(error)
-        finally:
-            try:
-                with self._lock:
-                    self._over = True
-                    self._recycle_events()
-            finally:
-                self.finished.set()
-                if self.when_finished is not None:
-                    self.when_finished()
-                    self.when_finished = None
+    def lend(self) -> None:
+        """Have the worker wait for the latest submissions: a CPU device computes on the waiting thread, too."""
+        with self._lock:
+            if self._ended or self.loop.uses_lane_threads:  # lane threads need no waiting thread
+                return
+            commands, portions = self.commands, self.commands.event_ranges(self._lent)
+            self._lent += len(portions)
+            self.worker.post(lambda: commands.wait(portions))
 
-    def _note_overdue(self) -> None:
+    def close_submission(self) -> None:
+        """Submit nothing more, and start waiting for the end of the run, once; under the lock."""
+        if not self._ended:
+            self.counts.submissions = len(self.commands)
+            self.counts.barriers = self.commands.fences
+            self.counts.events = len(self.program.waited_for)
+            self.counts.peak_bytes, self.counts.held_bytes = self._peak_bytes, self._held_bytes
+            self.watch.submitted(self)
+            self._ended = True  # last: after an interrupt before this line, this is called again
+
+    # --- the state of the run, for its parts ------------------------------------------------------
+
+    @property
+    def ending(self) -> bool:
+        """Whether no more instructions may start."""
+        return self.cancelled or self.failures.halted
+
+    @property
+    def submission_ended(self) -> bool:
+        """Whether no more submissions follow."""
+        return self._ended
+
+    def abort(self) -> None:
+        """Cancel the run at once; submitted commands still complete."""
+        with self._lock:
+            self.cancelled = True
+            self.close_submission()
+
+    def fail(self, error: BaseException) -> None:
+        """Cancel the run because of an error that is no task's."""
+        self.error = self.ended_by(error)
+        self.abort()
+
+    def ended_by(self, error: BaseException) -> SyclschedError:
+        """Return the run's error after an error that is no task's; the first one stays."""
+        if self.error is not None:
+            return self.error
+        if isinstance(error, SyclschedError):
+            return error
+        return ExecutionError(
+            f"the run could not be ended: {type(error).__name__}: {error}",
+            where=f"plan {self.program.plan.name!r}",
+        )
+
+    def is_late(self, number: int) -> bool:
+        """Return whether a task is past its deadline."""
+        return number in self._overdue
+
+    def note_overdue(self) -> None:
+        """Record the tasks that are past their deadlines, and cancel their dependents."""
         for number, error in list(self._overdue.items()):
             if number in self.failures.spoilt:
                 continue
@@ -360,28 +412,87 @@ class Replay(ProgressReporting):
             self.failures.lost(instruction, begun=True)
             self.outcomes[number] = "failed"
 
-    def _ended_by(self, error: BaseException) -> SyclschedError:
-        return self.error or ExecutionError(
-            f"the run could not be ended: {type(error).__name__}: {error}",
-            where=f"plan {self.program.plan.name!r}",
-        )
+    # --- the end ----------------------------------------------------------------------------------
+
+    def end_if_complete(self) -> bool:
+        """End the run if it is completely submitted and has completed on its devices; return whether it has ended."""
+        with self._lock:
+            if self._ending_posted or not self._ended:
+                return self.finished.is_set()
+            if any(self.loop.is_pending(number) for number in self.program.last_of_lanes):
+                return False
+            self._ending_posted = True
+        with interrupts_deferred():  # on the caller's thread: an interrupt is the caller's, not a failure of this run
+            self.end()
+        return True
+
+    def post_end(self) -> None:
+        """Have the worker end the run, unless another thread does; under the lock."""
+        if not self._ending_posted:
+            self._ending_posted = True
+            self.worker.post(self.end)
+
+    def end(self) -> None:
+        """Wait for submitted instructions, and read the outcomes and times."""
+        if self._over:  # called a second time
+            return
+        try:
+            if self._step_run is not None:
+                self.counts.retried = self._step_run.leave_out_rest()
+            self.commands.wait()
+            for batch in self._batches:
+                self.loop.wait(batch)
+            submitted = self._submitted()
+            self.note_overdue()
+            late = bool(self._overdue)
+            self.outcomes |= read_device_failures(self.loop, self.program, self.failures, walk=late)
+            if self.recording:
+                self._record(submitted)
+            done = frozenset(submitted if self._with_status or not self._all else ()) - self.outcomes.keys()
+            self.outcomes |= read_statuses(
+                self.program, self._with_status, self.buffers, self.failures, done.__contains__
+            )
+            self._done = done
+        except BaseException as error:
+            self.error = self.ended_by(error)
+        finally:
+            try:
+                with self._lock:
+                    self._over = True
+                    self._recycle_events()
+            finally:
+                self.finished.set()
+                self.submitted_all.set()
+                self._step_run = None  # which refers to this run
+                if self.when_finished is not None:
+                    self.when_finished()
+                    self.when_finished = None
+
+    def _recycle_events(self) -> None:
+        if not self._lent:
+            self.loop.reset()
+            self.commands.begin()  # a run cancelled before its start must find none of these events
+            return
+        # On the worker, after its pending waits: it may be waiting for one of these events.
+        give_back = self.loop.let_go()
+        self.commands.begin()
+        self.commands.use_new_events()
+        self.worker.post(give_back)
 
     def _record(self, submitted: list[int]) -> None:
         """Read the times before the events are recycled; the trace is built on request."""
-        submit_ns = self._commands.submit_ns()
+        for number, record in self.host_records.items():  # its inputs may have proved invalid
+            record.outcome = self.outcomes.get(number, record.outcome)
         if self._all:
-            self.times = Times(self._commands.slot_numbers, submit_ns, *self._commands.times(), self.host_records)
+            self.times = Times(self.commands.slot_numbers, *self._submission.all_times(), self.host_records)
             return
-        done = set(submitted)
-        known_ns = dict(zip(self._commands.slots, submit_ns.tolist(), strict=True))
-        self._submit_ns = {number: known_ns[number] for number in submitted} | self._submit_ns
-        self._device_ns = dict(zip(submitted, self._loop.times(submitted), strict=True))
-        now = time.perf_counter_ns()
-        for number in self._commands.slots:
-            if number not in done and number not in self._submit_ns:
-                self._submit_ns[number] = now
-                self.outcomes[number] = "cancelled"
+        submit_ns, self._device_ns = self._submission.times_of(self, submitted)
+        self._submit_ns = submit_ns | self._submit_ns
+        for number in self.commands.slots:
+            if number not in self._submit_ns:
+                self._submit_ns[number] = time.perf_counter_ns()
+                self.outcomes.setdefault(number, "cancelled")
 
     def _submitted(self) -> list[int]:
-        numbers = self._commands.slots
-        return numbers if self._all else [number for number in numbers if self._loop.has_event(number)]
+        numbers = self.commands.slots
+        return numbers if self._all else [number for number in numbers if self._submission.has_submitted(number)]

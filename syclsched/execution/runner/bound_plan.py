@@ -238,8 +238,7 @@ class Runner:
         else:
             if self._last is not None:
                 self._last.close()
-            replay = self._instances.generations[0].replay(values, record=self._trace, kind=Replay)
-            replay.time_each_call = self._exact
+            replay = self._instances.generations[0].replay(values, record=self._trace, time_each_call=self._exact)
             self._last = self.start_replay(replay, values)
         self._last.record_in(self._recorder)
         return self._last

@@ -14,14 +14,15 @@ from syclsched.execution.core.stall_timeout import CHECK_INTERVAL_S
 from syclsched.execution.handle.run import Run
 from syclsched.execution.lanes.eventfd_wakeup import EventFd
 from syclsched.execution.memory.buffers import NumpyArray
+from syclsched.execution.replay.end_watch import PolledEndWatch
 from syclsched.execution.replay.instance_pool import InstancePool
-from syclsched.execution.replay.stream_replay import StagedReplay
+from syclsched.execution.replay.replay import Replay
 from syclsched.execution.runner.stream_rounds import Rounds
 from syclsched.model.platform import Platform
 from syclsched.model.text.units import format_bytes
 
 #: Creates the run of an engine.
-MakeRun = Callable[[StagedReplay, dict[str, NumpyArray]], Run]
+MakeRun = Callable[[Replay, dict[str, NumpyArray]], Run]
 
 
 class InstanceLauncher(Protocol):
@@ -58,16 +59,15 @@ class StagedLauncher:
         weakref.finalize(self, self._alarm.close).atexit = False
         self._begun = 0
         #: Next stage of each instance that is not completely submitted.
-        self._active: dict[StagedReplay, int] = {}
-        self._replays: weakref.WeakKeyDictionary[Run, StagedReplay] = weakref.WeakKeyDictionary()
+        self._active: dict[Replay, int] = {}
+        self._replays: weakref.WeakKeyDictionary[Run, Replay] = weakref.WeakKeyDictionary()
 
     def begin(self, values: dict[str, NumpyArray]) -> Run:
         """Start an instance, and submit the next stage of each earlier one."""
         generation = self._generations[self._begun % len(self._generations)]
         in_flight = len(self._generations)
-        replay = generation.replay(values, record=self._record, kind=StagedReplay, in_flight=in_flight)
-        replay.eventfd = self._alarm
-        replay.lane_sharers = self._all_replays
+        watch = PolledEndWatch(self._alarm, self._all_replays)
+        replay = generation.replay(values, record=self._record, polled=watch, in_flight=in_flight)
         run = self._make_run(replay, values)
         self._begun += 1
         self._active[replay] = 0
@@ -93,20 +93,20 @@ class StagedLauncher:
     def wait(self, run: Run) -> None:
         """Wait for the end of a run, with or without an error."""
         replay, begun_s, stall_detector = self._replays[run], time.perf_counter(), run.waits()
-        while not (replay.finish() or run.done()):
-            self._alarm.sleep(begun_s, replay.signals_eventfd)
+        while not (replay.end_if_complete() or run.done()):
+            self._alarm.sleep(begun_s, replay.watch.signals)
             stall_detector.look()
         run.join()
 
     async def wait_async(self, run: Run) -> None:
         """Wait for the end of a run in a coroutine."""
         replay, begun_s, stall_detector = self._replays[run], time.perf_counter(), run.waits()
-        while not (replay.finish() or run.done()):
-            await self._alarm.sleep_async(begun_s, replay.signals_eventfd)
+        while not (replay.end_if_complete() or run.done()):
+            await self._alarm.sleep_async(begun_s, replay.watch.signals)
             stall_detector.look()
         await _wait_ended(run)
 
-    def _all_replays(self) -> tuple[StagedReplay, ...]:
+    def _all_replays(self) -> tuple[Replay, ...]:
         """Return all replays; callable on any thread."""
         while True:
             try:

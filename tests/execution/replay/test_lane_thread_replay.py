@@ -16,7 +16,7 @@ from support.running import ASSIGN_KERNEL, DTYPE, MIX, SPIN, graphs, plan_by, pl
 
 from syclsched.errors import DeadlineError, RunCancelledError, TaskFailedError, WaitTimeoutError
 from syclsched.execution import bind
-from syclsched.execution.replay.lane_thread_replay import LaneThreadReplay
+from syclsched.execution.replay.submission import LaneThreadSubmission
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, OperationStep, Parameter, Work
@@ -33,16 +33,16 @@ def _one_core_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def performed(monkeypatch: pytest.MonkeyPatch) -> list[LaneThreadReplay]:
+def performed(monkeypatch: pytest.MonkeyPatch) -> list[LaneThreadSubmission]:
     """Runs that were done by our own threads."""
-    seen: list[LaneThreadReplay] = []
-    start = LaneThreadReplay.start
+    seen: list[LaneThreadSubmission] = []
+    start = LaneThreadSubmission.start
 
-    def noted(replay: LaneThreadReplay) -> None:
-        seen.append(replay)
-        start(replay)
+    def noted(submission: LaneThreadSubmission, run: Any) -> None:
+        seen.append(submission)
+        start(submission, run)
 
-    monkeypatch.setattr(LaneThreadReplay, "start", noted)
+    monkeypatch.setattr(LaneThreadSubmission, "start", noted)
     return seen
 
 
@@ -84,7 +84,7 @@ def ladder(steps: int = 60, turns: int = 300) -> tuple[TaskGraph, Any]:
     return graph, plan_by(graph, platform, lambda name: ("cpu", int(name[-1]), "opencl-c"))
 
 
-def test_lanes_wait_for_each_other_and_the_trace_shows_it(performed: list[LaneThreadReplay]) -> None:
+def test_lanes_wait_for_each_other_and_the_trace_shows_it(performed: list[LaneThreadSubmission]) -> None:
     _, devices = live_on(None)
     graph, plan = ladder()
     with bind(plan, graph, devices) as runner:
@@ -102,7 +102,7 @@ def test_lanes_wait_for_each_other_and_the_trace_shows_it(performed: list[LaneTh
     assert len(performed) == 5
 
 
-def test_what_waits_for_a_sequence_waits_for_its_last_step(performed: list[LaneThreadReplay]) -> None:
+def test_what_waits_for_a_sequence_waits_for_its_last_step(performed: list[LaneThreadSubmission]) -> None:
     platform, devices = live_on(None)
     step = OperationStep(SPIN, (("y", "y"), ("turns", "turns")))
     graph = TaskGraph("sequence")
@@ -122,7 +122,7 @@ def test_what_waits_for_a_sequence_waits_for_its_last_step(performed: list[LaneT
     assert len(performed) == 3
 
 
-def test_deadlines_are_kept_by_our_threads_too(performed: list[LaneThreadReplay]) -> None:
+def test_deadlines_are_kept_by_our_threads_too(performed: list[LaneThreadSubmission]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("late")
     y = graph.array("y", data=np.ones(1, DTYPE))
@@ -135,7 +135,7 @@ def test_deadlines_are_kept_by_our_threads_too(performed: list[LaneThreadReplay]
     assert performed
 
 
-def test_a_cancelled_run_says_so_and_the_next_one_runs(performed: list[LaneThreadReplay]) -> None:
+def test_a_cancelled_run_says_so_and_the_next_one_runs(performed: list[LaneThreadSubmission]) -> None:
     _, devices = live_on(None)
     graph, plan = ladder(steps=400, turns=200_000)
     with bind(plan, graph, devices) as runner:
@@ -154,7 +154,7 @@ def test_a_cancelled_run_says_so_and_the_next_one_runs(performed: list[LaneThrea
     assert len(performed) == 2
 
 
-def test_what_is_refused_is_named_and_the_rest_is_done(performed: list[LaneThreadReplay]) -> None:
+def test_what_is_refused_is_named_and_the_rest_is_done(performed: list[LaneThreadSubmission]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("refused")
     x = graph.array("x", data=np.arange(100))
@@ -182,7 +182,7 @@ def spun(turns: int) -> int:
     return value
 
 
-def test_a_sequence_goes_on_when_another_lane_is_refused_something(performed: list[LaneThreadReplay]) -> None:
+def test_a_sequence_goes_on_when_another_lane_is_refused_something(performed: list[LaneThreadSubmission]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("refused elsewhere")
     step = OperationStep(SPIN, (("y", "y"), ("turns", "turns")))
@@ -209,7 +209,7 @@ def test_a_sequence_goes_on_when_another_lane_is_refused_something(performed: li
     assert len(performed) == 2
 
 
-def test_a_result_is_there_before_the_end(performed: list[LaneThreadReplay]) -> None:
+def test_a_result_is_there_before_the_end(performed: list[LaneThreadSubmission]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("early")
     early, late = graph.array("early", data=np.ones(1, DTYPE)), graph.array("late", data=np.ones(1, DTYPE))
@@ -225,7 +225,7 @@ def test_a_result_is_there_before_the_end(performed: list[LaneThreadReplay]) -> 
     assert performed
 
 
-def test_injected_faults_go_the_way_of_submissions(performed: list[LaneThreadReplay]) -> None:
+def test_injected_faults_go_the_way_of_submissions(performed: list[LaneThreadSubmission]) -> None:
     _, devices = live_on(None)
     graph, plan = ladder(steps=4)
     with bind(plan, graph, devices) as runner:
@@ -235,7 +235,7 @@ def test_injected_faults_go_the_way_of_submissions(performed: list[LaneThreadRep
     assert len(performed) == 1
 
 
-def test_several_runners_at_once(performed: list[LaneThreadReplay]) -> None:
+def test_several_runners_at_once(performed: list[LaneThreadSubmission]) -> None:
     _, devices = live_on(None)
     graph, plan = ladder(steps=30)
     expected: dict[str, Any] = {}
@@ -295,7 +295,7 @@ def test_numbers_too_small_to_be_normal_are_what_they_are_when_submitted(monkeyp
 
 
 def test_more_lanes_than_cores_are_submitted(
-    performed: list[LaneThreadReplay], monkeypatch: pytest.MonkeyPatch
+    performed: list[LaneThreadSubmission], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, devices = live_on(None)
     graph, plan = ladder(steps=3)

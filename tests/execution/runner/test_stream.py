@@ -20,7 +20,7 @@ from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, pl
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import ArgumentError, ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
 from syclsched.execution import bind
-from syclsched.execution.replay.stream_replay import StagedReplay
+from syclsched.execution.replay.replay import Replay
 from syclsched.execution.runner.stream import median_interval_s
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -288,7 +288,7 @@ def test_ctrl_c_ends_what_is_on_its_way_and_leaves_the_runner_good(
     platform, devices = live
     graph, plan = there_and_back(platform)
     calls = 0
-    finish, submit = StagedReplay.finish, SubmissionLoop.submit_listed
+    finish, submit = Replay.end_if_complete, SubmissionLoop.submit_listed
 
     def interrupted(*_: Any) -> Any:
         nonlocal calls
@@ -296,7 +296,7 @@ def test_ctrl_c_ends_what_is_on_its_way_and_leaves_the_runner_good(
         if calls == 4:
             raise KeyboardInterrupt
 
-    def waiting(replay: StagedReplay) -> bool:
+    def waiting(replay: Replay) -> bool:
         interrupted()
         return finish(replay)
 
@@ -307,7 +307,7 @@ def test_ctrl_c_ends_what_is_on_its_way_and_leaves_the_runner_good(
     with bind(plan, graph, devices) as runner:
         with monkeypatch.context() as patch:
             if where == "waiting":
-                patch.setattr(StagedReplay, "finish", waiting)
+                patch.setattr(Replay, "end_if_complete", waiting)
             else:
                 patch.setattr(SubmissionLoop, "submit_listed", submitting)
             stream = runner.stream((inputs_of(graph, seed) for seed in range(20)), in_flight=3)
