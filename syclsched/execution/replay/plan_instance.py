@@ -23,7 +23,7 @@ from syclsched.devices.submission.lane_thread_batch import LaneThreadBatch, Loca
 from syclsched.devices.submission.lane_threads import SharedLaneThreads
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError
-from syclsched.execution.core.clock import ClockMap, host_clocks
+from syclsched.execution.core.clock import host_clocks
 from syclsched.execution.core.program import ProgramNode
 from syclsched.execution.core.waiting import wait_flag
 from syclsched.execution.core.worker import WorkerThread
@@ -141,9 +141,7 @@ class PlanInstance:
             submission = LaneThreadSubmission(commands, self.loop, self._lane_batch, self._clocks.maps)
         else:
             submission = Submission(commands, self.loop, time_each_call=record and time_each_call)
-        on_threads = self.loop.uses_lane_threads or submission.on_lane_threads
-        clocks = partial(host_clocks, self._prepared.plan) if on_threads else self._clocks.maps
-        return self._made(commands, submission, polled or EndWatch(), clocks, record=record)
+        return self._made(submission, polled or EndWatch(), record=record)
 
     def fly(self, values: Mapping[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
         """Run with these inputs by one C call; return copies of the results, or None (see `NativeRunCache.fly`)."""
@@ -190,7 +188,7 @@ class PlanInstance:
             self._set_inputs(flight.read)
         assert self._commands_made is not None
         submission = BegunSubmission(self._commands_made, self.loop, flight)
-        return self._made(self._commands_made, submission, EndWatch(), self._clocks.maps, record=False)
+        return self._made(submission, EndWatch(), record=False)
 
     def _command_list(self, values: Mapping[str, NumpyArray]) -> CommandList:
         """Set the inputs, and return the list of all commands."""
@@ -213,34 +211,22 @@ class PlanInstance:
             return None
         return self._lane_threads.lanes(self.loop)
 
-    def _made(
-        self,
-        commands: CommandList,
-        submission: Submission,
-        watch: EndWatch,
-        clocks: Callable[[], Mapping[str, ClockMap]],
-        *,
-        record: bool,
-    ) -> Replay:
-        steps = None
-        if self._host is not None:
-            steps = HostSteps(self._host, self._levels, self._ends, self._calls, self._retried)
-        made = Replay(
+    def _made(self, submission: Submission, watch: EndWatch, *, record: bool) -> Replay:
+        """Return a replay, not yet started, and wait for it before the next run."""
+        on_threads = submission.on_lane_threads or self.loop.uses_lane_threads
+        self._current = Replay(
             self._prepared.program,
             self._with_status,
-            commands,
-            self.loop,
             self._buffers,
             self._worker,
-            clocks,
+            partial(host_clocks, self._prepared.plan) if on_threads else self._clocks.maps,
             submission,
             watch,
-            steps,
+            HostSteps(self._host, self._levels, self._ends, self._calls, self._retried) if self._host else None,
+            constant_bytes=self.constant_bytes,
             record=record,
         )
-        made.counts.constant_bytes = self.constant_bytes
-        self._current = made
-        return made
+        return self._current
 
     @property
     def idle(self) -> bool:

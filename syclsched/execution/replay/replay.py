@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from syclsched.devices.native.host_tasks import wait_for
 from syclsched.devices.native.sycl_types import Waitable
-from syclsched.devices.submission.command_list import CommandList
-from syclsched.devices.submission.commands import Batch, Command
-from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import DeadlineError, ExecutionError, SyclschedError
 from syclsched.execution.core.clock import ClockMap
 from syclsched.execution.core.execution_records import Counts, Outcome, Record, Times
-from syclsched.execution.core.failures import FailureReason, Failures, task_failed_error
+from syclsched.execution.core.failures import Failures
 from syclsched.execution.core.program import Buffer, Program
 from syclsched.execution.core.progress import LaneProgress, ProgressReporting, ProgressTracker
 from syclsched.execution.core.waiting import Flag
@@ -32,7 +28,7 @@ from syclsched.execution.memory.buffers import AllocatedBuffer, BufferTable
 from syclsched.execution.memory.statuses import statuses_behind
 from syclsched.execution.replay.end_watch import EndWatch
 from syclsched.execution.replay.host_steps import HostStepRun, HostSteps
-from syclsched.execution.replay.submission import IN_THE_MIDDLE, Submission
+from syclsched.execution.replay.submission import Submission
 from syclsched.interrupts import interrupts_deferred
 
 
@@ -72,8 +68,6 @@ class Replay(ProgressReporting):
         self,
         program: Program,
         with_status: Mapping[int, InstructionWork],
-        commands: CommandList,
-        loop: SubmissionLoop,
         buffers: BufferTable,
         worker: WorkerThread,
         clocks: Callable[[], Mapping[str, ClockMap]],
@@ -81,11 +75,12 @@ class Replay(ProgressReporting):
         watch: EndWatch,
         steps: HostSteps | None,
         *,
+        constant_bytes: dict[str, int],
         record: bool,
     ) -> None:
         self.program = program
         self.buffers = _BorrowedBuffers(buffers)
-        self.counts = Counts()
+        self.counts = Counts(constant_bytes=constant_bytes)
         self.failures = Failures(program.tasks)
         self.finished = Flag()
         self.error: SyclschedError | None = None
@@ -96,8 +91,7 @@ class Replay(ProgressReporting):
         self.begun = False
         self.given_up = False
         self.when_finished: Callable[[], None] | None = None
-        self.commands = commands
-        self.loop = loop
+        self.commands, self.loop = submission.commands, submission.loop
         self.worker = worker
         self.clock_maps = clocks
         self.steps = steps
@@ -112,11 +106,7 @@ class Replay(ProgressReporting):
         #: Set when `submit_all` has returned, or others submit.
         self.submitted_all = Flag()
         self._through = self._all = False
-        #: Number of submissions made or skipped; and whether they are made one by one, after a failure.
-        self._submissions_done = 0
-        self._one_by_one = False
         self._done: frozenset[int] = frozenset()
-        self._batches: list[Batch] = []
         self.outcomes: dict[int, Outcome] = {}
         #: Times of a run that was submitted completely.
         self.times: Times | None = None
@@ -264,8 +254,8 @@ class Replay(ProgressReporting):
             self.submit(count, last=count >= len(self.commands.commands))
         elif count < self.steps.ends[0]:
             self.submit(count, last=False)
-        elif self._step_run is not None:
-            self._step_run.begin()
+        elif (steps := self._step_run) is not None:
+            steps.begin()
 
     def submit(self, count: int, *, last: bool) -> None:
         """Submit up to a number of commands; if they are the last, start waiting for the end of the run."""
@@ -276,7 +266,7 @@ class Replay(ProgressReporting):
                 if self._ended:
                     return
                 self._submitting = True
-            self._submit_to(end)
+            self._all = self._submission.submit(self, end)
             self._through = last and (self._all or not self.cancelled)
         except SyclschedError as error:
             self.error, last = error, True
@@ -290,60 +280,6 @@ class Replay(ProgressReporting):
                 self._submitting = False
                 if last or self.cancelled:
                     self.close_submission()
-
-    def _submit_to(self, end: int) -> None:
-        """Submit everything before submission number ``end``; after a failure one by one, without its dependents."""
-        self.note_overdue()
-        if self._one_by_one or self.ending or not self.failures.none:
-            self._one_by_one = True
-            self.submit_singly(self.commands.commands_from(self._submissions_done, end))
-        elif self._submission.submit(self, end):
-            self._all = end == len(self.commands)
-        else:
-            self._one_by_one = True
-        self._submissions_done = end
-
-    def submit_singly(self, commands: Iterable[Command], *, begun: bool = False) -> None:
-        """Submit commands one by one, except cancelled ones; they may be the rest of a partly submitted command."""
-        for command in (each for joint in commands for each in joint.apart()):
-            instruction = self.program.nodes[command.slot].instruction
-            if self.ending or self.failures.cancels(instruction):
-                self.outcomes[command.slot] = "cancelled"
-                self._skip(command.slot, begun=begun)
-                continue
-            batch = self.loop.submit([command])
-            self._batches.append(batch)
-            if batch.done:
-                self._submit_ns[command.slot] = batch.submit_ns[0]
-                self.failures.done(instruction)
-            else:
-                why = IN_THE_MIDDLE if begun else "the runtime refuses it"
-                self.refused(command.slot, command.refusal or why, begun=begun)
-
-    def refused(self, number: int, why: str, *, begun: bool = False) -> None:
-        """Record an instruction that the runtime refuses; if the run was cancelled, as cancelled."""
-        instruction = self.program.nodes[number].instruction
-        if self.cancelled:
-            self.outcomes[number] = "cancelled"
-        else:
-            self.outcomes[number] = "failed"
-            reason: FailureReason = "copy" if instruction.kind == "copy" else "submission"
-            error = task_failed_error(instruction, ExecutionError(why), "could not be submitted:")
-            self.failures.record(instruction, error, reason)
-        self._skip(number, begun=begun)
-
-    def _skip(self, number: int, *, begun: bool) -> None:
-        """Record a skipped instruction, and submit a fence in its place: others may depend on its predecessors."""
-        node = self.program.nodes[number]
-        self.failures.lost(node.instruction, begun=begun)
-        self._submit_ns[number] = time.perf_counter_ns()
-        if not self.ending:
-            batch = self.loop.submit([self.loop.fence(number, node.lane, node.events)])
-            self._batches.append(batch)
-            if not batch.done:  # even the fence is refused: the host waits
-                for before in node.events:
-                    if self.loop.has_event(before):
-                        wait_for(self.loop.event(before))
 
     def lend(self) -> None:
         """Have the worker wait for the latest submissions: a CPU device computes on the waiting thread, too."""
@@ -439,9 +375,7 @@ class Replay(ProgressReporting):
         try:
             if self._step_run is not None:
                 self.counts.retried = self._step_run.leave_out_rest()
-            self.commands.wait()
-            for batch in self._batches:
-                self.loop.wait(batch)
+            self._submission.wait()
             submitted = self._submitted()
             self.note_overdue()
             late = bool(self._overdue)
@@ -486,8 +420,7 @@ class Replay(ProgressReporting):
         if self._all:
             self.times = Times(self.commands.slot_numbers, *self._submission.all_times(), self.host_records)
             return
-        submit_ns, self._device_ns = self._submission.times_of(self, submitted)
-        self._submit_ns = submit_ns | self._submit_ns
+        self._submit_ns, self._device_ns = self._submission.times_of(self, submitted)
         for number in self.commands.slots:
             if number not in self._submit_ns:
                 self._submit_ns[number] = time.perf_counter_ns()

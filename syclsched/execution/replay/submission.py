@@ -3,25 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from syclsched.devices.native.host_tasks import wait_for
 from syclsched.devices.submission.command_list import CommandList
-from syclsched.devices.submission.commands import CommandSequence
+from syclsched.devices.submission.commands import Batch, Command, CommandSequence
 from syclsched.devices.submission.lane_thread_batch import LaneThreadBatch
 from syclsched.devices.submission.native_run import NativeRun
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError
 from syclsched.execution.core.clock import ClockMap
+from syclsched.execution.core.failures import FailureReason, task_failed_error
 
 if TYPE_CHECKING:
     from syclsched.execution.replay.replay import Replay
-
-#: Why a command was refused after some of its submissions.
-IN_THE_MIDDLE = "the runtime refuses it in the middle of its steps"
 
 Nanoseconds = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -35,29 +35,44 @@ class Submission:
     on_lane_threads = False
 
     def __init__(self, commands: CommandList, loop: SubmissionLoop, *, time_each_call: bool = False) -> None:
-        self._commands, self._loop = commands, loop
+        self.commands, self.loop = commands, loop
         #: Whether library calls are timed one by one; otherwise only the end of all of them is known.
         self._time_each_call = time_each_call
+        #: Number of submissions made or skipped; and whether they are made one by one, after a failure.
+        self._submissions_done = 0
+        self._one_by_one = False
+        #: What was submitted one by one or skipped, and when.
+        self._batches: list[Batch] = []
+        self._submit_ns: dict[int, int] = {}
 
     def start(self, run: Replay) -> None:
         """Submit everything; if submission blocks for the length of the run, do so on the worker and return at once."""
-        self._commands.begin()
-        self._loop.time_calls(self._time_each_call)
-        if self._loop.blocks and run.steps is None:
+        self.commands.begin()
+        self.loop.time_calls(self._time_each_call)
+        if self.loop.blocks and run.steps is None:
             run.worker.post(run.submit_all)
         else:
             run.submit_all()
 
     def submit(self, run: Replay, end: int) -> bool:
-        """Submit everything before submission number ``end``; return False if some was refused or cancelled."""
-        done = self._commands.submit(end)
-        if done == end:
-            return True
-        partial = self._commands.sequence_around(done)
-        if partial is not None:
-            run.refused(partial.slot, partial.refusal or IN_THE_MIDDLE, begun=True)
-        run.submit_singly(self._commands.commands_from(done, end))
-        return False
+        """Submit everything before submission number ``end``; return whether all commands were submitted at once.
+
+        After a failure commands are submitted one by one, without those that depend on it.
+        """
+        run.note_overdue()
+        if self._one_by_one or run.ending or not run.failures.none:
+            self._one_by_one = True
+            self._submit_singly(run, self.commands.commands_from(self._submissions_done, end))
+        else:
+            self._one_by_one = not self._submit_at_once(run, end)
+        self._submissions_done = end
+        return not self._one_by_one and end == len(self.commands)
+
+    def wait(self) -> None:
+        """Wait for all submissions."""
+        self.commands.wait()
+        for batch in self._batches:
+            self.loop.wait(batch)
 
     def has_begun(self, number: int) -> bool:
         """Return whether an instruction is being executed before it counts as submitted."""
@@ -65,21 +80,76 @@ class Submission:
 
     def has_submitted(self, number: int) -> bool:
         """Return whether an instruction has been submitted, and has not been replaced."""
-        return self._loop.has_event(number)
+        return self.loop.has_event(number)
 
     def is_complete(self, number: int, *, ended: bool) -> bool:
         """Return whether an instruction has completed or, if submission has ended, was never submitted."""
-        return self._loop.is_complete(number) if self._loop.has_event(number) else ended
+        return self.loop.is_complete(number) if self.loop.has_event(number) else ended
 
     def all_times(self) -> tuple[Nanoseconds, Nanoseconds, Nanoseconds]:
         """Return times of submission, start and end of all commands, in the order of their slots."""
-        return self._commands.submit_ns(), *self._commands.times()
+        return self.commands.submit_ns(), *self.commands.times()
 
     def times_of(self, run: Replay, submitted: Sequence[int]) -> tuple[dict[int, int], dict[int, tuple[int, int]]]:
         """Return times of submission, and times of start and end, of some instructions, by number."""
-        known_ns = dict(zip(self._commands.slots, self._commands.submit_ns().tolist(), strict=True))
-        device_ns = dict(zip(submitted, self._loop.times(submitted), strict=True))
-        return {number: known_ns[number] for number in submitted}, device_ns
+        known_ns = dict(zip(self.commands.slots, self.commands.submit_ns().tolist(), strict=True))
+        device_ns = dict(zip(submitted, self.loop.times(submitted), strict=True))
+        return {number: known_ns[number] for number in submitted} | self._submit_ns, device_ns
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _submit_at_once(self, run: Replay, end: int) -> bool:
+        """Submit everything before submission number ``end``; return False if some was refused or cancelled."""
+        done = self.commands.submit(end)
+        if done == end:
+            return True
+        partial = self.commands.sequence_around(done)
+        if partial is not None:
+            self._refused(run, partial, begun=True)
+        self._submit_singly(run, self.commands.commands_from(done, end))
+        return False
+
+    def _submit_singly(self, run: Replay, commands: Iterable[Command], *, begun: bool = False) -> None:
+        """Submit commands one by one, except cancelled ones; they may be the rest of a partly submitted command."""
+        for command in (each for joint in commands for each in joint.apart()):
+            instruction = run.program.nodes[command.slot].instruction
+            if run.ending or run.failures.cancels(instruction):
+                run.outcomes[command.slot] = "cancelled"
+                self._skip(run, command.slot, begun=begun)
+                continue
+            batch = self.loop.submit([command])
+            self._batches.append(batch)
+            if batch.done:
+                self._submit_ns[command.slot] = batch.submit_ns[0]
+                run.failures.done(instruction)
+            else:
+                self._refused(run, command, begun=begun)
+
+    def _refused(self, run: Replay, command: Command, *, begun: bool) -> None:
+        """Record a command that the runtime refuses; if the run was cancelled, as cancelled."""
+        instruction = run.program.nodes[command.slot].instruction
+        if run.cancelled:
+            run.outcomes[command.slot] = "cancelled"
+        else:
+            run.outcomes[command.slot] = "failed"
+            why = "the runtime refuses it" + (" in the middle of its steps" if begun else "")
+            reason: FailureReason = "copy" if instruction.kind == "copy" else "submission"
+            error = ExecutionError(command.refusal or why)
+            run.failures.record(instruction, task_failed_error(instruction, error, "could not be submitted:"), reason)
+        self._skip(run, command.slot, begun=begun)
+
+    def _skip(self, run: Replay, number: int, *, begun: bool) -> None:
+        """Record a skipped instruction, and submit a fence in its place: others may depend on its predecessors."""
+        node = run.program.nodes[number]
+        run.failures.lost(node.instruction, begun=begun)
+        self._submit_ns[number] = time.perf_counter_ns()
+        if not run.ending:
+            batch = self.loop.submit([self.loop.fence(number, node.lane, node.events)])
+            self._batches.append(batch)
+            if not batch.done:  # even the fence is refused: the host waits
+                for before in node.events:
+                    if self.loop.has_event(before):
+                        wait_for(self.loop.event(before))
 
 
 class StagedSubmission(Submission):
@@ -87,7 +157,7 @@ class StagedSubmission(Submission):
 
     def start(self, run: Replay) -> None:
         """Mark the run as begun; `Replay.submit_until` submits."""
-        self._commands.begin()
+        self.commands.begin()
         run.submitted_all.set()
 
 
@@ -110,7 +180,7 @@ class BegunSubmission(Submission):
             return
         try:
             portions = native_run.take_over()
-            self._commands.adopt(native_run.done, portions)
+            self.commands.adopt(native_run.done, portions)
         except BaseException as error:
             run.fail(ExecutionError(f"the run could not be taken over: {type(error).__name__}: {error}"))
         run.submit_all()  # refused commands are submitted again, and reported as by any run
@@ -135,7 +205,7 @@ class LaneThreadSubmission(Submission):
 
     def start(self, run: Replay) -> None:
         """Have the worker execute the run; return at once."""
-        self._commands.begin()
+        self.commands.begin()
         run.worker.post(run.submit_all)
 
     def has_begun(self, number: int) -> bool:
@@ -150,15 +220,17 @@ class LaneThreadSubmission(Submission):
         """Return whether an instruction has completed or, if submission has ended, was never submitted."""
         return self._batch.is_done(number) or super().is_complete(number, ended=ended)
 
-    def submit(self, run: Replay, end: int) -> bool:
+    def _submit_at_once(self, run: Replay, end: int) -> bool:
         """Execute everything; return False if some was refused or cancelled."""
         if self._batch.perform():
             return True
-        for command in self._commands.commands:
+        for command in self.commands.commands:
             if not self._batch.is_done(command.slot):
                 parts = self._batch.unfinished_parts(command)
                 begun = len(parts) < len(command.parts)  # before another lane failed: finish it
-                run.submit_singly([CommandSequence(command.slot, tuple(parts)) if begun else command], begun=begun)
+                self._submit_singly(
+                    run, [CommandSequence(command.slot, tuple(parts)) if begun else command], begun=begun
+                )
         return False
 
     def all_times(self) -> tuple[Nanoseconds, Nanoseconds, Nanoseconds]:
@@ -168,14 +240,14 @@ class LaneThreadSubmission(Submission):
 
     def times_of(self, run: Replay, submitted: Sequence[int]) -> tuple[dict[int, int], dict[int, tuple[int, int]]]:
         """Return times of submission, and times of start and end, of some instructions, by number."""
-        times = zip(self._commands.slots, *(each.tolist() for each in self._batch.times()), strict=True)
+        times = zip(self.commands.slots, *(each.tolist() for each in self._batch.times()), strict=True)
         host_ns = {number: (start, end) for number, start, end in times if self._batch.is_done(number)}
         begun_ns = {number: start for number, (start, _) in host_ns.items()}
         # Commands that were submitted have times on the device's clock: convert them to the host's.
         late = [number for number in submitted if number not in host_ns]
         clocks = self._device_clocks() if late else {}
-        for number, (start, end) in zip(late, self._loop.times(late), strict=True):
+        for number, (start, end) in zip(late, self.loop.times(late), strict=True):
             clock = clocks.get(run.program.plan.lanes[run.program.nodes[number].lane].name)
             if clock is not None:
                 host_ns[number] = (clock.to_host_ns(start), clock.to_host_ns(end))
-        return begun_ns, host_ns
+        return begun_ns | self._submit_ns, host_ns
