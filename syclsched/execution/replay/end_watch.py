@@ -29,7 +29,7 @@ class EndWatch:
 
     def submitted(self, run: Replay) -> None:
         """Wait for the end of a run: nothing more will be submitted. Called under the run's lock."""
-        if run.steps is None:  # otherwise the host thread ends it
+        if run.steps is None and not run.ends_itself:  # the host thread ends a run with steps
             run.worker.post(run.end)
 
     def cancelled(self, run: Replay) -> None:
@@ -47,8 +47,12 @@ class EndWatch:
         return run.own_positions()
 
 
+#: The watch of all runs that are no instances of a stream.
+WORKER_WATCH = EndWatch()
+
+
 class PolledEndWatch(EndWatch):
-    """Another thread polls for the end of the run, by `Replay.finish`: an instance of a stream.
+    """Another thread polls for the end of the run, by `Replay.end_if_complete`: an instance of a stream.
 
     The worker that waits for the devices cannot report an instance's end in time: on CPU devices the runtime makes a
     waiting thread execute further kernels before its wait returns, and with several instances in flight there is always

@@ -105,6 +105,7 @@ class HostStepRun:
         for node in self._levels.nodes:
             if node.id not in self.completed:
                 self._leave_out(node, Record(time.perf_counter_ns()))
+        self._notify_waiters()
         return list(self._retried)
 
     # --- for the host thread ----------------------------------------------------------------------

@@ -35,7 +35,7 @@ from syclsched.execution.lanes.host_calls import make_host_step, with_own_views
 from syclsched.execution.lanes.host_thread import HostThread
 from syclsched.execution.lanes.lanes import by_index, device_names
 from syclsched.execution.memory.buffers import NumpyArray
-from syclsched.execution.replay.end_watch import EndWatch, PolledEndWatch
+from syclsched.execution.replay.end_watch import WORKER_WATCH, EndWatch, PolledEndWatch
 from syclsched.execution.replay.host_steps import HostSteps
 from syclsched.execution.replay.host_sync import HostSyncSchedule
 from syclsched.execution.replay.input_commands import InputSpec, make_input_commands
@@ -141,7 +141,7 @@ class PlanInstance:
             submission = LaneThreadSubmission(commands, self.loop, self._lane_batch, self._clocks.maps)
         else:
             submission = Submission(commands, self.loop, time_each_call=record and time_each_call)
-        return self._made(submission, polled or EndWatch(), record=record)
+        return self._made(submission, polled or WORKER_WATCH, record=record)
 
     def fly(self, values: Mapping[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
         """Run with these inputs by one C call; return copies of the results, or None (see `NativeRunCache.fly`)."""
@@ -188,7 +188,7 @@ class PlanInstance:
             self._set_inputs(flight.read)
         assert self._commands_made is not None
         submission = BegunSubmission(self._commands_made, self.loop, flight)
-        return self._made(submission, EndWatch(), record=False)
+        return self._made(submission, WORKER_WATCH, record=False)
 
     def _command_list(self, values: Mapping[str, NumpyArray]) -> CommandList:
         """Set the inputs, and return the list of all commands."""

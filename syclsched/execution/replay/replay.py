@@ -80,7 +80,13 @@ class Replay(ProgressReporting):
     ) -> None:
         self.program = program
         self.buffers = _BorrowedBuffers(buffers)
-        self.counts = Counts(constant_bytes=constant_bytes)
+        self.counts = Counts(
+            submissions=len(submission.commands),
+            events=len(program.waited_for),
+            peak_bytes=dict(buffers.peak_bytes),
+            held_bytes=dict(buffers.held_bytes),
+            constant_bytes=constant_bytes,
+        )
         self.failures = Failures(program.tasks)
         self.finished = Flag()
         self.error: SyclschedError | None = None
@@ -98,12 +104,13 @@ class Replay(ProgressReporting):
         self.watch = watch
         self._submission = submission
         self._with_status = with_status
-        self._peak_bytes, self._held_bytes = dict(buffers.peak_bytes), dict(buffers.held_bytes)
         # Reentrant: a garbage collection under the lock may drop this run, which cancels it.
         self._lock = threading.RLock()
         self._submitting = self._ended = False
         self._over = self._ending_posted = False
-        #: Set when `submit_all` has returned, or others submit.
+        #: Whether the worker ends the run after it has submitted everything.
+        self.ends_itself = False
+        #: Set when the worker has submitted everything, or others submit.
         self.submitted_all = Flag()
         self._through = self._all = False
         self._done: frozenset[int] = frozenset()
@@ -234,16 +241,16 @@ class Replay(ProgressReporting):
 
     # --- submission -------------------------------------------------------------------------------
 
-    def submit_all(self) -> None:
-        """Submit everything that waits for no host step, and have the host thread do the rest."""
+    def execute(self) -> None:
+        """Submit everything, wait for it, and end the run; on the worker."""
+        self.ends_itself = True
         try:
-            self.submit_until(len(self.commands.commands))
+            self.submit(len(self.commands.commands), last=True)
         except BaseException as error:
-            if not self.worker.is_current:  # the caller's thread
-                raise
             self.error = self.ended_by(error)
         finally:
             self.submitted_all.set()
+        self.end()
 
     def submit_until(self, count: int) -> None:
         """Submit up to a number of commands; after the last one, start waiting for the end of the run.
@@ -251,7 +258,8 @@ class Replay(ProgressReporting):
         After the last one that waits for no host step, the host thread takes over.
         """
         if self.steps is None:
-            self.submit(count, last=count >= len(self.commands.commands))
+            whole = len(self.commands.commands)
+            self.submit(min(count, whole), last=count >= whole)
         elif count < self.steps.ends[0]:
             self.submit(count, last=False)
         elif (steps := self._step_run) is not None:
@@ -259,7 +267,7 @@ class Replay(ProgressReporting):
 
     def submit(self, count: int, *, last: bool) -> None:
         """Submit up to a number of commands; if they are the last, start waiting for the end of the run."""
-        end = self.commands.submissions_of(min(count, len(self.commands.commands)))
+        end = self.commands.submissions_of(count)
         begun_ns, processor_ns = time.perf_counter_ns(), time.thread_time_ns()
         try:
             with self._lock:
@@ -293,10 +301,7 @@ class Replay(ProgressReporting):
     def close_submission(self) -> None:
         """Submit nothing more, and start waiting for the end of the run, once; under the lock."""
         if not self._ended:
-            self.counts.submissions = len(self.commands)
             self.counts.barriers = self.commands.fences
-            self.counts.events = len(self.program.waited_for)
-            self.counts.peak_bytes, self.counts.held_bytes = self._peak_bytes, self._held_bytes
             self.watch.submitted(self)
             self._ended = True  # last: after an interrupt before this line, this is called again
 
@@ -383,9 +388,10 @@ class Replay(ProgressReporting):
             if self.recording:
                 self._record(submitted)
             done = frozenset(submitted if self._with_status or not self._all else ()) - self.outcomes.keys()
-            self.outcomes |= read_statuses(
-                self.program, self._with_status, self.buffers, self.failures, done.__contains__
-            )
+            if self._with_status:
+                self.outcomes |= read_statuses(
+                    self.program, self._with_status, self.buffers, self.failures, done.__contains__
+                )
             self._done = done
         except BaseException as error:
             self.error = self.ended_by(error)

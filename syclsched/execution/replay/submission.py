@@ -50,9 +50,9 @@ class Submission:
         self.commands.begin()
         self.loop.time_calls(self._time_each_call)
         if self.loop.blocks and run.steps is None:
-            run.worker.post(run.submit_all)
+            run.worker.post(run.execute)
         else:
-            run.submit_all()
+            run.submit_until(len(self.commands.commands))
 
     def submit(self, run: Replay, end: int) -> bool:
         """Submit everything before submission number ``end``; return whether all commands were submitted at once.
@@ -183,7 +183,7 @@ class BegunSubmission(Submission):
             self.commands.adopt(native_run.done, portions)
         except BaseException as error:
             run.fail(ExecutionError(f"the run could not be taken over: {type(error).__name__}: {error}"))
-        run.submit_all()  # refused commands are submitted again, and reported as by any run
+        run.execute()  # refused commands are submitted again, and reported as by any run
 
 
 class LaneThreadSubmission(Submission):
@@ -206,7 +206,7 @@ class LaneThreadSubmission(Submission):
     def start(self, run: Replay) -> None:
         """Have the worker execute the run; return at once."""
         self.commands.begin()
-        run.worker.post(run.submit_all)
+        run.worker.post(run.execute)
 
     def has_begun(self, number: int) -> bool:
         """Return whether an instruction is being executed: its deadline applies."""
