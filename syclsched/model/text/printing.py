@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from syclsched.errors import GraphError
@@ -349,7 +350,7 @@ def _joined(uses: Iterable[BufferUse], rows: _Rows) -> list[tuple[str, str, Acce
         if mine is not None and before is not None and before[3] is not None:
             range_before, same = before[3], before[1:3] == (use.space, use.mode)
             if same and (range_before.array, range_before.stop) == (mine.array, mine.start):
-                joined = PlannedRows(mine.array, range_before.start, mine.stop)
+                joined = replace(mine, start=range_before.start)
                 found[-1] = (row_range_name(mine.array, (joined.start, joined.stop)), use.space, use.mode, joined)
                 continue
         found.append((use.array, use.space, use.mode, mine))
