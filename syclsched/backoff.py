@@ -4,6 +4,10 @@
 from __future__ import annotations
 
 
-def backoff_s(waited_s: float, shortest_s: float, longest_s: float) -> float:
-    """Return the seconds to sleep before the next poll: 1/16 of the time waited so far, within limits."""
-    return min(longest_s, max(shortest_s, waited_s / 16))
+def backoff(waited: float, shortest: float, longest: float, share: float = 1 / 16) -> float:
+    """Return the time to sleep before the next poll: a share of the time waited so far, within limits.
+
+    All times are in one unit. A share of 1 doubles the sleep each time; use it where polling itself takes time that
+    others need. Compiled loops (`@lean`) compile this function, too.
+    """
+    return min(longest, max(shortest, share * waited))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from syclsched.backoff import backoff_s
+from syclsched.backoff import backoff
 from syclsched.devices.native.fences import submit_fence
 from syclsched.devices.native.submission_library import load_library
 from syclsched.devices.native.sycl_types import SyclQueue, Waitable
@@ -58,4 +58,4 @@ def _poll_until_running(event: Waitable) -> None:
         return
     begun_s, waiting = time.monotonic(), event_status_type.submitted
     while event.execution_status == waiting:
-        time.sleep(backoff_s(time.monotonic() - begun_s, *_NAPS_S))
+        time.sleep(backoff(time.monotonic() - begun_s, *_NAPS_S))

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from syclsched.backoff import backoff
 from syclsched.devices.memory.constant_uploads import uploaded_bytes
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import DeadlineError, PolicyError
@@ -50,7 +51,7 @@ from syclsched.scheduling.dynamic.state_tracker import StateTracker
 from syclsched.scheduling.tables import NOTHING
 
 #: Idle back-off of the thread, shortest and longest.
-SHORTEST_NAP_S, LONGEST_NAP_S = 20e-6, 500e-6
+_NAPS_S = 20e-6, 500e-6
 #: A host lane's completion, a cancellation, or a task (by its index) past its deadline.
 _Message: TypeAlias = Completion | Literal["cancel"] | tuple[int, DeadlineError]
 
@@ -317,7 +318,7 @@ class DynamicEngine(ThreadedEngine):
             self._book.arrive(task)
         if self._fast_path is not None and self._run_fast_path(self._fast_path, executor):
             return
-        nap_s = SHORTEST_NAP_S
+        waited_s = 0.0
         while (self._decider.left or not executor.idle()) and not self._ending:
             progress = self._poll(executor)
             progress |= self._decider.retry(executor)
@@ -326,27 +327,28 @@ class DynamicEngine(ThreadedEngine):
             if not self._inbox.empty():
                 self._handle(executor, self._inbox.get())
             elif progress:
-                nap_s = SHORTEST_NAP_S
+                waited_s = 0.0
             elif executor.idle() and not self._decider.held:
                 raise PolicyError(
                     f"{self._decider.left} tasks are left undone: no device that can run them can get their data",
                     where=f"policy {self._policy.name!r}",
                 )
             else:
-                nap_s = self._nap(executor, nap_s)
+                waited_s = self._wait(executor, waited_s)
 
     @property
     def _ending(self) -> bool:
         """Whether no further task may start."""
         return self.cancelled or self.failures.halted
 
-    def _nap(self, executor: DynamicExecutor, nap_s: float) -> float:
-        """Sleep until a message arrives, at most for a while; return the next back-off."""
+    def _wait(self, executor: DynamicExecutor, waited_s: float) -> float:
+        """Sleep until a message arrives, at most for a while; return the time waited since the last change."""
+        nap_s = backoff(waited_s, *_NAPS_S, share=1.0)
         self._inbox.wait(nap_s)
         if self._inbox.empty():
-            return min(2.0 * nap_s, LONGEST_NAP_S)
+            return waited_s + nap_s
         self._handle(executor, self._inbox.get())
-        return SHORTEST_NAP_S
+        return 0.0
 
     def _handle(self, executor: DynamicExecutor, message: _Message) -> None:
         if isinstance(message, Completion):
@@ -386,13 +388,14 @@ class DynamicEngine(ThreadedEngine):
                 submitter.stop()
                 if self.error is not None:  # work of compiled code may not have been taken over
                     submitter.wait_for_all()
-                nap_s = SHORTEST_NAP_S
+                waited_s = 0.0
                 while not executor.idle():
                     if executor.poll():
-                        nap_s = SHORTEST_NAP_S
+                        waited_s = 0.0
                     else:
+                        nap_s = backoff(waited_s, *_NAPS_S, share=1.0)
                         time.sleep(nap_s)
-                        nap_s = min(2.0 * nap_s, LONGEST_NAP_S)
+                        waited_s += nap_s
             try:
                 if self.recording and self.error is None:
                     self._anchor()

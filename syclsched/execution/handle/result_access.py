@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from syclsched.backoff import backoff_s
+from syclsched.backoff import backoff
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import ArgumentError, ExecutionError, RunCancelledError, UnknownArrayError, WaitTimeoutError
 from syclsched.execution.core.waiting import SLICE_S, elapsed_text
@@ -154,7 +154,7 @@ class ResultAccess(ABC):
         begun = time.monotonic()
         while not engine.is_complete(number):
             self._check_time(array, timeout, deadline)
-            time.sleep(backoff_s(time.monotonic() - begun, 20e-6, 2e-3))
+            time.sleep(backoff(time.monotonic() - begun, 20e-6, 2e-3))
         if engine.any_failed():  # its dependents ran, too; the engine marks them when it ends
             while not (engine.finished.wait(SLICE_S) or self.done()):
                 pass

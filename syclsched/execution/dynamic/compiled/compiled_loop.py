@@ -21,7 +21,7 @@ from syclsched.devices.submission.commands import COPY, FENCE, CommandStructure
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.execution.dynamic.compiled.helper_loop import BELL as IDLE_BELL
 from syclsched.execution.dynamic.compiled.helper_loop import MADE as EVENTS_MADE
-from syclsched.execution.dynamic.compiled.helper_loop import SLEEP, SubmittedEvents
+from syclsched.execution.dynamic.compiled.helper_loop import SLEEP, SubmittedEvents, compiled_backoff
 from syclsched.execution.dynamic.compiled.helper_loop import WAIT as WAIT_FOR
 from syclsched.scheduling.dynamic.compiled.compiled_policies import (
     CENTRAL,
@@ -40,10 +40,11 @@ from syclsched.scheduling.tables import Ints
 #: Reasons why the loop returns; `_ON` continues it.
 ASKED, BATCH_SUBMITTED, REFUSED, FAILED, ALL_DONE, PLAN, _ON = range(7)
 
-#: Indices of `_LoopState.state`: commands processed, and the number of these submitted to devices; consecutive idle
-#: polls, and whether the state has changed; whether lanes signal the wake-up counter, and its last value; number of
-#: started tasks from which to replan (or `NEVER`); whether to return after every submission; and total submission time.
-PROCESSED, SUBMITTED, IDLE, CHANGED, RUNG, RINGS, PLAN_FROM, RETURN_AFTER_BATCH, SUBMISSION_NS = range(9)
+#: Indices of `_LoopState.state`: commands processed, and the number of these submitted to devices; time slept since
+#: the last change of state, and whether the state has just changed; whether lanes signal the wake-up counter, and its
+#: last value; number of started tasks from which to replan (or `NEVER`); whether to return after every submission; and
+#: total submission time.
+PROCESSED, SUBMITTED, IDLE_NS, CHANGED, RUNG, RINGS, PLAN_FROM, RETURN_AFTER_BATCH, SUBMISSION_NS = range(9)
 NEVER = 1 << 62
 
 #: Indices of `_LoopState.at`: addresses, and other arguments of C functions.
@@ -174,15 +175,16 @@ class EventLoop:
 def _poll(machine: _LoopState) -> int:
     """Wait for a change of state, unless one just happened; poll completions."""
     state, at = machine.state, machine.at
-    state[IDLE] = 0 if state[CHANGED] else state[IDLE] + 1
+    idle = not state[CHANGED]
     state[CHANGED] = 0
     if machine.asked[0]:
         return ASKED
-    if state[IDLE] or state[RUNG]:
-        nap_ns = _SLEEP_NS
+    nap_ns = _SLEEP_NS
+    if idle or state[RUNG]:
         if not state[RUNG]:
-            nap_ns = min(_LONGEST_NAP_NS, _SHORTEST_NAP_NS << min(state[IDLE], 10))
+            nap_ns = int(compiled_backoff(state[IDLE_NS], _SHORTEST_NAP_NS, _LONGEST_NAP_NS, 1.0))
         state[RINGS] = call_address(at[WAIT], (at[BELL], state[RINGS], nap_ns))
+    state[IDLE_NS] = state[IDLE_NS] + nap_ns if idle else 0
     found = call_address(
         at[COMPLETED],
         (
@@ -271,7 +273,7 @@ def _drive_central(board: RunState, machine: _LoopState) -> int:
     reason = _ON
     while reason == _ON:
         # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
-        if machine.state[CHANGED] or machine.state[IDLE] > 1:
+        if machine.state[CHANGED] or machine.state[IDLE_NS] > _SHORTEST_NAP_NS:
             started = turn_central(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
             reason = _submit_started(board, machine, started)
         if reason == _ON:
@@ -284,7 +286,7 @@ def _drive_locality(board: RunState, machine: _LoopState) -> int:
     reason = _ON
     while reason == _ON:
         # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
-        if machine.state[CHANGED] or machine.state[IDLE] > 1:
+        if machine.state[CHANGED] or machine.state[IDLE_NS] > _SHORTEST_NAP_NS:
             started = turn_locality(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
             reason = _submit_started(board, machine, started)
         if reason == _ON:
@@ -297,7 +299,7 @@ def _drive_stealing(board: RunState, machine: _LoopState) -> int:
     reason = _ON
     while reason == _ON:
         # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
-        if machine.state[CHANGED] or machine.state[IDLE] > 1:
+        if machine.state[CHANGED] or machine.state[IDLE_NS] > _SHORTEST_NAP_NS:
             started = turn_stealing(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
             reason = _submit_started(board, machine, started)
         if reason == _ON:
@@ -310,7 +312,7 @@ def _drive_hybrid(board: RunState, machine: _LoopState) -> int:
     reason = _ON
     while reason == _ON:
         # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
-        if machine.state[CHANGED] or machine.state[IDLE] > 1:
+        if machine.state[CHANGED] or machine.state[IDLE_NS] > _SHORTEST_NAP_NS:
             started = turn_hybrid(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
             reason = _submit_started(board, machine, started)
         if reason == _ON:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from syclsched.backoff import backoff
 from syclsched.compiled import call_address, lean
 from syclsched.scheduling.tables import Ints
 
@@ -16,6 +17,9 @@ from syclsched.scheduling.tables import Ints
 WAIT, SLEEP, BELL, MADE = range(4)
 #: Idle back-off, shortest and longest.
 _SHORTEST_NAP_NS, _LONGEST_NAP_NS = 50_000, 1_000_000
+
+#: `backoff` for compiled loops.
+compiled_backoff = lean(backoff)
 
 
 class SubmittedEvents(NamedTuple):
@@ -30,13 +34,14 @@ class SubmittedEvents(NamedTuple):
 @lean
 def wait_for_events(lent: SubmittedEvents, lanes: Ints) -> int:
     """Wait for all events of some lanes, in order of submission; return their number."""
-    seen, waited, nap_ns = 0, 0, _SHORTEST_NAP_NS
+    seen, waited, idle_ns = 0, 0, 0
     while seen < lent.counters[0] or not lent.counters[1]:
         if seen == lent.counters[0]:
+            nap_ns = int(compiled_backoff(idle_ns, _SHORTEST_NAP_NS, _LONGEST_NAP_NS, 1.0))
             call_address(lent.at[SLEEP], (lent.at[BELL], 0, nap_ns))
-            nap_ns = min(2 * nap_ns, _LONGEST_NAP_NS)
+            idle_ns += nap_ns
             continue
-        nap_ns = _SHORTEST_NAP_NS
+        idle_ns = 0
         for number in range(2 * lent.batches[seen, 0], 2 * lent.batches[seen, 0] + lent.batches[seen, 1]):
             for lane in lanes:
                 if lent.events[number, 1] == lane:
