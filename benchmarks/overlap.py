@@ -208,7 +208,7 @@ def ways_of(options: Any, platform: Any, live: Any, inputs: list[Any], opened: E
 
 def told(title: str, way: Way, base_s: float) -> str:
     """Return a line of the table."""
-    from syclsched.tracing.bottleneck_tables import IDLE_REASONS
+    from syclsched.tracing.report_tables import IDLE_REASONS
 
     rows = [(device_row(report), report.makespan_s) for report in way.reports]
     middle_s = statistics.median(way.chunk_s)
@@ -237,8 +237,8 @@ def main() -> None:
     os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
 
     from syclsched.devices import discover, open_devices
-    from syclsched.tracing.chart_output import save_chart
-    from syclsched.tracing.gantt import make_comparison
+    from syclsched.tracing.charts.gantt import make_comparison
+    from syclsched.tracing.charts.output import save_chart
 
     platform = with_memory_of_its_own(discover().select(["cpu"]))
     random = np.random.default_rng(0)

@@ -49,7 +49,7 @@ class _ConsoleHandler(logging.Handler):
 
 def check_outputs(*files: Path | None, pictures: Iterable[Path | None] = ()) -> None:
     """Raise `StorageError` for output files that cannot be written, before anything is computed."""
-    from syclsched.tracing.chart_output import check_chart_format
+    from syclsched.tracing.charts.output import check_chart_format
 
     charts = [path for path in pictures if path is not None]
     for chart in charts:

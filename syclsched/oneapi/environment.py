@@ -12,10 +12,10 @@ import os
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
-from syclsched.oneapi import opencl_layer as layers
 from syclsched.oneapi.processor import TARGET_ARCH_VARIABLE
 
 ICD_VARIABLE = "OCL_ICD_FILENAMES"
+LAYERS_VARIABLE = "OPENCL_LAYERS"
 RECORD_VARIABLE = "SYCLSCHED_BOOT_ENVIRONMENT"
 #: Variables that change the visible devices, the code generated for them, or how they run it.
 _BOOT_PREFIXES = ("CL_CONFIG_", "IGC_", "NUMBA_DPEX_", "SYCL_PROGRAM_")
@@ -31,7 +31,7 @@ _BOOT_NAMES = frozenset(
     )
 )
 #: Of these only the files' base names count: the same library in another folder generates the same code.
-_BOOT_FILE_NAMES = frozenset((ICD_VARIABLE, layers.LAYERS_VARIABLE))
+_BOOT_FILE_NAMES = frozenset((ICD_VARIABLE, LAYERS_VARIABLE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,18 @@ def decide(own: Mapping[str, str], wishes: RequestedSettings) -> tuple[dict[str,
     elif wishes.icd_files:
         values[ICD_VARIABLE] = ":".join(wishes.icd_files)
     if wishes.layer is not None:
-        values[layers.LAYERS_VARIABLE] = layers.appended(own.get(layers.LAYERS_VARIABLE), wishes.layer)
+        values[LAYERS_VARIABLE] = appended(own.get(LAYERS_VARIABLE), wishes.layer)
     if TARGET_ARCH_VARIABLE in own:
         notes.append(f"{TARGET_ARCH_VARIABLE} is the user's own ({own[TARGET_ARCH_VARIABLE]})")
     elif wishes.target_arch is not None:
         values[TARGET_ARCH_VARIABLE] = wishes.target_arch
     return values, tuple(notes)
+
+
+def appended(current: str | None, layer: str) -> str:
+    """Return the value of ``OPENCL_LAYERS`` with the layer after the user's own (the loader splits at colons)."""
+    layers = [each for each in (current or "").split(":") if each]
+    return ":".join([*layers, layer] if layer not in layers else layers)
 
 
 def apply(environ: MutableMapping[str, str], values: Mapping[str, str]) -> None:

@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from syclsched.errors import RuntimeMissingError
+from syclsched.oneapi import built_libraries, environment, fork_check, libraries, processor
 from syclsched.oneapi import emulator as emulators
-from syclsched.oneapi import environment, fork_check, libraries, opencl_layer, processor
-from syclsched.oneapi.import_errors import explain_import_failure
 from syclsched.oneapi.libraries import LibraryFound
-from syclsched.oneapi.pins import EXTRA_DISTRIBUTIONS, MODEL_DISTRIBUTIONS, PINS
+from syclsched.oneapi.pins import EXTRA_DISTRIBUTIONS, MODEL_DISTRIBUTIONS, PINS, install_command, shipped_by
 
 OPENCL_DISTRIBUTION = "intel-opencl-rt"
 
@@ -98,7 +99,7 @@ def _prepare_environment(
         emulator = emulators.prepare(cpu_driver, versions.get(OPENCL_DISTRIBUTION), own)
         drivers += [emulator.library] if emulator.library is not None else []
         notes += [emulator.note] if emulator.note is not None else []
-    layer_library = opencl_layer.find_layer()
+    layer_library = built_libraries.find_layer()
     if layer_library is None:
         notes.append("no OpenCL layer: numba-dpex kernels cannot run on OpenCL 1.2 devices (the FPGA emulator)")
     wishes = environment.RequestedSettings(
@@ -121,10 +122,25 @@ def _import_dpctl(found: tuple[LibraryFound, ...], versions: dict[str, str]) -> 
     return dpctl
 
 
+def explain_import_failure(
+    message: str, versions: Mapping[str, str], libraries: Iterable[LibraryFound]
+) -> tuple[str, str]:
+    """Return why dpctl could not be imported, and the command that fixes it."""
+    if "dpctl" not in versions and "No module named 'dpctl'" in message:
+        return "dpctl is not installed", install_command()
+    found = re.search(r"(lib[\w+.-]+\.so[.\d]*)", message)
+    owner = shipped_by(found.group(1)) if found else None
+    broken = [each.name for each in libraries if each.path is None and each.error is not None]
+    also = f" (not found: {', '.join(broken)})" if broken else ""
+    if found and owner:
+        return f"{found.group(1)} could not be loaded: {message}{also}", install_command((owner,))
+    return f"dpctl cannot be imported: {message}{also}", install_command()
+
+
 def _describe(versions: dict[str, str], found: tuple[LibraryFound, ...], notes: tuple[str, ...]) -> Runtime:
     icd_files = tuple(each for each in os.environ.get(environment.ICD_VARIABLE, "").split(":") if each)
-    layer_library = opencl_layer.find_layer()
-    in_use = layer_library is not None and layer_library in os.environ.get(opencl_layer.LAYERS_VARIABLE, "").split(":")
+    layer_library = built_libraries.find_layer()
+    in_use = layer_library is not None and layer_library in os.environ.get(environment.LAYERS_VARIABLE, "").split(":")
     return Runtime(
         versions=versions,
         libraries=found,

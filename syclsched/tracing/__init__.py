@@ -6,7 +6,7 @@ rich and matplotlib are imported when they are used.
 
 from __future__ import annotations
 
-from syclsched.tracing.gantt import draw_gantt
+from syclsched.tracing.charts.gantt import draw_gantt
 from syclsched.tracing.perfetto import save_perfetto, to_perfetto
 from syclsched.tracing.report_tables import render_report
 from syclsched.tracing.run_report import DeviceRow, FamilyRow, LinkRow, Report, make_report

@@ -20,15 +20,15 @@ from syclsched.atomic_write import write_atomically
 from syclsched.errors import StorageError
 from syclsched.model.plan import Plan
 from syclsched.model.trace import Span, Trace
-from syclsched.tracing.causes import StartCauses, find_start_causes
-from syclsched.tracing.counter_tracks import counter_steps
-from syclsched.tracing.critical_path import path_steps
-from syclsched.tracing.idle import idle_intervals
-from syclsched.tracing.lane_order import lane_order
+from syclsched.tracing.analysis.causes import StartCauses, find_start_causes
+from syclsched.tracing.analysis.counter_tracks import counter_steps
+from syclsched.tracing.analysis.critical_path import path_steps
+from syclsched.tracing.analysis.idle import idle_intervals
+from syclsched.tracing.analysis.lanes import lane_order
 
 Event = dict[str, Any]
 
-#: Labels of idle reasons, by field of `syclsched.tracing.idle.IdleTime` without its unit.
+#: Labels of idle reasons, by field of `syclsched.tracing.analysis.idle.IdleTime` without its unit.
 IDLE_LABELS = {
     "no_task": "nothing left to do",
     "copy": "waits for a copy",

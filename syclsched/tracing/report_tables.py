@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from syclsched.model.text.units import format_bytes, format_gap, format_ratio, format_seconds, plural
-from syclsched.tracing.bottleneck_tables import critical_path_lines, idle_table
+from syclsched.tracing.analysis.idle import IdleTime
 from syclsched.tracing.run_report import FamilyRow, Report
 
 if TYPE_CHECKING:
@@ -16,6 +16,22 @@ if TYPE_CHECKING:
 
 #: Maximum number of rows per table; a caption counts the rest.
 MAX_ROWS = 24
+
+#: Maximum number of families of the critical path shown.
+_MAX_FAMILIES = 4
+
+#: Lanes that waited for submission for less than this share of the makespan are not listed.
+_SUBMISSION_SHARE = 0.05
+
+#: Idle reasons: heading and field of `IdleTime`.
+IDLE_REASONS = (
+    ("no task", "no_task_s"),
+    ("copies", "copy_s"),
+    ("other lanes", "lanes_s"),
+    ("host", "submission_s"),
+    ("memory", "memory_s"),
+    ("starting", "starting_s"),
+)
 
 #: Terminal width in columns from which utilisation bars are drawn.
 _MIN_BAR_WIDTH = 110
@@ -26,7 +42,7 @@ def render_report(report: Report, console: Console) -> None:
     for block in (
         _family_table(report),
         _device_table(report, console.width >= _MIN_BAR_WIDTH),
-        idle_table(report),
+        _idle_table(report),
         _link_table(report),
         _summary(report),
     ):
@@ -56,7 +72,7 @@ def _family_table(report: Report) -> RenderableType:
     for name, rows in groups:
         for position, row in enumerate(rows):
             if shown == MAX_ROWS:
-                table.caption = f"and {plural(len(report.families) - MAX_ROWS, 'row')} more"
+                _count_rest(table, len(report.families), "row")
                 return table
             first, last = position == 0, position == len(rows) - 1
             table.add_row(*_family_cells(row, name if first else "", report.simulated), end_section=separate and last)
@@ -93,9 +109,32 @@ def _device_table(report: Report, wide: bool) -> RenderableType:
         if wide:
             cells.append(ProgressBar(1.0, min(1.0, row.utilisation), width=20))
         table.add_row(*cells, *([] if report.simulated else [format_ratio(row.predicted_utilisation)]))
-    if len(report.devices) > MAX_ROWS:
-        table.caption = f"and {plural(len(report.devices) - MAX_ROWS, 'device')} more"
+    _count_rest(table, len(report.devices), "device")
     return table
+
+
+def _idle_table(report: Report) -> RenderableType | None:
+    """Return a table of idle reasons per lane, and per device of several lanes, in shares of the makespan."""
+    from rich.text import Text
+
+    if not report.lanes or report.makespan_s <= 0:
+        return None
+    headings = ("computed", *(name for name, _ in IDLE_REASONS))
+    table = _table("Why lanes did not compute (of the makespan)", ("lane",), headings)
+    table.columns[0].no_wrap = True
+    for row in report.lanes[:MAX_ROWS]:
+        table.add_row(Text(row.lane, "bold"), *_idle_cells(row.utilisation, row.idle, report.makespan_s))
+    for device in report.devices[:MAX_ROWS]:
+        if device.lanes > 1:
+            cells = _idle_cells(device.utilisation, device.idle, device.lanes * report.makespan_s)
+            table.add_row(Text(f"{device.device}, {device.lanes} lanes", "bold"), *cells)
+    _count_rest(table, len(report.lanes), "lane")
+    return table
+
+
+def _idle_cells(utilisation: float, idle: IdleTime, whole_s: float) -> list[str]:
+    shares = [getattr(idle, name) / whole_s for _, name in IDLE_REASONS]
+    return [format_ratio(utilisation), *(format_ratio(share) if share > 0 else "-" for share in shares)]
 
 
 def _link_table(report: Report) -> RenderableType | None:
@@ -110,9 +149,45 @@ def _link_table(report: Report) -> RenderableType | None:
         if not report.simulated:
             cells += [format_seconds(row.seconds), _ratio(row.predicted_s, row.seconds)]
         table.add_row(*cells, f"{format_bytes(row.bandwidth_bytes_per_s)}/s")
-    if len(report.links) > MAX_ROWS:
-        table.caption = f"and {plural(len(report.links) - MAX_ROWS, 'link')} more"
+    _count_rest(table, len(report.links), "link")
     return table
+
+
+def _critical_path_lines(report: Report) -> list[tuple[str, str]]:
+    """Return headings and texts on the critical path, waits and improvements; a text may have several lines."""
+    path, whole_s = report.path, report.makespan_s
+    if not path.steps or whole_s <= 0:
+        return []
+    parts = [
+        f"{format_ratio(seconds / whole_s)} {what}"
+        for what, seconds in (
+            ("computing", path.computing_s),
+            ("copies", path.copying_s),
+            ("host submission", path.submission_s),
+            ("starting", path.starting_s),
+        )
+        if seconds >= 0.005 * whole_s
+    ]
+    families = [
+        f"{name} {format_seconds(seconds)} in {plural(count, 'step')}"
+        for name, count, seconds in path.families[:_MAX_FAMILIES]
+    ]
+    found = [("Critical path", f"{plural(len(path.steps), 'step')}: {', '.join(parts)}\n{'; '.join(families)}")]
+    submission_waits = [
+        f"host submission held lane {row.lane} up for {format_ratio(row.idle.submission_s / whole_s)}"
+        for row in report.lanes
+        if row.idle.submission_s >= _SUBMISSION_SHARE * whole_s
+    ]
+    waits = [*path.waits, *submission_waits]
+    if waits:
+        found.append(("Waits", "\n".join(waits)))
+    if path.changes:
+        texts = [
+            f"{change.what}: {format_seconds(change.saved_s)} less ({format_ratio(change.saved_s / whole_s)})"
+            for change in path.changes
+        ]
+        found.append(("Shorter with", "\n".join(texts)))
+    return found
 
 
 def _summary(report: Report) -> RenderableType:
@@ -146,7 +221,7 @@ def _summary(report: Report) -> RenderableType:
         f"{plural(report.submissions, 'submission')}",
     )
     peaks = [_peak(report, space) for space, nbytes in sorted(report.peak_bytes.items()) if nbytes]
-    for heading, text in critical_path_lines(report):
+    for heading, text in _critical_path_lines(report):
         grid.add_row(heading, Text(text))
     if peaks:
         grid.add_row("Peak memory", Text("; ".join(peaks)))
@@ -189,3 +264,8 @@ def _table(title: str, texts: tuple[str, ...], numbers: tuple[str, ...]) -> Tabl
     for name in numbers:
         table.add_column(name, justify="right", no_wrap=True)
     return table
+
+
+def _count_rest(table: Table, rows: int, noun: str) -> None:
+    if rows > MAX_ROWS:
+        table.caption = f"and {plural(rows - MAX_ROWS, noun)} more"

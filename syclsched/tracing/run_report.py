@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from syclsched.model.plan import Plan
 from syclsched.model.trace import Span, Trace
-from syclsched.tracing.causes import StartCauses, find_start_causes
-from syclsched.tracing.critical_path import CriticalPath, critical_path
-from syclsched.tracing.idle import IdleTime, lane_idle, overlap_share
-from syclsched.tracing.lane_order import lane_order
+from syclsched.tracing.analysis.causes import StartCauses, find_start_causes
+from syclsched.tracing.analysis.critical_path import CriticalPath, critical_path
+from syclsched.tracing.analysis.idle import IdleTime, lane_idle, overlap_share
+from syclsched.tracing.analysis.lanes import busy_seconds, lane_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,16 +155,6 @@ def make_report(trace: Trace, plan: Plan | None = None) -> Report:
     )
 
 
-def busy_seconds(intervals: Iterable[tuple[float, float]]) -> float:
-    """Return the length of the union of intervals."""
-    total = 0.0
-    reached = float("-inf")
-    for start, finish in sorted(intervals):
-        total += max(0.0, finish - max(start, reached))
-        reached = max(reached, finish)
-    return total
-
-
 def _families(spans: Iterable[Span]) -> tuple[FamilyRow, ...]:
     groups: dict[tuple[str, str, str], list[Span]] = {}
     for span in spans:
@@ -206,11 +196,8 @@ def _devices(spans: list[Span], trace: Trace, plan: Plan | None, rows: tuple[_La
 def _device(name: str, lanes: int, spans: list[Span], trace: Trace, rows: tuple[_LaneRow, ...]) -> DeviceRow:
     device_spans = [s for s in spans if s.device == name]
     tasks = [s for s in device_spans if s.kind != "copy"]
-    busy_s = sum(busy_seconds((s.start_s, s.finish_s) for s in lane) for lane in _by_lane(tasks))
-    copying_s = sum(
-        busy_seconds((s.start_s, s.finish_s) for s in lane)
-        for lane in _by_lane(s for s in device_spans if s.kind == "copy")
-    )
+    copies = [s for s in device_spans if s.kind == "copy"]
+    busy_s, copying_s = _busy_on_lanes(tasks), _busy_on_lanes(copies)
     used = [row for row in rows if row.device == name]
     idle = IdleTime(no_task_s=(lanes - len(used)) * trace.makespan_s)
     for row in used:
@@ -226,15 +213,16 @@ def _device(name: str, lanes: int, spans: list[Span], trace: Trace, rows: tuple[
         utilisation=busy_s / capacity_s if capacity_s > 0 else 0.0,
         predicted_utilisation=_predicted_s(tasks) / predicted_s if predicted_s > 0 else 0.0,
         idle=idle,
-        overlap=overlap_share((s for s in device_spans if s.kind == "copy"), tasks),
+        overlap=overlap_share(copies, tasks),
     )
 
 
-def _by_lane(spans: Iterable[Span]) -> list[list[Span]]:
-    groups: dict[str, list[Span]] = {}
+def _busy_on_lanes(spans: Iterable[Span]) -> float:
+    """Return the busy seconds of each lane, summed."""
+    lanes: dict[str, list[tuple[float, float]]] = {}
     for span in spans:
-        groups.setdefault(span.lane, []).append(span)
-    return list(groups.values())
+        lanes.setdefault(span.lane, []).append((span.start_s, span.finish_s))
+    return sum(map(busy_seconds, lanes.values()))
 
 
 def _links(spans: Iterable[Span], plan: Plan | None) -> tuple[LinkRow, ...]:

@@ -14,7 +14,7 @@ import pytest
 
 from syclsched.devices.trust import crash_marker, trust_check
 from syclsched.oneapi.cache_folder import cache_root
-from syclsched.oneapi.diagnosis_facts import Probe
+from syclsched.oneapi.diagnosis.facts import Probe
 
 # --- the cure taken away: the check and an independent look agree --------------------------------------
 

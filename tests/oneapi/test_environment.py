@@ -71,3 +71,9 @@ def test_boot_environment_has_what_changes_code_and_files_without_folders() -> N
         "ONEAPI_DEVICE_SELECTOR": "opencl:cpu",
         ICD_VARIABLE: "x.so:y.so",
     }
+
+
+def test_the_users_layers_come_first_and_ours_once() -> None:
+    assert environment.appended(None, "/l.so") == "/l.so"
+    assert environment.appended("/a.so:/b.so", "/l.so") == "/a.so:/b.so:/l.so"
+    assert environment.appended("/l.so", "/l.so") == "/l.so"

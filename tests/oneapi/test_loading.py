@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import syclsched
-from syclsched.oneapi import opencl_layer
+from syclsched.oneapi import built_libraries
 
 REPORT = """
 import json, sys
@@ -148,7 +148,7 @@ def test_a_dpctl_that_works_already_is_left_as_it_is(fresh: Any) -> None:
 
 @pytest.mark.sycl
 def test_numba_dpex_kernels_run_on_every_device(tmp_path: Path, fresh: Any) -> None:
-    if opencl_layer.find_layer() is None:
+    if built_libraries.find_layer() is None:
         pytest.skip("the OpenCL layer was not built")
     script = tmp_path / "kernel.py"
     script.write_text(

@@ -25,7 +25,7 @@ for name in ("syclsched", "syclsched.kernels", "syclsched.device_profiles"):
     print(importlib.import_module(name).__file__)
 from importlib.resources import files
 print(len([f for f in files("syclsched.device_profiles").iterdir() if f.name.endswith(".json")]))
-from syclsched.oneapi.opencl_layer import find_layer
+from syclsched.oneapi.built_libraries import find_layer
 print(find_layer())
 """
 

@@ -15,7 +15,7 @@ from syclsched.model.trace import Trace
 from syclsched.planning import build_plan
 from syclsched.simulation import predict, simulate
 from syclsched.tracing import make_report
-from syclsched.tracing.run_report import busy_seconds
+from syclsched.tracing.analysis.lanes import busy_seconds
 
 TRACE = Trace(
     "small",

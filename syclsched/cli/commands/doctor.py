@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from syclsched.devices.trust.diagnosis import Diagnosis
-    from syclsched.oneapi.finding import Finding
+    from syclsched.oneapi.diagnosis.finding import Finding
 
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "missing": "[red]missing[/]", "info": "[blue]info[/]"}
 

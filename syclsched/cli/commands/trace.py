@@ -53,7 +53,7 @@ def trace_command(
 
     from syclsched.model.plan import Plan
     from syclsched.tracing import make_report, render_report
-    from syclsched.tracing.task_history import describe_task
+    from syclsched.tracing.analysis.task_history import describe_task
     from syclsched.tracing.trace_reader import read_trace
 
     console = Console(highlight=False)

@@ -249,7 +249,7 @@ def show(rows: Sequence[ComparisonRow], title: str, console: Console, *, platfor
 
 def draw(rows: list[ComparisonRow], name: str, path: Path, console: Console, disturbed: str = "") -> None:
     """Draw makespans as a bar chart and print its path; print a note instead if no row has a makespan."""
-    from syclsched.tracing.bars import ChartBar, draw_bars
+    from syclsched.tracing.charts.bars import ChartBar, draw_bars
 
     runs = max(row.runs for row in rows)
     shown = [(row, row.ranking_s) for row in rows]

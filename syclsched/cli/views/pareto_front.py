@@ -33,7 +33,7 @@ def show_front(
     from syclsched.planner import plan_front
     from syclsched.profiling import HistoryStore
     from syclsched.scheduling.objectives.aims import METRICS, minimize
-    from syclsched.tracing.pareto_chart import draw_front
+    from syclsched.tracing.charts.pareto import draw_front
 
     names = tuple(name.strip() for name in metrics.split(",") if name.strip())
     if len(names) != 2:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from syclsched.devices.trust.probe import probe
-from syclsched.oneapi import diagnosis_rules
-from syclsched.oneapi.diagnosis_facts import gather
-from syclsched.oneapi.finding import Finding
+from syclsched.oneapi.diagnosis import devices, installation
+from syclsched.oneapi.diagnosis.facts import Facts, gather
+from syclsched.oneapi.diagnosis.finding import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +23,30 @@ class Diagnosis:
 def examine() -> Diagnosis:
     """Diagnose this machine and this Python; works where the SYCL packages are missing or broken."""
     facts = gather(probe())
-    return Diagnosis(diagnosis_rules.judge(facts), diagnosis_rules.usable(facts))
+    return Diagnosis(judge(facts), usable(facts))
 
 
-def diagnose() -> tuple[Finding, ...]:
-    """Return the findings in the order of their dependencies."""
-    return examine().findings
+def judge(facts: Facts) -> tuple[Finding, ...]:
+    """Return all findings in the order of their dependencies."""
+    rules: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
+        installation.judge_machine,
+        installation.judge_packages,
+        installation.judge_sycl,
+        installation.judge_opencl,
+        installation.judge_layer,
+        installation.judge_submission,
+        installation.judge_emulator,
+        devices.judge_environment,
+        devices.judge_loading,
+        devices.judge_devices,
+        devices.judge_gpu,
+        installation.judge_models,
+        devices.judge_load,
+        devices.judge_folders,
+    )
+    return tuple(finding for each in rules for finding in each(facts))
+
+
+def usable(facts: Facts) -> bool:
+    """Return whether there is at least one trusted device."""
+    return any(each.trusted for each in facts.probe.devices)

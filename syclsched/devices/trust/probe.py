@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from syclsched.oneapi.diagnosis_facts import DeviceFact, Probe
+from syclsched.oneapi.diagnosis.facts import DeviceFact, Probe
 from syclsched.oneapi.libraries import LibraryFound
 
 _TIMEOUT_S = 120.0

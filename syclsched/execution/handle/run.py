@@ -234,7 +234,7 @@ class Run(ResultAccess):
         ExecutionError
             As `trace`.
         """
-        from syclsched.tracing.task_history import describe_task
+        from syclsched.tracing.analysis.task_history import describe_task
 
         return describe_task(self.trace(), task)
 

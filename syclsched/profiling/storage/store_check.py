@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from syclsched.errors import FormatError, StorageError
-from syclsched.oneapi.finding import Finding
+from syclsched.oneapi.diagnosis.finding import Finding
 from syclsched.profiling.storage.files import parse_device_profile, parse_pair_profile, read_file
 from syclsched.profiling.storage.profile_store import data_folder
 

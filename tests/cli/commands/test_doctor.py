@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from syclsched.cli.commands.doctor import doctor
 from syclsched.devices.trust import diagnosis
 from syclsched.devices.trust.diagnosis import Diagnosis
-from syclsched.oneapi.finding import Finding
+from syclsched.oneapi.diagnosis.finding import Finding
 
 LONG_COMMAND = "python -m pip install " + " ".join(f'"package-{number}==1.{number}"' for number in range(12))
 SICK = Diagnosis(

@@ -10,11 +10,11 @@ import pytest
 
 from syclsched.costs.capability import installed
 from syclsched.devices.trust import probe, probe_child
-from syclsched.devices.trust.diagnosis import diagnose
+from syclsched.devices.trust.diagnosis import examine
 from syclsched.devices.trust.onednn_check import onednn_error
 from syclsched.errors import CapabilityError, RuntimeMissingError
 from syclsched.kernels.onednn import primitives
-from syclsched.oneapi.diagnosis_facts import DeviceFact
+from syclsched.oneapi.diagnosis.facts import DeviceFact
 
 DEVICE = {"index": 0, "name": "A", "backend": "opencl", "kind": "cpu", "driver": "1"}
 #: The beginning of a check's program.
@@ -76,7 +76,7 @@ def test_a_stack_that_does_not_load_is_said(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.sycl
 def test_this_machines_devices_are_diagnosed() -> None:
-    found = diagnose()
+    found = examine().findings
     devices = [each for each in found if each.topic == "device"]
     assert devices and all(each.what for each in found)
     assert [each for each in found if each.topic == "loading"] == []
@@ -85,7 +85,7 @@ def test_this_machines_devices_are_diagnosed() -> None:
 @pytest.mark.sycl
 @pytest.mark.skipif(not installed("onednn"), reason="onednn is not installed")
 def test_onednn_is_tried_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = next(each for each in diagnose() if each.topic == "oneDNN")
+    found = next(each for each in examine().findings if each.topic == "oneDNN")
     assert found.status == "ok" and found.what.endswith("computes on the CPU device")
 
     def unimplemented(*_: object) -> None:

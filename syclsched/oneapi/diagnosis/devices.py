@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from syclsched.oneapi.diagnosis_facts import Facts, Probe, is_intel
-from syclsched.oneapi.finding import Finding
+from syclsched.oneapi.diagnosis.facts import Facts, Probe, is_intel
+from syclsched.oneapi.diagnosis.finding import Finding
 from syclsched.oneapi.pins import install_command, shipped_by
 from syclsched.oneapi.processor import KNOWN_ARCHITECTURES, TARGET_ARCH_VARIABLE
 

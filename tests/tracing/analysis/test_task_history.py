@@ -11,7 +11,7 @@ from syclsched.errors import GraphError
 from syclsched.model.access import AccessMode
 from syclsched.model.plan import BufferUse
 from syclsched.model.trace import Span, Trace
-from syclsched.tracing.task_history import describe_task
+from syclsched.tracing.analysis.task_history import describe_task
 
 READ, WRITE, UPDATE = AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from syclsched.oneapi import diagnosis_facts
-from syclsched.oneapi.diagnosis_facts import Probe
+from syclsched.oneapi.diagnosis import facts as diagnosis_facts
+from syclsched.oneapi.diagnosis.facts import Probe
 
 
 def test_gathering_works_without_any_sycl_package(monkeypatch: pytest.MonkeyPatch) -> None:

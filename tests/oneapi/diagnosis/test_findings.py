@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from syclsched.oneapi import diagnosis_rules, findings_installation
-from syclsched.oneapi.diagnosis_facts import DeviceFact, Facts, Folder, Probe, RenderNode
-from syclsched.oneapi.finding import Finding
-from syclsched.oneapi.import_errors import explain_import_failure
+from syclsched.devices.trust import diagnosis
+from syclsched.oneapi.diagnosis import installation
+from syclsched.oneapi.diagnosis.facts import DeviceFact, Facts, Folder, Probe, RenderNode
+from syclsched.oneapi.diagnosis.finding import Finding
 from syclsched.oneapi.libraries import LibraryFound
+from syclsched.oneapi.loading import explain_import_failure
 from syclsched.oneapi.pins import PINS
 
 CPU = DeviceFact("A CPU", "opencl", "cpu", "2024.18", True)
@@ -42,7 +43,7 @@ HEALTHY = Facts(
 
 def troubles(**changes: Any) -> list[Finding]:
     """Return what is amiss with a healthy machine after some changes."""
-    judged = diagnosis_rules.judge(replace(HEALTHY, **changes))
+    judged = diagnosis.judge(replace(HEALTHY, **changes))
     return [each for each in judged if each.status in {"warning", "missing"}]
 
 
@@ -55,7 +56,7 @@ def only(**changes: Any) -> Finding:
 
 def test_a_healthy_machine_has_no_trouble() -> None:
     assert troubles() == []
-    assert diagnosis_rules.usable(HEALTHY)
+    assert diagnosis.usable(HEALTHY)
 
 
 def test_wrong_pair_of_dpctl_and_numba_dpex() -> None:
@@ -72,9 +73,7 @@ def test_wrong_numba_and_wrong_numpy() -> None:
 def test_the_current_generation_may_have_numpy_2() -> None:
     versions = {"dpctl": "0.22.1", "numpy": "2.1.0"}
     assert not [
-        each
-        for each in findings_installation.judge_packages(replace(HEALTHY, versions=versions))
-        if "NumPy" in each.what
+        each for each in installation.judge_packages(replace(HEALTHY, versions=versions)) if "NumPy" in each.what
     ]
 
 
@@ -133,7 +132,7 @@ def test_an_intel_gpu_without_its_driver() -> None:
 def test_a_device_that_computes_wrong_results() -> None:
     wrong = replace(CPU, trusted=False, reason="wrong results: arange of float32")
     facts = replace(HEALTHY, probe=replace(HEALTHY.probe, devices=(wrong,)))
-    assert not diagnosis_rules.usable(facts)
+    assert not diagnosis.usable(facts)
     found = only(probe=facts.probe)
     assert "arange of float32" in found.what and "VECTORIZER_MODE" in str(found.mend)
     mine = only(probe=facts.probe, users_variables={"CL_CONFIG_USE_FAST_RELAXED_MATH": "True"})
@@ -177,7 +176,7 @@ def test_a_library_that_did_not_load_names_its_package() -> None:
 )
 def test_why_there_is_no_emulator(changes: dict[str, Any], said: str) -> None:
     facts = replace(HEALTHY, probe=replace(HEALTHY.probe, emulator=None), **changes)
-    found = next(each for each in diagnosis_rules.judge(facts) if each.topic == "FPGA emulator")
+    found = next(each for each in diagnosis.judge(facts) if each.topic == "FPGA emulator")
     assert found.status == "info" and said in found.what
 
 
@@ -222,7 +221,7 @@ def test_import_failures_are_explained() -> None:
 
 
 def about(topic: str, **changes: Any) -> Finding:
-    return next(each for each in diagnosis_rules.judge(replace(HEALTHY, **changes)) if each.topic == topic)
+    return next(each for each in diagnosis.judge(replace(HEALTHY, **changes)) if each.topic == topic)
 
 
 def test_models_can_be_read_and_onednn_computes() -> None:

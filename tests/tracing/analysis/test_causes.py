@@ -14,9 +14,9 @@ from syclsched.model.plan import BufferUse, Instruction, Lane, Plan, PlannedAcce
 from syclsched.model.platform import HOST, Device, MemorySpace, Platform
 from syclsched.model.schedule import Schedule
 from syclsched.model.trace import Span, Trace
-from syclsched.tracing.causes import find_start_causes
-from syclsched.tracing.critical_path import critical_path, makespan_with_more_lanes_s, retimed_makespan_s
-from syclsched.tracing.idle import lane_idle, overlap_share
+from syclsched.tracing.analysis.causes import find_start_causes
+from syclsched.tracing.analysis.critical_path import critical_path, makespan_with_more_lanes_s, retimed_makespan_s
+from syclsched.tracing.analysis.idle import lane_idle, overlap_share
 
 
 def at(number: int, lane: str, submit: float, start: float, finish: float, **more: object) -> Span:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syclsched.model.text.units import format_seconds, time_unit
-from syclsched.tracing.chart_output import INK, OTHER_COLOUR, PALETTE, chart_text, save_chart, set_title
+from syclsched.tracing.charts.output import INK, OTHER_COLOUR, PALETTE, chart_text, save_chart, set_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

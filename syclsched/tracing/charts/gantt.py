@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from syclsched.model.text.units import format_ratio, format_seconds, time_unit
 from syclsched.model.trace import Span, Trace
-from syclsched.tracing.chart_output import INK, OTHER_COLOUR, PALETTE, chart_text, save_chart, set_title
-from syclsched.tracing.lane_order import lane_order
-from syclsched.tracing.run_report import busy_seconds
+from syclsched.tracing.analysis.lanes import busy_seconds, lane_order, merged
+from syclsched.tracing.charts.output import INK, OTHER_COLOUR, PALETTE, chart_text, save_chart, set_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -136,8 +135,10 @@ def _draw_panel(axis: Axes, panel: _Panel, lanes: Sequence[str], colours: Mappin
     for lane in lanes:
         axis.axhspan(row[lane] - 0.42, row[lane] + 0.42, color="#F4F4F4", zorder=0, lw=0)
     for (lane, style_key, fine), bars in groups.items():
+        intervals = [(b.start_s, b.finish_s) for b in bars]
+        # Separate bars thinner than a pixel would be drawn too pale.
         axis.broken_barh(
-            [(a / scale, (b - a) / scale) for a, b in (_intervals(bars) if fine else _merged(_intervals(bars)))],
+            [(a / scale, (b - a) / scale) for a, b in (intervals if fine else merged(intervals))],
             (row[lane] - 0.4, 0.8),
             **_style(style_key, colours, fine),
         )
@@ -148,21 +149,6 @@ def _draw_panel(axis: Axes, panel: _Panel, lanes: Sequence[str], colours: Mappin
     )
     axis.axvline(panel.makespan_s / scale, color=INK, lw=1.2, ls=(0, (4, 2)), zorder=4)
     _format_axis(axis, panel, lanes)
-
-
-def _intervals(bars: Sequence[_Bar]) -> list[tuple[float, float]]:
-    return [(b.start_s, b.finish_s) for b in bars]
-
-
-def _merged(intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Join intervals that touch: separate bars thinner than a pixel would be drawn too pale."""
-    joined: list[tuple[float, float]] = []
-    for start, finish in sorted(intervals):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], finish))
-        else:
-            joined.append((start, finish))
-    return joined
 
 
 def _style_key(span: Span) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from syclsched.oneapi.diagnosis_facts import Facts
+from syclsched.oneapi.diagnosis.facts import Facts
+from syclsched.oneapi.diagnosis.finding import Finding
 from syclsched.oneapi.emulator import supported as emulator_supported
-from syclsched.oneapi.finding import Finding
 from syclsched.oneapi.pins import NUMPY_REQUIREMENT, PINS, install_command
 
 _MACHINES = frozenset(("x86_64", "AMD64"))

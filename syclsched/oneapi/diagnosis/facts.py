@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inputs of the diagnosis as plain data, gathered from the machine, this Python and the installed packages.
 
-Devices are probed in `syclsched.devices.trust.diagnosis`; `findings` evaluates the data. Nothing here imports dpctl or
-any other compiled package, so it works on a machine where those are missing or broken.
+Devices are probed in `syclsched.devices.trust.diagnosis`; the modules beside this one evaluate the data. Nothing here
+imports dpctl or any other compiled package, so it works on a machine where those are missing or broken.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from syclsched.oneapi import built_libraries, emulator, environment, libraries, loading, opencl_layer, processor
+from syclsched.oneapi import built_libraries, emulator, environment, libraries, loading, processor
 from syclsched.oneapi.cache_folder import APPLICATION, cache_root
 
 _BUSY_SAMPLE_S = 0.2
@@ -127,7 +127,7 @@ def gather(probe: Probe, environ: Mapping[str, str] = os.environ) -> Facts:
         adapter=adapter,
         opencl_loader=libraries.find_library("libOpenCL.so.1", places) or libraries.known_to_linker("OpenCL"),
         cpu_driver=libraries.find_library(libraries.CPU_ICD_LIBRARY, places),
-        layer=opencl_layer.find_layer(),
+        layer=built_libraries.find_layer(),
         submission=built_libraries.find_submission_loop(),
         emulator_off=emulator.switched_off(own),
         users_variables=environment.boot_environment(own),

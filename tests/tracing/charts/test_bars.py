@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from syclsched.errors import StorageError
-from syclsched.tracing.bars import ChartBar, draw_bars, make_bars
+from syclsched.tracing.charts.bars import ChartBar, draw_bars, make_bars
 
 
 def widths(bars: list[ChartBar]) -> list[float]:

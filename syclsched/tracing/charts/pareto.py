@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syclsched.tracing.chart_output import OTHER_COLOUR, PALETTE, chart_text, save_chart, set_title
+from syclsched.tracing.charts.output import OTHER_COLOUR, PALETTE, chart_text, save_chart, set_title
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

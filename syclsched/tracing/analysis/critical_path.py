@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from syclsched.model.plan import Plan
 from syclsched.model.text.units import format_seconds, plural
 from syclsched.model.trace import Span
-from syclsched.tracing.causes import StartCauses, Via
+from syclsched.tracing.analysis.causes import StartCauses, Via
 
 #: Changes and waits below this share of the makespan are not reported.
 MIN_SHARE = 0.01
@@ -31,7 +31,7 @@ class _PathStep:
     """One instruction on the critical path, and the time since the step before it."""
 
     span: Span
-    via: Via | None  # why it follows the step before, as in `syclsched.tracing.causes.StartCause`; None for the first
+    via: Via | None  # why it follows the step before, as in `StartCause`; None for the first
     submission_s: float  # from the end of the step before to this submission; 0 if submitted earlier
     starting_s: float  # from then to the start on the device
     running_s: float  # from the start to the end

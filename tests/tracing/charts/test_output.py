@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from syclsched.errors import StorageError
-from syclsched.tracing.chart_output import chart_text, check_chart_format, save_chart, set_title
+from syclsched.tracing.charts.output import chart_text, check_chart_format, save_chart, set_title
 
 
 def titled(text: str, width_in: float = 10.0) -> str:

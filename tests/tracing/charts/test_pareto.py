@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from syclsched.errors import StorageError
-from syclsched.tracing.pareto_chart import draw_front, make_front
+from syclsched.tracing.charts.pareto import draw_front, make_front
 
 POINTS = [(2.0, 1.0, "cheap"), (1.0, 3.0, "fast $x$")]
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-import syclsched.oneapi.opencl_layer
-from syclsched.oneapi import opencl_layer
+from syclsched.oneapi import built_libraries
 
 # Places in the dispatch table, as cl_khr_icd publishes them, counted independently of the C file.
 GET_DEVICE_INFO, GET_CONTEXT_INFO, GET_EXTENSION, CREATE_WITH_IL, LOADER_SLOTS = 3, 8, 107, 138, 149
@@ -33,7 +32,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
-    source = Path(syclsched.oneapi.opencl_layer.__file__).parent / "_il_layer.c"
+    source = Path(built_libraries.__file__).parent / "_il_layer.c"
     built = tmp_path_factory.mktemp("layer") / "layer.so"
     flags = ["-O2", "-fPIC", "-shared", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     ended = subprocess.run(
@@ -139,13 +138,7 @@ def test_a_loader_without_opencl_2_1_is_declined(library: ctypes.CDLL) -> None:
 
 
 def test_it_is_found_whichever_python_built_it(tmp_path: Path) -> None:
-    assert opencl_layer.find_layer(tmp_path) is None
+    assert built_libraries.find_layer(tmp_path) is None
     (tmp_path / "_il_layer.c").write_text("")
     (tmp_path / "_il_layer.cpython-39-x86_64-linux-gnu.so").write_bytes(b"")
-    assert opencl_layer.find_layer(tmp_path) == str(tmp_path / "_il_layer.cpython-39-x86_64-linux-gnu.so")
-
-
-def test_the_users_layers_come_first_and_ours_once() -> None:
-    assert opencl_layer.appended(None, "/l.so") == "/l.so"
-    assert opencl_layer.appended("/a.so:/b.so", "/l.so") == "/a.so:/b.so:/l.so"
-    assert opencl_layer.appended("/l.so", "/l.so") == "/l.so"
+    assert built_libraries.find_layer(tmp_path) == str(tmp_path / "_il_layer.cpython-39-x86_64-linux-gnu.so")

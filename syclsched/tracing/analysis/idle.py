@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from syclsched.model.trace import Span
-from syclsched.tracing.causes import StartCauses
+from syclsched.tracing.analysis.causes import StartCauses
+from syclsched.tracing.analysis.lanes import merged
 
 #: Times closer than this count as equal.
 _SAME_S = 1e-12
@@ -77,7 +78,7 @@ def idle_intervals(causes: StartCauses, lane: str, makespan_s: float) -> list[_I
 
 def overlap_share(copies: Iterable[Span], kernels: Iterable[Span]) -> float | None:
     """Return the share of the copying time in which kernels ran; None if nothing was copied."""
-    copying, computing = _merged(copies), _merged(kernels)
+    copying, computing = (merged((s.start_s, s.finish_s) for s in spans) for spans in (copies, kernels))
     copied_s = sum(end - start for start, end in copying)
     if copied_s <= 0.0:
         return None
@@ -122,14 +123,3 @@ def _append_interval(found: list[_IdleInterval], reason: str, since_s: float, lo
     if begin_s < high_s:
         found.append(_IdleInterval(begin_s, high_s, reason))
     return begin_s
-
-
-def _merged(spans: Iterable[Span]) -> Sequence[tuple[float, float]]:
-    """Return the union of spans as intervals in order."""
-    found: list[tuple[float, float]] = []
-    for start_s, end_s in sorted((s.start_s, s.finish_s) for s in spans if s.finish_s > s.start_s):
-        if found and start_s <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end_s))
-        else:
-            found.append((start_s, end_s))
-    return found
