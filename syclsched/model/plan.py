@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from annotated_types import MaxLen
 
@@ -19,7 +19,7 @@ from syclsched.model.platform import Platform
 from syclsched.model.profile import ByteCount, Count, Name, NonNegative, Text
 from syclsched.model.recipe import Recipe
 from syclsched.model.schedule import Schedule
-from syclsched.model.text.json_serialisation import from_json, to_json
+from syclsched.model.text.json_serialisation import Serialisable, from_json, to_json
 from syclsched.model.text.printing import explain_task, plan_text
 from syclsched.model.usm import ArrayMemory, UsmKind
 
@@ -27,11 +27,9 @@ PLAN_FORMAT: Final = "syclsched-plan/1"
 InstructionKind = Literal["alloc", "free", "copy", "launch", "host", "barrier"]
 LaneKind = Literal["compute", "copy", "host"]
 
-_STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
-
 
 @dataclass(frozen=True, slots=True)
-class BufferUse:
+class BufferUse(Serialisable):
     """An instruction's access to the buffer of one array in one memory space.
 
     Parameters
@@ -42,15 +40,13 @@ class BufferUse:
         Access mode.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     array: Name
     space: Name
     mode: AccessMode
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(Serialisable):
     """One instruction of a lane.
 
     Parameters
@@ -80,8 +76,6 @@ class Instruction:
         of memory is recomputed by executing its task again.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     id: Count
     kind: InstructionKind
     task: Name | None = None
@@ -96,7 +90,7 @@ class Instruction:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(Serialisable):
     """An in-order queue of a device or of the host, with its instructions.
 
     Parameters
@@ -111,8 +105,6 @@ class Lane:
         The instructions in order of submission.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     name: Name
     device: Name
     kind: LaneKind
@@ -120,10 +112,8 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedRows:
+class PlannedRows(Serialisable):
     """A range of rows of an array: ``start`` is the first, ``stop`` one past the last."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     array: Name
     start: Count
@@ -131,15 +121,13 @@ class PlannedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedArray:
+class PlannedArray(Serialisable):
     """An array of the graph, as in `LogicalArray`, with a flag for inputs.
 
     ``usm`` is the kind of memory requested by the user. An array that tasks access in parts is followed by its
     segments, separate arrays with ``rows``. Tasks and copies access the segments; memory is allocated for the whole
     array, which contains them one after another.
     """
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     name: Name
     shape: tuple[Count, ...]
@@ -152,17 +140,15 @@ class PlannedArray:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedAccess:
+class PlannedAccess(Serialisable):
     """One access of a task, by array (or segment) name."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     array: Name
     mode: AccessMode
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedTask:
+class PlannedTask(Serialisable):
     """A task of the graph, as needed by the verifier.
 
     Parameters
@@ -178,8 +164,6 @@ class PlannedTask:
         effect.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     name: Name
     kind: Literal["kernel", "copy", "host", "barrier"]
     family: Name
@@ -189,7 +173,7 @@ class PlannedTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(Serialisable):
     """Synchronisation and copies of a plan.
 
     Parameters
@@ -213,8 +197,6 @@ class Counters:
         Repeated launches of tasks, to recompute values dropped for lack of memory.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     dependencies: Count = 0
     edges: Count = 0
     waits: Count = 0
@@ -226,7 +208,7 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Serialisable):
     """One candidate plan that the planner considered.
 
     Parameters
@@ -241,8 +223,6 @@ class Candidate:
         Its makespan by the scheduler's model; None if it has no schedule.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     policy: Text
     makespan_s: NonNegative | None
     refused: Text | None = None
@@ -250,7 +230,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class Option(Serialisable):
     """Cost of one task on one device with one implementation, for `Plan.explain`.
 
     Parameters
@@ -262,8 +242,6 @@ class Option:
     origin : str
         ``measured``, ``modelled`` or ``spec-sheet``.
     """
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     task: Name
     device: Name
@@ -279,7 +257,7 @@ class _WeaklyReferable:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(_WeaklyReferable):
+class Plan(Serialisable, _WeaklyReferable):
     """An executable schedule.
 
     Parameters
@@ -329,8 +307,6 @@ class Plan(_WeaklyReferable):
     format : str
         The format's name and version.
     """
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     name: Text
     fingerprint: Name

@@ -7,13 +7,14 @@ import math
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from annotated_types import Ge, Gt
 
 from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, PlatformError
 from syclsched.model.operation import DeviceLimits
 from syclsched.model.profile import Count, DeviceProfile, Name, NonNegative, Positive, SyclBackend, Text
+from syclsched.model.text.json_serialisation import Serialisable
 
 DeviceKind = Literal["cpu", "gpu", "accelerator", "host"]
 Contention = Literal["none", "one-port", "fair"]
@@ -21,8 +22,6 @@ BackendName = Literal[SyclBackend, "host"]
 
 #: Name of the host's device and of its memory space on every platform.
 HOST = "host"
-
-_STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def backend_facts(name: str) -> BackendFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(Serialisable):
     """Partition of a parent device that gives a sub-device.
 
     Parameters
@@ -69,15 +68,13 @@ class Partition:
         Index of the part.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     method: Literal["equally", "count", "affinity"]
     argument: Text
     index: Count
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class Device(Serialisable):
     """A SYCL device, a sub-device, or the host.
 
     Parameters
@@ -116,8 +113,6 @@ class Device:
         Its profile; None before profiling.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     name: Name
     key: Name
     kind: DeviceKind
@@ -153,7 +148,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class MemorySpace:
+class MemorySpace(Serialisable):
     """Memory that has the same addresses on every device that can access it.
 
     Parameters
@@ -166,15 +161,13 @@ class MemorySpace:
         Whether the host can address it directly.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     name: Name
     capacity_bytes: Count
     host_accessible: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class Link(Serialisable):
     """A direct link from one memory space to another.
 
     Parameters
@@ -191,8 +184,6 @@ class Link:
         The shared resource that its copies occupy: links with the same channel share bandwidth. None for a separate
         channel, so that the two directions between a pair of spaces do not contend.
     """
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     source: Name
     destination: Name
@@ -216,7 +207,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Interference:
+class Interference(Serialisable):
     """Slow-down of work on one device by work on another, or on a second lane of the same device.
 
     Parameters
@@ -229,8 +220,6 @@ class Interference:
         ``measured`` or ``assumed``.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     first: Name
     second: Name
     factor: Annotated[float, Ge(0)]
@@ -238,7 +227,7 @@ class Interference:
 
 
 @dataclass(frozen=True, slots=True)
-class Platform:
+class Platform(Serialisable):
     """The target of a plan: devices, memory spaces and links.
 
     Parameters
@@ -263,8 +252,6 @@ class Platform:
         Model of concurrent copies on one channel: ``none`` (independent, the textbook model), ``one-port`` (serialised)
         or ``fair`` (max-min fair shares of the bandwidth).
     """
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     name: Text
     devices: tuple[Device, ...]

@@ -8,9 +8,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
+
+from syclsched.model.text.json_serialisation import Serialisable
 
 NonNegative = Annotated[float, Ge(0)]
 Positive = Annotated[float, Gt(0)]
@@ -24,14 +26,13 @@ Text = Annotated[str, MaxLen(4096)]
 MAX_NAME: Final = 512
 Name = Annotated[str, MinLen(1), MaxLen(MAX_NAME)]
 
-_STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 
 PROFILE_FORMAT: Final = "syclsched-device-profile/1"
 PAIR_FORMAT: Final = "syclsched-pair-profile/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(Serialisable):
     """One number with its provenance; the unit is in the name of the field that holds it.
 
     Parameters
@@ -48,8 +49,6 @@ class Quantity:
         For a published or derived number: its reference, or its derivation.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     value: NonNegative
     mad: NonNegative = 0.0
     samples: Count = 0
@@ -58,7 +57,7 @@ class Quantity:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkFit:
+class LinkFit(Serialisable):
     """Linear model of transfer time: ``latency_s + bytes / bandwidth_bytes_per_s``.
 
     Parameters
@@ -75,8 +74,6 @@ class LinkFit:
         Reference of numbers that were not measured.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     latency_s: NonNegative
     bandwidth_bytes_per_s: Positive
     residual: NonNegative = 0.0
@@ -89,7 +86,7 @@ class LinkFit:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceIdentity:
+class DeviceIdentity(Serialisable):
     """Identity and capabilities of a profiled device.
 
     Parameters
@@ -112,8 +109,6 @@ class DeviceIdentity:
         Number of kernels that run concurrently without slow-down, by the measured overlap.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     key: Name
     name: Name
     kind: Literal["cpu", "gpu", "accelerator"]
@@ -131,7 +126,7 @@ class DeviceIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(Serialisable):
     """Origin of a profile's numbers: date, machine, versions and conditions.
 
     Parameters
@@ -156,8 +151,6 @@ class Provenance:
         Remarks.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     date: Annotated[str, MinLen(10), MaxLen(40)]
     duration_s: NonNegative = 0.0
     host: Text = ""
@@ -170,7 +163,7 @@ class Provenance:
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchCosts:
+class LaunchCosts(Serialisable):
     """Launch overheads of kernels, in seconds; see `docs/profiling.md`.
 
     Parameters
@@ -191,8 +184,6 @@ class LaunchCosts:
         From the end of a kernel to the start of a host function that waits for it, or the reverse.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     submission_s: Quantity
     latency_s: Quantity
     chain_task_s: Quantity | None = None
@@ -203,7 +194,7 @@ class LaunchCosts:
 
 
 @dataclass(frozen=True, slots=True)
-class UsmCosts:
+class UsmCosts(Serialisable):
     """USM allocations of one kind (``device``, ``shared`` or ``host``).
 
     Parameters
@@ -216,15 +207,13 @@ class UsmCosts:
         Bytes per second that a triad reads from memory of this kind while it writes to ``device`` memory.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     allocation_s: Quantity
     bandwidth_bytes_per_s: Quantity | None = None
     read_bandwidth_bytes_per_s: Quantity | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Overlap:
+class Overlap(Serialisable):
     """Slow-down of concurrent work: 0 if both run at full speed, 1 if they are serialised.
 
     Parameters
@@ -235,24 +224,20 @@ class Overlap:
         A host-to-device copy during a kernel.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     kernel_kernel: Quantity | None = None
     copy_kernel: Quantity | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Power:
+class Power(Serialisable):
     """Power of the device in watts, if the operating system or a spec sheet gives it."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     idle_w: Quantity | None = None
     busy_w: Quantity | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceProfile:
+class DeviceProfile(Serialisable):
     """The profile of one device.
 
     Parameters
@@ -283,8 +268,6 @@ class DeviceProfile:
         The format's name and version.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     identity: DeviceIdentity
     provenance: Provenance
     launch: LaunchCosts
@@ -305,7 +288,7 @@ class DeviceProfile:
 
 
 @dataclass(frozen=True, slots=True)
-class PairProfile:
+class PairProfile(Serialisable):
     """Measurements between two devices, or between two queues of one device.
 
     Parameters
@@ -323,8 +306,6 @@ class PairProfile:
     format : str, optional
         The format's name and version.
     """
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     first: Name
     second: Name

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Final
 
 from annotated_types import MaxLen, MinLen
 
 from syclsched.model.profile import Count, Name
+from syclsched.model.text.json_serialisation import Serialisable
 from syclsched.model.text.units import plural
 
 #: Limits for files: chunks of one split, and steps or implementations of one merged task. No rewrite reaches them.
@@ -24,11 +25,9 @@ MAX_PARTS: Final = 4_096
 _MARK: Final = "'"
 _MOST_MARKS: Final = 4
 
-_STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
-
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Serialisable):
     """Tasks that are split into the same chunks of rows.
 
     Parameters
@@ -39,14 +38,12 @@ class Cut:
         Number of rows of each chunk, in order; at least two chunks.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     tasks: Annotated[tuple[Name, ...], MinLen(1)]
     rows: Annotated[tuple[Count, ...], MinLen(2), MaxLen(MAX_CHUNKS)]
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(Serialisable):
     """Tasks that are merged into one.
 
     Parameters
@@ -59,15 +56,13 @@ class Merge:
         Name of the merged task.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     tasks: Annotated[tuple[Name, ...], MinLen(2), MaxLen(MAX_PARTS)]
     implementations: Annotated[tuple[tuple[Name, ...], ...], MaxLen(MAX_PARTS)]
     name: Name
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Serialisable):
     """All rewrites of a graph; `syclsched.rewrites.replay` applies them again to the original graph.
 
     Parameters
@@ -77,8 +72,6 @@ class Recipe:
     merges : tuple of Merge
         Merges, applied after all splits.
     """
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     cuts: tuple[Cut, ...] = ()
     merges: tuple[Merge, ...] = ()

@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from syclsched.model.profile import Count, Name, NonNegative, Text
+from syclsched.model.text.json_serialisation import Serialisable
 from syclsched.model.text.units import format_seconds, plural
-
-_STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
+class Recovery(Serialisable):
     """One failure that a run recovered from.
 
     Parameters
@@ -45,8 +44,6 @@ class Recovery:
     took_s : float
         Seconds from the end of the last work in flight to the start of the remaining tasks.
     """
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     reason: Literal["submission", "copy", "memory", "device", "raised", "status", "check", "deadline"]
     what: Text

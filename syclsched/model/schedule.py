@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from syclsched.model.profile import Count, Name, NonNegative, Text
-
-_STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
+from syclsched.model.text.json_serialisation import Serialisable
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Serialisable):
     """Placement and times of one task.
 
     Parameters
@@ -27,8 +25,6 @@ class Assignment:
         Seconds from the start of the run, by the scheduler's model.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     task: Name
     device: Name
     lane: Count
@@ -38,7 +34,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Serialisable):
     """Result of a scheduling policy.
 
     Parameters
@@ -48,8 +44,6 @@ class Schedule:
     assignments : tuple of Assignment
         One per task, in an order that respects dependencies.
     """
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     policy: Text
     assignments: tuple[Assignment, ...]

@@ -4,18 +4,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Literal
+from typing import Final, Literal
 
 from syclsched.model.plan import BufferUse, InstructionKind, LaneKind
 from syclsched.model.profile import Count, Name, NonNegative, Text
 from syclsched.model.recovery import Recovery
+from syclsched.model.text.json_serialisation import Serialisable
 
 TRACE_FORMAT: Final = "syclsched-trace/1"
-_STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Span(Serialisable):
     """One executed instruction; times are seconds from the start of the run, on the host's clock.
 
     Parameters
@@ -44,8 +44,6 @@ class Span:
         Index of its run, in a trace of several runs.
     """
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     instruction: Count
     kind: InstructionKind
     task: Name | None
@@ -72,7 +70,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Serialisable):
     """The record of one run.
 
     Parameters
@@ -102,8 +100,6 @@ class Trace:
     format : str
         The format's name and version.
     """
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     name: Text
     policy: Text

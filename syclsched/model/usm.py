@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from syclsched.model.platform import HOST, MemorySpace, Platform
 from syclsched.model.profile import Name, Text
+from syclsched.model.text.json_serialisation import Serialisable
 
 UsmKind = Literal["device", "shared", "host"]
 #: A kind of USM memory, or ordinary host memory (``plain``).
@@ -18,7 +19,7 @@ USM_KINDS: Final[tuple[UsmKind, ...]] = ("device", "shared", "host")
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayMemory:
+class ArrayMemory(Serialisable):
     """The memory that a plan chose for one array in one space, if it is not the space's default.
 
     Parameters
@@ -34,8 +35,6 @@ class ArrayMemory:
     resident : bool
         For an input: its value resides there from the start of a run; the plan does not copy it there.
     """
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
 
     array: Name
     space: Name

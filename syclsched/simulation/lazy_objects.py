@@ -115,7 +115,8 @@ def make_objects(kind: type[T], count: int, columns: Mapping[str, Iterable[objec
 @lru_cache(maxsize=16)
 def _open(kind: type) -> Any:
     """Return a class with the same fields and layout that is not frozen, so that its fields are set directly."""
-    return make_dataclass(f"Open{kind.__name__}", [(f.name, Any) for f in fields(kind)], slots=True, eq=False)
+    names = [(f.name, Any) for f in fields(kind)]
+    return make_dataclass(f"Open{kind.__name__}", names, bases=kind.__bases__, slots=True, eq=False)
 
 
 def _made(holder: Lane | Trace, place: Any) -> Any:

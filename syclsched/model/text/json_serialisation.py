@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from syclsched.errors import FormatError
 
@@ -15,8 +15,14 @@ T = TypeVar("T")
 #: Longer documents are refused before they are parsed; files of this project are far smaller.
 MAX_TEXT_BYTES = 1 << 30
 
-
 _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
+
+
+class Serialisable:
+    """Base of dataclasses in files: unknown keys, NaN and infinity are rejected when they are read."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
 
 
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:

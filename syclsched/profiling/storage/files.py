@@ -6,14 +6,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from annotated_types import MaxLen, MinLen
 
 from syclsched.atomic_write import write_atomically
 from syclsched.errors import FormatError, StorageError, SyclschedError
 from syclsched.model.profile import DeviceProfile, PairProfile
-from syclsched.model.text.json_serialisation import from_json, to_json
+from syclsched.model.text.json_serialisation import Serialisable, from_json, to_json
 from syclsched.profiling.storage.limits import check_device_profile, check_pair_profile
 
 SET_FORMAT: Literal["syclsched-profiles/1"] = "syclsched-profiles/1"
@@ -23,10 +23,8 @@ MAX_FILE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileSet:
+class ProfileSet(Serialisable):
     """The profiles of several devices and of pairs of them, in one file."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
 
     devices: Annotated[tuple[DeviceProfile, ...], MinLen(1), MaxLen(4096)]  # at least one
     pairs: tuple[PairProfile, ...] = ()  # pairs of these devices

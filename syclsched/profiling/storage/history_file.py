@@ -5,22 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from annotated_types import MaxLen
 
 from syclsched.costs.history import HistoryKey
 from syclsched.model.profile import Name, NonNegative, Text
+from syclsched.model.text.json_serialisation import Serialisable
 
 HISTORY_FORMAT: Final = "syclsched-history/1"
-_STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 
 
 @dataclass(frozen=True, slots=True)
-class _MeasuredTask:
+class _MeasuredTask(Serialisable):
     """The samples of one implementation of a task kind on one device."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     #: As in `HistoryKey`.
     device_key: Name
@@ -37,10 +35,8 @@ class _MeasuredTask:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryFile:
+class HistoryFile(Serialisable):
     """All samples of a history."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     tasks: Annotated[tuple[_MeasuredTask, ...], MaxLen(1_000_000)]  # sorted
     format: Literal["syclsched-history/1"] = HISTORY_FORMAT  # the format's name and version
