@@ -13,7 +13,6 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.model.access import AccessMode
-from syclsched.model.graph_parts.sizes import signature_bytes
 from syclsched.model.operation import Copies, Implementation, Operation, Parameter, Signature, Work
 
 
@@ -60,7 +59,7 @@ def _take_check(signature: Signature) -> str | None:
 
 
 def _take_work(signature: Signature) -> Work:
-    size = signature_bytes(Signature({"rows": signature.shapes["rows"]}, signature.dtypes))
+    size = Signature({"rows": signature.shapes["rows"]}, signature.dtypes).nbytes
     return Work(flops=0.0, bytes=2.0 * size, dtype=signature.dtypes["rows"])
 
 
@@ -111,7 +110,7 @@ def _put_check(signature: Signature, *, names: tuple[str, ...]) -> str | None:
 
 
 def _put_work(signature: Signature) -> Work:
-    return Work(flops=0.0, bytes=float(signature_bytes(signature)), dtype=signature.dtypes["whole"])
+    return Work(flops=0.0, bytes=float(signature.nbytes), dtype=signature.dtypes["whole"])
 
 
 @cache

@@ -19,14 +19,12 @@ from syclsched.cli.commands.devices import devices_command
 from syclsched.cli.commands.doctor import doctor
 from syclsched.cli.commands.history import history_app
 from syclsched.cli.commands.plan import plan_command
-from syclsched.cli.commands.profile import profile_command
+from syclsched.cli.commands.profile import INTERRUPTED, profile_command
 from syclsched.cli.commands.run import run_command
 from syclsched.cli.commands.simulate import simulate_command
 from syclsched.cli.commands.trace import trace_command
 from syclsched.cli.options import with_option_groups
 from syclsched.errors import SyclschedError
-
-INTERRUPTED = 130
 
 
 class _CommandGroup(TyperGroup):

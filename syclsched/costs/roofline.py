@@ -7,7 +7,6 @@ import math
 
 from syclsched.costs.rates import Rates
 from syclsched.errors import ArgumentError
-from syclsched.model.graph_parts.sizes import signature_bytes
 from syclsched.model.operation import Implementation, Operation, Signature, Work
 
 
@@ -37,7 +36,7 @@ def checked_work(operation: Operation, signature: Signature, where: str) -> Work
 
 def working_set(signature: Signature, work: Work) -> float:
     """Return the bytes of a task's arrays, or the bytes that it moves if it has none."""
-    return float(signature_bytes(signature)) or work.bytes
+    return float(signature.nbytes) or work.bytes
 
 
 def checked_efficiency(implementation: Implementation, where: str) -> float:

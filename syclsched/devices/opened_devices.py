@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import Literal
 
 from syclsched.devices.discovery.device_facts import DeviceFacts, FoundDevice, find_devices
@@ -170,14 +169,12 @@ class OpenDevices:
     def __enter__(self) -> OpenDevices:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{len(self.queues())} queues"
-        return f"LiveDevices({', '.join(d.name for d in self.platform.compute_devices)}; {state})"
+        return f"OpenDevices({', '.join(d.name for d in self.platform.compute_devices)}; {state})"
 
     def _check_open(self) -> None:
         check_not_forked("devices")

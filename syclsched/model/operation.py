@@ -7,9 +7,12 @@ implementation is loaded by ``Implementation.load`` when it is first compiled.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import numpy as np
 
 from syclsched.model.access import AccessMode
 
@@ -38,6 +41,11 @@ class Signature:
     dtypes: Mapping[str, str]
     scalars: Mapping[str, Scalar] = field(default_factory=dict)
     constants: frozenset[str] = frozenset()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, each counted once."""
+        return sum(math.prod(shape) * np.dtype(self.dtypes[name]).itemsize for name, shape in self.shapes.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -20,8 +20,35 @@ from syclsched.model.usm import UsmKind
 TaskKind = Literal["kernel", "copy", "host", "barrier"]
 
 
+class _Accessible:
+    """Base of an array, some of its rows, and another shape of it: makes the accesses of each mode."""
+
+    __slots__ = ()
+
+    _access: Callable[[AccessMode], Access]  # a method of each of them
+
+    def read(self) -> Access:
+        """Return a read access."""
+        return self._access(AccessMode.READ)
+
+    def write(self) -> Access:
+        """Return a write access: the old value is not needed."""
+        return self._access(AccessMode.WRITE)
+
+    def update(self) -> Access:
+        """Return an update (read and write) access."""
+        return self._access(AccessMode.UPDATE)
+
+    def reduce(self) -> Access:
+        """Return an accumulating access."""
+        return self._access(AccessMode.REDUCE)
+
+    #: Prevents iteration by indexing.
+    __iter__ = None
+
+
 @dataclass(frozen=True, slots=True)
-class LogicalArray:
+class LogicalArray(_Accessible):
     """An array of the graph, independent of the memory spaces that hold copies of it.
 
     Parameters
@@ -49,21 +76,8 @@ class LogicalArray:
         """Size in bytes."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
-    def read(self) -> Access:
-        """Return a read access."""
-        return Access(self.name, AccessMode.READ)
-
-    def write(self) -> Access:
-        """Return a write access: the old value is not needed."""
-        return Access(self.name, AccessMode.WRITE)
-
-    def update(self) -> Access:
-        """Return an update (read and write) access."""
-        return Access(self.name, AccessMode.UPDATE)
-
-    def reduce(self) -> Access:
-        """Return an accumulating access."""
-        return Access(self.name, AccessMode.REDUCE)
+    def _access(self, mode: AccessMode) -> Access:
+        return Access(self.name, mode)
 
     def __getitem__(self, rows: slice) -> ArrayRows:
         """Return a range of rows, to be passed to a task in place of the array: ``a[0:100]``.
@@ -98,12 +112,9 @@ class LogicalArray:
         """
         return ReshapedArray(self, _inferred_shape(shape, self.shape, self.name))
 
-    #: Prevents iteration by indexing.
-    __iter__ = None
-
 
 @dataclass(frozen=True, slots=True)
-class ArrayRows:
+class ArrayRows(_Accessible):
     """A range of rows of an array of the graph, passed to a task as a separate array, without a copy.
 
     Tasks that access disjoint rows of one array do not depend on each other.
@@ -145,21 +156,8 @@ class ArrayRows:
         """Size in bytes."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
-    def read(self) -> Access:
-        """Return a read access."""
-        return Access(self.array.name, AccessMode.READ, self.rows)
-
-    def write(self) -> Access:
-        """Return a write access: the old value of these rows is not needed."""
-        return Access(self.array.name, AccessMode.WRITE, self.rows)
-
-    def update(self) -> Access:
-        """Return an update (read and write) access."""
-        return Access(self.array.name, AccessMode.UPDATE, self.rows)
-
-    def reduce(self) -> Access:
-        """Return an accumulating access."""
-        return Access(self.array.name, AccessMode.REDUCE, self.rows)
+    def _access(self, mode: AccessMode) -> Access:
+        return Access(self.array.name, mode, self.rows)
 
     def __getitem__(self, rows: slice) -> ArrayRows:
         """Return a sub-range of these rows, relative to the first of them; see `LogicalArray`.
@@ -192,12 +190,9 @@ class ArrayRows:
             hint="Pass the whole array reshaped, or let the task take the rows as they are",
         )
 
-    #: Prevents iteration by indexing.
-    __iter__ = None
-
 
 @dataclass(frozen=True, slots=True)
-class ReshapedArray:
+class ReshapedArray(_Accessible):
     """A whole array of the graph, passed to a task under another shape, without a copy.
 
     Parameters
@@ -226,21 +221,8 @@ class ReshapedArray:
         """Size in bytes."""
         return self.array.nbytes
 
-    def read(self) -> Access:
-        """Return a read access."""
-        return Access(self.array.name, AccessMode.READ, shape=self.shape)
-
-    def write(self) -> Access:
-        """Return a write access: the old value is not needed."""
-        return Access(self.array.name, AccessMode.WRITE, shape=self.shape)
-
-    def update(self) -> Access:
-        """Return an update (read and write) access."""
-        return Access(self.array.name, AccessMode.UPDATE, shape=self.shape)
-
-    def reduce(self) -> Access:
-        """Return an accumulating access."""
-        return Access(self.array.name, AccessMode.REDUCE, shape=self.shape)
+    def _access(self, mode: AccessMode) -> Access:
+        return Access(self.array.name, mode, shape=self.shape)
 
     def reshaped(self, shape: int | Iterable[int]) -> ReshapedArray:
         """Return the array under another shape; see `LogicalArray.reshaped`."""
@@ -253,9 +235,6 @@ class ReshapedArray:
             where=f"array {self.array.name!r}",
             hint="Take rows of the array itself",
         )
-
-    #: Prevents iteration by indexing.
-    __iter__ = None
 
 
 def _inferred_shape(shape: int | Iterable[int], own: Shape, name: str) -> Shape:

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from syclsched.oneapi.cache_folder import cache_root
 
-SWITCH_VARIABLE = "SYCLSCHED_FPGA_EMULATOR"
+_SWITCH_VARIABLE = "SYCLSCHED_FPGA_EMULATOR"
 EMULATOR_LIBRARY = "libintelocl_emu.so"
 #: Runtimes up to this year act as an emulator under the other name; later ones show a second CPU device instead.
-LAST_EMULATOR_YEAR = 2024
+_LAST_EMULATOR_YEAR = 2024
 _COMPANIONS = ("clbltfn*", "cllibrary*", "__ocl_svml_*", "libcommon_clang*")
 _CONFIGURATIONS = ("cl.cfg", "cl.fpga_emu.cfg")
 _RECORD = "source.json"
@@ -42,12 +42,12 @@ class Emulator:
 def supported(runtime_version: str | None) -> bool:
     """Return whether a version of ``intel-opencl-rt`` can be made into an emulator."""
     year = (runtime_version or "").split(".")[0]
-    return year.isdigit() and int(year) <= LAST_EMULATOR_YEAR
+    return year.isdigit() and int(year) <= _LAST_EMULATOR_YEAR
 
 
 def switched_off(environ: Mapping[str, str]) -> bool:
     """Return whether the user has switched off the emulator (``SYCLSCHED_FPGA_EMULATOR=0``)."""
-    return environ.get(SWITCH_VARIABLE, "").strip().lower() in {"0", "no", "off", "false"}
+    return environ.get(_SWITCH_VARIABLE, "").strip().lower() in {"0", "no", "off", "false"}
 
 
 def prepare(
@@ -55,7 +55,7 @@ def prepare(
 ) -> Emulator:
     """Return the emulator's library, making its folder if it does not exist yet."""
     if switched_off(environ):
-        return Emulator(None, f"the FPGA emulator is switched off ({SWITCH_VARIABLE})")
+        return Emulator(None, f"the FPGA emulator is switched off ({_SWITCH_VARIABLE})")
     if source is None:
         return Emulator(None, "no FPGA emulator: the OpenCL CPU runtime it is made from was not found")
     own = Path(source).parent / EMULATOR_LIBRARY

@@ -17,7 +17,7 @@ from syclsched.oneapi import emulator as emulators
 from syclsched.oneapi.libraries import LibraryFound
 from syclsched.oneapi.pins import EXTRA_DISTRIBUTIONS, MODEL_DISTRIBUTIONS, PINS, install_command, shipped_by
 
-OPENCL_DISTRIBUTION = "intel-opencl-rt"
+_OPENCL_DISTRIBUTION = "intel-opencl-rt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _prepare_environment(
     notes: list[str] = []
     drivers = [cpu_driver] if cpu_driver is not None else []
     if environment.ICD_VARIABLE not in own:
-        emulator = emulators.prepare(cpu_driver, versions.get(OPENCL_DISTRIBUTION), own)
+        emulator = emulators.prepare(cpu_driver, versions.get(_OPENCL_DISTRIBUTION), own)
         drivers += [emulator.library] if emulator.library is not None else []
         notes += [emulator.note] if emulator.note is not None else []
     layer_library = built_libraries.find_layer()

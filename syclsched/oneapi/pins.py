@@ -33,7 +33,7 @@ PINS: dict[str, str] = {
 }
 
 #: Distributions that depend on all the others: enough to install the whole generation.
-TOP_LEVEL: tuple[str, ...] = (
+_TOP_LEVEL: tuple[str, ...] = (
     "numba-dpex",
     "dpctl",
     "dpnp",
@@ -89,7 +89,7 @@ def shipped_by(library: str) -> str | None:
     return next((owner for start, owner in _SHIPPED_BY.items() if library.startswith(start)), None)
 
 
-def install_command(names: Iterable[str] = TOP_LEVEL) -> str:
+def install_command(names: Iterable[str] = _TOP_LEVEL) -> str:
     """Return the pip command that installs the named distributions at their pinned versions."""
     wanted = [f"{name}=={PINS[name]}" if name in PINS else name for name in names]
     return "python -m pip install " + " ".join(f'"{each}"' for each in (*wanted, NUMPY_REQUIREMENT))

@@ -21,7 +21,7 @@ from syclsched.devices.programs.task_compiler import CompileRequest, build_ahead
 from syclsched.errors import ExecutionError
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.model.operation import Implementation, Parameter, Signature
+from syclsched.model.operation import Implementation, Operation, Parameter, Signature
 from syclsched.model.platform import Device, Platform
 from syclsched.model.profile import Quantity
 from syclsched.model.task import Task
@@ -30,8 +30,8 @@ from syclsched.profiling.measure.bench import Array, Bench, QueueProvider, event
 from syclsched.profiling.statistics import InterruptedMeasurement, Sampler
 
 #: Time per implementation and device, and the number of samples.
-SECONDS_EACH = 0.15
-MIN_SAMPLES, MAX_SAMPLES = 5, 15
+_SECONDS_EACH = 0.15
+_MIN_SAMPLES, _MAX_SAMPLES = 5, 15
 
 #: Back-to-back library calls per sample, at most; target seconds of such a row; pause before it, in seconds.
 _MOST_IN_A_ROW, _ROW_S, _PAUSE_S = 32, 2e-3, 3e-3
@@ -88,6 +88,8 @@ class Calibration:
 @dataclass(frozen=True, slots=True)
 class _Case:
     task: Task
+    operation: Operation
+    signature: Signature
     device: Device
     implementation: Implementation
     key: HistoryKey
@@ -96,6 +98,9 @@ class _Case:
     def work(self) -> tuple[str, str, str]:
         """Device, operation and signature, without the implementation."""
         return self.key.device_key, self.key.operation, self.key.signature
+
+    def request(self, queue: SyclQueue) -> CompileRequest:
+        return CompileRequest(self.operation, self.implementation, self.signature, queue, self.device.limits)
 
     @property
     def label(self) -> str:
@@ -111,14 +116,14 @@ def calibrate(
     *,
     sample_data: SampleData | None = None,
     sampler: Sampler | None = None,
-    seconds_each: float = SECONDS_EACH,
+    seconds_each: float = _SECONDS_EACH,
     progress: Progress | None = None,
     again: bool = False,
     choices_only: bool = False,
 ) -> Calibration:
     """Time each distinct (operation, implementation, signature) of a graph on each device that supports it."""
     costs = costs if costs is not None else CostModel(platform)
-    sampler = replace(sampler or Sampler(), min_samples=MIN_SAMPLES, max_samples=MAX_SAMPLES)
+    sampler = replace(sampler or Sampler(), min_samples=_MIN_SAMPLES, max_samples=_MAX_SAMPLES)
     cases = list(_cases(graph, platform, costs))
     unknown = [c for c in cases if again or history.lookup(c.key) is None]
     n_alternatives = Counter(case.key.operation + " " + case.key.signature for case in cases)
@@ -153,7 +158,7 @@ def calibrate(
             left_out += 1
             continue
         try:
-            data = _task_data(graph, case.task, sample_data, constants=case.device.is_host)
+            data = _task_data(graph, case, sample_data)
             timing = _time_on_host if case.device.is_host else _time_on_device
             history.record(case.key, timing(case, data, devices, sampler, seconds_each, _TOO_SLOW * fastest_s))
             _update_best(best, case, history)
@@ -170,15 +175,7 @@ def calibrate(
 
 def _build_ahead(cases: Sequence[_Case], devices: QueueProvider) -> None:
     """Build OpenCL C kernels as few programs: separate builds take twice as long, and the runtime keeps each."""
-    pieces = []
-    for case in cases:
-        assert case.task.operation is not None
-        assert case.task.signature is not None
-        queue = devices.queue(case.device.name, "compute", 0)
-        pieces.append(
-            CompileRequest(case.task.operation, case.implementation, case.task.signature, queue, case.device.limits)
-        )
-    build_ahead(pieces)
+    build_ahead(c.request(devices.queue(c.device.name)) for c in cases)
 
 
 def _update_best(best: dict[tuple[str, str, str], float], case: _Case, history: RecordingHistory) -> None:
@@ -227,16 +224,15 @@ def _cases(graph: TaskGraph, platform: Platform, costs: CostModel) -> Iterator[_
                 key = history_key(device.key, task.operation, implementation, task.signature)
                 if key not in seen and costs.supports(task, implementation, device) is None:
                     seen.add(key)
-                    yield _Case(task, device, implementation, key)
+                    yield _Case(task, task.operation, task.signature, device, implementation, key)
 
 
-def _task_data(graph: TaskGraph, task: Task, sample_data: SampleData | None, *, constants: bool) -> dict[str, Array]:
-    assert task.operation is not None
-    assert task.signature is not None
+def _task_data(graph: TaskGraph, case: _Case, sample_data: SampleData | None) -> dict[str, Array]:
+    task, signature = case.task, case.signature
     given = graph.data
     data = {}
-    for parameter in task.operation.arrays:
-        if parameter.name in task.constants and not constants:
+    for parameter in case.operation.arrays:
+        if parameter.name in task.constants and not case.device.is_host:
             continue  # devices have constants in their own layout
         value = sample_data(task, parameter.name) if sample_data is not None else None
         if parameter.name in task.constants:
@@ -244,12 +240,12 @@ def _task_data(graph: TaskGraph, task: Task, sample_data: SampleData | None, *, 
         elif value is None and parameter.mode is not AccessMode.WRITE:
             value = given.get(task.arguments[parameter.name])
             if value is not None and parameter.name in task.reshaped:
-                value = _to_numpy(value).reshape(task.signature.shapes[parameter.name])
+                value = _to_numpy(value).reshape(signature.shapes[parameter.name])
             rows = task.rows.get(parameter.name)
             if value is not None and rows is not None:
                 value = value[rows[0] : rows[1]]
         if value is None:
-            value = synthetic_data(parameter, task.signature)
+            value = synthetic_data(parameter, signature)
         data[parameter.name] = np.asarray(_to_numpy(value), order="C")  # ascontiguousarray makes 0-d arrays 1-d
     return data
 
@@ -287,10 +283,8 @@ def _time_on_host(
     seconds_each: float,
     too_slow_s: float,
 ) -> list[float]:
-    operation, signature = case.task.operation, case.task.signature
-    assert operation is not None
-    assert signature is not None
-    function = compile_task(operation, case.implementation, signature, None, None).function
+    signature = case.signature
+    function = compile_task(case.operation, case.implementation, signature, None, None).function
     assert function is not None
     arrays = {name: value.copy() for name, value in data.items()}
 
@@ -314,18 +308,13 @@ def _time_on_device(
     seconds_each: float,
     too_slow_s: float,
 ) -> list[float]:
-    operation, signature = case.task.operation, case.task.signature
-    assert operation is not None
-    assert signature is not None
+    operation, signature = case.operation, case.signature
     written = [p.name for p in operation.arrays if p.mode is not None and p.mode.writes and p.mode.reads]
     with Bench(devices, case.device, sampler) as bench:
         kind: UsmKind = "shared" if "usm_shared_allocations" in case.device.aspects else "device"
         pristine = {name: bench.array(data[name], kind) for name in written}
         executable = compile_task(operation, case.implementation, signature, bench.queue, case.device.limits)
-        constants = case.task.constants
-        executable = devices.uploads.bind(
-            executable, operation, case.implementation, signature, constants, bench.queue, case.device.space
-        )
+        executable = devices.uploads.bind(executable, case.request(bench.queue), case.task.constants, case.device.space)
         # In a run other tasks execute between two uses of the same data, so little of it is still cached.
         size = sum(value.nbytes for value in data.values())
         sets = [

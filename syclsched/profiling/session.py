@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import datetime
 import platform as operating_system
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 from syclsched.errors import SyclschedError
 from syclsched.model.platform import Device, Platform
@@ -97,7 +98,7 @@ class _Session:
                     profiles.append(profile)
                 if profile is None or not profile.provenance.complete:
                     self.sampler.check()
-            for first, second in _pairs(platform):
+            for first, second in combinations(platform.compute_devices, 2):
                 pairs.extend(self._pair(first, second, devices))
                 self.sampler.check()
         except InterruptedMeasurement:
@@ -194,10 +195,3 @@ class _Session:
             PairProfile(first.key, second.key, provenance, hops.get(True), links.get(True), interference),
             PairProfile(second.key, first.key, provenance, hops.get(False), links.get(False), interference),
         )
-
-
-def _pairs(platform: Platform) -> Iterator[tuple[Device, Device]]:
-    devices = platform.compute_devices
-    for index, first in enumerate(devices):
-        for second in devices[index + 1 :]:
-            yield first, second

@@ -13,13 +13,13 @@ from syclsched.errors import MeasurementError
 from syclsched.model.profile import Quantity
 
 #: Factor from the MAD of a normal distribution to its standard deviation.
-MAD_TO_SIGMA = 1.4826
+_MAD_TO_SIGMA = 1.4826
 
 #: A sample this many (estimated) standard deviations above the median is a spike ...
-SPIKE_SIGMAS = 5.0
+_SPIKE_SIGMAS = 5.0
 
 #: ... provided it is also this share above the median, so that nearly constant samples have none.
-SPIKE_MARGIN = 0.10
+_SPIKE_MARGIN = 0.10
 
 
 class InterruptedMeasurement(MeasurementError):
@@ -37,8 +37,8 @@ def split_spikes(samples: Sequence[float]) -> tuple[list[float], list[float]]:
     if len(samples) < 3:
         return list(samples), []
     centre = statistics.median(samples)
-    spread = MAD_TO_SIGMA * median_absolute_deviation(samples)
-    limit = centre + max(SPIKE_SIGMAS * spread, SPIKE_MARGIN * centre)
+    spread = _MAD_TO_SIGMA * median_absolute_deviation(samples)
+    limit = centre + max(_SPIKE_SIGMAS * spread, _SPIKE_MARGIN * centre)
     return [s for s in samples if s <= limit], [s for s in samples if s > limit]
 
 
@@ -87,12 +87,12 @@ def summarise(samples: Sequence[float], *, source: str | None = None) -> Quantit
     )
 
 
-def rate(seconds: Quantity, amount: float, *, source: str | None = None) -> Quantity:
+def rate(seconds: Quantity, amount: float) -> Quantity:
     """Convert a time into a rate: ``amount`` per second, with the same relative spread."""
     if seconds.value <= 0:
         raise MeasurementError("the measured time is zero", hint="The device's clock is too coarse for this work")
     value = amount / seconds.value
-    return Quantity(value, value * seconds.mad / seconds.value, seconds.samples, seconds.spikes, source)
+    return Quantity(value, value * seconds.mad / seconds.value, seconds.samples, seconds.spikes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from syclsched.tracing.analysis.lanes import lane_order
 Event = dict[str, Any]
 
 #: Labels of idle reasons, by field of `syclsched.tracing.analysis.idle.IdleTime` without its unit.
-IDLE_LABELS = {
+_IDLE_LABELS = {
     "no_task": "nothing left to do",
     "copy": "waits for a copy",
     "lanes": "waits for another lane",
@@ -109,7 +109,7 @@ def _idle_rows(causes: StartCauses, trace: Trace, pid: int, tid: int) -> Iterato
             start_ns, finish_ns = round(interval.start_s * 1e9), round(interval.finish_s * 1e9)
             if finish_ns > start_ns:
                 yield {
-                    "ph": "X", "pid": pid, "tid": tid, "name": IDLE_LABELS[interval.reason], "cat": "idle",
+                    "ph": "X", "pid": pid, "tid": tid, "name": _IDLE_LABELS[interval.reason], "cat": "idle",
                     "ts": start_ns / 1000, "dur": (finish_ns - start_ns) / 1000, "args": {},
                 }  # fmt: skip
         tid += 1

@@ -420,7 +420,9 @@ def test_what_takes_long_to_compile_and_gains_little_is_not_timed() -> None:
     assert task.signature is not None
     for name, expected in (("numba-dpex", True), ("opencl-c", False)):
         by = operation.implementation(name)
-        case = calibration._Case(task, device, by, history_key(device.key, operation, by, task.signature))
+        case = calibration._Case(
+            task, operation, task.signature, device, by, history_key(device.key, operation, by, task.signature)
+        )
         guess_s = costs.task_seconds(task, by, device).seconds
         assert calibration._is_needless(case, costs, 10 * guess_s, 20 * guess_s) is expected
         assert not calibration._is_needless(case, costs, 10 * guess_s, 5 * guess_s)

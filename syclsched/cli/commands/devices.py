@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syclsched.model.platform import HOST, Device, Partition, Platform
+from syclsched.model.text.units import plural
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -81,7 +82,7 @@ def show(platform: Platform, hidden: Sequence[Device], console: Console) -> None
         table.add_row(*_row(platform, device))
     console.print(table)
     console.print()
-    count = _count(len(platform.compute_devices), "device")
+    count = plural(len(platform.compute_devices), "device")
     console.print(Text(f"{count} and the host. All have integers of 8 to 64 bits, and bool.", style="dim"))
     for device in (*(d for d in platform.devices if d.distrust), *hidden):
         reason = f" ({_product(device)}) gets no work: {device.distrust}"
@@ -149,7 +150,3 @@ def _partition(partition: Partition | None) -> str:
         return f"part {partition.index} of {partition.argument}"
     kind = f"{partition.argument} units each" if partition.method == "equally" else partition.argument
     return f"part {partition.index}, {kind}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

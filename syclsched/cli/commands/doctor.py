@@ -30,7 +30,7 @@ def doctor(
     usable = diagnosis.usable and not any(finding.is_blocking for finding in stored)
     diagnosis = replace(diagnosis, findings=(*diagnosis.findings, *stored), usable=usable)
     if json_output:
-        print(as_json(diagnosis))
+        print(_as_json(diagnosis))
     else:
         from rich.console import Console
 
@@ -39,7 +39,7 @@ def doctor(
         raise typer.Exit(code=1)
 
 
-def as_json(diagnosis: Diagnosis) -> str:
+def _as_json(diagnosis: Diagnosis) -> str:
     """Return the diagnosis as a JSON document."""
     findings = [asdict(finding) for finding in diagnosis.findings]
     return json.dumps({"usable": diagnosis.usable, "findings": findings}, indent=2)

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from syclsched.model.trace import Trace
 
 #: Tolerated difference from ONNX Runtime's result, relative to the largest number of the output.
-TOLERANCE = 1e-3
+_TOLERANCE = 1e-3
 #: Maximum number of rows of the operator table.
 _ROWS = 16
 #: Maximum length of operator names; longer ones are truncated.
 _LONGEST = 160
 #: Maximum number of inputs of a batch for which the best classes are shown.
 _INPUTS = 8
-RANDOM = "random"
+_RANDOM = "random"
 
 
 @dataclass(eq=False)
@@ -69,7 +69,7 @@ class ModelWithInputs:
                 bad, 0, "in that outputs are finite (compared with nothing); NaN and infinite numbers"
             )
         worst = max((_difference(self.found[name], value) for name, value in self.expected.items()), default=0.0)
-        return check_residual(worst, TOLERANCE, "largest difference from ONNX Runtime / largest number of the output")
+        return check_residual(worst, _TOLERANCE, "largest difference from ONNX Runtime / largest number of the output")
 
 
 def _difference(found: Array, expected: Array) -> float:
@@ -140,14 +140,14 @@ def _named_inputs(model: OnnxModel, inputs: Sequence[str]) -> dict[str, Array]:
     position = 0
     for text in inputs:
         name, equals, file = text.rpartition("=")
-        if not equals and file == RANDOM:
+        if not equals and file == _RANDOM:
             position += 1
             continue
         if equals and name not in names:
             raise ArgumentError(
                 f"the model has no input {name!r}", where="--input", hint=f"Its inputs are {', '.join(names)}"
             )
-        if file == RANDOM:
+        if file == _RANDOM:
             continue
         arrays = read_arrays(file)
         if None not in arrays:  # several named arrays

@@ -221,19 +221,13 @@ def notes(rows: Sequence[ComparisonRow], *, platforms: bool) -> list[str]:
         if bound_s is not None:
             of = f" on {label}" if platforms else ""
             lines.append(f"no schedule{of} is shorter than {format_seconds(bound_s)}")
-    for row in rows:
+    named = [(f"{row.platform}, {row.policy}" if platforms else row.policy, row) for row in rows]
+    for name, row in named:
         if row.rewritten is not None:
-            of = f"{row.platform}, " if platforms else ""
             least = "" if row.bound_s is None else f"; so no schedule is shorter than {format_seconds(row.bound_s)}"
-            lines.append(f"{of}{row.policy}: rewritten, {row.rewritten}{least}")
-    for row in rows:
-        if row.incomplete:
-            of = f"{row.platform}, " if platforms else ""
-            lines.append(f"{of}{row.policy}: {_incomplete_text(row)}")
-    for row in rows:
-        if row.refused is not None:
-            of = f"{row.platform}, " if platforms else ""
-            lines.append(f"{of}{row.policy}: {row.refused}")
+            lines.append(f"{name}: rewritten, {row.rewritten}{least}")
+    lines += [f"{name}: {_incomplete_text(row)}" for name, row in named if row.incomplete]
+    lines += [f"{name}: {row.refused}" for name, row in named if row.refused is not None]
     return lines
 
 

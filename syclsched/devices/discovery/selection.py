@@ -33,7 +33,7 @@ _HINT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class _Term:
     """One device pattern of a selector."""
 
     text: str  # as written
@@ -77,7 +77,7 @@ class Selector:
     """A parsed selector."""
 
     text: str  # as written
-    terms: tuple[Term, ...]  # in order; discards take precedence over accepts
+    terms: tuple[_Term, ...]  # in order; discards take precedence over accepts
     strict: bool  # whether a term without a match is an error: in the short form only
 
     def wish(self, name: str, facts: DeviceFacts) -> DeviceSelection:
@@ -95,13 +95,13 @@ class Selector:
             without_parts=_numbers(discards),
         )
 
-    def unmatched(self, devices: Iterable[tuple[str, DeviceFacts]]) -> tuple[Term, ...]:
+    def unmatched(self, devices: Iterable[tuple[str, DeviceFacts]]) -> tuple[_Term, ...]:
         """Return the accepting terms that match none of the named root devices."""
         named = tuple(devices)
         return tuple(t for t in self.terms if not t.discard and not any(t.matches(*device) for device in named))
 
 
-EVERYTHING = Selector(text="*:*", terms=(Term("*:*", ANY, ANY),), strict=False)
+EVERYTHING = Selector(text="*:*", terms=(_Term("*:*", ANY, ANY),), strict=False)
 
 
 def parse_selector(text: str | None) -> Selector:
@@ -119,7 +119,7 @@ def parse_selector(text: str | None) -> Selector:
     return Selector(text=text, terms=tuple(terms), strict=not long_form)
 
 
-def _long_terms(part: str, text: str) -> list[Term]:
+def _long_terms(part: str, text: str) -> list[_Term]:
     body, discard = _without_mark(part)
     backend, colon, devices = (piece.strip().lower() for piece in body.partition(":"))
     if not colon:
@@ -131,11 +131,11 @@ def _long_terms(part: str, text: str) -> list[Term]:
         device, sub = _device(piece.strip(), part, text)
         if not (device in _KINDS or device == ANY or device.isdecimal()):
             raise _error(part, text, f"must name cpu, gpu, fpga, a number or * after {backend}:, not {device!r}")
-        terms.append(Term(part, backend, _KINDS.get(device, device), sub, discard))
+        terms.append(_Term(part, backend, _KINDS.get(device, device), sub, discard))
     return terms
 
 
-def _short_terms(part: str, text: str) -> list[Term]:
+def _short_terms(part: str, text: str) -> list[_Term]:
     body, discard = _without_mark(part)
     device, sub = _device(body.lower(), part, text)
     word = re.sub(r"\d+$", "", device)
@@ -144,8 +144,8 @@ def _short_terms(part: str, text: str) -> list[Term]:
     number = device[len(word) :]
     # The first of a kind is named by the kind alone, which as a selector means all of them: "gpu0" selects the first.
     if number and int(number) == 0:
-        return [Term(part, ANY, f"{_KINDS[word]}0", sub, discard)]
-    return [Term(part, ANY, ANY if device == ANY else f"{_KINDS[word]}{number}", sub, discard)]
+        return [_Term(part, ANY, f"{_KINDS[word]}0", sub, discard)]
+    return [_Term(part, ANY, ANY if device == ANY else f"{_KINDS[word]}{number}", sub, discard)]
 
 
 def _without_mark(part: str) -> tuple[str, bool]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 
 from syclsched.devices.discovery.device_facts import DeviceFacts, HostFacts
 from syclsched.devices.discovery.identity import device_key
@@ -156,12 +156,7 @@ def _host_device(host: HostFacts, reached: tuple[str, ...]) -> Device:
     return Device(
         name=HOST,
         key=device_key(
-            "host",
-            "host",
-            host.processor,
-            driver_version="",
-            processor=host.processor,
-            boot_environment={},
+            "host", "host", host.processor, driver_version="", processor=host.processor, boot_environment={}
         ),
         kind="host",
         backend="host",
@@ -182,15 +177,12 @@ def _contexts(candidates: Sequence[SelectedDevice], space_of: dict[str, str]) ->
 
 def _links(spaces: Sequence[MemorySpace], contexts: dict[str, tuple[str, str]]) -> tuple[Link, ...]:
     links: list[Link] = []
-    for source in spaces:
-        for destination in spaces:
-            if source is destination:
-                continue
-            in_memory = source.host_accessible and destination.host_accessible
-            peers = contexts.get(source.name) == contexts.get(destination.name)
-            if in_memory or peers or HOST in (source.name, destination.name):
-                bandwidth = ASSUMED_HOST_COPY_BYTES_PER_S if in_memory else ASSUMED_PCIE_BYTES_PER_S
-                links.append(Link(source.name, destination.name, ASSUMED_COPY_LATENCY_S, bandwidth, "assumed"))
+    for source, destination in permutations(spaces, 2):
+        in_memory = source.host_accessible and destination.host_accessible
+        peers = contexts.get(source.name) == contexts.get(destination.name)
+        if in_memory or peers or HOST in (source.name, destination.name):
+            bandwidth = ASSUMED_HOST_COPY_BYTES_PER_S if in_memory else ASSUMED_PCIE_BYTES_PER_S
+            links.append(Link(source.name, destination.name, ASSUMED_COPY_LATENCY_S, bandwidth, "assumed"))
     return tuple(links)
 
 

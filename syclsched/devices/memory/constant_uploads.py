@@ -18,10 +18,10 @@ import numpy as np
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import Executable, KernelExecutable, LibraryExecutable, SequenceExecutable
-from syclsched.devices.programs.task_compiler import signature_key
+from syclsched.devices.programs.task_compiler import CompileRequest, signature_key, step_requests
 from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError
 from syclsched.model.constant import Constant
-from syclsched.model.operation import Implementation, Operation, Signature
+from syclsched.model.operation import Implementation, Signature
 from syclsched.model.sequence import sequence_parts
 from syclsched.model.usm import UsmKind
 
@@ -86,49 +86,36 @@ class ConstantUploader:
         self._kind = kind
 
     def bind(
-        self,
-        executable: Executable,
-        operation: Operation,
-        implementation: Implementation,
-        signature: Signature,
-        constants: Mapping[str, Constant],
-        queue: SyclQueue | None,
-        space: str,
+        self, executable: Executable, made_for: CompileRequest, constants: Mapping[str, Constant], space: str
     ) -> Executable:
         """Return an executable with its constants bound; they need not be among its arguments any more."""
+        queue, implementation = made_for.queue, made_for.implementation
         if not constants:
             return executable
         if queue is None:
             return executable.with_constants({name: each.data for name, each in constants.items()}, ())
         if isinstance(executable, SequenceExecutable):
-            return self._bind_steps(executable, operation, implementation, signature, constants, queue, space)
-        where = f"operation {operation.name!r}, implementation {implementation.name!r}, memory space {space!r}"
+            return self._bind_steps(executable, made_for, constants, space)
         if implementation.prepare is None:
             plain = {name: self._plain(name, each, queue, space) for name, each in constants.items()}
             arrays = {name: upload.arrays[_AS_IT_IS] for name, upload in plain.items()}
             return executable.with_constants(arrays, tuple(plain.values()))
-        prepared = self._prepared(implementation, signature, constants, queue, space, where)
+        where = f"operation {made_for.operation.name!r}, implementation {implementation.name!r}, memory space {space!r}"
+        prepared = self._prepared(implementation, made_for.signature, constants, queue, space, where)
         missing = constants.keys() - prepared.arrays.keys()
         if missing and isinstance(executable, KernelExecutable):
             raise ExecutionError(f"prepare() returned nothing for {', '.join(sorted(missing))}", where=where)
         return executable.with_constants(prepared.arrays, (prepared,))
 
     def _bind_steps(
-        self,
-        executable: SequenceExecutable,
-        operation: Operation,
-        implementation: Implementation,
-        signature: Signature,
-        constants: Mapping[str, Constant],
-        queue: SyclQueue,
-        space: str,
+        self, executable: SequenceExecutable, whole: CompileRequest, constants: Mapping[str, Constant], space: str
     ) -> Executable:
-        parts = [part for part in sequence_parts(operation, implementation, signature) if not part.writes_nothing]
+        parts = sequence_parts(whole.operation, whole.implementation, whole.signature)
         steps = []
-        for part, (step, wiring) in zip(parts, executable.steps, strict=True):
-            own = {mine: constants[whole] for mine, whole in wiring if whole in constants}
-            bound = self.bind(step, part.operation, part.implementation, part.signature, own, queue, space)
-            steps.append((bound, tuple((mine, whole) for mine, whole in wiring if whole not in constants)))
+        for part, (step, wiring) in zip(step_requests(parts, whole), executable.steps, strict=True):
+            own = {mine: constants[outer] for mine, outer in wiring if outer in constants}
+            left = tuple((mine, outer) for mine, outer in wiring if outer not in constants)
+            steps.append((self.bind(step, part, own, space), left))
         return SequenceExecutable(steps)
 
     def _plain(self, name: str, constant: Constant, queue: SyclQueue, space: str) -> _UploadedConstants:

@@ -114,7 +114,9 @@ _all: weakref.WeakSet[SpacePools] = weakref.WeakSet()
 def memory_info() -> dict[str, MemoryInfo]:
     """Return syclsched's use of every memory space in this process, over all open devices.
 
-    Returns ------- dict of str to MemoryInfo
+    Returns
+    -------
+    dict of str to MemoryInfo
         By name of the space; peaks and limits are the sums over the open devices.
     """
     found: dict[str, MemoryInfo] = {}

@@ -34,46 +34,14 @@ def allocate(queue: SyclQueue, nbytes: int, kind: UsmKind) -> Any:
         ) from error
 
 
-class _OnQueue:
-    """USM array interface of memory, or of a part of it, with a queue of the same context."""
+class _UsmInterface:
+    """USM array interface of bytes at an address, with a queue whose context they belong to."""
 
-    def __init__(self, memory: Any, queue: SyclQueue, start: int = 0, nbytes: int | None = None) -> None:
-        self.memory = memory  # kept alive by the view made from this object
+    def __init__(self, owner: Any, address: int, nbytes: int, queue: SyclQueue) -> None:
+        self.owner = owner  # kept alive by the view made from this object
         self.__sycl_usm_array_interface__ = {
-            "data": (memory._pointer + start, False),
-            "shape": (memory.nbytes if nbytes is None else nbytes,),
-            "strides": None,
-            "typestr": "|u1",
-            "version": 1,
-            "syclobj": queue,
-            "offset": 0,
-        }
-
-
-class _OfBlock:
-    """USM array interface of a block of a pool, which it keeps alive."""
-
-    def __init__(self, block: MemoryBlock, queue: SyclQueue) -> None:
-        self.block = block
-        self.__sycl_usm_array_interface__ = {
-            "data": (block.pointer, False),
-            "shape": (max(block.nbytes, SMALLEST_ALLOCATION_BYTES),),
-            "strides": None,
-            "typestr": "|u1",
-            "version": 1,
-            "syclobj": queue,
-            "offset": 0,
-        }
-
-
-class _OfArray:
-    """USM array interface of the memory of a NumPy array, which it keeps alive."""
-
-    def __init__(self, array: NumpyArray, queue: SyclQueue) -> None:
-        self.array = array
-        self.__sycl_usm_array_interface__ = {
-            "data": (array.__array_interface__["data"][0], False),
-            "shape": (array.nbytes,),
+            "data": (address, False),
+            "shape": (nbytes,),
             "strides": None,
             "typestr": "|u1",
             "version": 1,
@@ -86,29 +54,34 @@ def usm_memory_of(array: NumpyArray, queue: SyclQueue) -> Any:
     """Return the USM memory that a NumPy array is a view of, without a copy; None if it is not USM memory."""
     from dpctl import memory
 
-    if not array.nbytes or array.__array_interface__["data"][0] % ALIGNMENT_BYTES:
+    address = array.__array_interface__["data"][0]
+    if not array.nbytes or address % ALIGNMENT_BYTES:
         return None
     try:
-        return memory.as_usm_memory(_OfArray(array, queue))
+        return memory.as_usm_memory(_UsmInterface(array, address, array.nbytes, queue))
     except ValueError:  # not USM memory of that context
         return None
 
 
 def block_memory(block: MemoryBlock, queue: SyclQueue) -> Any:
     """Return a block of a pool as USM memory, without a copy."""
-    return type(block.owner)(_OfBlock(block, queue))
+    nbytes = max(block.nbytes, SMALLEST_ALLOCATION_BYTES)
+    return type(block.owner)(_UsmInterface(block, block.pointer, nbytes, queue))
 
 
 def memory_slice(memory: Any, start: int, nbytes: int) -> Any:
     """Return a slice of USM memory, without a copy."""
-    return type(memory)(_OnQueue(memory, memory.sycl_queue, start, nbytes)) if nbytes else memory
+    if not nbytes:
+        return memory
+    return type(memory)(_UsmInterface(memory, memory._pointer + start, nbytes, memory.sycl_queue))
 
 
 def as_usm_array(memory: Any, shape: tuple[int, ...], dtype: str, queue: SyclQueue) -> Any:
     """Return a `dpctl.tensor.usm_ndarray` on memory, without a copy."""
     from dpctl import tensor
 
-    view = memory if memory.sycl_queue == queue else type(memory)(_OnQueue(memory, queue))
+    is_on_queue = memory.sycl_queue == queue
+    view = memory if is_on_queue else type(memory)(_UsmInterface(memory, memory._pointer, memory.nbytes, queue))
     return tensor.usm_ndarray(shape, dtype=dtype, buffer=view)
 
 

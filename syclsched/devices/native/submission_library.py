@@ -48,59 +48,31 @@ class SubmissionLibrary:
         self.threads_backend = _address_in(loaded, "syclsched_way_threads")
         #: OpenCL event callback that increments an eventfd.
         self.wake = _address_in(loaded, "syclsched_wake")
-        pointer, count = ctypes.c_void_p, ctypes.c_int64
-        self.submit = loaded.syclsched_submit
-        self.submit.restype = count
-        self.submit.argtypes = [pointer, count, pointer, count, *[pointer] * 5]
-        self.wait = loaded.syclsched_wait
-        self.wait.restype = None
-        self.wait.argtypes = [pointer, count]
-        self.perform = loaded.syclsched_perform
-        self.perform.restype = ctypes.c_int32
-        self.perform.argtypes = [pointer, count, pointer, ctypes.c_int32, pointer]
-        self.thread_begin = loaded.syclsched_thread_begin
-        self.thread_begin.restype = pointer
-        self.thread_begin.argtypes = [pointer, count, count, pointer]
-        self.thread_end = loaded.syclsched_thread_end
-        self.thread_end.restype = None
-        self.thread_end.argtypes = [pointer]
-        self.thread_wake_at = loaded.syclsched_thread_wake_at
-        self.thread_wake_at.restype = ctypes.c_int32
-        self.thread_wake_at.argtypes = [pointer, count]
-        self.bell_new = loaded.syclsched_bell_new
-        self.bell_new.restype = pointer
-        self.bell_new.argtypes = []
+        pointer, count, flag = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
+        self.submit = self._function("submit", count, pointer, count, pointer, count, *[pointer] * 5)
+        self.wait = self._function("wait", None, pointer, count)
+        self.perform = self._function("perform", flag, pointer, count, pointer, flag, pointer)
+        self.thread_begin = self._function("thread_begin", pointer, pointer, count, count, pointer)
+        self.thread_end = self._function("thread_end", None, pointer)
+        self.thread_wake_at = self._function("thread_wake_at", flag, pointer, count)
+        self.bell_new = self._function("bell_new", pointer)
+        self.bell_wait = self._function("bell_wait", count, pointer, count, count)
+        self.bell_delete = self._function("bell_delete", None, pointer)
+        self.times = self._function("times", None, pointer, count, pointer, pointer)
+        self.delete = self._function("delete", None, pointer, count)
+        self.next_failed = self._function("next_failed", count, pointer, count, count)
+        self.flight_new = self._function("flight_new", pointer, pointer)
+        self.fly = self._function("flight_fly", flag, pointer, ctypes.c_double)
+        self.flight_follow = self._function("flight_follow", flag, pointer)
+        self.flight_land = self._function("flight_land", None, pointer)
+        self.flight_settle = self._function("flight_settle", None, pointer)
+        self.flight_begin = self._function("flight_begin", None, pointer)
+        self.flight_delete = self._function("flight_delete", None, pointer)
+        self.flight_begin_with = self._function("flight_begin_with", flag, pointer, ctypes.py_object)
+        self.look = self._function("look", flag, pointer, count, ctypes.py_object)
+        # Called too often to release the GIL for them.
         self.bell_ring = ctypes.PYFUNCTYPE(None, pointer)(_address_in(loaded, "syclsched_bell_ring"))
-        self.bell_wait = loaded.syclsched_bell_wait
-        self.bell_wait.restype = count
-        self.bell_wait.argtypes = [pointer, count, count]
-        self.bell_delete = loaded.syclsched_bell_delete
-        self.bell_delete.restype = None
-        self.bell_delete.argtypes = [pointer]
-        self.times = loaded.syclsched_times
-        self.times.restype = None
-        self.times.argtypes = [pointer, count, pointer, pointer]
-        self.delete = loaded.syclsched_delete
-        self.delete.restype = None
-        self.delete.argtypes = [pointer, count]
-        self.next_failed = loaded.syclsched_next_failed
-        self.next_failed.restype = count
-        self.next_failed.argtypes = [pointer, count, count]
-        self.flight_new = loaded.syclsched_flight_new
-        self.flight_new.restype, self.flight_new.argtypes = pointer, [pointer]
-        self.fly = loaded.syclsched_flight_fly
-        self.fly.restype, self.fly.argtypes = ctypes.c_int32, [pointer, ctypes.c_double]
-        self.flight_follow = loaded.syclsched_flight_follow
-        self.flight_follow.restype, self.flight_follow.argtypes = ctypes.c_int32, [pointer]
-        self.flight_land, self.flight_settle = loaded.syclsched_flight_land, loaded.syclsched_flight_settle
-        self.flight_begin, self.flight_delete = loaded.syclsched_flight_begin, loaded.syclsched_flight_delete
-        for function in (self.flight_begin, self.flight_land, self.flight_settle, self.flight_delete):
-            function.restype, function.argtypes = None, [pointer]
-        self.flight_begin_with = loaded.syclsched_flight_begin_with
-        self.flight_begin_with.restype = ctypes.c_int32
-        self.flight_begin_with.argtypes = [pointer, ctypes.py_object]
-        self.look = loaded.syclsched_look
-        self.look.restype, self.look.argtypes = ctypes.c_int32, [pointer, count, ctypes.py_object]
+        self.status = ctypes.PYFUNCTYPE(flag, pointer)(_address_in(loaded, "syclsched_status"))
         #: Addresses of functions for compiled callers.
         self.now_address = _address_in(loaded, "syclsched_now_ns")
         self.submit_address = _address_in(loaded, "syclsched_submit")
@@ -108,8 +80,11 @@ class SubmissionLibrary:
         self.bell_wait_address = _address_in(loaded, "syclsched_bell_wait")
         self.wait_address = _address_in(loaded, "syclsched_wait")
         self._look_first = ctypes.c_int32.in_dll(loaded, "syclsched_look_first")
-        # Called too often to release the GIL for it.
-        self.status = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer)(_address_in(loaded, "syclsched_status"))
+
+    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
+        found = self._loaded[f"syclsched_{name}"]
+        found.restype, found.argtypes = result, arguments
+        return found
 
     def native_backend(self, way: str) -> int:
         """Return the address of the functions (``struct way``) that submit to a backend's native queues."""

@@ -17,7 +17,8 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _DIRECTIVE = re.compile(r"^[^\S\n]*#[^\S\n]*(\w*)[^\S\n]*([^\n]*)$", re.MULTILINE)
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+#: A comment of C.
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _SUFFIX = "_of_part_"
 #: Words before parentheses that are not function names.
@@ -72,7 +73,7 @@ def program_part(code: OpenCLSource) -> ProgramPart | None:
 
 def _directives(source: str) -> tuple[tuple[str, ...], tuple[str, ...], str] | None:
     """Return the macros and pragmas of a program, and its text without directives and comments; None if unsupported."""
-    source = _COMMENT.sub(" ", source.replace("\\\n", " "))
+    source = COMMENT.sub(" ", source.replace("\\\n", " "))
     macros: list[str] = []
     pragmas: list[str] = []
     for found in _DIRECTIVE.finditer(source):

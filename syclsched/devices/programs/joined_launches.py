@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 
 from syclsched.devices.native.sycl_types import SyclContext, SyclDevice, SyclQueue
+from syclsched.devices.programs.combined_source import COMMENT
 from syclsched.devices.programs.executables import Executable, KernelExecutable, KernelSubmission, Submission
-from syclsched.devices.programs.joined_source import joined_source
 from syclsched.devices.programs.programs import compile_code
 from syclsched.errors import SyclschedError
 from syclsched.model.operation import OpenCLSource
@@ -19,6 +20,16 @@ _LARGEST_ARGUMENT_BYTES = 8
 #: Largest work-group where the original launches leave the choice to the runtime, which could mix launches in a group.
 _GROUP = 256
 _SMALL_GROUP = 16
+
+#: Features a kernel to be joined may not use: queries that show the added dimension, local memory (guaranteed only in a
+#: kernel that is launched itself: OpenCL C 3.0, 6.7.1), synchronisation of work-items (a group chosen by the runtime
+#: could contain work-items of two launches).
+_NOT_JOINED = re.compile(
+    r"\b(?:__local|local|reqd_work_group_size|work_group_size_hint|vec_type_hint|get_work_dim|get_global_linear_id"
+    r"|get_global_offset|barrier|work_group_\w+|sub_group_\w+|printf|image[123]d\w*|sampler_t|pipe)\b"
+    r"|\bget_(?:global_id|local_id|group_id|num_groups|global_size|local_size|enqueued_local_size)\b(?!\s*\(\s*[01]\s*\))"
+)
+_LAST_NAME = re.compile(r"([A-Za-z_]\w*)\s*$")
 
 
 def join_key(executable: Executable, queue: SyclQueue) -> tuple[Hashable, int] | None:
@@ -81,3 +92,46 @@ def _groups(extents: Sequence[int]) -> list[int] | None:
     fastest = extents[-1]
     size = next(size for size in range(min(fastest, _GROUP), 0, -1) if fastest % size == 0)
     return None if size < min(fastest, _SMALL_GROUP) else [1] * (len(extents) - 1) + [size]
+
+
+def joined_source(code: OpenCLSource, count: int) -> OpenCLSource | None:
+    """Return a program with a kernel that does the work of several launches of one kernel; None if impossible.
+
+    The kernel takes the arguments of all launches, one after another, and is launched over one more dimension, the
+    slowest: its index selects the launch. The first two dimensions are unchanged.
+    """
+    plain = COMMENT.sub(" ", code.source)
+    parameters = _parameters(plain, code.kernel_name)
+    if parameters is None or _NOT_JOINED.search(plain):
+        return None
+    name = f"syclsched_{count}_{code.kernel_name}"
+    declared = [f"{head}{own}_{n}" for n in range(count) for head, own in parameters]
+    cases = [
+        f"    case {n}: {code.kernel_name}({', '.join(f'{own}_{n}' for _, own in parameters)}); break;"
+        for n in range(count)
+    ]
+    text = "\n".join(
+        (
+            code.source,
+            f"__kernel void {name}({', '.join(declared)}) {{",
+            "    switch (get_global_id(2)) {",
+            *cases,
+            "    }",
+            "}",
+        )
+    )
+    return OpenCLSource(text, name, code.options)
+
+
+def _parameters(source: str, kernel: str) -> list[tuple[str, str]] | None:
+    """Return declaration and name of each kernel parameter; None if the text is too complex."""
+    found = re.findall(rf"\b(?:__)?kernel\s+void\s+{re.escape(kernel)}\s*\(([^()]*)\)\s*\{{", source)
+    if len(found) != 1:
+        return None
+    parameters = []
+    for text in found[0].split(","):
+        name = _LAST_NAME.search(text)
+        if name is None or not text[: name.start()].strip():
+            return None
+        parameters.append((text[: name.start()], name.group(1)))
+    return parameters

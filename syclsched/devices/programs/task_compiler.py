@@ -7,6 +7,7 @@ dpctl turns into a kernel. OpenCL C and ready SPIR-V are built the same way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -117,14 +118,14 @@ def _load_ahead(
         return
     made = loaded[key] = _load(piece)
     if piece.implementation.kind == "sequence":
-        for step in _steps(made, piece):
+        for step in step_requests(made, piece):
             _load_ahead(step, loaded, sources)
     elif isinstance(made, OpenCLSource):
         device = (piece.queue.sycl_context, piece.queue.sycl_device)
         sources.setdefault(device, (piece.queue, []))[1].append(made)
 
 
-def _steps(parts: Sequence[SequencePart], whole: CompileRequest) -> list[CompileRequest]:
+def step_requests(parts: Sequence[SequencePart], whole: CompileRequest) -> list[CompileRequest]:
     """Return the steps of a sequence, without those that write nothing."""
     return [
         CompileRequest(p.operation, p.implementation, p.signature, whole.queue, whole.limits)
@@ -169,7 +170,7 @@ def _make(piece: CompileRequest, given: Any, loaded: dict[Hashable, Any]) -> Exe
         return SequenceExecutable(
             [
                 (_compiled(step, loaded), _array_arguments(p))
-                for p, step in zip(parts, _steps(given, piece), strict=True)
+                for p, step in zip(parts, step_requests(given, piece), strict=True)
             ]
         )
     launch = _index_space(implementation, signature, limits, where)
@@ -236,9 +237,7 @@ def _launch_error(launch: Launch, limits: DeviceLimits) -> str | None:
         return f"local range {group} must be one positive extent per dimension of {size}"
     if any(n % g for n, g in zip(size, group, strict=True)):
         return f"local range {group} does not divide global range {size}"
-    items = 1
-    for n in group:
-        items *= n
+    items = math.prod(group)
     if items > limits.max_work_group_size:
         return f"work-groups of {items} work-items are larger than the device's {limits.max_work_group_size}"
     return None

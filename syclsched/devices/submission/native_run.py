@@ -132,12 +132,12 @@ class NativeRun:
             self._finalizer.atexit = False
 
     def begin(self) -> None:
-        """Submit the commands that need no waiting; then call `fly`, or `follow` and `land`."""
+        """Submit the commands that need no waiting; then call `fly`, or `follow` and `take_over`."""
         self._arrays = None
         self._library.flight_begin(self._handle)
 
     def own(self, commands: InPlaceCommands) -> None:
-        """Set the commands that `begin_with` submits; no run may be in progress."""
+        """Set the commands that `begin_in_place` submits; no run may be in progress."""
         self._own = commands
         self._job.own, self._job.given = ctypes.addressof(commands.pointers), commands.given.address
         self._job.given_count = len(commands.given)
@@ -154,7 +154,7 @@ class NativeRun:
         return int(self._library.fly(self._handle, seconds))
 
     def follow(self) -> bool:
-        """Keep the run's events until `land`; return False if it has completed already and has none."""
+        """Keep the run's events until `take_over`; return False if it has completed already and has none."""
         return bool(self._library.flight_follow(self._handle) != COMPLETED)
 
     def take_over(self) -> list[EventRange]:
@@ -167,7 +167,7 @@ class NativeRun:
 
     @property
     def read(self) -> dict[str, Any] | None:
-        """The arrays of the last `begin_with`, by name; None after `begin`."""
+        """The arrays of the last `begin_in_place`, by name; None after `begin`."""
         if self._own is None or self._arrays is None:
             return None
         return {name: each for name, each in zip(self._own.names, self._arrays, strict=True) if name is not None}
@@ -179,7 +179,7 @@ class NativeRun:
 
     @property
     def done(self) -> int:
-        """The number of submissions made, after `land`."""
+        """The number of submissions made, after `take_over`."""
         return int(sum(self._job.done))
 
     def settle(self) -> None:
@@ -197,7 +197,7 @@ class NativeRun:
 def native_run_for(
     library: SubmissionLibrary, loop: SubmissionLoop, commands: CommandList, results: Sequence[tuple[int, int]]
 ) -> NativeRun | None:
-    """Return a flight for a command list; None if a lane is not split or there are too many commands."""
+    """Return a native run of a command list; None if a lane is not split or there are too many commands."""
     parts = commands.parts
     lanes = {part.lane for part in parts}
     if not 0 < len(parts) <= MAX_IN_FLIGHT or not all(loop.is_split(lane) for lane in lanes):

@@ -290,11 +290,11 @@ class SubmissionLoop(CommandMaker):
         return list(start_ns), list(end_ns)
 
     def listed(self, slots: Sequence[int]) -> Any:
-        """Return an array of the events of some slots, for repeated calls of `times_listed`."""
+        """Return an array of the events of some slots, for repeated calls of `event_times`."""
         return (ctypes.c_void_p * len(slots))(*[self._address(slot) for slot in slots])
 
     def first_event_array(self, slots: Sequence[int]) -> Any:
-        """Return an array of the first events of the sequences in some slots, for `times_listed`."""
+        """Return an array of the first events of the sequences in some slots, for `event_times`."""
         return self.listed([self._slots + slot for slot in slots])
 
     def event_times(self, listed: Any) -> tuple[Any, Any]:

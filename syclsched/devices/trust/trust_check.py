@@ -48,7 +48,7 @@ class KnownAnswerResult:
 
 
 @dataclass(frozen=True, slots=True)
-class TrustVerdict:
+class _TrustVerdict:
     """Whether a device may be used, why not, and the outcomes of all checks.
 
     `remembered` tells that the checks were made by an earlier process; `seconds` is the duration of this call.
@@ -60,16 +60,10 @@ class TrustVerdict:
     remembered: bool
     seconds: float
 
-    @property
-    def passed_routes(self) -> frozenset[str]:
-        """Routes on which at least one computation ran and no result was wrong."""
-        failed = {each.route for each in self.checks if each.status == "failed"}
-        return frozenset(each.route for each in self.checks if each.status == "passed") - failed
-
 
 def check(
     device: SyclDevice, *, refresh: bool = False, routes: Mapping[str, Route] | None = None, guarded: bool = True
-) -> TrustVerdict:
+) -> _TrustVerdict:
     """Run the known-answer test on a device, or return its cached verdict."""
     started_s = time.perf_counter()
     root = _root_device(device)
@@ -83,7 +77,7 @@ def check(
         checks = _check_guarded(root, path) if guarded else _run_checks(root, ROUTES)
         _remember(path, root, checks)
     trusted, reason = judge(checks)
-    return TrustVerdict(trusted, reason, checks, remembered is not None, time.perf_counter() - started_s)
+    return _TrustVerdict(trusted, reason, checks, remembered is not None, time.perf_counter() - started_s)
 
 
 def _check_guarded(device: SyclDevice, path: Path) -> tuple[KnownAnswerResult, ...]:

@@ -36,8 +36,6 @@ class CompilationBatch:
         """Compile all requested implementations and upload their constants."""
         made = compile_tasks([piece for piece, _, _ in self._wanted.values()])
         return {
-            key: uploads.bind(
-                each, piece.operation, piece.implementation, piece.signature, task.constants, piece.queue, space
-            )
+            key: uploads.bind(each, piece, task.constants, space)
             for (key, (piece, task, space)), each in zip(self._wanted.items(), made, strict=True)
         }

@@ -9,7 +9,6 @@ from typing import Any, Final
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.network import CanonicalNode, Network
 from syclsched.model.access import AccessMode
-from syclsched.model.graph_parts.sizes import signature_bytes
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
 
 #: Name of the implementation in plans and reports.
@@ -59,7 +58,7 @@ def evaluate_reference(
 
 
 def _work(signature: Signature) -> Work:
-    return Work(flops=0.0, bytes=signature_bytes(signature), parallelism=1)
+    return Work(flops=0.0, bytes=signature.nbytes, parallelism=1)
 
 
 def _run(evaluator: Any, names: tuple[str, ...], results: tuple[str, ...], /, **arrays: Any) -> None:

@@ -25,7 +25,7 @@ Argument = LogicalArray | ArrayRows | ReshapedArray | Constant | Access | Scalar
 Lookup = Callable[[str, str], LogicalArray]
 
 
-class BoundArguments(NamedTuple):
+class _BoundArguments(NamedTuple):
     """The validated arguments of a task, as fields of `Task`."""
 
     accesses: tuple[Access, ...]
@@ -38,7 +38,7 @@ class BoundArguments(NamedTuple):
 
 def validate_arguments(
     operation: Operation, given: Mapping[str, Argument], lookup: Lookup, where: str
-) -> BoundArguments:
+) -> _BoundArguments:
     """Validate the arguments of a task, given by parameter name; ``where`` names the task in errors.
 
     Raise `ArgumentError` if a parameter is missing or unknown, rows do not exist, or a shape, dtype or access mode does
@@ -80,12 +80,12 @@ def validate_arguments(
         elif rows is None:
             shapes[parameter.name] = array.shape
         else:
-            ranges[parameter.name], shapes[parameter.name] = rows, row_range_shape(array.shape, rows)
+            ranges[parameter.name], shapes[parameter.name] = rows, _row_range_shape(array.shape, rows)
         dtypes[parameter.name] = array.dtype
     signature = Signature(shapes, dtypes, scalars, frozenset(constants))
     _check_signature(operation, signature, where)
     touched = tuple([Access(name, mode, rows) for name, each in accesses.items() for rows, mode in each.items()])
-    return BoundArguments(touched, arguments, signature, ranges, constants, frozenset(reshaped))
+    return _BoundArguments(touched, arguments, signature, ranges, constants, frozenset(reshaped))
 
 
 def declare_array(
@@ -115,7 +115,7 @@ def declare_array(
     return LogicalArray(name, extent, kind.name, temporary, usm)
 
 
-def row_range_shape(shape: Shape, rows: RowRange | None) -> Shape:
+def _row_range_shape(shape: Shape, rows: RowRange | None) -> Shape:
     """Return the shape of a range of rows of an array; ``rows`` is None for all rows."""
     return shape if rows is None else (rows[1] - rows[0], *shape[1:])
 
@@ -129,7 +129,7 @@ def matches_signature(task: Task, parameter: str, array: LogicalArray) -> bool:
     if parameter in task.reshaped:
         fits = rows is None and math.prod(array.shape) == math.prod(shape)
     else:
-        fits = row_range_shape(array.shape, rows) == shape
+        fits = _row_range_shape(array.shape, rows) == shape
     return fits and array.dtype == signature.dtypes[parameter]
 
 

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any
 
 from syclsched.model.access import AccessMode
-from syclsched.model.graph_parts.sizes import signature_bytes
 from syclsched.model.operation import Copies, Implementation, Operation, Parameter, Signature, Work
 
 
@@ -24,7 +23,7 @@ def host_operation(
     label = getattr(function, "__name__", "host").strip("<>")
 
     def work(signature: Signature) -> Work:
-        return Work(flops=flops, bytes=signature_bytes(signature), parallelism=1)
+        return Work(flops=flops, bytes=signature.nbytes, parallelism=1)
 
     return Operation(
         name=label,
@@ -69,6 +68,6 @@ def copy_operation() -> Operation:
             Implementation("memcpy", "library", load=lambda _: Copies(copies), efficiency=0.8),
             Implementation("host", "host", load=lambda _: on_host, efficiency=0.8),
         ),
-        work=lambda signature: Work(flops=0.0, bytes=signature_bytes(signature)),
+        work=lambda signature: Work(flops=0.0, bytes=signature.nbytes),
         check=check,
     )

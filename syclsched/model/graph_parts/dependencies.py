@@ -33,17 +33,7 @@ class Dependency(NamedTuple):
 
 
 class ImplicitEdges(NamedTuple):
-    """Dependencies as columns, with tasks given by their positions in the order of submission.
-
-    Parameters
-    ----------
-    before, after : list of int
-        Task positions.
-    kind : list of str
-        As in `Dependency`.
-    array : list of (str or None)
-        As in `Dependency`.
-    """
+    """Dependencies as columns, as in `Dependency`, with tasks given by their positions in the order of submission."""
 
     before: list[int]
     after: list[int]

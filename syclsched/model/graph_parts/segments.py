@@ -17,20 +17,10 @@ from syclsched.model.task import LogicalArray, Task
 
 
 class Segment(NamedTuple):
-    """A segment of an array.
+    """A segment of an array."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the segment, such as ``a[0:100]``.
-    whole : str
-        Name of the array.
-    rows : (int, int)
-        First row and one past the last.
-    """
-
-    name: str
-    whole: str
+    name: str  # of the segment, such as ``a[0:100]``
+    whole: str  # name of the array
     rows: RowRange
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory bandwidth: the STREAM triad beyond the caches, and over a range of working sets."""
+"""Memory: bandwidth of the STREAM triad beyond the caches and over working sets, and costs of each USM kind."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from syclsched.devices.memory.usm_memory import allocate
 from syclsched.errors import MeasurementError
 from syclsched.model.platform import Device
-from syclsched.model.profile import Quantity
-from syclsched.model.usm import UsmKind
+from syclsched.model.profile import Quantity, UsmCosts
+from syclsched.model.usm import USM_KINDS, UsmKind
 from syclsched.profiling.measure.bench import Bench, event_seconds
 from syclsched.profiling.measure.microkernels import triad_operation
 from syclsched.profiling.measure.session_budget import MIB, SessionBudget
@@ -22,8 +23,9 @@ CACHE_MULTIPLE = 4
 MIN_TRIAD_BYTES = 48 * MIB
 MAX_TRIAD_BYTES = 1536 * MIB
 
-#: Working set for the comparison of USM kinds.
-USM_TRIAD_BYTES = 48 * MIB
+#: For the comparison of USM kinds: working set, and the allocation that is timed.
+_USM_TRIAD_BYTES = 48 * MIB
+_ALLOCATION_BYTES = MIB
 
 _SCALAR = 3.0
 _CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -86,7 +88,7 @@ def measure_triad(bench: Bench, budget: SessionBudget, *, working_set_bytes: int
     return rate(bench.sampler.sample_until(sample, budget.number_s), moved)
 
 
-def measure_reading(bench: Bench, budget: SessionBudget, *, working_set_bytes: int, kind: UsmKind) -> Quantity:
+def _measure_reading(bench: Bench, budget: SessionBudget, *, working_set_bytes: int, kind: UsmKind) -> Quantity:
     """Measure the read bandwidth of a USM kind: a triad that writes to memory of kind ``device``."""
     sample, moved = triad(bench, working_set_bytes, kind, "device")
     return rate(bench.sampler.sample_until(sample, budget.number_s), moved * 2 // 3)
@@ -102,3 +104,24 @@ def measure_curve(bench: Bench, budget: SessionBudget) -> tuple[tuple[int, float
         points.append((moved, rate(bench.sampler.sample_until(sample, budget.point_s), moved).value))
         bench.release()
     return tuple(points)
+
+
+def usm_kinds(device: Device) -> tuple[UsmKind, ...]:
+    """Return the USM kinds that a device supports, by its aspects."""
+    return tuple(k for k in USM_KINDS if f"usm_{k}_allocations" in device.aspects)
+
+
+def measure_usm(bench: Bench, kind: UsmKind, budget: SessionBudget) -> UsmCosts:
+    """Measure allocation time, triad bandwidth and read bandwidth of one USM kind."""
+
+    def allocate_and_free() -> None:
+        allocate(bench.queue, _ALLOCATION_BYTES, kind)
+
+    allocate_and_free()
+    allocation = bench.sampler.sample_until(bench.sampler.timed(allocate_and_free), budget.point_s)
+    bandwidth = measure_triad(bench, budget, working_set_bytes=_USM_TRIAD_BYTES, kind=kind)
+    if kind == "device":
+        return UsmCosts(allocation, bandwidth)
+    bench.release()
+    reading = _measure_reading(bench, budget, working_set_bytes=_USM_TRIAD_BYTES, kind=kind)
+    return UsmCosts(allocation, bandwidth, reading)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -51,9 +50,7 @@ class Bench:
     def __enter__(self) -> Bench:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.wait()
         self._kept.clear()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from syclsched.errors import MeasurementError
 from syclsched.model.platform import Device
@@ -20,7 +21,7 @@ from syclsched.model.profile import (
     UsmCosts,
 )
 from syclsched.model.usm import UsmKind
-from syclsched.profiling.measure import bandwidth, launch, overlap, throughput, transfers, usm
+from syclsched.profiling.measure import bandwidth, launch, overlap, throughput, transfers
 from syclsched.profiling.measure.bench import Bench
 from syclsched.profiling.measure.power import find_counters, measure_power
 from syclsched.profiling.measure.session_budget import SessionBudget
@@ -51,41 +52,32 @@ def device_steps(device: Device, budget: SessionBudget) -> Iterator[MeasurementS
     """Yield the measurement steps of a device, those that every profile needs first."""
     dtypes = throughput.measurable_dtypes(device)
     yield "launches", lambda b, d: setattr(d, "launch", launch.measure_launch(b, budget))
-    yield f"throughput {dtypes[0]}", _throughput(dtypes[0], budget)
+    yield f"throughput {dtypes[0]}", partial(_throughput, dtypes[0], budget)
     yield "triad", lambda b, d: setattr(d, "triad", _triad(b, budget))
     for dtype in dtypes[1:]:
-        yield f"throughput {dtype}", _throughput(dtype, budget)
+        yield f"throughput {dtype}", partial(_throughput, dtype, budget)
     for direction in transfers.DIRECTIONS:
-        yield f"copies {direction}", _transfer(direction, budget)
-    yield "overlap of kernels", lambda b, d: _overlap(b, d, budget)
+        yield f"copies {direction}", partial(_transfer, direction, budget)
+    yield "overlap of kernels", partial(_overlap, budget)
     yield "overlap with copies", lambda b, d: setattr(d, "copy_kernel", overlap.measure_copy_kernel(b, budget))
     yield "bandwidth curve", lambda b, d: setattr(d, "curve", bandwidth.measure_curve(b, budget))
-    for kind in usm.usm_kinds(device):
-        yield f"USM {kind}", _usm(kind, budget)
+    for kind in bandwidth.usm_kinds(device):
+        yield f"USM {kind}", partial(_usm, kind, budget)
     yield "first launch", lambda b, d: setattr(d, "first_launch", launch.measure_first_launch(b, budget))
     if find_counters(device.kind):
         yield "power", lambda b, d: setattr(d, "power", _power(b, budget))
 
 
-def _throughput(dtype: str, budget: SessionBudget) -> Callable[[Bench, ProfileDraft], None]:
-    def step(bench: Bench, draft: ProfileDraft) -> None:
-        draft.peak_flops[dtype] = throughput.measure_throughput(bench, dtype, budget)
-
-    return step
+def _throughput(dtype: str, budget: SessionBudget, bench: Bench, draft: ProfileDraft) -> None:
+    draft.peak_flops[dtype] = throughput.measure_throughput(bench, dtype, budget)
 
 
-def _transfer(direction: transfers.Direction, budget: SessionBudget) -> Callable[[Bench, ProfileDraft], None]:
-    def step(bench: Bench, draft: ProfileDraft) -> None:
-        draft.transfers[direction] = transfers.measure_transfer(bench, direction, budget)
-
-    return step
+def _transfer(direction: transfers.Direction, budget: SessionBudget, bench: Bench, draft: ProfileDraft) -> None:
+    draft.transfers[direction] = transfers.measure_transfer(bench, direction, budget)
 
 
-def _usm(kind: UsmKind, budget: SessionBudget) -> Callable[[Bench, ProfileDraft], None]:
-    def step(bench: Bench, draft: ProfileDraft) -> None:
-        draft.usm[kind] = usm.measure_usm(bench, kind, budget)
-
-    return step
+def _usm(kind: UsmKind, budget: SessionBudget, bench: Bench, draft: ProfileDraft) -> None:
+    draft.usm[kind] = bandwidth.measure_usm(bench, kind, budget)
 
 
 def _triad(bench: Bench, budget: SessionBudget) -> Quantity:
@@ -93,12 +85,11 @@ def _triad(bench: Bench, budget: SessionBudget) -> Quantity:
     caches = [int(bench.queue.sycl_device.global_mem_cache_size)]
     if bench.device.kind != "gpu":
         caches.append(bandwidth.last_level_cache_bytes())
-    cache = max(caches)
-    size = bandwidth.triad_bytes(bench.device, cache)
+    size = bandwidth.triad_bytes(bench.device, max(caches))
     return bandwidth.measure_triad(bench, budget, working_set_bytes=size)
 
 
-def _overlap(bench: Bench, draft: ProfileDraft, budget: SessionBudget) -> None:
+def _overlap(budget: SessionBudget, bench: Bench, draft: ProfileDraft) -> None:
     draft.kernel_kernel = overlap.measure_kernel_kernel(bench, budget)
     draft.lanes = overlap.measure_lanes(bench, budget, draft.kernel_kernel)
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from syclsched.model.access import AccessMode
-from syclsched.model.graph_parts.sizes import signature_bytes
 from syclsched.model.operation import (
     DeviceLimits,
     Implementation,
@@ -64,7 +63,7 @@ def fresh_operation() -> Operation:
         name=f"first_launch_{serial}",
         parameters=(Parameter("x", AccessMode.UPDATE, ndim=1),),
         implementations=(Implementation("numba-dpex", "numba-dpex", load=load, launch=_launch_empty),),
-        work=lambda signature: Work(2.0 * signature.shapes["x"][0], signature_bytes(signature)),
+        work=lambda signature: Work(2.0 * signature.shapes["x"][0], signature.nbytes),
     )
 
 
@@ -114,7 +113,7 @@ def triad_operation(dtype: str) -> Operation:
             Parameter("s", like="a"),
         ),
         implementations=(Implementation("numba-dpex", "numba-dpex", load=_load_triad, launch=_launch_each),),
-        work=lambda signature: Work(2.0 * signature.shapes["a"][0], signature_bytes(signature)),
+        work=lambda signature: Work(2.0 * signature.shapes["a"][0], signature.nbytes),
     )
 
 
@@ -136,7 +135,7 @@ def _launch_groups(signature: Signature, limits: DeviceLimits) -> Launch:
 def _fma_work(signature: Signature) -> Work:
     items = signature.shapes["x"][0]
     flops = fma_flops(items, int(signature.scalars["n"]))
-    return Work(flops, signature_bytes(signature), signature.dtypes["x"], items)
+    return Work(flops, signature.nbytes, signature.dtypes["x"], items)
 
 
 # --- kernels ------------------------------------------------------------------------------------------

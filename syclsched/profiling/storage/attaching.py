@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import permutations
 
 from syclsched.model.platform import HOST, Device, Interference, Link, Platform
 from syclsched.model.profile import DeviceProfile, LinkFit, PairProfile, Quantity
@@ -16,13 +17,8 @@ def attach(platform: Platform, store: ProfileStore | None = None) -> Platform:
     store = store if store is not None else ProfileStore()
     devices = platform.compute_devices
     profiles = {d.key: p for d in devices if (p := store.load(d.key)) is not None}
-    pairs = [
-        pair
-        for first in devices
-        for second in devices
-        if first.key != second.key and (pair := store.load_pair(first.key, second.key)) is not None
-    ]
-    return with_profiles(platform, profiles, pairs)
+    pairs = (store.load_pair(a.key, b.key) for a, b in permutations(devices, 2) if a.key != b.key)
+    return with_profiles(platform, profiles, filter(None, pairs))
 
 
 def with_profiles(platform: Platform, profiles: Mapping[str, DeviceProfile], pairs: Iterable[PairProfile]) -> Platform:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib import resources
+from itertools import combinations
 from pathlib import Path
 
 from syclsched.errors import EmptyPlatformError, StorageError
@@ -80,12 +81,12 @@ def platform_from_profiles(
         MemorySpace(d.space, p.identity.global_memory_bytes, p.identity.host_accessible)
         for d, p in zip(devices, given, strict=True)
     )
-    links = tuple(link for d in devices for link in _links(d.space))
+    ends = [pair for d in devices for pair in ((HOST, d.space), (d.space, HOST))]
     platform = Platform(
         name=name,
         devices=(*devices, _host_like_cpu(host, given)),
         spaces=(*spaces, MemorySpace(HOST, _host_memory(given), True)),
-        links=links,
+        links=tuple(Link(*pair, ASSUMED_COPY_LATENCY_S, ASSUMED_PCIE_BYTES_PER_S, "assumed") for pair in ends),
         interferences=_shared_cores(devices),
     )
     return with_profiles(platform, {p.key: p for p in given}, ())
@@ -142,21 +143,12 @@ def _host_memory(profiles: tuple[DeviceProfile, ...]) -> int:
     return max((p.identity.global_memory_bytes for p in profiles if p.identity.host_accessible), default=0)
 
 
-def _links(space: str) -> tuple[Link, Link]:
-    return _assumed_link(HOST, space), _assumed_link(space, HOST)
-
-
-def _assumed_link(source: str, destination: str) -> Link:
-    return Link(source, destination, ASSUMED_COPY_LATENCY_S, ASSUMED_PCIE_BYTES_PER_S, "assumed")
-
-
 def _shared_cores(devices: tuple[Device, ...]) -> tuple[Interference, ...]:
-    pairs = []
-    for index, first in enumerate(devices):
-        for second in devices[index + 1 :]:
-            host = _processor(first)
-            if host and host == _processor(second):
-                pairs.append(Interference(first.name, second.name, 1.0, "assumed"))
+    pairs = [
+        Interference(first.name, second.name, 1.0, "assumed")
+        for first, second in combinations(devices, 2)
+        if _processor(first) and _processor(first) == _processor(second)
+    ]
     # Host functions run on the cores of the first CPU device.
     cpu = next((d for d in devices if d.kind == "cpu"), None)
     if cpu is not None:

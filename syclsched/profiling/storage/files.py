@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from annotated_types import MaxLen, MinLen
 
 from syclsched.atomic_write import write_atomically
-from syclsched.errors import FormatError, StorageError, SyclschedError
+from syclsched.errors import FormatError, StorageError
 from syclsched.model.profile import DeviceProfile, PairProfile
 from syclsched.model.text.json_serialisation import Serialisable, from_json, to_json
 from syclsched.profiling.storage.limits import check_device_profile, check_pair_profile
@@ -86,8 +86,3 @@ def write_file(path: Path, value: DeviceProfile | PairProfile | ProfileSet) -> N
             where=str(path),
             hint="Choose another place (--output FILE, or XDG_DATA_HOME), or free space and permissions",
         ) from error
-
-
-def with_hint(error: SyclschedError, hint: str) -> FormatError:
-    """Return a `FormatError` with the same text and another hint."""
-    return FormatError(error.what, where=error.where, hint=hint)

@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 import sqlite3
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import TracebackType
 
 from syclsched.costs.history import HistoryKey
 from syclsched.errors import FormatError, MeasurementError, StorageError
@@ -125,9 +125,7 @@ class HistoryStore:
     def __enter__(self) -> HistoryStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # --- internals --------------------------------------------------------------------------------
@@ -176,31 +174,24 @@ class HistoryStore:
         connection.executescript(_SCHEMA)
         return connection
 
-    def _guarded(self) -> _Guard:
-        return _Guard(self.path)
+    def _guarded(self) -> AbstractContextManager[None]:
+        return _guarded(self.path)
 
 
 _REMOVE = "Remove the file: measurements are made again when they are needed"
 
 
-class _Guard:
-    """Context manager that converts SQLite errors into `SyclschedError`s."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+@contextmanager
+def _guarded(path: Path) -> Iterator[None]:
+    """Convert SQLite errors into `SyclschedError`s."""
+    try:
+        yield
+    except sqlite3.Error as error:
         if isinstance(error, sqlite3.OperationalError) and "no such column" not in str(error):
             raise StorageError(
-                f"cannot be used: {error}", where=str(self.path), hint="Another process may be holding it; try again"
+                f"cannot be used: {error}", where=str(path), hint="Another process may be holding it; try again"
             ) from error
-        if isinstance(error, sqlite3.Error):
-            raise FormatError(f"not a history of measurements: {error}", where=str(self.path), hint=_REMOVE) from error
+        raise FormatError(f"not a history of measurements: {error}", where=str(path), hint=_REMOVE) from error
 
 
 def _connect(name: str) -> sqlite3.Connection:

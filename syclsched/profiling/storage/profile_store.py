@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from syclsched.errors import FormatError
 from syclsched.model.profile import DeviceProfile, PairProfile
-from syclsched.profiling.storage.files import parse_device_profile, parse_pair_profile, read_file, with_hint, write_file
+from syclsched.profiling.storage.files import parse_device_profile, parse_pair_profile, read_file, write_file
 
 _Profile = TypeVar("_Profile", DeviceProfile, PairProfile)
 
@@ -40,7 +40,7 @@ def _read(path: Path, parse: Callable[..., _Profile]) -> _Profile | None:
     try:
         return parse(read_file(path), where=str(path))
     except FormatError as error:
-        raise with_hint(error, _AGAIN) from error
+        raise FormatError(error.what, where=error.where, hint=_AGAIN) from error
 
 
 class ProfileStore:

@@ -48,11 +48,6 @@ def test_a_road_that_is_closed_is_no_failure_but_all_closed_is() -> None:
     assert trust_check.judge(())[0] is False
 
 
-def test_passed_routes_are_those_without_a_failure() -> None:
-    checks = (PASSED, replace(FAILED, status="passed"), FAILED, SKIPPED)
-    assert trust_check.TrustVerdict(False, "x", checks, False, 0.0).passed_routes == {OPENCL_C}
-
-
 # --- real devices ------------------------------------------------------------------------------------
 
 

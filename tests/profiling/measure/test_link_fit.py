@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syclsched.errors import MeasurementError
-from syclsched.profiling.measure.link_fit import UNLIMITED_BYTES_PER_S, fit_link
+from syclsched.profiling.measure.transfers import UNLIMITED_BYTES_PER_S, fit_link
 
 SIZES = [1 << s for s in range(10, 27, 2)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from syclsched.devices.programs.joined_source import joined_source
+from syclsched.devices.programs.joined_launches import joined_source
 from syclsched.model.operation import OpenCLSource
 
 PLAIN = """
