@@ -10,9 +10,8 @@ from typing import Final
 import numpy as np
 
 from syclsched.errors import ModelError
-from syclsched.frontends.onnx.importing.bound_values import BoundValue
 from syclsched.frontends.onnx.importing.reference_fallback import import_reference
-from syclsched.frontends.onnx.importing.scope import Scope, ScopeImporter
+from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImporter
 from syclsched.frontends.onnx.importing.sequences import SEQUENCE_IMPORTERS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
 
@@ -63,13 +62,7 @@ def _import_loop(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
         proceed = known
         rounds += 1
     scope.b.begin(scope.prefixed(node.name), node.label)
-    stacked: list[BoundValue] = []
-    for values in gathered:
-        if not values:
-            return None
-        rows = [scope.b.reshape(value, (1, *scope.b.shape(value))) for value in values]
-        stacked.append(rows[0] if len(rows) == 1 else scope.b.emit("concat", rows, axis=0))
-    return [*carried, *stacked]
+    return [*carried, *(scope.b.stack(values, 0) for values in gathered)] if all(gathered) else None
 
 
 def _on_host(scope: Scope, node: ModelNode, body: ModelGraph) -> Sequence[BoundValue] | None:
@@ -108,9 +101,8 @@ def _import_scan(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
     if count < 1 or len(body.inputs) != len(given) or len(body.outputs) < len(states):
         raise b.wrong(f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs for {len(given)} inputs")
     made = len(body.outputs) - len(states)
-    axes_in = [
-        b.axis(axis, len(b.shape(x))) for axis, x in zip(_each(node, "scan_input_axes", count), scanned, strict=True)
-    ]
+    given_axes = node.integers_or("scan_input_axes", (0,) * count)
+    axes_in = [b.axis(axis, len(b.shape(x))) for axis, x in zip(given_axes, scanned, strict=True)]
     lengths = {b.shape(x)[axis] for axis, x in zip(axes_in, scanned, strict=True)}
     if len(lengths) != 1:
         raise b.wrong(f"its scan inputs have different lengths: {sorted(lengths)}")
@@ -119,20 +111,14 @@ def _import_scan(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
         raise _too_long(scope, f"{rounds:,}")
     if rounds == 0:
         return None
-    backwards_in = _each(node, "scan_input_directions", count)
-    backwards_out = _each(node, "scan_output_directions", made)
+    backwards_in = node.integers_or("scan_input_directions", (0,) * count)
+    backwards_out = node.integers_or("scan_output_directions", (0,) * made)
     gathered: list[list[str]] = [[] for _ in range(made)]
     for index in range(rounds):
         parts: list[BoundValue] = []
         for x, axis, backwards in zip(scanned, axes_in, backwards_in, strict=True):
-            shape = b.shape(x)
             at = rounds - 1 - index if backwards else index
-            part = b.slice(
-                x,
-                tuple(at if i == axis else 0 for i in range(len(shape))),
-                tuple(1 if i == axis else n for i, n in enumerate(shape)),
-            )
-            parts.append(b.reshape(part, (*shape[:axis], *shape[axis + 1 :])))
+            parts.append(b.without_axis(b.part(x, axis, at, 1), axis))
         b.end([], [])
         results = scope.inline(body, [*states, *parts], f"{node.name}/{index}/")
         b.begin(scope.prefixed(node.name), node.label)
@@ -142,16 +128,11 @@ def _import_scan(scope: Scope, node: ModelNode) -> Sequence[BoundValue] | None:
                 raise b.wrong("its body gives a sequence")
             found.append(value)
     stacked: list[BoundValue] = []
-    for values, axis, backwards in zip(gathered, _each(node, "scan_output_axes", made), backwards_out, strict=True):
-        shape = b.shape(values[0])
-        at = b.axis(axis, len(shape) + 1)
-        rows = [b.reshape(value, (*shape[:at], 1, *shape[at:])) for value in (values[::-1] if backwards else values)]
-        stacked.append(rows[0] if len(rows) == 1 else b.emit("concat", rows, axis=at))
+    axes_out = node.integers_or("scan_output_axes", (0,) * made)
+    for values, axis, backwards in zip(gathered, axes_out, backwards_out, strict=True):
+        at = b.axis(axis, len(b.shape(values[0])) + 1)
+        stacked.append(b.stack(values[::-1] if backwards else values, at))
     return [*states, *stacked]
-
-
-def _each(node: ModelNode, name: str, count: int) -> tuple[int, ...]:
-    return node.integers(name, (0,) * count) or (0,) * count
 
 
 #: Importers of operators with subgraphs or sequences.

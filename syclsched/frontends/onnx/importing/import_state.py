@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from syclsched.errors import ModelError, ValueNeededError
+from syclsched.frontends.onnx.model_file.dtypes import DTYPES, element_type_name
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.network import CanonicalNode, Value
 
@@ -65,6 +66,16 @@ class ImportState:
         if array.ndim > 1 or array.dtype.kind not in "iu":
             raise self.wrong(f"{what} are {array.dtype} of shape {array.shape}, expected a list of integers")
         return tuple(int(n) for n in array.reshape(-1))
+
+    def integer(self, name: str, what: str) -> int:
+        """Return the first element of a constant value as an integer; see `require`."""
+        return int(self.require(name, what).reshape(-1)[0])
+
+    def element_dtype(self, number: int, what: str = "elements of type") -> str:
+        """Return the dtype of an ONNX element type."""
+        if number not in DTYPES:
+            raise self.wrong(f"{what} {element_type_name(number)}, which is not supported")
+        return DTYPES[number]
 
     def sources(self, name: str) -> tuple[str, ...]:
         """Return the network inputs that a value depends on."""

@@ -9,8 +9,39 @@ from typing import Final
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
-#: Function of the builder, the node and its inputs (None for missing ones) that returns a value for each output.
-Importer = Callable[[NetworkBuilder, ModelNode, Sequence[str | None]], Sequence[str | None]]
+#: Names of a node's inputs or outputs; None for missing ones.
+Names = Sequence[str | None]
+
+
+class Inputs:
+    """The inputs of a node under import."""
+
+    def __init__(self, b: NetworkBuilder, names: Names) -> None:
+        self._b = b
+        self._names = names
+
+    def required(self, position: int, what: str) -> str:
+        """Return a required input; raise `ModelError` if it is missing."""
+        found = self.optional(position)
+        if found is None:
+            raise self._b.wrong(f"its input {what} is left out")
+        return found
+
+    def first(self, *names: str) -> list[str]:
+        """Return the first inputs, all required; the names are for error messages."""
+        return [self.required(position, name) for position, name in enumerate(names)]
+
+    def all(self, what: str) -> list[str]:
+        """Return all inputs, which must be present."""
+        return self.first(*(f"{what}{position}" for position in range(len(self._names))))
+
+    def optional(self, position: int) -> str | None:
+        """Return an optional input, or None if it is missing."""
+        return self._names[position] if position < len(self._names) else None
+
+
+#: Function of the builder, the node and its inputs that returns a value for each output.
+Importer = Callable[[NetworkBuilder, ModelNode, Inputs], Names]
 
 #: The domain of classical machine learning.
 ML: Final = "ai.onnx.ml"
@@ -42,16 +73,3 @@ def importer_of(node: ModelNode) -> Importer | None:
 def operators(domain: str = "") -> tuple[str, ...]:
     """Return the operators of a domain, by default ONNX's own, that have an importer."""
     return tuple(sorted(operator for found, operator in _IMPORTERS if found == domain))
-
-
-def given(b: NetworkBuilder, inputs: Sequence[str | None], position: int, what: str) -> str:
-    """Return a required input; raise `ModelError` if it is missing."""
-    found = inputs[position] if position < len(inputs) else None
-    if found is None:
-        raise b.wrong(f"its input {what} is left out")
-    return found
-
-
-def optional(inputs: Sequence[str | None], position: int) -> str | None:
-    """Return an optional input, or None if it is missing."""
-    return inputs[position] if position < len(inputs) else None

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -57,27 +57,12 @@ class NetworkBuilder(ImportState):
         for result, name in zip(results, names, strict=False):
             if result in self._made_now and result not in renamed and name and name not in self.values:
                 renamed[result] = name
-        for old, new in renamed.items():
-            value = self.values.pop(old)
-            self.values[new] = Value(new, value.shape, value.dtype)
-            if old in self.constants:
-                self.constants[new] = self.constants.pop(old)
-        if self._fresh:
-            last = len(self._fresh) - 1
-            for index, node in enumerate(self._fresh):
-                base = self._node_name if index == last else f"{self._node_name}.{index + 1}"
-                self._nodes.append(
-                    CanonicalNode(
-                        self._free_name(base),
-                        node.kind,
-                        tuple(renamed.get(each, each) if each is not None else None for each in node.inputs),
-                        tuple(renamed.get(each, each) if each is not None else None for each in node.outputs),
-                        node.attributes,
-                        (self._label,),
-                    )
-                )
-            if len(self._nodes) > self.limits.nodes:
-                raise self.wrong(f"more than {self.limits.nodes:,} nodes")
+        self._rename_values(renamed)
+        for index, node in enumerate(_renamed(self._fresh, renamed), 1):
+            base = self._node_name if index == len(self._fresh) else f"{self._node_name}.{index}"
+            self._nodes.append(replace(node, name=self._free_name(base), origin=(self._label,)))
+        if len(self._nodes) > self.limits.nodes:
+            raise self.wrong(f"more than {self.limits.nodes:,} nodes")
         self._fresh = []
         self._label = ""
         return {
@@ -249,6 +234,49 @@ class NetworkBuilder(ImportState):
         """Return a value broadcast to a shape."""
         return x if self.shape(x) == shape else self.elementwise(0, x, shape=shape)
 
+    def filled(self, shape: Shape, dtype: str, value: float = 0) -> str:
+        """Return a value with all elements equal."""
+        return self.emit("elementwise", [], shape=shape, dtype=dtype, expression=("const", value, dtype))
+
+    def with_axis(self, x: str, axis: int) -> str:
+        """Return a value with a new axis of extent 1."""
+        return self.reshape(x, (*self.shape(x)[:axis], 1, *self.shape(x)[axis:]))
+
+    def without_axis(self, x: str, axis: int) -> str:
+        """Return a value without an axis of extent 1."""
+        return self.reshape(x, (*self.shape(x)[:axis], *self.shape(x)[axis + 1 :]))
+
+    def part(self, x: str, axis: int, start: int, count: int) -> str:
+        """Return a range of a value along one axis."""
+        starts, extents = [0] * len(self.shape(x)), list(self.shape(x))
+        starts[axis], extents[axis] = start, count
+        return self.slice(x, starts, extents)
+
+    def concat(self, values: Sequence[str], axis: int) -> str:
+        """Return values joined along an axis."""
+        return values[0] if len(values) == 1 else self.emit("concat", values, axis=axis)
+
+    def stack(self, values: Sequence[str], axis: int) -> str:
+        """Return values joined along a new axis."""
+        return self.concat([self.with_axis(each, axis) for each in values], axis)
+
+    def gather(self, x: str, indices: str, axis: int = 0) -> str:
+        """Return the elements of a value at indices along an axis."""
+        return self.emit("gather", [x, indices], axis=axis)
+
+    def reduce(self, mode: str, x: str, axes: Sequence[int], *, keepdims: bool = True) -> str:
+        """Return a value reduced over axes."""
+        return self.emit("reduce", [x], mode=mode, axes=tuple(axes), keepdims=keepdims)
+
+    def matmul(self, x: str, y: str, bias: str | None = None, **attributes: Any) -> str:
+        """Return a matrix product plus a bias; see the attributes of the kind in `network`."""
+        usual = {"transpose_a": False, "transpose_b": False, "alpha": 1.0, "beta": 1.0, "activation": ()}
+        return self.emit("matmul", [x, y, bias], **{**usual, **attributes})
+
+    def conv(self, x: str, weights: str, bias: str | None = None, *, groups: int = 1, **windows: Any) -> str:
+        """Return a convolution with ``strides``, ``pads`` and ``dilations``."""
+        return self.emit("conv", [x, weights, bias], **windows, groups=groups, channels_last=False, activation=())
+
     def slice(self, x: str, starts: Sequence[int], extents: Sequence[int], steps: Sequence[int] | None = None) -> str:
         """Return a slice of a value with given starts, extents and steps."""
         strides = tuple(steps or (1,) * len(starts))
@@ -302,16 +330,22 @@ class NetworkBuilder(ImportState):
         )
 
     def _rename(self, names: Mapping[str, str]) -> None:
+        self._rename_values(names)
+        self._nodes = _renamed(self._nodes, names)
+
+    def _rename_values(self, names: Mapping[str, str]) -> None:
         for old, new in names.items():
-            value = self.values.pop(old)
-            self.values[new] = Value(new, value.shape, value.dtype)
+            self.values[new] = replace(self.values.pop(old), name=new)
             if old in self.constants:
                 self.constants[new] = self.constants.pop(old)
 
-        def named(each: str | None) -> str | None:
-            return names.get(each, each) if each is not None else None
 
-        self._nodes = [
-            replace(node, inputs=tuple(map(named, node.inputs)), outputs=tuple(map(named, node.outputs)))
-            for node in self._nodes
-        ]
+def _renamed(nodes: Iterable[CanonicalNode], names: Mapping[str, str]) -> list[CanonicalNode]:
+    """Return nodes with other names of their values."""
+
+    def named(each: str | None) -> str | None:
+        return names.get(each, each) if each is not None else None
+
+    return [
+        replace(node, inputs=tuple(map(named, node.inputs)), outputs=tuple(map(named, node.outputs))) for node in nodes
+    ]

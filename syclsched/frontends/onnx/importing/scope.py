@@ -4,18 +4,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from syclsched.errors import ModelError
-from syclsched.frontends.onnx.importing.bound_values import BoundValue
 from syclsched.frontends.onnx.importing.function_definitions import function_definition
-from syclsched.frontends.onnx.importing.importer_registry import UnsupportedFormError, importer_of
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, UnsupportedFormError, importer_of
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.reference_fallback import import_reference
 from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
 
+
+@dataclass(frozen=True, slots=True)
+class TensorSequence:
+    """An ONNX sequence of tensors."""
+
+    items: tuple[str, ...]  # names of values
+    dtype: str = "float32"  # of the elements, used if the sequence is empty
+
+
+#: Meaning of a name: a value of the network, a sequence of values, or None (an empty optional).
+BoundValue = str | TensorSequence | None
 #: Function of scope and node that returns the bindings of the outputs, or None to leave the node to other importers.
 ScopeImporter = Callable[["Scope", ModelNode], "Sequence[BoundValue] | None"]
 
@@ -95,28 +106,27 @@ class Scope:
         label = node.label if not self._prefix else f"{node.operator} {self._prefix + node.name!r}"
         self.b.begin(self._prefix + node.name, label)
         special = self._importers.get(node.operator) if node.domain == "" else None
-        if special is not None:
-            meanings = special(self, node)
-            if meanings is not None:
-                self._bind_all(node, meanings)
-                return
-            self.b.begin(self._prefix + node.name, label)
+        results = None if special is None else special(self, node)
+        if results is None:
+            if special is not None:
+                self.b.begin(self._prefix + node.name, label)
+            results = self._results(node)
+        self._bind_all(node, results)
+
+    def _results(self, node: ModelNode) -> Sequence[BoundValue]:
+        """Import a node by its importer, else by its function definition, else by onnx's reference implementation."""
         inputs = [self.tensor(name) if name else None for name in node.inputs]
         importer = importer_of(node)
-        results: Sequence[str | None] | None = None
-        if importer is not None:
-            try:
-                results = importer(self.b, node, inputs)
-            except UnsupportedFormError:
-                self.b.drop()
-        if results is None and importer is None:
+        if importer is None:
             meanings = self._by_definition(node, inputs)
             if meanings is not None:
-                self._bind_all(node, meanings)
-                return
-        if results is None:
-            results = import_reference(self.b, node, inputs, self)
-        self._bind_all(node, results)
+                return meanings
+        else:
+            try:
+                return importer(self.b, node, Inputs(self.b, inputs))
+            except UnsupportedFormError:
+                self.b.drop()
+        return import_reference(self.b, node, inputs, self)
 
     def _by_definition(self, node: ModelNode, inputs: Sequence[str | None]) -> list[BoundValue] | None:
         """Import an operator by its ONNX function definition; None if there is none."""
@@ -141,7 +151,4 @@ class Scope:
             if not name:
                 continue
             result = results[index] if index < len(results) else None
-            if isinstance(result, str):
-                self._names[name] = named[self._prefix + name]
-            else:
-                self._names[name] = result
+            self._names[name] = named[self._prefix + name] if isinstance(result, str) else result

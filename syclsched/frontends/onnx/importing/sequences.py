@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from syclsched.frontends.onnx.importing.bound_values import BoundValue, TensorSequence
-from syclsched.frontends.onnx.importing.scope import Scope
+from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, TensorSequence
 from syclsched.frontends.onnx.model_file.dtypes import DTYPES
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
@@ -23,26 +22,22 @@ def _sequence(scope: Scope, node: ModelNode, position: int) -> TensorSequence:
 def _position(scope: Scope, node: ModelNode, index: int, count: int, default: int) -> int:
     if len(node.inputs) <= index or not node.inputs[index]:
         return default
-    array = scope.b.require(scope.tensor(node.inputs[index]), "a position in a sequence")
-    at = int(array.reshape(-1)[0])
+    at = scope.b.integer(scope.tensor(node.inputs[index]), "a position in a sequence")
     if not -count <= at <= count:
         raise scope.b.wrong(f"position {at} in a sequence of {count}")
     return at + count if at < 0 else at
 
 
 def _construct(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
-    """Import SequenceConstruct."""
     items = tuple(scope.tensor(name) for name in node.inputs)
     return [TensorSequence(items, scope.b.dtype(items[0]))]
 
 
-def empty(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
-    """Import SequenceEmpty."""
+def _empty(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     return [TensorSequence((), DTYPES.get(node.integer("dtype", 1), "float32"))]
 
 
-def at(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
-    """Import SequenceAt."""
+def _at(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     items = _sequence(scope, node, 0).items
     position = _position(scope, node, 1, len(items), 0)
     if position >= len(items):
@@ -50,8 +45,7 @@ def at(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     return [items[position]]
 
 
-def insert(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
-    """Import SequenceInsert."""
+def _insert(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     found = _sequence(scope, node, 0)
     position = _position(scope, node, 2, len(found.items), len(found.items))
     items = (*found.items[:position], scope.tensor(node.inputs[1]), *found.items[position:])
@@ -59,32 +53,27 @@ def insert(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
 
 
 def _erase(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
-    """Import SequenceErase."""
     found = _sequence(scope, node, 0)
     position = _position(scope, node, 1, len(found.items), len(found.items) - 1)
     return [TensorSequence((*found.items[:position], *found.items[position + 1 :]), found.dtype)]
 
 
-def length(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
-    """Import SequenceLength."""
+def _length(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     return [scope.b.constant(np.array(len(_sequence(scope, node, 0).items), np.int64))]
 
 
-def concatenated(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
+def _concatenated(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     """Import ConcatFromSequence, along an existing or a new axis."""
     b, items = scope.b, _sequence(scope, node, 0).items
     if not items:
         raise b.wrong("there is nothing to join in an empty sequence")
     rank = len(b.shape(items[0]))
     if node.integer("new_axis"):
-        axis = b.axis(node.integer("axis"), rank + 1)
-        items = tuple(b.reshape(each, (*b.shape(each)[:axis], 1, *b.shape(each)[axis:])) for each in items)
-    else:
-        axis = b.axis(node.integer("axis"), rank)
-    return [items[0] if len(items) == 1 else b.emit("concat", items, axis=axis)]
+        return [b.stack(items, b.axis(node.integer("axis"), rank + 1))]
+    return [b.concat(items, b.axis(node.integer("axis"), rank))]
 
 
-def split(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
+def _split(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     """Import SplitToSequence: parts of one size, of given sizes, or single slices."""
     b, x = scope.b, scope.tensor(node.inputs[0])
     shape = b.shape(x)
@@ -104,22 +93,19 @@ def split(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     parts: list[str] = []
     start = 0
     for size in sizes:
-        firsts = tuple(start if i == axis else 0 for i in range(len(shape)))
-        part = b.slice(x, firsts, tuple(size if i == axis else n for i, n in enumerate(shape)))
-        if single and not node.integer("keepdims", 1):
-            part = b.reshape(part, (*shape[:axis], *shape[axis + 1 :]))
-        parts.append(part)
+        part = b.part(x, axis, start, size)
+        parts.append(b.without_axis(part, axis) if single and not node.integer("keepdims", 1) else part)
         start += size
     return [TensorSequence(tuple(parts), b.dtype(x))]
 
 
 SEQUENCE_IMPORTERS = {
     "SequenceConstruct": _construct,
-    "SequenceEmpty": empty,
-    "SequenceAt": at,
-    "SequenceInsert": insert,
+    "SequenceEmpty": _empty,
+    "SequenceAt": _at,
+    "SequenceInsert": _insert,
     "SequenceErase": _erase,
-    "SequenceLength": length,
-    "ConcatFromSequence": concatenated,
-    "SplitToSequence": split,
+    "SequenceLength": _length,
+    "ConcatFromSequence": _concatenated,
+    "SplitToSequence": _split,
 }

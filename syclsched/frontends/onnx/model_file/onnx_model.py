@@ -54,6 +54,10 @@ class ModelNode:
             raise self.wrong(f"attribute {name!r} is {value!r}, expected a list of integers")
         return value
 
+    def integers_or(self, name: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """Return an attribute of type list of integers; the default if it is missing or empty."""
+        return self.integers(name) or default
+
     def integer(self, name: str, default: int = 0) -> int:
         """Return an attribute of type integer."""
         value = self.attributes.get(name, default)

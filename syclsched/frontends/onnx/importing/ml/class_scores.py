@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels and scores of classifiers (ai.onnx.ml)."""
+"""Inputs, attributes, labels and scores that the operators of ai.onnx.ml share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from syclsched.frontends.onnx.importing.import_state import Array
 from syclsched.frontends.onnx.importing.importer_registry import UnsupportedFormError
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
@@ -14,7 +15,7 @@ from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 def class_labels(b: NetworkBuilder, node: ModelNode, name: str) -> tuple[int, ...]:
     """Return the integer labels of a classifier."""
-    found = node.integers(name) or ()
+    found = node.integers_or(name)
     if not found and node.attributes.get("classlabels_strings"):
         raise b.wrong(
             "its labels are strings, which is not supported",
@@ -29,12 +30,13 @@ def predicted_label(b: NetworkBuilder, scores: str, labels: tuple[int, ...], *, 
     """Return the predicted label of each row of scores."""
     rows = b.shape(scores)[0]
     if threshold is not None:
-        chosen: Any = ("where", ("greater", 0, ("const", threshold)), _whole(labels[1]), _whole(labels[0]))
+        no, yes = (("const", label, "int64") for label in labels)
+        chosen: Any = ("where", ("greater", 0, ("const", threshold)), yes, no)
         return b.elementwise(chosen, b.reshape(scores, (rows,)), dtype="int64")
     best = b.emit("arg", [scores], mode="max", axis=1, keepdims=False, last=False)
     if labels == tuple(range(len(labels))):
         return best
-    return b.emit("gather", [b.constant(np.array(labels, np.int64)), best], axis=0)
+    return b.gather(b.constant(np.array(labels, np.int64)), best)
 
 
 def output_scores(b: NetworkBuilder, scores: str, post: str, *, second: str | None = None) -> str:
@@ -42,14 +44,20 @@ def output_scores(b: NetworkBuilder, scores: str, post: str, *, second: str | No
     if post not in ("NONE", "LOGISTIC", "SOFTMAX") or (post == "SOFTMAX" and second is not None):
         raise UnsupportedFormError
     if second == "rest" and post == "NONE":
-        first = b.elementwise(("sub", ("const", 1.0), 0), scores)
-        return b.emit("concat", [first, scores], axis=1)
+        return b.concat([b.elementwise(("sub", ("const", 1.0), 0), scores), scores], 1)
     if second is not None:
-        scores = b.emit("concat", [b.elementwise(("neg", 0), scores), scores], axis=1)
+        scores = b.concat([b.elementwise(("neg", 0), scores), scores], 1)
     if post == "LOGISTIC":
         return b.elementwise(("sigmoid", 0), scores)
     return b.emit("softmax", [scores], axis=1, log=False) if post == "SOFTMAX" else scores
 
 
-def _whole(value: int) -> tuple[str, int, str]:
-    return ("const", value, "int64")
+def floating(b: NetworkBuilder, x: str) -> str:
+    """Return features in floating point."""
+    return x if b.dtype(x) in ("float32", "float64") else b.cast(x, "float32")
+
+
+def numbers_of(node: ModelNode, name: str, dtype: Any = np.float32) -> Array:
+    """Return a numeric attribute: a list or, in double precision, a tensor ``<name>_as_tensor``."""
+    tensor = node.attributes.get(f"{name}_as_tensor")
+    return tensor.reshape(-1) if isinstance(tensor, np.ndarray) else np.array(node.attributes.get(name) or (), dtype)

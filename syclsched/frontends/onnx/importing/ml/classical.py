@@ -3,29 +3,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from typing import Any, Final
 
 import numpy as np
 
-from syclsched.frontends.onnx.importing.importer_registry import ML, UnsupportedFormError, given, imports
-from syclsched.frontends.onnx.importing.ml.class_scores import class_labels, output_scores, predicted_label
+from syclsched.frontends.onnx.importing.import_state import Array
+from syclsched.frontends.onnx.importing.importer_registry import ML, Inputs, Names, UnsupportedFormError, imports
+from syclsched.frontends.onnx.importing.ml.class_scores import (
+    class_labels,
+    floating,
+    numbers_of,
+    output_scores,
+    predicted_label,
+)
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
-
-Array = np.ndarray[Any, Any]
 
 _NORMS: Final = {"MAX": "max", "L1": "l1", "L2": "l2"}
 
 
 @imports("Scaler", domain=ML)
-def scaler(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _scaler(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Scaler: (x - offset) * scale, with one number for all features or one per feature."""
-    x = _floats(b, given(b, inputs, 0, "X"))
+    x = floating(b, inputs.required(0, "X"))
     expression: Any = 0
     values = [x]
     for name, operator in (("offset", "sub"), ("scale", "mul")):
-        numbers = _numbers(node, name)
+        numbers = numbers_of(node, name)
         if not numbers.size:
             continue
         _check_features(b, numbers, b.shape(x), name)
@@ -35,23 +40,23 @@ def scaler(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> 
 
 
 @imports("Normalizer", domain=ML)
-def normalizer(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _normalizer(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Normalizer: divide rows by their norm unless it is 0."""
-    x = _floats(b, given(b, inputs, 0, "X"))
+    x = floating(b, inputs.required(0, "X"))
     shape, norm = b.shape(x), node.text("norm", "MAX")
     if norm not in _NORMS:
         raise b.wrong(f"norm is {norm!r}, expected MAX, L1 or L2")
     if len(shape) not in (1, 2):
         raise b.wrong(f"it takes rows of features, not {shape}")
-    size = b.emit("reduce", [x], mode=_NORMS[norm], axes=(len(shape) - 1,), keepdims=True)
+    size = b.reduce(_NORMS[norm], x, (len(shape) - 1,))
     divided = ("div", 0, ("where", ("equal", 1, ("const", 0.0)), ("const", 1.0), 1))
     return [b.cast(b.elementwise(divided, x, size, shape=shape), "float32")]
 
 
 @imports("Binarizer", domain=ML)
-def binarizer(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _binarizer(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Binarizer: 1 where a number is above the threshold, else 0."""
-    x = given(b, inputs, 0, "X")
+    x = inputs.required(0, "X")
     if b.dtype(x) not in ("float32", "float64"):
         raise UnsupportedFormError
     above = ("greater", 0, ("const", float(np.float32(node.number("threshold")))))
@@ -59,38 +64,38 @@ def binarizer(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) 
 
 
 @imports("Imputer", domain=ML)
-def imputer(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _imputer(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Imputer: replace missing numbers by the value for their feature."""
-    x = given(b, inputs, 0, "X")
-    floating = b.dtype(x)[0] == "f"
-    values = _numbers(node, "imputed_value_floats") if floating else _numbers(node, "imputed_value_int64s", np.int64)
+    x = inputs.required(0, "X")
+    is_floating = b.dtype(x)[0] == "f"
+    name, dtype = ("imputed_value_floats", np.float32) if is_floating else ("imputed_value_int64s", np.int64)
+    values = numbers_of(node, name, dtype)
     if not values.size:
         raise b.wrong(f"it has no values for missing numbers of {b.dtype(x)}")
     _check_features(b, values, b.shape(x), "imputed values")
-    replaced = node.number("replaced_value_float") if floating else node.integer("replaced_value_int64")
+    replaced = node.number("replaced_value_float") if is_floating else node.integer("replaced_value_int64")
     missing: Any = ("isnan", 0) if replaced != replaced else ("equal", 0, ("const", replaced))
     filled = b.constant(values.astype(b.dtype(x)))
     return [b.elementwise(("where", missing, 1, 0), x, filled, shape=b.shape(x))]
 
 
 @imports("ArrayFeatureExtractor", domain=ML)
-def array_feature_extractor(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _array_feature_extractor(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import ArrayFeatureExtractor: gather along the last axis."""
-    x, indices = given(b, inputs, 0, "X"), given(b, inputs, 1, "Y")
+    x, indices = inputs.first("X", "Y")
     shape = b.shape(x) if len(b.shape(x)) > 1 else (1, *b.shape(x))
     array = b.known(indices)
     if array is not None and array.size and (array.min() < 0 or array.max() >= shape[-1]):
         raise b.wrong(f"indices from {array.min()} to {array.max()}, and there are {shape[-1]} features")
-    count = int(np.prod(b.shape(indices), dtype=np.int64))
-    picked = b.reshape(indices, (count,))
-    return [b.emit("gather", [b.reshape(x, shape), picked], axis=len(shape) - 1)]
+    count = math.prod(b.shape(indices))
+    return [b.gather(b.reshape(x, shape), b.reshape(indices, (count,)), len(shape) - 1)]
 
 
 @imports("FeatureVectorizer", domain=ML)
-def feature_vectorizer(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _feature_vectorizer(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import FeatureVectorizer: concatenate a given number of features of each input."""
-    values = [_floats(b, given(b, inputs, i, f"X{i}")) for i in range(len(inputs))]
-    wanted = node.integers("inputdimensions") or ()
+    values = [floating(b, each) for each in inputs.all("X")]
+    wanted = node.integers_or("inputdimensions")
     if len(wanted) != len(values) or any(count < 0 for count in wanted):
         raise b.wrong(f"inputdimensions {wanted} for {len(values)} inputs")
     parts: list[str] = []
@@ -102,29 +107,23 @@ def feature_vectorizer(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str 
         rows, columns = b.shape(x)
         x = b.slice(x, (0, 0), (rows, min(count, columns)))
         parts.append(b.pad(x, (0, 0, 0, max(0, count - columns))))
-    return [parts[0] if len(parts) == 1 else b.emit("concat", parts, axis=1)]
+    return [b.concat(parts, 1)]
 
 
 @imports("OneHotEncoder", domain=ML)
-def one_hot_encoder(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _one_hot_encoder(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import OneHotEncoder of numbers."""
-    x, categories = given(b, inputs, 0, "X"), node.integers("cats_int64s") or ()
+    x, categories = inputs.required(0, "X"), node.integers_or("cats_int64s")
     if not categories or not node.integer("zeros", 1):
         raise UnsupportedFormError
-    whole = b.cast(x, "int64")
-    hit = ("cast", "float32", ("equal", 0, 1))
-    shape = b.shape(x)
-    return [
-        b.elementwise(
-            hit, b.reshape(whole, (*shape, 1)), b.constant(np.array(categories)), shape=(*shape, len(categories))
-        )
-    ]
+    whole, shape = b.with_axis(b.cast(x, "int64"), len(b.shape(x))), (*b.shape(x), len(categories))
+    return [b.elementwise(("cast", "float32", ("equal", 0, 1)), whole, b.constant(np.array(categories)), shape=shape)]
 
 
 @imports("LabelEncoder", domain=ML)
-def label_encoder(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _label_encoder(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import LabelEncoder from numbers to numbers."""
-    x = given(b, inputs, 0, "X")
+    x = inputs.required(0, "X")
     keys, values = (_numeric_attribute(node, name) for name in ("keys", "values"))
     if keys is None or values is None or str(keys.dtype) != b.dtype(x) or keys.dtype.kind == "f":
         raise UnsupportedFormError
@@ -140,30 +139,29 @@ def label_encoder(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | Non
     table = np.concatenate([values, default.reshape(-1)[:1].astype(values.dtype)])
     hits = b.elementwise(
         ("where", ("equal", ("index", -1), ("const", len(keys), "int64")), ("const", 1, "int32"), hit),
-        b.reshape(x, (*shape, 1)),
+        b.with_axis(x, len(shape)),
         b.constant(np.append(keys, keys[-1])),
         shape=(*shape, len(table)),
         dtype="int32",
     )
     at = b.emit("arg", [hits], mode="max", axis=len(shape), keepdims=False, last=False)
-    return [b.emit("gather", [b.constant(table), at], axis=0)]
+    return [b.gather(b.constant(table), at)]
 
 
 @imports("LinearRegressor", domain=ML)
-def linear_regressor(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import LinearRegressor."""
-    x = _matrix(b, given(b, inputs, 0, "X"))
+def _linear_regressor(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    x = _matrix(b, inputs.required(0, "X"))
     if node.text("post_transform", "NONE") != "NONE":
         raise UnsupportedFormError
     return [_linear(b, node, x, node.integer("targets", 1))]
 
 
 @imports("LinearClassifier", domain=ML)
-def linear_classifier(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _linear_classifier(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import LinearClassifier; a binary one may have coefficients for one class only."""
-    x = _matrix(b, given(b, inputs, 0, "X"))
+    x = _matrix(b, inputs.required(0, "X"))
     labels, features = class_labels(b, node, "classlabels_ints"), b.shape(x)[1]
-    columns = _numbers(node, "coefficients").size // max(features, 1)
+    columns = numbers_of(node, "coefficients").size // max(features, 1)
     made, post = _linear(b, node, x, columns), node.text("post_transform", "NONE")
     if columns == 1 and len(labels) == 2:
         return [predicted_label(b, made, labels, threshold=0.0), output_scores(b, made, post, second="rest")]
@@ -175,11 +173,11 @@ def linear_classifier(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str |
 
 
 @imports("SVMRegressor", domain=ML)
-def svm_regressor(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _svm_regressor(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import SVMRegressor: a weighted sum of kernel values between rows and support vectors."""
-    x = _matrix(b, given(b, inputs, 0, "X"))
+    x = _matrix(b, inputs.required(0, "X"))
     features, count = b.shape(x)[1], node.integer("n_supports")
-    weights, rho = _numbers(node, "coefficients"), _numbers(node, "rho")
+    weights, rho = numbers_of(node, "coefficients"), numbers_of(node, "rho")
     if rho.size != 1 or node.text("post_transform", "NONE") != "NONE":
         raise UnsupportedFormError
     if count < 1:
@@ -187,7 +185,7 @@ def svm_regressor(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | Non
             raise b.wrong(f"{weights.size} coefficients for {features} features")
         made = _product(b, x, weights.reshape(features, 1), rho)
     else:
-        vectors = _numbers(node, "support_vectors")
+        vectors = numbers_of(node, "support_vectors")
         if weights.size != count or vectors.size != count * features:
             raise b.wrong(f"{weights.size} coefficients and {vectors.size} elements of {count} vectors of {features}")
         kernels = _kernels(b, node, x, vectors.reshape(count, features))
@@ -198,26 +196,18 @@ def svm_regressor(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | Non
 
 
 @imports("SVMClassifier", domain=ML)
-def svm_classifier(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _svm_classifier(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import SVMClassifier without probabilities: one-versus-one comparisons, then a majority vote."""
-    x = _matrix(b, given(b, inputs, 0, "X"))
-    features, counts = b.shape(x)[1], node.integers("vectors_per_class") or ()
-    weights, rho, labels = (
-        _numbers(node, "coefficients"),
-        _numbers(node, "rho"),
-        class_labels(b, node, "classlabels_ints"),
-    )
+    x = _matrix(b, inputs.required(0, "X"))
+    features, counts = b.shape(x)[1], node.integers_or("vectors_per_class")
+    weights, vectors, rho = (numbers_of(node, name) for name in ("coefficients", "support_vectors", "rho"))
+    labels = class_labels(b, node, "classlabels_ints")
     if not counts or node.attributes.get("prob_a") or node.text("post_transform", "NONE") != "NONE":
         raise UnsupportedFormError
     classes, count = len(labels), sum(counts)
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
-    vectors = _numbers(node, "support_vectors")
-    if (len(counts), weights.size, vectors.size, rho.size) != (
-        classes,
-        (classes - 1) * count,
-        count * features,
-        len(pairs),
-    ):
+    expected = (classes, (classes - 1) * count, count * features, len(pairs))
+    if (len(counts), weights.size, vectors.size, rho.size) != expected:
         raise b.wrong(f"its vectors, coefficients and rho do not fit {classes} classes of {features} features")
     weights, starts = weights.reshape(classes - 1, count), np.cumsum((0, *counts))
     joined = np.zeros((count, len(pairs)), np.float32)
@@ -235,12 +225,12 @@ def svm_classifier(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | No
 def _kernels(b: NetworkBuilder, node: ModelNode, x: str, vectors: Array) -> str:
     """Return the kernel values between each row and each support vector."""
     kind = node.text("kernel_type", "LINEAR")
-    gamma, offset, degree = (float(n) for n in (*_numbers(node, "kernel_params"), 0.0, 0.0, 0.0)[:3])
+    gamma, offset, degree = (float(n) for n in (*numbers_of(node, "kernel_params"), 0.0, 0.0, 0.0)[:3])
     if kind == "RBF":
         # Squared distances computed from products lose digits far from 0, so everything is centred on the vectors.
         centre = vectors.mean(axis=0)
         moved, around = b.elementwise(("sub", 0, 1), x, b.constant(centre)), vectors - centre
-        squares = b.emit("reduce", [moved], mode="sumsquare", axes=(1,), keepdims=True)
+        squares = b.reduce("sumsquare", moved, (1,))
         lengths = b.constant((around.astype(np.float64) ** 2).sum(axis=1).astype(np.float32))
         distance = ("max", ("sub", ("add", 1, 2), ("mul", 0, ("const", 2.0))), ("const", 0.0))
         expression: Any = ("exp", ("mul", distance, ("const", -gamma)))
@@ -257,8 +247,8 @@ def _kernels(b: NetworkBuilder, node: ModelNode, x: str, vectors: Array) -> str:
 
 
 def _linear(b: NetworkBuilder, node: ModelNode, x: str, columns: int) -> str:
-    features, weights = b.shape(x)[1], _numbers(node, "coefficients")
-    biases = _numbers(node, "intercepts")
+    features, weights = b.shape(x)[1], numbers_of(node, "coefficients")
+    biases = numbers_of(node, "intercepts")
     if columns < 1 or weights.size != columns * features or biases.size not in (0, columns):
         what = f"{weights.size} coefficients and {biases.size} intercepts"
         raise b.wrong(f"{what} for {features} features and {columns} columns")
@@ -266,14 +256,7 @@ def _linear(b: NetworkBuilder, node: ModelNode, x: str, columns: int) -> str:
 
 
 def _product(b: NetworkBuilder, x: str, matrix: Array, bias: Array | None = None) -> str:
-    inputs = [x, b.constant(matrix)]
-    if bias is not None and bias.size:
-        inputs.append(b.constant(bias))
-    return b.emit("matmul", inputs, transpose_a=False, transpose_b=False, alpha=1.0, beta=1.0, activation=())
-
-
-def _floats(b: NetworkBuilder, x: str) -> str:
-    return x if b.dtype(x) in ("float32", "float64") else b.cast(x, "float32")
+    return b.matmul(x, b.constant(matrix), b.constant(bias) if bias is not None and bias.size else None)
 
 
 def _matrix(b: NetworkBuilder, x: str) -> str:
@@ -284,10 +267,6 @@ def _matrix(b: NetworkBuilder, x: str) -> str:
     return b.cast(x if len(shape) == 2 else b.reshape(x, (1, *shape)), "float32")
 
 
-def _numbers(node: ModelNode, name: str, dtype: Any = np.float32) -> Array:
-    return np.array(node.attributes.get(name) or (), dtype)
-
-
 def _numeric_attribute(node: ModelNode, name: str) -> Array | None:
     """Return the numeric attribute ``<name>_tensor``, ``_int64s`` or ``_floats``; None if there is none."""
     tensor = node.attributes.get(f"{name}_tensor")
@@ -295,7 +274,7 @@ def _numeric_attribute(node: ModelNode, name: str) -> Array | None:
         return tensor.reshape(-1) if tensor.dtype.kind in "if" else None
     for suffix, dtype in (("int64s", np.int64), ("floats", np.float32)):
         if node.attributes.get(f"{name}_{suffix}"):
-            return _numbers(node, f"{name}_{suffix}", dtype)
+            return numbers_of(node, f"{name}_{suffix}", dtype)
     return None
 
 

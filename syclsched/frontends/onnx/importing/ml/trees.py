@@ -9,12 +9,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from syclsched.frontends.onnx.importing.importer_registry import ML, UnsupportedFormError, given, imports
-from syclsched.frontends.onnx.importing.ml.class_scores import class_labels, output_scores, predicted_label
+from syclsched.frontends.onnx.importing.import_state import Array
+from syclsched.frontends.onnx.importing.importer_registry import ML, Inputs, Names, UnsupportedFormError, imports
+from syclsched.frontends.onnx.importing.ml.class_scores import (
+    class_labels,
+    floating,
+    numbers_of,
+    output_scores,
+    predicted_label,
+)
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
-
-Array = np.ndarray[Any, Any]
 
 #: ONNX node mode -> comparison of the feature (input 0) with the threshold (input 1).
 _RULES: Final = {
@@ -44,12 +49,11 @@ class _Forest:
 
 
 @imports("TreeEnsembleRegressor", domain=ML)
-def tree_regressor(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import TreeEnsembleRegressor."""
-    x = _rows(b, given(b, inputs, 0, "X"))
+def _tree_regressor(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    x = _rows(b, inputs.required(0, "X"))
     forest = _forest(b, node, b.dtype(x), b.shape(x)[1])
     targets = node.integer("n_targets", 1)
-    base = _numbers(node, "base_values")
+    base = numbers_of(node, "base_values")
     if node.text("post_transform", "NONE") != "NONE" or targets < 1 or base.size not in (0, 1, targets):
         raise UnsupportedFormError
     how = node.text("aggregate_function", "SUM")
@@ -60,32 +64,26 @@ def tree_regressor(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | No
         weights[~is_given] = np.finfo(weights.dtype).max if how == "MIN" else np.finfo(weights.dtype).min
     elif how == "AVERAGE":
         weights /= len(forest.roots)
-    made = _sums(b, _leaves(b, x, forest), weights, {"MIN": "min", "MAX": "max"}.get(how, "sum"))
-    if base.size:
-        made = b.elementwise(("add", 0, 1), made, b.constant(base.astype(weights.dtype)))
-    return [b.cast(made, "float32")]
+    return [_sums(b, _leaves(b, x, forest), weights, base, {"MIN": "min", "MAX": "max"}.get(how, "sum"))]
 
 
 @imports("TreeEnsembleClassifier", domain=ML)
-def tree_classifier(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _tree_classifier(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import TreeEnsembleClassifier; binary trees may have scores for one class only."""
-    x = _rows(b, given(b, inputs, 0, "X"))
+    x = _rows(b, inputs.required(0, "X"))
     forest = _forest(b, node, b.dtype(x), b.shape(x)[1])
     labels = class_labels(b, node, "classlabels_int64s")
-    base, known = _numbers(node, "base_values"), set(node.integers("class_ids") or ())
+    base, known = numbers_of(node, "base_values"), set(node.integers_or("class_ids"))
     weights, _ = _weights(b, node, forest, "class", len(labels))
     single = len(labels) == 2 and len(known) == 1
-    positive = bool((_numbers(node, "class_weights") >= 0).all())
+    positive = bool((numbers_of(node, "class_weights") >= 0).all())
     if base.size not in (0, len(labels)) and not (single and base.size == 1):
         raise b.wrong(f"{base.size} base_values for {len(labels)} classes")
     if single:
         weights = weights[:, list(known)]
         if base.size == 2:
             raise UnsupportedFormError
-    made = _sums(b, _leaves(b, x, forest), weights, "sum")
-    if base.size:
-        made = b.elementwise(("add", 0, 1), made, b.constant(base.astype(weights.dtype)))
-    made = b.cast(made, "float32")
+    made = _sums(b, _leaves(b, x, forest), weights, base, "sum")
     post = node.text("post_transform", "NONE")
     if single:
         label = predicted_label(b, made, labels, threshold=0.5 if positive else 0.0)
@@ -94,27 +92,17 @@ def tree_classifier(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | N
 
 
 def _rows(b: NetworkBuilder, x: str) -> str:
-    """Return the feature matrix in floating point."""
-    shape = b.shape(x)
-    if len(shape) != 2:
+    if len(b.shape(x)) != 2:
         raise UnsupportedFormError
-    return x if b.dtype(x) in ("float32", "float64") else b.cast(x, "float32")
-
-
-def _numbers(node: ModelNode, name: str) -> Array:
-    """Return a numeric attribute: a list or, in double precision, a tensor."""
-    tensor = node.attributes.get(f"{name}_as_tensor")
-    if isinstance(tensor, np.ndarray):
-        return tensor.reshape(-1)
-    return np.array(node.attributes.get(name) or (), np.float32)
+    return floating(b, x)
 
 
 def _forest(b: NetworkBuilder, node: ModelNode, dtype: str, features: int) -> _Forest:
     """Read and check the trees of a node."""
     names = ("nodes_treeids", "nodes_nodeids", "nodes_truenodeids", "nodes_falsenodeids", "nodes_featureids")
-    trees, numbers, right, wrong, feature_ids = (node.integers(name) or () for name in names)
+    trees, numbers, right, wrong, feature_ids = (node.integers_or(name) for name in names)
     modes = node.attributes.get("nodes_modes") or ()
-    values = _numbers(node, "nodes_values")
+    values = numbers_of(node, "nodes_values")
     count = len(trees)
     if not count or any(len(each) != count for each in (numbers, right, wrong, feature_ids, modes, values)):
         raise b.wrong("its lists of nodes are empty or differ in length")
@@ -140,7 +128,7 @@ def _forest(b: NetworkBuilder, node: ModelNode, dtype: str, features: int) -> _F
             children[place, side] = found
         if not 0 <= feature_ids[place] < features:
             raise b.wrong(f"node {numbers[place]} of tree {tree} asks for feature {feature_ids[place]} of {features}")
-    missing = np.array(node.integers("nodes_missing_value_tracks_true") or (0,) * count, bool)
+    missing = np.array(node.integers_or("nodes_missing_value_tracks_true", (0,) * count), bool)
     if len(missing) != count:
         raise b.wrong(f"{len(missing)} nodes_missing_value_tracks_true for {count} nodes")
     leaf = np.array([mode == _LEAF for mode in modes])
@@ -171,8 +159,8 @@ def _depth(b: NetworkBuilder, children: Array, leaf: Array, roots: Sequence[int]
 
 def _weights(b: NetworkBuilder, node: ModelNode, forest: _Forest, what: str, columns: int) -> tuple[Array, Array]:
     """Return the weight of each node for each class or target, and the mask of given weights."""
-    trees, numbers = (node.integers(f"{what}_{name}") or () for name in ("treeids", "nodeids"))
-    ids, weights = node.integers(f"{what}_ids") or (), _numbers(node, f"{what}_weights")
+    trees, numbers = (node.integers_or(f"{what}_{name}") for name in ("treeids", "nodeids"))
+    ids, weights = node.integers_or(f"{what}_ids"), numbers_of(node, f"{what}_weights")
     if len({len(trees), len(numbers), len(ids), len(weights)}) != 1:
         raise b.wrong(f"its lists of {what} weights differ in length")
     made = np.zeros((len(forest.features), columns), weights.dtype)
@@ -199,18 +187,17 @@ def _leaves(b: NetworkBuilder, x: str, forest: _Forest) -> str:
     place = b.expand(b.constant(forest.roots.reshape(1, trees)), (rows, trees))
     step = ("add", ("mul", 2, ("const", 2, "int32")), ("cast", "int32", comparison))
 
-    def of_nodes(table: str) -> str:
-        return b.emit("gather", [table, place], axis=0)
-
     for _ in range(forest.depth):
-        given = [b.emit("gather_elements", [x, of_nodes(features)], axis=1), of_nodes(values), place]
+        given = [b.emit("gather_elements", [x, b.gather(features, place)], axis=1), b.gather(values, place), place]
         if missing is not None:
-            given.append(of_nodes(missing))
-        place = b.emit("gather", [children, b.elementwise(step, *given)], axis=0)
+            given.append(b.gather(missing, place))
+        place = b.gather(children, b.elementwise(step, *given))
     return place
 
 
-def _sums(b: NetworkBuilder, leaves: str, weights: Array, mode: str) -> str:
-    """Return the weights of the leaves reduced over all trees, per column."""
-    given = b.emit("gather", [b.constant(weights), leaves], axis=0)
-    return b.emit("reduce", [given], mode=mode, axes=(1,), keepdims=False)
+def _sums(b: NetworkBuilder, leaves: str, weights: Array, base: Array, mode: str) -> str:
+    """Return the weights of the leaves reduced over all trees, per column, plus the base values."""
+    made = b.reduce(mode, b.gather(b.constant(weights), leaves), (1,), keepdims=False)
+    if base.size:
+        made = b.elementwise(("add", 0, 1), made, b.constant(base.astype(weights.dtype)))
+    return b.cast(made, "float32")

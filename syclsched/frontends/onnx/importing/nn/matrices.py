@@ -6,21 +6,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from syclsched.frontends.onnx.importing.importer_registry import UnsupportedFormError, given, imports, optional
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 
-def product(b: NetworkBuilder, x: str, y: str) -> str:
-    """Add a batched matrix product."""
-    return b.emit("matmul", [x, y], transpose_a=False, transpose_b=False, alpha=1.0, beta=1.0, activation=())
-
-
 @imports("MatMul")
-def matmul(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _matmul(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import MatMul; vectors become matrices of one row or column, which is removed from the product."""
-    x, y = given(b, inputs, 0, "A"), given(b, inputs, 1, "B")
+    x, y = inputs.first("A", "B")
     if b.dtype(x) not in FLOATS:
         raise UnsupportedFormError
     left, right = b.shape(x), b.shape(y)
@@ -30,7 +25,7 @@ def matmul(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> 
         x = b.reshape(x, (1, *left))
     if len(right) == 1:
         y = b.reshape(y, (*right, 1))
-    made = product(b, x, y)
+    made = b.matmul(x, y)
     shape = b.shape(made)
     if len(right) == 1:
         shape = shape[:-1]
@@ -40,33 +35,24 @@ def matmul(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> 
 
 
 @imports("Gemm")
-def gemm(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Gemm."""
-    x, y, bias = given(b, inputs, 0, "A"), given(b, inputs, 1, "B"), optional(inputs, 2)
+def _gemm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    (x, y), bias = inputs.first("A", "B"), inputs.optional(2)
     if b.dtype(x) not in FLOATS:
         raise UnsupportedFormError
     if len(b.shape(x)) != 2 or len(b.shape(y)) != 2:
         raise b.wrong(f"{b.shape(x)} and {b.shape(y)} are not two matrices")
-    return [
-        b.emit(
-            "matmul",
-            [x, y, bias],
-            transpose_a=bool(node.integer("transA")),
-            transpose_b=bool(node.integer("transB")),
-            alpha=float(node.number("alpha", 1.0)),
-            beta=float(node.number("beta", 1.0)),
-            activation=(),
-        )
-    ]
+    flags = {"transpose_a": bool(node.integer("transA")), "transpose_b": bool(node.integer("transB"))}
+    scales = {name: float(node.number(name, 1.0)) for name in ("alpha", "beta")}
+    return [b.matmul(x, y, bias, **flags, **scales)]
 
 
 # --- Einsum -------------------------------------------------------------------------------------------
 
 
 @imports("Einsum")
-def einsum(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _einsum(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Einsum as a chain of batched matrix products, one per additional operand."""
-    values = [given(b, inputs, i, f"Inputs_{i}") for i in range(len(inputs))]
+    values = inputs.all("Inputs_")
     if b.dtype(values[0]) not in FLOATS:
         raise UnsupportedFormError
     terms, result = _parsed(b, node.text("equation"), [len(b.shape(value)) for value in values])
@@ -85,7 +71,7 @@ def einsum(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> 
         term, value = _joined(b, (term, value), (terms[index], values[index]), later)
     summed_axes = tuple(axis for axis, letter in enumerate(term) if letter not in result)
     if summed_axes:
-        value = b.emit("reduce", [value], mode="sum", axes=summed_axes, keepdims=False)
+        value = b.reduce("sum", value, summed_axes, keepdims=False)
         term = "".join(letter for letter in term if letter in result)
     return [b.transpose(value, [term.index(letter) for letter in result])]
 
@@ -139,6 +125,6 @@ def _joined(b: NetworkBuilder, first: tuple[str, str], second: tuple[str, str], 
         extents = (*(size[c] for c in batch), *(math.prod(size[c] for c in group) for group in groups))
         return b.reshape(turned, extents)
 
-    made = product(b, arranged(left, x, rows, summed), arranged(right, y, summed, columns))
+    made = b.matmul(arranged(left, x, rows, summed), arranged(right, y, summed, columns))
     letters = [*batch, *rows, *columns]
     return "".join(letters), b.reshape(made, tuple(size[c] for c in letters))

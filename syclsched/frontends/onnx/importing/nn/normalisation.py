@@ -4,18 +4,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from syclsched.frontends.onnx.importing.importer_registry import UnsupportedFormError, given, imports, optional
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 
 @imports("BatchNormalization")
-def batch_norm(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _batch_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import BatchNormalization in inference mode."""
-    x, *rest = (given(b, inputs, i, name) for i, name in enumerate(("X", "scale", "B", "input_mean", "input_var")))
+    x, *rest = inputs.first("X", "scale", "B", "input_mean", "input_var")
     if node.integer("training_mode") or any(node.outputs[1:]):
         raise UnsupportedFormError
     if b.dtype(x) not in FLOATS or len(b.shape(x)) < 2:
@@ -31,35 +30,30 @@ def batch_norm(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None])
 
 
 @imports("InstanceNormalization")
-def instance_norm(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _instance_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import InstanceNormalization: group normalisation with one group per channel."""
-    x, scale, bias = (given(b, inputs, i, name) for i, name in enumerate(("input", "scale", "B")))
+    x, scale, bias = inputs.first("input", "scale", "B")
     if len(b.shape(x)) < 3 or b.shape(x)[1] == 0:
         raise UnsupportedFormError
-    return [
-        b.emit(
-            "group_norm",
-            [x, scale, bias],
-            groups=b.shape(x)[1],
-            epsilon=node.number("epsilon", 1e-5),
-            channels_last=False,
-            activation=(),
-        )
-    ]
+    return [_emit_group_norm(b, node, [x, scale, bias], b.shape(x)[1])]
+
+
+def _emit_group_norm(b: NetworkBuilder, node: ModelNode, inputs: Names, groups: int) -> str:
+    epsilon = node.number("epsilon", 1e-5)
+    return b.emit("group_norm", inputs, groups=groups, epsilon=epsilon, channels_last=False, activation=())
 
 
 @imports("GroupNormalization")
-def group_norm(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _group_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import GroupNormalization; scale and bias are per group before opset 21, then per channel."""
-    x, scale, bias = (given(b, inputs, i, name) for i, name in enumerate(("X", "scale", "bias")))
+    x, scale, bias = inputs.first("X", "scale", "bias")
     shape, groups = b.shape(x), node.integer("num_groups", 1)
     if len(shape) < 2 or groups < 1 or shape[1] % groups:
         raise b.wrong(f"{groups} groups of the channels of {shape}")
     if b.opset < 21:
         scale, bias = (_repeated(b, each, shape[1]) for each in (scale, bias))
     scale, bias = (b.cast(each, b.dtype(x)) for each in (scale, bias))
-    epsilon = node.number("epsilon", 1e-5)
-    return [b.emit("group_norm", [x, scale, bias], groups=groups, epsilon=epsilon, channels_last=False, activation=())]
+    return [_emit_group_norm(b, node, [x, scale, bias], groups)]
 
 
 def _repeated(b: NetworkBuilder, x: str, channels: int) -> str:
@@ -70,9 +64,9 @@ def _repeated(b: NetworkBuilder, x: str, channels: int) -> str:
 
 
 @imports("LayerNormalization")
-def layer_norm(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _layer_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import LayerNormalization; with the optional outputs it is built from reductions."""
-    x, scale, bias = given(b, inputs, 0, "X"), given(b, inputs, 1, "Scale"), optional(inputs, 2)
+    (x, scale), bias = inputs.first("X", "Scale"), inputs.optional(2)
     shape = b.shape(x)
     axis = b.axis(node.integer("axis", -1), len(shape))
     if any(node.outputs[1:]):
@@ -81,16 +75,13 @@ def layer_norm(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None])
     return [b.emit("layer_norm", [x, *given_rest], axis=axis, epsilon=node.number("epsilon", 1e-5))]
 
 
-def _layer_norm_in_pieces(
-    b: NetworkBuilder, node: ModelNode, x: str, scale: str, bias: str | None, axis: int
-) -> Sequence[str | None]:
+def _layer_norm_in_pieces(b: NetworkBuilder, node: ModelNode, x: str, scale: str, bias: str | None, axis: int) -> Names:
     axes = tuple(range(axis, len(b.shape(x))))
     dtype = b.dtype(x)
     wide = b.cast(x, "float32") if dtype == "float16" else x
     kind = b.dtype(wide)
-    mean = b.emit("reduce", [wide], mode="mean", axes=axes, keepdims=True)
-    square = b.elementwise(("square", ("sub", 0, 1)), wide, mean)
-    variance = b.emit("reduce", [square], mode="mean", axes=axes, keepdims=True)
+    mean = b.reduce("mean", wide, axes)
+    variance = b.reduce("mean", b.elementwise(("square", ("sub", 0, 1)), wide, mean), axes)
     inverse = b.elementwise(("rsqrt", ("add", 0, ("const", node.number("epsilon", 1e-5), kind))), variance)
     scaled = b.elementwise(("cast", dtype, ("mul", ("sub", 0, 1), 2)), wide, mean, inverse)
     y = b.elementwise(("mul", 0, 1), scaled, scale)
@@ -98,52 +89,41 @@ def _layer_norm_in_pieces(
 
 
 @imports("LRN")
-def lrn(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import LRN."""
-    x = given(b, inputs, 0, "X")
+def _lrn(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    x = inputs.required(0, "X")
     if len(b.shape(x)) < 3:
         raise UnsupportedFormError
-    return [
-        b.emit(
-            "lrn",
-            [x],
-            alpha=node.number("alpha", 1e-4),
-            beta=node.number("beta", 0.75),
-            bias=node.number("bias", 1.0),
-            size=node.integer("size", 1),
-            channels_last=False,
-        )
-    ]
+    alpha, beta, bias = node.number("alpha", 1e-4), node.number("beta", 0.75), node.number("bias", 1.0)
+    size = node.integer("size", 1)
+    return [b.emit("lrn", [x], alpha=alpha, beta=beta, bias=bias, size=size, channels_last=False)]
 
 
 @imports("LpNormalization")
-def lp_norm(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _lp_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import LpNormalization: division by a norm; the result is 0 where the norm is 0."""
-    x = given(b, inputs, 0, "input")
+    x = inputs.required(0, "input")
     axis, p = b.axis(node.integer("axis", -1), len(b.shape(x))), node.integer("p", 2)
     if p not in (1, 2):
         raise b.wrong(f"p is {p}, expected 1 or 2")
-    norm = b.emit("reduce", [x], mode=f"l{p}", axes=(axis,), keepdims=True)
+    norm = b.reduce(f"l{p}", x, (axis,))
     zero = ("const", 0.0, b.dtype(x))
     return [b.elementwise(("where", ("equal", 1, zero), zero, ("div", 0, 1)), x, norm)]
 
 
 @imports("MeanVarianceNormalization")
-def mean_variance_norm(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import MeanVarianceNormalization."""
-    x = given(b, inputs, 0, "X")
+def _mean_variance_norm(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    x = inputs.required(0, "X")
     axes = b.axes(node.integers("axes", (0, 2, 3)) or (), len(b.shape(x)))
-    mean = b.emit("reduce", [x], mode="mean", axes=axes, keepdims=True)
-    centred = b.elementwise(("sub", 0, 1), x, mean)
-    variance = b.emit("reduce", [b.elementwise(("square", 0), centred)], mode="mean", axes=axes, keepdims=True)
+    centred = b.elementwise(("sub", 0, 1), x, b.reduce("mean", x, axes))
+    variance = b.reduce("mean", b.elementwise(("square", 0), centred), axes)
     deviation = ("add", ("sqrt", 1), ("const", 1e-9, b.dtype(x)))
     return [b.elementwise(("div", 0, deviation), centred, variance)]
 
 
 @imports("Softmax", "LogSoftmax")
-def softmax(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _softmax(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Softmax and LogSoftmax; before opset 13 they span all axes from ``axis`` on."""
-    x, log = given(b, inputs, 0, "input"), node.operator == "LogSoftmax"
+    x, log = inputs.required(0, "input"), node.operator == "LogSoftmax"
     shape = b.shape(x)
     if not shape:
         return [b.elementwise(("mul", ("const", 0.0, b.dtype(x)), 0) if log else ("const", 1.0, b.dtype(x)), x)]
@@ -164,9 +144,9 @@ def _flatten_to_matrix(b: NetworkBuilder, node: ModelNode, x: str) -> tuple[str,
 
 
 @imports("Hardmax")
-def hardmax(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _hardmax(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Hardmax: 1 at the first largest element and 0 elsewhere."""
-    x = given(b, inputs, 0, "input")
+    x = inputs.required(0, "input")
     shape = b.shape(x)
     if b.opset >= 13:
         y, axis = x, b.axis(node.integer("axis", -1), len(shape))

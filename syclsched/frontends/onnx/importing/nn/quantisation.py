@@ -3,38 +3,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from syclsched.frontends.onnx.importing.importer_registry import UnsupportedFormError, given, imports, optional
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
-from syclsched.frontends.onnx.model_file.dtypes import DTYPES, element_type_name
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
+
+
+def spread(b: NetworkBuilder, x: str, numbers: str, axis: int) -> str:
+    """Reshape numbers, one or one per position along an axis of another value, so that they broadcast to it."""
+    extents, rank = b.shape(numbers), len(b.shape(x))
+    if extents in ((), (1,)):
+        return b.reshape(numbers, ())
+    if len(extents) > 1:
+        return numbers
+    return b.reshape(numbers, (*extents, *(1,) * (rank - b.axis(axis, rank) - 1)))
 
 
 def _along(b: NetworkBuilder, node: ModelNode, x: str, parameter: str) -> str:
     """Reshape a scale or zero point so that it broadcasts along its axis."""
-    shape, extents = b.shape(x), b.shape(parameter)
+    shape, extents, axis = b.shape(x), b.shape(parameter), node.integer("axis", 1)
     if node.integer("block_size"):
         raise UnsupportedFormError
-    if extents in ((), (1,)):
-        return b.reshape(parameter, ())
-    axis = b.axis(node.integer("axis", 1), len(shape))
-    if extents != (shape[axis],):
+    if extents not in ((), (1,)) and extents != (shape[b.axis(axis, len(shape))],):
         raise b.wrong(f"{extents} numbers for axis {axis} of {shape}")
-    return b.reshape(parameter, (*extents, *(1,) * (len(shape) - axis - 1)))
+    return spread(b, x, parameter, axis)
 
 
 @imports("QuantizeLinear")
-def quantize(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _quantize(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import QuantizeLinear: round to even and clip to the range of the dtype."""
-    x, scale, zero = given(b, inputs, 0, "x"), given(b, inputs, 1, "y_scale"), optional(inputs, 2)
+    (x, scale), zero = inputs.first("x", "y_scale"), inputs.optional(2)
     number = node.integer("output_dtype")
-    if number and number not in DTYPES:
-        raise b.wrong(f"elements of type {element_type_name(number)}, which is not supported")
-    target = b.dtype(zero) if zero is not None else DTYPES[number] if number else "uint8"
+    asked = b.element_dtype(number) if number else "uint8"
+    target = asked if zero is None else b.dtype(zero)
     if np.dtype(target).kind not in "iu":
         raise b.wrong(f"elements of type {target}, expected whole numbers")
     x = b.cast(x, "float32")
@@ -52,12 +56,10 @@ def quantize(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -
 
 
 @imports("DequantizeLinear")
-def dequantize(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import DequantizeLinear."""
-    x, scale, zero = given(b, inputs, 0, "x"), given(b, inputs, 1, "x_scale"), optional(inputs, 2)
+def _dequantize(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    (x, scale), zero = inputs.first("x", "x_scale"), inputs.optional(2)
     dtype, number = b.dtype(scale), node.integer("output_dtype")
-    if number and number not in DTYPES:
-        raise b.wrong(f"elements of type {element_type_name(number)}, which is not supported")
+    result = b.element_dtype(number) if number else dtype
     values = [x, _along(b, node, x, scale)]
     # Differences of 32-bit integers can overflow 32 bits; they are exact in 64 bits.
     whole: Any = ("cast", "int64", 0)
@@ -65,4 +67,4 @@ def dequantize(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None])
         values.append(_along(b, node, x, zero))
         whole = ("sub", whole, ("cast", "int64", 2))
     product = ("mul", ("cast", dtype, whole), 1)
-    return [b.cast(b.elementwise(product, *values, shape=b.shape(x)), DTYPES[number] if number else dtype)]
+    return [b.cast(b.elementwise(product, *values, shape=b.shape(x)), result)]

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from syclsched.frontends.onnx.importing.importer_registry import UnsupportedFormError, given, imports, optional
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
@@ -61,9 +61,9 @@ class _Weights(NamedTuple):
 
 
 @imports("RNN", "GRU", "LSTM")
-def recurrent(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _recurrent(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import recurrent networks: per direction one matrix product for the inputs of all steps, then unrolled steps."""
-    x = given(b, inputs, 0, "X")
+    x = inputs.required(0, "X")
     if node.integer("layout"):
         x = b.transpose(x, (1, 0, 2))
     if len(b.shape(x)) != 3:
@@ -71,11 +71,11 @@ def recurrent(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) 
     steps, batch, _ = b.shape(x)
     _refuse_forms(b, node, inputs, steps)
     lengths = _lengths(b, inputs, steps, batch)
-    hidden = node.integer("hidden_size", b.shape(given(b, inputs, 2, "R"))[-1])
+    hidden = node.integer("hidden_size", b.shape(inputs.required(2, "R"))[-1])
     directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
     order = directions.get(node.text("direction", "forward"))
-    if order is None or b.shape(given(b, inputs, 1, "W"))[0] != len(order):
-        raise b.wrong(f"weights of shape {b.shape(given(b, inputs, 1, 'W'))} for direction {node.text('direction')!r}")
+    if order is None or b.shape(inputs.required(1, "W"))[0] != len(order):
+        raise b.wrong(f"weights of shape {b.shape(inputs.required(1, 'W'))} for direction {node.text('direction')!r}")
     functions = _functions(b, node, len(order))
     rows: list[list[str]] = []
     last: list[str] = []
@@ -89,11 +89,11 @@ def recurrent(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) 
         rows.append(made)
         last.append(states[0])
         cells.append(states[-1])
-    steps_made = [_joined(b, [each[i] for each in rows], (1, 1, batch, hidden), 1) for i in range(steps)]
-    if steps == 0:
-        y = b.constant(np.zeros((0, len(order), batch, hidden), b.dtype(x)))
+    made_steps = [_joined(b, [each[i] for each in rows], (1, 1, batch, hidden), 1) for i in range(steps)]
+    if made_steps:
+        y = b.concat(made_steps, 0)
     else:
-        y = steps_made[0] if steps == 1 else b.emit("concat", steps_made, axis=0)
+        y = b.constant(np.zeros((0, len(order), batch, hidden), b.dtype(x)))
     ends = [_joined(b, each, (1, batch, hidden), 0) for each in (last, cells)]
     if node.integer("layout"):
         y = b.transpose(y, (2, 0, 1, 3))
@@ -101,14 +101,14 @@ def recurrent(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) 
     return [y, *ends][: len(node.outputs)]
 
 
-def _refuse_forms(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None], steps: int) -> None:
+def _refuse_forms(b: NetworkBuilder, node: ModelNode, inputs: Inputs, steps: int) -> None:
     """Leave long sequences to the host; raise `ModelError` for forms that the host computes incorrectly."""
-    if steps <= LONGEST and b.dtype(given(b, inputs, 0, "X")) in FLOATS:
+    if steps <= LONGEST and b.dtype(inputs.required(0, "X")) in FLOATS:
         return
     # onnx's reference implementation silently ignores these attributes and has no third output.
     told = {"direction", "clip", "input_forget", "activations", "activation_alpha", "activation_beta", "layout"}
     said = {name for name in told & node.attributes.keys() if node.attributes[name] not in (0, b"forward", "forward")}
-    if said or optional(inputs, 4) is not None or len(node.outputs) > 2:
+    if said or inputs.optional(4) is not None or len(node.outputs) > 2:
         raise b.wrong(
             f"{steps:,} steps: more than {LONGEST:,} are done in the simplest form only",
             hint="Give it shorter sequences, and the last state on to the next",
@@ -116,9 +116,9 @@ def _refuse_forms(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | Non
     raise UnsupportedFormError
 
 
-def _lengths(b: NetworkBuilder, inputs: Sequence[str | None], steps: int, batch: int) -> str | None:
+def _lengths(b: NetworkBuilder, inputs: Inputs, steps: int, batch: int) -> str | None:
     """Return the sequence lengths as a column; None if all have the full length."""
-    lengths = optional(inputs, 4)
+    lengths = inputs.optional(4)
     if lengths is None:
         return None
     if b.shape(lengths) != (batch,):
@@ -147,12 +147,9 @@ def _functions(b: NetworkBuilder, node: ModelNode, directions: int) -> list[_Fun
         if name not in _FUNCTIONS:
             raise b.wrong(f"there is no activation {name!r}", hint=f"Those of ONNX are {', '.join(_FUNCTIONS)}")
         kind, usual = _FUNCTIONS[name]
-        found.append(_Function(kind, tuple(_next(*each) for each in zip(given, usual, strict=False)), bound))
+        numbers = tuple(float(next(each, default)) for each, default in zip(given, usual, strict=False))
+        found.append(_Function(kind, numbers, bound))
     return [tuple(found[i * count : (i + 1) * count]) for i in range(directions)]
-
-
-def _next(numbers: Iterator[float], usual: float) -> float:
-    return float(next(numbers, usual))
 
 
 def _part(b: NetworkBuilder, x: str, number: int) -> str:
@@ -160,61 +157,47 @@ def _part(b: NetworkBuilder, x: str, number: int) -> str:
     shape = b.shape(x)
     if number >= shape[0]:
         raise b.wrong(f"{shape} has no part {number}")
-    starts = (number, *(0,) * (len(shape) - 1))
-    return b.reshape(b.slice(x, starts, (1, *shape[1:])), shape[1:])
+    return b.without_axis(b.part(x, 0, number, 1), 0)
 
 
-def _columns(b: NetworkBuilder, x: str, start: int, count: int) -> str:
-    """Return a range of the last axis."""
-    shape = b.shape(x)
-    return b.slice(x, (*(0,) * (len(shape) - 1), start), (*shape[:-1], count))
+def _columns(b: NetworkBuilder, x: str, width: int, *places: int) -> list[str]:
+    """Return ranges of the last axis: of equal width, by their places."""
+    return [b.part(x, -1, place * width, width) for place in places]
 
 
-def _weights(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None], number: int, hidden: int) -> _Weights:
+def _weights(b: NetworkBuilder, node: ModelNode, inputs: Inputs, number: int, hidden: int) -> _Weights:
     gates = _GATES[node.operator]
-    w, r = (_part(b, given(b, inputs, i, name), number) for i, name in ((1, "W"), (2, "R")))
-    bias = optional(inputs, 3)
+    w, r = (_part(b, inputs.required(i, name), number) for i, name in ((1, "W"), (2, "R")))
+    bias = inputs.optional(3)
     if bias is None:
-        dtype = b.dtype(w)
-        zeros = b.emit("elementwise", [], shape=(gates * hidden,), dtype=dtype, expression=("const", 0.0, dtype))
-        both = (zeros, zeros)
+        wb = rb = b.filled((gates * hidden,), b.dtype(w), 0.0)
     else:
-        whole = _part(b, bias, number)
-        both = (_columns(b, whole, 0, gates * hidden), _columns(b, whole, gates * hidden, gates * hidden))
+        wb, rb = _columns(b, _part(b, bias, number), gates * hidden, 0, 1)
     if b.shape(r) != (gates * hidden, hidden) or b.shape(w)[0] != gates * hidden:
         raise b.wrong(f"weights {b.shape(w)} and {b.shape(r)} for {gates} gates of {hidden}")
     peepholes: tuple[str, ...] = ()
-    held = optional(inputs, 7) if node.operator == "LSTM" else None
+    held = inputs.optional(7) if node.operator == "LSTM" else None
     if held is not None:
-        whole = _part(b, held, number)
-        peepholes = tuple(_columns(b, whole, i * hidden, hidden) for i in range(3))
-    return _Weights(w, r, *both, peepholes)
+        peepholes = tuple(_columns(b, _part(b, held, number), hidden, 0, 1, 2))
+    return _Weights(w, r, wb, rb, peepholes)
 
 
 def _state(
-    b: NetworkBuilder,
-    node: ModelNode,
-    inputs: Sequence[str | None],
-    position: int,
-    number: int,
-    batch: int,
-    hidden: int,
+    b: NetworkBuilder, node: ModelNode, inputs: Inputs, position: int, number: int, batch: int, hidden: int
 ) -> str:
-    name = optional(inputs, position)
+    name = inputs.optional(position)
     if name is None:
-        dtype = b.dtype(given(b, inputs, 0, "X"))
-        return b.emit("elementwise", [], shape=(batch, hidden), dtype=dtype, expression=("const", 0.0, dtype))
+        return b.filled((batch, hidden), b.dtype(inputs.required(0, "X")), 0.0)
     return _part(b, b.transpose(name, (1, 0, 2)) if node.integer("layout") else name, number)
 
 
-def _times(b: NetworkBuilder, x: str, w: str, bias: str | None) -> str:
+def _times(b: NetworkBuilder, x: str, w: str, bias: str) -> str:
     """Return x @ w.T + bias."""
-    return b.emit("matmul", [x, w, bias], transpose_a=False, transpose_b=True, alpha=1.0, beta=1.0, activation=())
+    return b.matmul(x, w, bias, transpose_b=True)
 
 
 def _joined(b: NetworkBuilder, parts: Sequence[str], shape: tuple[int, ...], axis: int) -> str:
-    made = [b.reshape(part, shape) for part in parts]
-    return made[0] if len(made) == 1 else b.emit("concat", made, axis=axis)
+    return b.concat([b.reshape(part, shape) for part in parts], axis)
 
 
 def _direction(
@@ -257,29 +240,18 @@ def _gru(b: NetworkBuilder, node: ModelNode, x: str, weights: _Weights, states: 
     """Compute one GRU step; gates in order z (update), r (reset), h (candidate)."""
     (state,) = states
     hidden = b.shape(state)[1]
-    xz, xr, xh = (_columns(b, x, i * hidden, hidden) for i in range(3))
+    xz, xr, xh = _columns(b, x, hidden, 0, 1, 2)
     if node.integer("linear_before_reset"):
         h = _times(b, state, weights.r, weights.rb)
-        hz, hr, hh = (_columns(b, h, i * hidden, hidden) for i in range(3))
+        hz, hr, hh = _columns(b, h, hidden, 0, 1, 2)
         z = b.elementwise(f[0](("add", 0, 1)), xz, hz)
         new = b.elementwise(f[1](("add", 0, ("mul", f[0](("add", 1, 2)), 3))), xh, xr, hr, hh)
     else:
-        rows = b.shape(weights.r)[1]
-        both = _times(
-            b,
-            state,
-            b.slice(weights.r, (0, 0), (2 * hidden, rows)),
-            b.slice(weights.rb, (0,), (2 * hidden,)),
-        )
-        hz, hr = (_columns(b, both, i * hidden, hidden) for i in range(2))
+        both = _times(b, state, *(b.part(each, 0, 0, 2 * hidden) for each in (weights.r, weights.rb)))
+        hz, hr = _columns(b, both, hidden, 0, 1)
         z = b.elementwise(f[0](("add", 0, 1)), xz, hz)
         kept = b.elementwise(("mul", f[0](("add", 0, 1)), 2), xr, hr, state)
-        hh = _times(
-            b,
-            kept,
-            b.slice(weights.r, (2 * hidden, 0), (hidden, rows)),
-            b.slice(weights.rb, (2 * hidden,), (hidden,)),
-        )
+        hh = _times(b, kept, *(b.part(each, 0, 2 * hidden, hidden) for each in (weights.r, weights.rb)))
         new = b.elementwise(f[1](("add", 0, 1)), xh, hh)
     one = ("const", 1.0)
     return [b.elementwise(("add", ("mul", ("sub", one, 0), 1), ("mul", 0, 2)), z, new, state)]
@@ -290,7 +262,7 @@ def _lstm(b: NetworkBuilder, node: ModelNode, x: str, weights: _Weights, states:
     state, cell = states
     hidden = b.shape(state)[1]
     total = b.elementwise(("add", 0, 1), x, _times(b, state, weights.r, weights.rb))
-    gi, go, gf, gc = (_columns(b, total, i * hidden, hidden) for i in range(4))
+    gi, go, gf, gc = _columns(b, total, hidden, 0, 1, 2, 3)
     if weights.peepholes:
         pi, po, pf = weights.peepholes
         gi, gf = (b.elementwise(("add", 0, ("mul", 1, 2)), gate, p, cell) for gate, p in ((gi, pi), (gf, pf)))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from syclsched.frontends.onnx.importing.importer_registry import UnsupportedFormError, given, imports, optional
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
@@ -15,26 +15,26 @@ Numbers = tuple[float, ...]
 
 
 @imports("Resize", "Upsample")
-def resize(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _resize(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Resize of all opsets and its predecessor Upsample."""
-    x = given(b, inputs, 0, "X")
+    x = inputs.required(0, "X")
     mode = node.text("mode", "nearest")
     if node.operator == "Upsample" or b.opset < 11:
         said = node.attributes.get("scales")
-        scales = tuple(said) if said is not None else _numbers(b, given(b, inputs, 1, "scales"), "the scales")
-        if mode == "nearest" and any(0 < scale < 1 for scale in scales) and len(scales) == len(b.shape(x)):
+        given = tuple(said) if said is not None else _numbers(b, inputs.required(1, "scales"), "the scales")
+        if mode == "nearest" and any(0 < scale < 1 for scale in given) and len(given) == len(b.shape(x)):
             # Opset 10 rounds up where an axis shrinks and down where it grows.
-            shrunk = tuple(min(scale, 1.0) for scale in scales)
+            shrunk = tuple(min(scale, 1.0) for scale in given)
             x = _resized(b, node, x, mode, shrunk, None, "asymmetric", "ceil", ())
-            scales = tuple(max(scale, 1.0) for scale in scales)
-        return [_resized(b, node, x, mode, scales, None, "asymmetric", "floor", ())]
+            given = tuple(max(scale, 1.0) for scale in given)
+        return [_resized(b, node, x, mode, given, None, "asymmetric", "floor", ())]
     if node.integer("antialias"):
         raise UnsupportedFormError
     axes = node.integers("axes")
     shape = b.shape(x)
     places = tuple(range(len(shape))) if axes is None else tuple(b.axis(axis, len(shape)) for axis in axes)
     coordinates = node.text("coordinate_transformation_mode", "half_pixel")
-    roi_name, scales_name, sizes_name = (optional(inputs, i) for i in (1, 2, 3))
+    roi_name, scales_name, sizes_name = (inputs.optional(i) for i in (1, 2, 3))
     roi: Numbers = ()
     if coordinates == "tf_crop_and_resize":
         if roi_name is None:
@@ -50,28 +50,27 @@ def resize(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> 
     sizes_given = () if sizes_name is None else b.integers(sizes_name, "the sizes")
     if bool(scales_given) == bool(sizes_given):
         raise b.wrong("either scales or sizes are given, not both or none")
-    spread: list[float] = [1.0] * len(shape)
+    scales: list[float] = [1.0] * len(shape)
     sizes: list[int] | None = None
     if scales_given:
         if len(scales_given) != len(places):
             raise b.wrong(f"{len(scales_given)} scales for {len(places)} axes")
         for axis, scale in zip(places, scales_given, strict=True):
-            spread[axis] = scale
+            scales[axis] = scale
     else:
         if len(sizes_given) != len(places) or any(n < 0 for n in sizes_given):
             raise b.wrong(f"sizes {sizes_given} for {len(places)} axes")
         sizes = list(shape)
         for axis, size in zip(places, sizes_given, strict=True):
             sizes[axis] = size
-            spread[axis] = size / shape[axis] if shape[axis] else 1.0
+            scales[axis] = size / shape[axis] if shape[axis] else 1.0
         policy = node.text("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
-            scale = (min if policy == "not_larger" else max)(spread[axis] for axis in places)
+            scale = (min if policy == "not_larger" else max)(scales[axis] for axis in places)
             for axis in places:
-                spread[axis] = scale
-                sizes[axis] = math.floor(scale * shape[axis] + 0.5)
+                scales[axis], sizes[axis] = scale, math.floor(scale * shape[axis] + 0.5)
     nearest = node.text("nearest_mode", "round_prefer_floor")
-    return [_resized(b, node, x, mode, tuple(spread), sizes, coordinates, nearest, roi)]
+    return [_resized(b, node, x, mode, tuple(scales), sizes, coordinates, nearest, roi)]
 
 
 def _resized(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
@@ -15,8 +16,6 @@ Ints = tuple[int, ...]
 class Windows(NamedTuple):
     """Windows over the spatial axes of an array."""
 
-    #: Per axis.
-    kernel: Ints
     strides: Ints
     dilations: Ints
     pads: Ints  # before each axis, then after each axis
@@ -25,9 +24,8 @@ class Windows(NamedTuple):
 def windows_of(b: NetworkBuilder, node: ModelNode, kernel: Ints, extents: Ints) -> Windows:
     """Return the windows of a node, with ``auto_pad`` resolved."""
     rank = len(extents)
-    strides = node.integers("strides", (1,) * rank) or (1,) * rank
-    dilations = node.integers("dilations", (1,) * rank) or (1,) * rank
-    pads = node.integers("pads", (0,) * (2 * rank)) or (0,) * (2 * rank)
+    strides, dilations = (node.integers_or(name, (1,) * rank) for name in ("strides", "dilations"))
+    pads = node.integers_or("pads", (0,) * (2 * rank))
     auto = node.text("auto_pad", "NOTSET")
     if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
         raise b.wrong(
@@ -38,14 +36,28 @@ def windows_of(b: NetworkBuilder, node: ModelNode, kernel: Ints, extents: Ints) 
     if auto == "VALID":
         pads = (0,) * (2 * rank)
     elif auto in ("SAME_UPPER", "SAME_LOWER"):
-        before: list[int] = []
-        after: list[int] = []
-        for n, k, s, d in zip(extents, kernel, strides, dilations, strict=True):
-            total = max((math.ceil(n / s) - 1) * s + (k - 1) * d + 1 - n, 0)
-            small, large = total // 2, total - total // 2
-            before.append(small if auto == "SAME_UPPER" else large)
-            after.append(large if auto == "SAME_UPPER" else small)
-        pads = (*before, *after)
+        axes = zip(extents, kernel, strides, dilations, strict=True)
+        pads = divide_pads([max((math.ceil(n / s) - 1) * s + (k - 1) * d + 1 - n, 0) for n, k, s, d in axes], auto)
     elif auto != "NOTSET":
         raise b.wrong(f"auto_pad is {auto!r}, expected NOTSET, SAME_UPPER, SAME_LOWER or VALID")
-    return Windows(kernel, strides, dilations, pads)
+    return Windows(strides, dilations, pads)
+
+
+def divide_pads(totals: Sequence[int], auto: str) -> Ints:
+    """Return the pads before and after each axis; the larger part is after for SAME_UPPER, else before."""
+    small, large = [n // 2 for n in totals], [n - n // 2 for n in totals]
+    return (*small, *large) if auto == "SAME_UPPER" else (*large, *small)
+
+
+def crop_negative_pads(b: NetworkBuilder, x: str, pads: Ints) -> tuple[str, Ints]:
+    """Crop the last axes of a value by their negative pads; return the cropped value and the remaining pads."""
+    if min(pads, default=0) >= 0:
+        return x, pads
+    rank, shape = len(pads) // 2, b.shape(x)
+    whole = (0,) * (len(shape) - rank)
+    starts = (*whole, *(max(-n, 0) for n in pads[:rank]))
+    ends = (*whole, *(max(-n, 0) for n in pads[rank:]))
+    extents = tuple(n - first - last for n, first, last in zip(shape, starts, ends, strict=True))
+    if min(extents) < 0:
+        raise b.wrong(f"pads {pads} cut more than there is of {shape}")
+    return b.slice(x, starts, extents), tuple(max(n, 0) for n in pads)

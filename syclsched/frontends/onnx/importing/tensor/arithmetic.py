@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Importers of element-wise operators with several inputs: arithmetic, comparisons, logic, selection."""
+"""Importers of element-wise operators: arithmetic, comparisons, logic, selection, casts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
-from syclsched.frontends.onnx.importing.importer_registry import given, imports
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
@@ -21,20 +20,24 @@ _BINARY: Final = {
     "BitwiseOr": "bit_or",
     "BitwiseXor": "bit_xor",
 }
+_UNARY: Final = {"Not": "not", "BitwiseNot": "bit_not", "IsNaN": "isnan"}
 _VARIADIC: Final = {"Sum": "add", "Max": "max", "Min": "min", "Mean": "add"}
 
 
+@imports(*_UNARY)
+def _unary(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    return [b.elementwise((_UNARY[node.operator], 0), inputs.required(0, "X"))]
+
+
 @imports(*_BINARY)
-def binary(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import operators of two broadcast inputs."""
-    x, y = given(b, inputs, 0, "A"), given(b, inputs, 1, "B")
-    return [b.elementwise((_BINARY[node.operator], 0, 1), x, y)]
+def _binary(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    return [b.elementwise((_BINARY[node.operator], 0, 1), *inputs.first("A", "B"))]
 
 
 @imports(*_VARIADIC)
-def variadic(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _variadic(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import operators of any number of inputs."""
-    values = [given(b, inputs, i, f"data_{i}") for i in range(len(inputs))]
+    values = inputs.all("data_")
     if len(values) == 1:
         return [b.elementwise(0, values[0])]
     expression: Any = (_VARIADIC[node.operator], *range(len(values)))
@@ -44,59 +47,54 @@ def variadic(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -
 
 
 @imports("Mod")
-def mod(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _mod(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Mod, with the sign of the divisor or as C's fmod."""
-    x, y = given(b, inputs, 0, "A"), given(b, inputs, 1, "B")
-    return [b.elementwise(("fmod" if node.integer("fmod") else "mod", 0, 1), x, y)]
+    return [b.elementwise(("fmod" if node.integer("fmod") else "mod", 0, 1), *inputs.first("A", "B"))]
 
 
 @imports("BitShift")
-def bit_shift(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import BitShift."""
+def _bit_shift(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     name = "shift_left" if node.text("direction") == "LEFT" else "shift_right"
-    return [b.elementwise((name, 0, 1), given(b, inputs, 0, "X"), given(b, inputs, 1, "Y"))]
-
-
-@imports("Not", "BitwiseNot")
-def negation(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Not and BitwiseNot."""
-    return [b.elementwise(("not" if node.operator == "Not" else "bit_not", 0), given(b, inputs, 0, "X"))]
-
-
-@imports("IsNaN")
-def is_nan(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import IsNaN."""
-    return [b.elementwise(("isnan", 0), given(b, inputs, 0, "X"))]
+    return [b.elementwise((name, 0, 1), *inputs.first("X", "Y"))]
 
 
 @imports("IsInf")
-def is_inf(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _is_inf(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import IsInf, for both signs or one."""
-    x = given(b, inputs, 0, "X")
     both = (node.integer("detect_negative", 1), node.integer("detect_positive", 1))
-    return [b.elementwise(("isinf", *both, 0), x)]
+    return [b.elementwise(("isinf", *both, 0), inputs.required(0, "X"))]
 
 
 @imports("Where")
-def where(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Where."""
-    condition, x, y = (given(b, inputs, i, name) for i, name in enumerate(("condition", "X", "Y")))
-    return [b.elementwise(("where", 0, 1, 2), condition, x, y)]
+def _where(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    return [b.elementwise(("where", 0, 1, 2), *inputs.first("condition", "X", "Y"))]
 
 
 @imports("Identity", "Dropout")
-def identity(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _identity(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Identity, and Dropout as in inference: identity and a mask of ones."""
-    x = given(b, inputs, 0, "data")
+    x = inputs.required(0, "data")
     if node.operator == "Identity":
         return [x]
-    if len(inputs) > 2 and inputs[2] is not None:
-        training = b.known(inputs[2])
+    ratio_name, training_name = inputs.optional(1), inputs.optional(2)
+    if training_name is not None:
+        training = b.known(training_name)
         if training is None or bool(training.any()):
-            ratio = None if inputs[1] is None else b.known(inputs[1])
+            ratio = None if ratio_name is None else b.known(ratio_name)
             if ratio is None or float(ratio) != 0.0:
                 raise b.wrong("training mode is not supported", hint="Export the model for inference")
     if len(node.outputs) < 2 or not node.outputs[1]:
         return [x]
-    mask = b.emit("elementwise", [], shape=b.shape(x), dtype="bool", expression=("const", True, "bool"))
+    mask = b.filled(b.shape(x), "bool", True)
     return [x, b.cast(mask, b.dtype(x)) if b.opset < 10 else mask]
+
+
+@imports("Cast")
+def _cast(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    return [b.cast(inputs.required(0, "input"), b.element_dtype(node.integer("to"), "a cast to"))]
+
+
+@imports("CastLike")
+def _cast_like(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    x, like = inputs.first("input", "target_type")
+    return [b.cast(x, b.dtype(like))]

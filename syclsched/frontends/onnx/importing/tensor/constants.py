@@ -4,26 +4,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
-from syclsched.frontends.onnx.importing.importer_registry import given, imports, optional
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
-from syclsched.frontends.onnx.model_file.dtypes import DTYPES, element_type_name
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 
 @imports("Constant")
-def constant(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _constant(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Constant with any value except strings."""
     forms = {
-        "value": None,
-        "sparse_value": None,
-        "value_float": "float32",
-        "value_floats": "float32",
-        "value_int": "int64",
-        "value_ints": "int64",
+        **dict.fromkeys(("value", "sparse_value")),
+        **dict.fromkeys(("value_float", "value_floats"), "float32"),
+        **dict.fromkeys(("value_int", "value_ints"), "int64"),
     }
     found = [name for name in node.attributes if name in forms]
     if len(found) != 1:
@@ -33,21 +28,18 @@ def constant(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -
 
 
 @imports("ConstantOfShape")
-def constant_of_shape(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import ConstantOfShape."""
-    shape = b.integers(given(b, inputs, 0, "input"), "the extents of a constant")
+def _constant_of_shape(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    shape = b.integers(inputs.required(0, "input"), "the extents of a constant")
     value = node.attributes.get("value", np.zeros(1, np.float32))
     if value.size != 1:
         raise b.wrong(f"its value has {value.size} elements, expected 1")
-    element = value.reshape(-1)[0]
-    expression = ("const", element.item(), value.dtype.name)
-    return [b.emit("elementwise", [], shape=shape, dtype=value.dtype.name, expression=expression)]
+    return [b.filled(shape, value.dtype.name, value.reshape(-1)[0].item())]
 
 
 @imports("Shape")
-def shape(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _shape(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Shape, whole or from ``start`` to ``end``."""
-    extents = b.shape(given(b, inputs, 0, "data"))
+    extents = b.shape(inputs.required(0, "data"))
     start, end = node.integer("start"), node.integer("end", len(extents))
     rank = len(extents)
     low, high = (min(max(n + rank if n < 0 else n, 0), rank) for n in (start, end))
@@ -55,17 +47,16 @@ def shape(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> S
 
 
 @imports("Size")
-def size(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Size."""
-    return [b.constant(np.array(math.prod(b.shape(given(b, inputs, 0, "data"))), np.int64))]
+def _size(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    return [b.constant(np.array(math.prod(b.shape(inputs.required(0, "data"))), np.int64))]
 
 
 @imports("Range")
-def range_of(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Range."""
+def _range_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     names = ("start", "limit", "delta")
     start, limit, delta = (
-        b.require(given(b, inputs, i, name), f"the {name} of a range").reshape(-1) for i, name in enumerate(names)
+        b.require(each, f"the {name} of a range").reshape(-1)
+        for name, each in zip(names, inputs.first(*names), strict=True)
     )
     if not start.size == limit.size == delta.size == 1 or not start.dtype == limit.dtype == delta.dtype:
         raise b.wrong("start, limit and delta must be one number each, of one dtype")
@@ -82,13 +73,10 @@ def range_of(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -
 
 
 @imports("EyeLike")
-def eye_like(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import EyeLike."""
-    x = given(b, inputs, 0, "input")
-    number = node.integer("dtype", 0)
-    if number and number not in DTYPES:
-        raise b.wrong(f"elements of type {element_type_name(number)}, which is not supported")
-    dtype = DTYPES[number] if number else b.dtype(x)
+def _eye_like(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    x = inputs.required(0, "input")
+    number = node.integer("dtype")
+    dtype = b.element_dtype(number) if number else b.dtype(x)
     extents = b.shape(x)
     if len(extents) != 2:
         raise b.wrong(f"an identity matrix of shape {extents}")
@@ -98,26 +86,25 @@ def eye_like(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -
 
 
 @imports("OneHot")
-def one_hot(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _one_hot(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import OneHot: the on value where the index equals the position, else the off value."""
-    indices, depth_name, values = (given(b, inputs, i, name) for i, name in enumerate(("indices", "depth", "values")))
-    depth = int(b.require(depth_name, "the depth of OneHot").reshape(-1)[0])
+    indices, depth_name, values = inputs.first("indices", "depth", "values")
+    depth = b.integer(depth_name, "the depth of OneHot")
     extents = b.shape(indices)
     axis = b.axis(node.integer("axis", -1), len(extents) + 1)
     made = (*extents[:axis], depth, *extents[axis:])
-    at = b.reshape(b.cast(indices, "int64"), (*extents[:axis], 1, *extents[axis:]))
-    off = b.reshape(b.slice(values, (0,), (1,)), ())
-    on = b.reshape(b.slice(values, (1,), (1,)), ())
+    at = b.with_axis(b.cast(indices, "int64"), axis)
+    off, on = (b.reshape(b.part(values, 0, place, 1), ()) for place in (0, 1))
     place = ("index", axis - len(made))
     wrapped = ("where", ("less", 0, ("const", 0, "int64")), ("add", 0, ("const", depth, "int64")), 0)
     return [b.elementwise(("where", ("equal", wrapped, place), 1, 2), at, on, off, shape=made, dtype=b.dtype(values))]
 
 
 @imports("Trilu")
-def trilu(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _trilu(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Trilu: the upper or lower triangle, with zeros elsewhere."""
-    x, offset = given(b, inputs, 0, "input"), optional(inputs, 1)
-    k = 0 if offset is None else int(b.require(offset, "the diagonal of Trilu").reshape(-1)[0])
+    x, offset = inputs.required(0, "input"), inputs.optional(1)
+    k = 0 if offset is None else b.integer(offset, "the diagonal of Trilu")
     name = "greater_equal" if node.integer("upper", 1) else "less_equal"
     kept = (name, ("index", -1), ("add", ("index", -2), ("const", k, "int64")))
     return [b.elementwise(("where", kept, 0, ("const", 0, b.dtype(x))), x)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from syclsched.frontends.onnx.importing.importer_registry import given, imports
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 
-def _indices(b: NetworkBuilder, inputs: Sequence[str | None], x: str, axes: Sequence[int]) -> str:
+def _indices(b: NetworkBuilder, inputs: Inputs, x: str, axes: Sequence[int]) -> str:
     """Return the indices input; constant indices are range-checked."""
-    name = given(b, inputs, 1, "indices")
+    name = inputs.required(1, "indices")
     if b.dtype(name) not in ("int32", "int64"):
         raise b.wrong(f"indices are {b.dtype(name)}, expected int32 or int64")
     array, shape = b.known(name), b.shape(x)
@@ -26,49 +26,44 @@ def _indices(b: NetworkBuilder, inputs: Sequence[str | None], x: str, axes: Sequ
 
 
 @imports("Gather", "GatherElements")
-def gather(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Gather and GatherElements."""
-    x = given(b, inputs, 0, "data")
+def _gather(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    x = inputs.required(0, "data")
     axis = b.axis(node.integer("axis"), len(b.shape(x)))
     indices = _indices(b, inputs, x, (axis,))
-    made = b.shape(indices)
-    if b.shape(x)[axis] == 0 and 0 not in made:
+    if b.shape(x)[axis] == 0 and 0 not in b.shape(indices):
         raise b.wrong(f"axis {axis} of {b.shape(x)} has no elements to pick")
     return [b.emit("gather" if node.operator == "Gather" else "gather_elements", [x, indices], axis=axis)]
 
 
 @imports("GatherND")
-def gather_nd(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import GatherND."""
-    x, batch = given(b, inputs, 0, "data"), node.integer("batch_dims")
-    shape = b.shape(given(b, inputs, 1, "indices"))
+def _gather_nd(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    x, batch = inputs.required(0, "data"), node.integer("batch_dims")
+    shape = b.shape(inputs.required(1, "indices"))
     depth = shape[-1] if shape else 0
     if not 1 <= depth <= len(b.shape(x)) - batch:
         raise b.wrong(f"indices {shape} are no indices into {b.shape(x)} with {batch} batch axes")
-    indices = _indices(b, inputs, x, range(batch, batch + depth)) if depth > 1 else given(b, inputs, 1, "indices")
+    indices = _indices(b, inputs, x, range(batch, batch + depth)) if depth > 1 else inputs.required(1, "indices")
     return [b.emit("gather_nd", [x, indices], batch_dims=batch)]
 
 
 @imports("Scatter", "ScatterElements")
-def scatter_elements(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _scatter_elements(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import ScatterElements, named Scatter before opset 11."""
-    x, updates = given(b, inputs, 0, "data"), given(b, inputs, 2, "updates")
+    x, updates = inputs.required(0, "data"), inputs.required(2, "updates")
     axis = b.axis(node.integer("axis"), len(b.shape(x)))
     reduction = _reduction(b, node)
     return [b.emit("scatter_elements", [x, _indices(b, inputs, x, (axis,)), updates], axis=axis, reduction=reduction)]
 
 
 @imports("ScatterND")
-def scatter_nd(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import ScatterND."""
-    x, updates = given(b, inputs, 0, "data"), given(b, inputs, 2, "updates")
-    return [b.emit("scatter_nd", [x, given(b, inputs, 1, "indices"), updates], reduction=_reduction(b, node))]
+def _scatter_nd(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    return [b.emit("scatter_nd", inputs.first("data", "indices", "updates"), reduction=_reduction(b, node))]
 
 
 @imports("ReverseSequence")
-def reverse_sequence(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _reverse_sequence(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import ReverseSequence: a gather of rows over the first two axes, time and batch."""
-    x, lengths = given(b, inputs, 0, "input"), given(b, inputs, 1, "sequence_lens")
+    x, lengths = inputs.first("input", "sequence_lens")
     shape, time = b.shape(x), node.integer("time_axis")
     if sorted((time, node.integer("batch_axis", 1))) != [0, 1] or len(shape) < 2:
         raise b.wrong(f"time_axis and batch_axis are the first two, one each; x is {shape}")
@@ -90,7 +85,7 @@ def reverse_sequence(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | 
     counted = b.reshape(lengths, (1, batch) if time == 0 else (batch, 1))
     indices = b.elementwise(flat, counted, shape=shape[:2], dtype="int64")
     rows = b.reshape(x, (steps * batch, *shape[2:]))
-    return [b.reshape(b.emit("gather", [rows, b.reshape(indices, (steps * batch,))], axis=0), shape)]
+    return [b.reshape(b.gather(rows, b.reshape(indices, (steps * batch,))), shape)]
 
 
 def _reduction(b: NetworkBuilder, node: ModelNode) -> str:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Importers of reductions, ArgMax, ArgMin and CumSum."""
+"""Importers of reductions, ArgMax, ArgMin, CumSum and TopK."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from syclsched.frontends.onnx.importing.importer_registry import UnsupportedFormError, given, imports, optional
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
@@ -25,9 +24,9 @@ _MODES: Final = {
 
 
 @imports(*_MODES)
-def reduce(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _reduce(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import reductions; the axes are an attribute or, in later opsets, an input."""
-    x, axes_name = given(b, inputs, 0, "data"), optional(inputs, 1)
+    x, axes_name = inputs.required(0, "data"), inputs.optional(1)
     mode = _MODES[node.operator]
     rank = len(b.shape(x))
     axes = node.integers("axes")
@@ -42,36 +41,31 @@ def reduce(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> 
             axes = tuple(range(rank))
     if b.dtype(x)[0] in "iu" and mode in ("l2", "logsum", "logsumexp"):
         raise UnsupportedFormError
-    return [b.emit("reduce", [x], mode=mode, axes=b.axes(axes, rank), keepdims=bool(node.integer("keepdims", 1)))]
+    return [b.reduce(mode, x, b.axes(axes, rank), keepdims=bool(node.integer("keepdims", 1)))]
 
 
 @imports("ArgMax", "ArgMin")
-def arg(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import ArgMax and ArgMin."""
-    x = given(b, inputs, 0, "data")
-    return [
-        b.emit(
-            "arg",
-            [x],
-            mode="max" if node.operator == "ArgMax" else "min",
-            axis=b.axis(node.integer("axis"), len(b.shape(x))),
-            keepdims=bool(node.integer("keepdims", 1)),
-            last=bool(node.integer("select_last_index")),
-        )
-    ]
+def _arg(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    x, mode = inputs.required(0, "data"), node.operator.removeprefix("Arg").lower()
+    axis = b.axis(node.integer("axis"), len(b.shape(x)))
+    keepdims, last = bool(node.integer("keepdims", 1)), bool(node.integer("select_last_index"))
+    return [b.emit("arg", [x], mode=mode, axis=axis, keepdims=keepdims, last=last)]
 
 
 @imports("CumSum")
-def cum_sum(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import CumSum."""
-    x = given(b, inputs, 0, "x")
-    axis = int(b.require(given(b, inputs, 1, "axis"), "the axis of CumSum").reshape(-1)[0])
-    return [
-        b.emit(
-            "scan_sum",
-            [x],
-            axis=b.axis(axis, len(b.shape(x))),
-            exclusive=bool(node.integer("exclusive")),
-            reverse=bool(node.integer("reverse")),
-        )
-    ]
+def _cum_sum(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    x = inputs.required(0, "x")
+    axis = b.axis(b.integer(inputs.required(1, "axis"), "the axis of CumSum"), len(b.shape(x)))
+    exclusive, reverse = bool(node.integer("exclusive")), bool(node.integer("reverse"))
+    return [b.emit("scan_sum", [x], axis=axis, exclusive=exclusive, reverse=reverse)]
+
+
+@imports("TopK")
+def _topk(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    """Import TopK; k is an attribute before opset 10, then an input."""
+    x, count = inputs.required(0, "X"), inputs.optional(1)
+    k = node.integer("k", -1) if count is None else b.integer(count, "the k of TopK")
+    axis = b.axis(node.integer("axis", -1), len(b.shape(x)))
+    wanted = [bool(name) for name in (*node.outputs, "")[:2]]
+    largest, ordered = bool(node.integer("largest", 1)), bool(node.integer("sorted", 1))
+    return b.emit_all("topk", [x], wanted=wanted, k=k, axis=axis, largest=largest, sorted=ordered)

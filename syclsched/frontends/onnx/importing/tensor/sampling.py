@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from typing import Any, Final
 
-from syclsched.frontends.onnx.importing.importer_registry import UnsupportedFormError, given, imports
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
@@ -22,9 +21,9 @@ def _const(value: float, dtype: str) -> Any:
 
 
 @imports("GridSample")
-def grid_sample(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _grid_sample(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import GridSample: gather the neighbours of each position and add them with weights."""
-    x, grid = given(b, inputs, 0, "X"), given(b, inputs, 1, "grid")
+    x, grid = inputs.first("X", "grid")
     shape, places = b.shape(x), b.shape(grid)
     mode = _MODES.get(node.text("mode", "linear"))
     padding = node.text("padding_mode", "zeros")
@@ -57,7 +56,7 @@ def grid_sample(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]
                 weight = b.elementwise(("mul", 0, 1), weight, factor)
         if shape[0] > 1:
             index = b.elementwise(("add", 0, ("mul", ("index", -3), _const(size, "int64"))), index)
-        picked = b.emit("gather", [rows, b.reshape(index, (shape[0] * count,))], axis=0)
+        picked = b.gather(rows, b.reshape(index, (shape[0] * count,)))
         if weight is not None:
             column = b.reshape(weight, (shape[0] * count, 1))
             # A neighbour outside the array contributes 0, even if the element gathered in its place is not finite.

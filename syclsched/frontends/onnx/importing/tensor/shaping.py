@@ -4,20 +4,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from syclsched.errors import ModelError
-from syclsched.frontends.onnx.importing.importer_registry import given, imports, optional
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 from syclsched.frontends.onnx.shapes import broadcast
 
 
 @imports("Reshape")
-def reshape(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _reshape(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Reshape: 0 keeps an extent, -1 is inferred."""
-    x = given(b, inputs, 0, "data")
-    wanted = b.integers(given(b, inputs, 1, "shape"), "the shape")
+    x = inputs.required(0, "data")
+    wanted = b.integers(inputs.required(1, "shape"), "the shape")
     shape = b.shape(x)
     extents = list(wanted)
     if not node.integer("allowzero"):
@@ -38,9 +37,8 @@ def reshape(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) ->
 
 
 @imports("Flatten")
-def flatten(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Flatten."""
-    x = given(b, inputs, 0, "input")
+def _flatten(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    x = inputs.required(0, "input")
     shape = b.shape(x)
     axis = node.integer("axis", 1)
     if not -len(shape) <= axis <= len(shape):
@@ -50,9 +48,9 @@ def flatten(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) ->
 
 
 @imports("Squeeze")
-def squeeze(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _squeeze(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Squeeze; the axes are an attribute before opset 13, then an input."""
-    x, axes_name = given(b, inputs, 0, "data"), optional(inputs, 1)
+    x, axes_name = inputs.required(0, "data"), inputs.optional(1)
     shape = b.shape(x)
     axes = node.integers("axes") if axes_name is None else b.integers(axes_name, "the axes")
     if axes is None:
@@ -65,9 +63,9 @@ def squeeze(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) ->
 
 
 @imports("Unsqueeze")
-def unsqueeze(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _unsqueeze(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Unsqueeze; the axes are an attribute before opset 13, then an input."""
-    x, axes_name = given(b, inputs, 0, "data"), optional(inputs, 1)
+    x, axes_name = inputs.required(0, "data"), inputs.optional(1)
     axes = node.integers("axes", ()) if axes_name is None else b.integers(axes_name, "the axes")
     shape = list(b.shape(x))
     for axis in b.axes(axes or (), len(shape) + len(axes or ())):
@@ -76,19 +74,18 @@ def unsqueeze(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) 
 
 
 @imports("Transpose")
-def transpose(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Transpose."""
-    x = given(b, inputs, 0, "data")
+def _transpose(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    x = inputs.required(0, "data")
     rank = len(b.shape(x))
     permutation = node.integers("perm", tuple(range(rank))[::-1])
     return [b.transpose(x, permutation or ())]
 
 
 @imports("Expand")
-def expand(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _expand(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Expand: input and shape are broadcast against each other."""
-    x = given(b, inputs, 0, "input")
-    wanted = b.integers(given(b, inputs, 1, "shape"), "the shape")
+    x = inputs.required(0, "input")
+    wanted = b.integers(inputs.required(1, "shape"), "the shape")
     if any(n < 0 for n in wanted):
         raise b.wrong(f"{wanted} is no shape")
     try:
@@ -99,24 +96,23 @@ def expand(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> 
 
 
 @imports("Tile")
-def tile(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _tile(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Tile as padding that wraps around."""
-    x = given(b, inputs, 0, "input")
-    repeats = b.integers(given(b, inputs, 1, "repeats"), "the repeats")
+    x = inputs.required(0, "input")
+    repeats = b.integers(inputs.required(1, "repeats"), "the repeats")
     shape = b.shape(x)
     if len(repeats) != len(shape) or any(n < 0 for n in repeats):
         raise b.wrong(f"repeats {repeats} do not fit shape {shape}")
     made = tuple(n * times for n, times in zip(shape, repeats, strict=True))
     if 0 in made:
-        return [b.emit("elementwise", [], shape=made, dtype=b.dtype(x), expression=("const", 0, b.dtype(x)))]
+        return [b.filled(made, b.dtype(x))]
     margins = tuple(m - n for m, n in zip(made, shape, strict=True))
     return [b.pad(x, (*(0,) * len(shape), *margins), "wrap")]
 
 
 @imports("DepthToSpace", "SpaceToDepth")
-def space(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import DepthToSpace and SpaceToDepth."""
-    x, size = given(b, inputs, 0, "input"), node.integer("blocksize")
+def _space(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    x, size = inputs.required(0, "input"), node.integer("blocksize")
     shape = b.shape(x)
     if len(shape) != 4 or size < 1:
         raise b.wrong(f"blocks of {size} and an input of shape {shape}, expected (batch, channels, height, width)")

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from syclsched.frontends.onnx.importing.import_state import Array
-from syclsched.frontends.onnx.importing.importer_registry import UnsupportedFormError, given, imports, optional
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
@@ -19,12 +18,12 @@ _LARGEST: Final = 1 << 23
 
 
 @imports("STFT")
-def stft(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _stft(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import STFT as a convolution with the windowed sines and cosines of the discrete Fourier transform."""
-    x = given(b, inputs, 0, "signal")
+    x = inputs.required(0, "signal")
     step, window, length = (
         None if name is None else b.known(name)
-        for name in (given(b, inputs, 1, "frame_step"), optional(inputs, 2), optional(inputs, 3))
+        for name in (inputs.required(1, "frame_step"), inputs.optional(2), inputs.optional(3))
     )
     # PyTorch's exporter omits the last axis of a real signal.
     if len(b.shape(x)) == 2:
@@ -32,7 +31,7 @@ def stft(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Se
     if len(b.shape(x)) != 3 or b.shape(x)[2] not in (1, 2):
         raise b.wrong(f"a signal of shape {b.shape(x)}, expected (batch, length, 1 or 2)")
     unknown = [
-        name for name, array in ((optional(inputs, 2), window), (optional(inputs, 3), length)) if name and array is None
+        name for name, array in ((inputs.optional(2), window), (inputs.optional(3), length)) if name and array is None
     ]
     if step is None or unknown or b.dtype(x) not in FLOATS:
         raise UnsupportedFormError
@@ -49,16 +48,7 @@ def stft(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Se
     if 2 * bins * size * parts > _LARGEST:
         raise UnsupportedFormError
     kernel = b.constant(_transform(size, bins, parts, window), b.dtype(x))
-    frames = b.emit(
-        "conv",
-        [b.transpose(x, (0, 2, 1)), kernel, None],
-        strides=(hop,),
-        pads=(0, 0),
-        dilations=(1,),
-        groups=1,
-        channels_last=False,
-        activation=(),
-    )
+    frames = b.conv(b.transpose(x, (0, 2, 1)), kernel, strides=(hop,), pads=(0, 0), dilations=(1,))
     count = b.shape(frames)[2]
     return [b.transpose(b.reshape(frames, (batch, bins, 2, count)), (0, 3, 1, 2))]
 

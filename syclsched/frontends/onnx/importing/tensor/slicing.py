@@ -3,27 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from syclsched.frontends.onnx.importing.importer_registry import given, imports, optional
+from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, imports
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
+from syclsched.frontends.onnx.importing.nn.window_parameters import crop_negative_pads
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
-
-Ints = tuple[int, ...]
 
 
 @imports("Slice")
-def slice_of(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _slice_of(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Slice; its parameters are attributes before opset 10, then inputs."""
-    x = given(b, inputs, 0, "data")
+    x = inputs.required(0, "data")
     shape = b.shape(x)
     if b.opset < 10:
-        starts, ends = node.integers("starts") or (), node.integers("ends") or ()
+        starts, ends = node.integers_or("starts"), node.integers_or("ends")
         axes, steps = node.integers("axes"), None
     else:
-        starts = b.integers(given(b, inputs, 1, "starts"), "the starts")
-        ends = b.integers(given(b, inputs, 2, "ends"), "the ends")
-        axes_name, steps_name = optional(inputs, 3), optional(inputs, 4)
+        starts = b.integers(inputs.required(1, "starts"), "the starts")
+        ends = b.integers(inputs.required(2, "ends"), "the ends")
+        axes_name, steps_name = inputs.optional(3), inputs.optional(4)
         axes = None if axes_name is None else b.integers(axes_name, "the axes")
         steps = None if steps_name is None else b.integers(steps_name, "the steps")
     axes = tuple(range(len(starts))) if axes is None else axes
@@ -45,9 +42,9 @@ def slice_of(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -
 
 
 @imports("Split")
-def split(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _split(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Split; the sizes are an attribute before opset 13, then an input; by default they are equal."""
-    x, sizes_name = given(b, inputs, 0, "input"), optional(inputs, 1)
+    x, sizes_name = inputs.required(0, "input"), inputs.optional(1)
     shape = b.shape(x)
     axis = b.axis(node.integer("axis"), len(shape))
     sizes = node.integers("split") if sizes_name is None else b.integers(sizes_name, "the sizes")
@@ -62,37 +59,32 @@ def split(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> S
     parts: list[str | None] = []
     start = 0
     for size, name in zip(sizes, node.outputs, strict=False):
-        firsts = tuple(start if i == axis else 0 for i in range(len(shape)))
-        extents = tuple(size if i == axis else n for i, n in enumerate(shape))
-        parts.append(b.slice(x, firsts, extents) if name else None)
+        parts.append(b.part(x, axis, start, size) if name else None)
         start += size
     return parts
 
 
 @imports("Concat")
-def concat(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
-    """Import Concat."""
-    values = [given(b, inputs, i, f"inputs_{i}") for i in range(len(inputs))]
+def _concat(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
+    values = inputs.all("inputs_")
     axis = b.axis(node.integer("axis"), len(b.shape(values[0])))
     if len({len(b.shape(value)) for value in values}) > 1:
         raise b.wrong(f"shapes {', '.join(str(b.shape(v)) for v in values)} cannot be joined along axis {axis}")
-    if len(values) == 1:
-        return values
-    return [b.emit("concat", values, axis=axis)]
+    return [b.concat(values, axis)]
 
 
 @imports("Pad")
-def pad(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+def _pad(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     """Import Pad; its parameters are attributes before opset 11, then inputs; negative pads crop."""
-    x = given(b, inputs, 0, "data")
+    x = inputs.required(0, "data")
     shape = b.shape(x)
     rank = len(shape)
     value: float = 0
     if b.opset < 11:
-        pads, value = node.integers("pads") or (), node.number("value", 0.0)
+        pads, value = node.integers_or("pads"), node.number("value", 0.0)
     else:
-        pads = b.integers(given(b, inputs, 1, "pads"), "the margins")
-        value_name, axes_name = optional(inputs, 2), optional(inputs, 3)
+        pads = b.integers(inputs.required(1, "pads"), "the margins")
+        value_name, axes_name = inputs.optional(2), inputs.optional(3)
         if value_name is not None:
             number = b.require(value_name, "the value of a margin").reshape(-1)
             if number.size:
@@ -112,18 +104,7 @@ def pad(b: NetworkBuilder, node: ModelNode, inputs: Sequence[str | None]) -> Seq
     mode = node.text("mode", "constant")
     if mode not in ("constant", "reflect", "edge", "wrap"):
         raise b.wrong(f"mode is {mode!r}, expected constant, reflect, edge or wrap")
-    if min(pads, default=0) < 0:
-        x = _crop(b, x, pads)
-        pads = tuple(max(n, 0) for n in pads)
+    x, pads = crop_negative_pads(b, x, pads)
     if mode != "constant" and any(n == 0 and pads[i] + pads[i + rank] for i, n in enumerate(b.shape(x))):
         raise b.wrong(f"{b.shape(x)} has no elements to fill a margin with")
     return [b.pad(x, pads, mode, value)]
-
-
-def _crop(b: NetworkBuilder, x: str, pads: Ints) -> str:
-    shape = b.shape(x)
-    starts = tuple(max(-n, 0) for n in pads[: len(shape)])
-    extents = tuple(n - s + min(p, 0) for n, s, p in zip(shape, starts, pads[len(shape) :], strict=True))
-    if min(extents) < 0:
-        raise b.wrong(f"margins {pads} cut more than there is of {shape}")
-    return b.slice(x, starts, extents)
