@@ -62,33 +62,9 @@ import numpy as np
 #: All kinds of canonical nodes.
 KINDS: Final = frozenset(
     {
-        "conv",
-        "conv_transpose",
-        "pool",
-        "lrn",
-        "batch_norm",
-        "layer_norm",
-        "group_norm",
-        "matmul",
-        "softmax",
-        "elementwise",
-        "reduce",
-        "arg",
-        "topk",
-        "scan_sum",
-        "transpose",
-        "reshape",
-        "gather",
-        "gather_elements",
-        "gather_nd",
-        "scatter_elements",
-        "scatter_nd",
-        "concat",
-        "join",
-        "slice",
-        "pad",
-        "resize",
-        "reference",
+        *("conv", "conv_transpose", "pool", "lrn", "batch_norm", "layer_norm", "group_norm", "matmul", "softmax"),
+        *("elementwise", "reduce", "arg", "topk", "scan_sum", "transpose", "reshape", "gather", "gather_elements"),
+        *("gather_nd", "scatter_elements", "scatter_nd", "concat", "join", "slice", "pad", "resize", "reference"),
     }
 )
 
@@ -114,6 +90,10 @@ class CanonicalNode:
     attributes: Mapping[str, Any] = field(default_factory=dict)  # numbers, strings and tuples of these
     origin: tuple[str, ...] = ()  # the original ONNX nodes, as ``"Conv conv1"``, for reports and traces
 
+    def input(self, position: int) -> str | None:
+        """Return the name of an input; None for a missing optional one."""
+        return self.inputs[position] if position < len(self.inputs) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Network:
@@ -130,12 +110,3 @@ class Network:
     def producer(self) -> dict[str, CanonicalNode]:
         """Return the producing node of each value."""
         return {name: node for node in self.nodes for name in node.outputs if name is not None}
-
-    def consumers(self) -> dict[str, list[CanonicalNode]]:
-        """Return the reading nodes of each value; a node that reads the value twice is listed twice."""
-        found: dict[str, list[CanonicalNode]] = {}
-        for node in self.nodes:
-            for name in node.inputs:
-                if name is not None:
-                    found.setdefault(name, []).append(node)
-        return found

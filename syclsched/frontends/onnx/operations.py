@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from syclsched.frontends.onnx.network import CanonicalNode, Value
 from syclsched.frontends.onnx.reference import reference_operation
@@ -35,7 +35,10 @@ from syclsched.kernels.tensor.strided_slice import slice_of
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.model.operation import Operation, Shape
 
-Attributes = Mapping[str, Any]
+_Factory = Callable[[CanonicalNode, Mapping[str, Value]], Operation]
+
+#: Attributes of both kinds of convolutions.
+_WINDOWS: Final = ("strides", "pads", "dilations", "groups", "channels_last", "activation")
 
 
 class _OperationCall(NamedTuple):
@@ -59,11 +62,9 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> _Operati
         reads = {f"x{i}": name for i, name in enumerate(present)}
         made = [name for name in node.outputs if name is not None]
         return _OperationCall(reference_operation(node), reads, {f"y{i}": name for i, name in enumerate(made)})
-    if node.kind == "elementwise":
-        operation = elementwise(node.attributes["expression"], len(present))
-        return _OperationCall(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
-    if node.kind == "concat":
-        operation = concat(node.attributes["axis"], len(present))
+    if node.kind in ("elementwise", "concat"):
+        factory, what = (elementwise, "expression") if node.kind == "elementwise" else (concat, "axis")
+        operation = factory(node.attributes[what], len(present))
         return _OperationCall(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
     if node.kind == "join":
         parts = len(present) - 2
@@ -89,73 +90,30 @@ def _full_reduction(node: CanonicalNode, values: Mapping[str, Value]) -> _Operat
     return _OperationCall(reduce_whole(mode), {"x": x.name}, {"y": node.outputs[0]}, scratch, {"y": ()})
 
 
-def _has(node: CanonicalNode, position: int) -> bool:
-    return len(node.inputs) > position and node.inputs[position] is not None
-
-
 def _in_place(node: CanonicalNode) -> bool:
     """Return whether the node's result overwrites its residual."""
-    return bool(node.attributes.get("in_place")) and _has(node, 3)
-
-
-def _conv_arguments(node: CanonicalNode) -> tuple[Any, ...]:
-    """Return the leading factory arguments of both kinds of convolutions."""
-    at = node.attributes
-    names = ("strides", "pads", "dilations", "groups", "channels_last", "activation")
-    return (len(at["strides"]), *(at[name] for name in names))
+    return bool(node.attributes.get("in_place")) and node.input(3) is not None
 
 
 def _conv(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
-    made: Operation = conv(
-        *_conv_arguments(node),
-        bias=_has(node, 2),
-        residual=_has(node, 3),
-        in_place=_in_place(node),
-    )
+    at = {name: node.attributes[name] for name in _WINDOWS}
+    has_bias, has_residual = node.input(2) is not None, node.input(3) is not None
+    made: Operation = conv(len(at["strides"]), **at, bias=has_bias, residual=has_residual, in_place=_in_place(node))
     return made
 
 
 def _conv_transpose(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
-    made: Operation = conv_transpose(
-        *_conv_arguments(node),
-        bias=_has(node, 2),
-        output_padding=node.attributes["output_padding"],
-    )
+    at = {name: node.attributes[name] for name in (*_WINDOWS, "output_padding")}
+    made: Operation = conv_transpose(len(at["strides"]), **at, bias=node.input(2) is not None)
     return made
 
 
-def _pool(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
-    at = node.attributes
-    made: Operation = pool(
-        at["mode"],
-        at["kernel"],
-        at["strides"],
-        at["pads"],
-        at["dilations"],
-        count_include_pad=at["count_include_pad"],
-        channels_last=at["channels_last"],
-        activation=at.get("activation", ()),
-    )
-    return made
+def _from_attributes(factory: Callable[..., Operation], *names: str, **operands: int) -> _Factory:
+    """Return a function that passes a node's attributes, and whether it has the optional inputs at some positions."""
 
-
-def _matmul(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
-    at = node.attributes
-    made: Operation = matmul(
-        at["transpose_a"],
-        at["transpose_b"],
-        at["alpha"],
-        at["beta"],
-        bias=_has(node, 2),
-        residual=_has(node, 3),
-        activation=at["activation"],
-    )
-    return made
-
-
-def _from_attributes(factory: Callable[..., Operation], *names: str) -> Callable[..., Operation]:
     def make(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
-        return factory(**{name: node.attributes[name] for name in names if name in node.attributes})
+        given = {name: node.attributes[name] for name in names if name in node.attributes}
+        return factory(**given, **{name: node.input(position) is not None for name, position in operands.items()})
 
     return make
 
@@ -167,17 +125,14 @@ def _scan(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
     return made
 
 
-def _layer_norm(node: CanonicalNode, values: Mapping[str, Value]) -> Operation:
-    made: Operation = layer_norm(node.attributes["axis"], node.attributes["epsilon"], bias=_has(node, 2))
-    return made
-
-
-_FACTORIES: Final[dict[str, Callable[[CanonicalNode, Mapping[str, Value]], Operation]]] = {
+_FACTORIES: Final[dict[str, _Factory]] = {
     "conv": _conv,
     "conv_transpose": _conv_transpose,
-    "pool": _pool,
-    "matmul": _matmul,
-    "layer_norm": _layer_norm,
+    "pool": _from_attributes(
+        pool, "mode", "kernel", "strides", "pads", "dilations", "count_include_pad", "channels_last", "activation"
+    ),
+    "matmul": _from_attributes(matmul, "transpose_a", "transpose_b", "alpha", "beta", "activation", bias=2, residual=3),
+    "layer_norm": _from_attributes(layer_norm, "axis", "epsilon", bias=2),
     "lrn": _from_attributes(lrn, "alpha", "beta", "bias", "size", "channels_last"),
     "batch_norm": _from_attributes(batch_norm, "epsilon", "channels_last", "activation"),
     "group_norm": _from_attributes(group_norm, "groups", "epsilon", "channels_last", "activation"),

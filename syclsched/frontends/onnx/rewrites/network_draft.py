@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mutable network for passes, with producers and readers of each value kept up to date at low cost.
 
-Passes query and change a `NetworkDraft` and report each change with `NetworkDraft.did`. `NetworkDraft.finish` sorts the
-nodes topologically and drops unused values.
+Passes query and change a `NetworkDraft` and report each change with `NetworkDraft.record_change`.
+`NetworkDraft.finish` sorts the nodes topologically and drops unused values.
 """
 
 from __future__ import annotations
@@ -179,9 +179,9 @@ class NetworkDraft:
         self.remove(node)
         self.redirect(output, value)
 
-    def remove_unread(self, value: str | None) -> None:
-        """Remove the producer of an unread value, and recursively the producers of its inputs that become unread."""
-        waiting = [value]
+    def remove_unread(self, *values: str | None) -> None:
+        """Remove the producers of unread values, and recursively the producers of their inputs that become unread."""
+        waiting = list(values)
         while waiting:
             node = self.producer(waiting.pop())
             if node is None or any(out is not None and self.reads(out) for out in node.outputs):

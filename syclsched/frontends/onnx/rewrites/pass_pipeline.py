@@ -26,8 +26,7 @@ from syclsched.frontends.onnx.rewrites.fusion import (
     concat_scale_shift,
     elementwise_fusion,
     normalisation_patterns,
-    pool_after_conv,
-    pool_before_conv,
+    pool_order,
     post_op_fusion,
     redundant_relus,
 )
@@ -59,11 +58,11 @@ _TABLE: Final = (
         normalisation_patterns.replace_normalisations,
     ),
     Pass("formulas", "find activations in pieces", activation_patterns.replace_activations),
-    Pass("pool_order", "average before convolutions of single elements", pool_before_conv.move_average_first),
+    Pass("pool_order", "average before convolutions of single elements", pool_order.move_average_first),
     Pass(
         "averages",
         "average behind convolutions of single elements that make fewer channels",
-        pool_after_conv.move_average_last,
+        pool_order.move_average_last,
     ),
     Pass("signs", "rectify before joining, and only what can be negative", redundant_relus.simplify_rectifiers),
     Pass("post_ops", "take sums and activations into convolutions and matrix products", post_op_fusion.fuse_post_ops),
@@ -137,10 +136,10 @@ def rewrite(
         for each in wanted:
             draft = NetworkDraft(current)
             each.change(draft)
-            current = draft.finish() if draft.changes else current
+            if draft.changes:
+                current, changed = draft.finish(), True
             for what, nodes in draft.changes.items():
                 done.setdefault((each.name, what), []).extend(nodes)
-                changed = True
     order = list(PASSES)
     deeds = [NetworkChange(name, what, tuple(nodes)) for (name, what), nodes in done.items()]
     deeds.sort(key=lambda deed: order.index(deed.rewrite))

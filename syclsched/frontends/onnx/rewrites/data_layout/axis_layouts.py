@@ -8,7 +8,6 @@ elements in the same order.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 Layout = tuple[int, ...]
@@ -118,11 +117,6 @@ def trailing_layout(layout: Layout, rank: int) -> Layout:
     """Return the layout of the last ``rank`` axes."""
     less = len(layout) - rank
     return tuple(axis - less for axis in layout if axis >= less)
-
-
-def element_count(shape: Shape) -> int:
-    """Return the number of elements of a shape."""
-    return math.prod(shape)
 
 
 def permuted(numbers: Any, layout: Layout) -> tuple[Any, ...]:

@@ -45,16 +45,11 @@ def _order(draft: NetworkDraft, split: CanonicalNode, turned: CanonicalNode, las
 def _permute(draft: NetworkDraft, conv: CanonicalNode, last: CanonicalNode, order: Any) -> None:
     a = conv.attributes
     weight = draft.constant(conv.inputs[1])
-    has_bias = len(conv.inputs) > 2 and conv.inputs[2] is not None
-    bias = draft.constant(conv.inputs[2]) if has_bias else None
-    if (
-        a["groups"] != 1
-        or a.get("channels_last")
-        or weight is None
-        or (has_bias and bias is None)
-        or len(conv.inputs) > 3
-    ):
+    bias = draft.constant(conv.input(2))
+    no_constants = weight is None or (bias is None and conv.input(2) is not None)
+    if a["groups"] != 1 or a.get("channels_last") or no_constants or len(conv.inputs) > 3:
         return
+    assert weight is not None
     inputs = [conv.inputs[0], draft.add_constant(weight[order], str(conv.inputs[1]))]
     if bias is not None:
         inputs.append(draft.add_constant(bias[order], str(conv.inputs[2])))

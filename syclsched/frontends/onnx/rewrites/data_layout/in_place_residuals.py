@@ -30,7 +30,7 @@ def mark_in_place(draft: NetworkDraft) -> None:
 def _can_be_overwritten(draft: NetworkDraft, node: CanonicalNode) -> bool:
     """Return whether the sum can overwrite the residual."""
     made = node.outputs[0]
-    residual = node.inputs[_RESIDUAL] if len(node.inputs) > _RESIDUAL else None
+    residual = node.input(_RESIDUAL)
     if made is None or residual is None:
         return False
     source = residual

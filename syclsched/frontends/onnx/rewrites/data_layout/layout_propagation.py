@@ -8,6 +8,7 @@ inserted only where a node needs another layout than its input has.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +18,6 @@ import numpy as np
 from syclsched.frontends.onnx.network import CanonicalNode, Value
 from syclsched.frontends.onnx.rewrites.data_layout.axis_layouts import (
     Layout,
-    element_count,
     extended_layout,
     identity_layout,
     permutation_between,
@@ -46,7 +46,7 @@ def propagate_layouts(draft: NetworkDraft) -> None:
         return
     plan = _LayoutPlan(draft)
     new = [node for node in seeds if not node.attributes.get("channels_last")]
-    before = sum(element_count(draft.shape(str(node.outputs[0]))) for node in draft.each("transpose"))
+    before = sum(math.prod(draft.shape(str(node.outputs[0]))) for node in draft.each("transpose"))
     if not new and plan.moved >= before:
         return
     made, gone = _LayoutApplication(draft, plan).apply()
@@ -74,17 +74,17 @@ class _LayoutPlan:
             place = self._elementwise(node) if node.kind == "elementwise" else self._place(node)
             self.places[node.name] = place
             if node.kind == "transpose" and not place.gone:
-                self.moved += element_count(draft.shape(str(node.outputs[0])))
+                self.moved += math.prod(draft.shape(str(node.outputs[0])))
             for name, layout in zip(node.inputs, place.inputs, strict=True):
                 if name is not None and not self._free(name, layout):
-                    self.moved += element_count(draft.shape(name))
+                    self.moved += math.prod(draft.shape(name))
                     self._available.add((name, layout))
             for name, layout in zip(node.outputs, place.outputs, strict=True):
                 if name is not None:
                     self.layouts[name] = layout
         for name in draft.outputs:
             if not self._free(name, identity_layout(len(draft.shape(name)))):
-                self.moved += element_count(draft.shape(name))
+                self.moved += math.prod(draft.shape(name))
 
     def _count_votes(self) -> dict[str, Counter[Layout]]:
         """Count, for every value, the layouts that its readers prefer."""
@@ -133,7 +133,7 @@ class _LayoutPlan:
         )
 
     def _cost(self, name: str, layout: Layout) -> int:
-        return 0 if self._free(name, layout) else element_count(self._draft.shape(name))
+        return 0 if self._free(name, layout) else math.prod(self._draft.shape(name))
 
     def _after(self, node: CanonicalNode, layouts: tuple[Layout, ...]) -> int:
         """Return how many elements the readers would have to transpose for given layouts of a node's results."""
@@ -142,7 +142,7 @@ class _LayoutPlan:
             if name is not None:
                 shape = self._draft.shape(name)
                 wanted = {significant_axes(shape, each) for each in self._votes.get(name, ())}
-                moved += element_count(shape) * len(wanted - {significant_axes(shape, layout)})
+                moved += math.prod(shape) * len(wanted - {significant_axes(shape, layout)})
         return moved
 
     def _place(self, node: CanonicalNode) -> NodeLayouts:
@@ -172,9 +172,7 @@ class _LayoutPlan:
 
     def _total(self, node: CanonicalNode, place: NodeLayouts) -> int:
         pairs = {(name, layout) for name, layout in zip(node.inputs, place.inputs, strict=True) if name is not None}
-        work = (
-            element_count(self._draft.shape(str(node.outputs[0]))) if node.kind == "transpose" and not place.gone else 0
-        )
+        work = math.prod(self._draft.shape(str(node.outputs[0]))) if node.kind == "transpose" and not place.gone else 0
         return work + self._after(node, place.outputs) + sum(self._cost(name, layout) for name, layout in pairs)
 
     def _elementwise(self, node: CanonicalNode) -> NodeLayouts:
@@ -282,7 +280,7 @@ class _LayoutApplication:
                 stored_shape(shape, layout),
                 draft.dtype(name),
                 {"permutation": permutation_between(have, layout)},
-                like=self._like(name),
+                like=f"{name}~transposed",
                 output=name if draft.is_output(name) and layout == identity_layout(len(layout)) else None,
             )
             self._made.append(name)
@@ -304,9 +302,6 @@ class _LayoutApplication:
         if key not in self._converted:
             self._converted[key] = self._draft.add_constant(array, name)
         return self._converted[key]
-
-    def _like(self, name: str) -> CanonicalNode | str:
-        return f"{name}~transposed"
 
     def _finish(self, name: str) -> None:
         """Restore the name and axis order of a network output."""

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from syclsched.frontends.onnx.network import CanonicalNode
@@ -35,18 +37,16 @@ def _absorb(draft: NetworkDraft, pad: CanonicalNode, reader: CanonicalNode, sour
         return
     own = tuple(reader.attributes.get("pads") or (0,) * (2 * (rank - 2)))
     added = (*(pads[axis] for axis in spatial), *(pads[axis + rank] for axis in spatial))
-    changes = {"pads": tuple(int(a + b) for a, b in zip(own, added, strict=True))}
+    changes: dict[str, Any] = {"pads": tuple(int(a + b) for a, b in zip(own, added, strict=True))}
     value = float(pad.attributes.get("value", 0.0))
     if reader.kind == "conv":
         valid = value == 0
-    elif reader.kind == "pool" and reader.attributes["mode"] == "max":
+    elif reader.attributes["mode"] == "max":
         dtype = np.dtype(draft.dtype(source))
         valid = dtype.kind == "f" and value <= float(np.finfo(dtype).min)
-    elif reader.kind == "pool":
-        valid = value == 0 and (not any(own) or bool(reader.attributes["count_include_pad"]))
-        changes["count_include_pad"] = True  # type: ignore[assignment]
     else:
-        valid = False
+        valid = value == 0 and (not any(own) or bool(reader.attributes["count_include_pad"]))
+        changes["count_include_pad"] = True
     # A window entirely in the padding has no maximum, and libraries refuse it.
     if not valid or (reader.kind == "pool" and not _smaller(changes["pads"], reader)):
         return

@@ -39,22 +39,15 @@ def _absorb(draft: NetworkDraft, node: CanonicalNode, before: CanonicalNode, ind
     permutation = before.attributes["permutation"]
     rank = len(permutation)
     swapped = (*permutation[:-2], permutation[-1], permutation[-2])
-    plain = swapped == tuple(range(rank))
     source = before.outputs[0]
     assert source is not None
-    if plain:
+    if swapped == tuple(range(rank)):
         given = before.inputs[0]
     elif swapped[-1] == rank - 1 and draft.sole_reader(source) is not None:
         shape = draft.shape(source)
+        turned = (*shape[:-2], shape[-1], shape[-2])
         dtype = draft.dtype(source)
-        given = draft.add(
-            "transpose",
-            before.inputs,
-            (*shape[:-2], shape[-1], shape[-2]),
-            dtype,
-            {"permutation": swapped},
-            like=before,
-        )
+        given = draft.add("transpose", before.inputs, turned, dtype, {"permutation": swapped}, like=before)
     else:
         return node
     inputs = (*node.inputs[:index], given, *node.inputs[index + 1 :])

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from syclsched.frontends.onnx.rewrites.fusion.expressions import set_expression
-from syclsched.frontends.onnx.rewrites.fusion.terms import Term, Terms, product
+from syclsched.frontends.onnx.rewrites.fusion.terms import Term, Terms, operand_of, product, split_term, without_operand
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
 
 _ROOT_HALF: Final = math.sqrt(0.5)
@@ -37,10 +37,8 @@ def replace_activations(draft: NetworkDraft) -> None:
             expression = (name, writer.expression(x))
             if expression == node.attributes["expression"]:
                 break
-            before = node.inputs
             set_expression(draft, node, expression, tuple(writer.inputs))
-            for each in before:
-                draft.remove_unread(each)
+            draft.remove_unread(*node.inputs)
             draft.record_change(f"{name} in pieces is one operator", node.name)
             break
 
@@ -48,25 +46,6 @@ def replace_activations(draft: NetworkDraft) -> None:
 def _is_close(one: Any, other: float, tolerance: float = 2e-6) -> bool:
     """Return whether a number of a model equals a formula's number within a relative tolerance."""
     return isinstance(one, float) and abs(one - other) <= tolerance * abs(other)
-
-
-def split_term(term: Term, kind: str) -> tuple[float, tuple[Term, ...]]:
-    """Return the number and the operands of a product or sum; any other term is its own single operand."""
-    if isinstance(term, tuple) and term[0] == kind:
-        return term[1], term[2]
-    return (1.0 if kind == "prod" else 0.0), (term,)
-
-
-def without_operand(factors: tuple[Term, ...], without: Term) -> list[Term]:
-    """Return the operands without one of them."""
-    rest = list(factors)
-    rest.remove(without)
-    return rest
-
-
-def operand_of(term: Term, operator: str) -> Term | None:
-    """Return the operand if the term is the given unary operator, else None."""
-    return term[1] if isinstance(term, tuple) and term[0] == operator and len(term) == 2 else None
 
 
 def _half_of_one_plus(term: Term, operator: str) -> tuple[float, list[Term], Term] | None:
@@ -130,11 +109,16 @@ def _sigmoid(term: Term) -> Term | None:
 
 
 def _silu(term: Term) -> Term | None:
+    return _times_function(term, lambda each: operand_of(each, "sigmoid") or _sigmoid(each))
+
+
+def _times_function(term: Term, match: Callable[[Term], Term | None]) -> Term | None:
+    """Match x * f(x), where ``match`` returns the argument of f."""
     factor, factors = split_term(term, "prod")
     if factor != 1 or len(factors) != 2:
         return None
     for each in factors:
-        x = operand_of(each, "sigmoid") or _sigmoid(each)
+        x = match(each)
         if x is not None and without_operand(factors, each) == [x]:
             return x
     return None
@@ -172,15 +156,11 @@ def _softplus(term: Term) -> Term | None:
 
 
 def _mish(term: Term) -> Term | None:
-    factor, factors = split_term(term, "prod")
-    if factor != 1 or len(factors) != 2:
-        return None
-    for each in factors:
+    def argument(each: Term) -> Term | None:
         inner = operand_of(each, "tanh")
-        x = None if inner is None else operand_of(inner, "softplus") or _softplus(inner)
-        if x is not None and without_operand(factors, each) == [x]:
-            return x
-    return None
+        return None if inner is None else operand_of(inner, "softplus") or _softplus(inner)
+
+    return _times_function(term, argument)
 
 
 _FORMULAS: Final[dict[str, Callable[[Term], Term | None]]] = {

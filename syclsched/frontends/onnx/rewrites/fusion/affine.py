@@ -148,22 +148,21 @@ def _constant_value(expression: Any, constants: list[Any]) -> Any:
         array = constants[expression]
         return None if array is None else array.astype(np.float64)
     value = number(expression)
-    if value is not None:
-        return np.float64(value)
-    return None
+    return None if value is None else np.float64(value)
 
 
-def _vector(array: Numbers, rank: int, axis: int, extent: int) -> Numbers | None:
-    """Return a constant as a vector along an axis; None if it varies along other axes."""
+def vector_along(array: NDArray[Any], shape: tuple[int, ...], axis: int) -> NDArray[Any] | None:
+    """Return a constant that broadcasts to a shape as a vector along an axis; None if it varies along other axes."""
+    rank = len(shape)
     aligned = array.reshape((1,) * (rank - array.ndim) + array.shape) if array.ndim <= rank else array
-    if aligned.ndim != rank or any(n != 1 for i, n in enumerate(aligned.shape) if i != axis % rank):
+    if aligned.ndim != rank or any(n != 1 for i, n in enumerate(aligned.shape) if i != axis):
         return None
-    return np.broadcast_to(aligned.reshape(-1), (extent,))
+    return np.broadcast_to(aligned.reshape(-1), (shape[axis],))
 
 
 def _into_weights(draft: NetworkDraft, maker: CanonicalNode, node: CanonicalNode, found: Affine) -> bool:
     """Fold the node into the producer of x if possible; return whether it was."""
-    if maker.attributes.get("activation") or (len(maker.inputs) > 3 and maker.inputs[3] is not None):
+    if maker.attributes.get("activation") or maker.input(3) is not None:
         return False
     if maker.outputs[0] != found.x or maker.kind not in ("conv", "conv_transpose", "matmul"):
         return False
@@ -180,23 +179,28 @@ def _into_weights(draft: NetworkDraft, maker: CanonicalNode, node: CanonicalNode
     return True
 
 
+def _conv_constants(draft: NetworkDraft, conv: CanonicalNode, found: Affine) -> tuple[Any, ...] | None:
+    """Return a convolution's constant weights and bias, and scale and shift per channel; None if one is no constant."""
+    weight, bias = draft.constant(conv.inputs[1]), draft.constant(conv.input(2))
+    shape = draft.shape(found.x)
+    axis = len(shape) - 1 if conv.attributes.get("channels_last") else 1
+    scale, shift = (vector_along(each, shape, axis) for each in (found.scale, found.shift))
+    if weight is None or (bias is None and conv.input(2) is not None) or scale is None or shift is None:
+        return None
+    return weight, bias, scale, shift
+
+
 def _conv_inputs(
     draft: NetworkDraft, conv: CanonicalNode, found: Affine
 ) -> tuple[tuple[str | None, ...], dict[str, Any]] | None:
-    weight, bias = draft.constant(conv.inputs[1]), draft.constant(conv.inputs[2] if len(conv.inputs) > 2 else None)
-    if weight is None or (bias is None and len(conv.inputs) > 2 and conv.inputs[2] is not None):
+    constants = _conv_constants(draft, conv, found)
+    if constants is None:
         return None
-    shape = draft.shape(found.x)
-    axis = len(shape) - 1 if conv.attributes.get("channels_last") else 1
-    scale, shift = (_vector(each, len(shape), axis, shape[axis]) for each in (found.scale, found.shift))
-    if scale is None or shift is None:
-        return None
+    weight, bias, scale, shift = constants
     if conv.kind == "conv":
         along = scale.reshape(-1, *(1,) * (weight.ndim - 1))
     else:
-        groups = int(conv.attributes.get("groups", 1))
-        each = np.repeat(scale.reshape(groups, -1), weight.shape[0] // groups, axis=0)
-        along = each.reshape(each.shape + (1,) * (weight.ndim - 2))
+        along = _per_group(scale, conv, weight)
     weights = (
         conv.inputs[1]
         if (scale == 1).all()
@@ -218,7 +222,7 @@ def _matmul_inputs(
     shape = draft.shape(found.x)
     if not shape or (has_bias and bias is None):
         return None
-    scale = _vector(found.scale, len(shape), -1, shape[-1])
+    scale = vector_along(found.scale, shape, len(shape) - 1)
     if scale is None or found.shift.ndim > len(shape):
         return None
     if not (scale == 1).all():
@@ -239,6 +243,13 @@ def _matmul_inputs(
         shift = shift.reshape(-1)
     attributes["beta"] = 1.0
     return (a, b, draft.add_constant(np.asarray(shift).astype(dtype), f"{matmul.name}.bias")), attributes
+
+
+def _per_group(numbers: Numbers, conv: CanonicalNode, weight: Any) -> Any:
+    """Return numbers per channel along the second axis of weights, whose first axis holds the groups in order."""
+    groups = int(conv.attributes.get("groups", 1))
+    each = np.repeat(numbers.reshape(groups, -1), weight.shape[0] // groups, axis=0)
+    return each.reshape(each.shape + (1,) * (weight.ndim - 2))
 
 
 def _rounded(array: Any, like: Any) -> Any:
@@ -289,26 +300,20 @@ def _into_following(draft: NetworkDraft, node: CanonicalNode, found: Affine) -> 
     conv = draft.sole_reader(output)
     if conv is None or conv.kind != "conv" or conv.inputs[0] != output:
         return False
-    weight = draft.constant(conv.inputs[1])
-    bias = draft.constant(conv.inputs[2] if len(conv.inputs) > 2 else None)
-    if weight is None or (bias is None and len(conv.inputs) > 2 and conv.inputs[2] is not None):
+    constants = _conv_constants(draft, conv, found)
+    if constants is None:
         return False
-    shape = draft.shape(found.x)
-    axis = len(shape) - 1 if conv.attributes.get("channels_last") else 1
-    scale, shift = (_vector(each, len(shape), axis, shape[axis]) for each in (found.scale, found.shift))
-    if scale is None or shift is None or (np.any(shift) and any(conv.attributes.get("pads", ()))):
+    weight, bias, scale, shift = constants
+    if np.any(shift) and any(conv.attributes.get("pads", ())):
         return False
     inputs: list[str | None] = [found.x, *conv.inputs[1:]]
     wide = weight.astype(np.float64)
-    groups = int(conv.attributes.get("groups", 1))
-    per_output = np.repeat(scale.reshape(groups, -1), weight.shape[0] // groups, axis=0)
-    spread = (*per_output.shape, *(1,) * (weight.ndim - 2))
+    factor = _per_group(scale, conv, weight)
     if np.any(shift):
-        each = np.repeat(shift.reshape(groups, -1), weight.shape[0] // groups, axis=0).reshape(spread)
-        added = (wide * each).sum(axis=tuple(range(1, weight.ndim)))
+        added = (wide * _per_group(shift, conv, weight)).sum(axis=tuple(range(1, weight.ndim)))
         biases = added if bias is None else bias + added
         inputs[2:3] = [draft.add_constant(_rounded(biases, weight), f"{conv.name}.bias")]
-    inputs[1] = draft.add_constant(_rounded(wide * per_output.reshape(spread), weight), str(conv.inputs[1]))
+    inputs[1] = draft.add_constant(_rounded(wide * factor, weight), str(conv.inputs[1]))
     draft.remove(node)
     draft.change(conv, inputs=tuple(inputs), origin=(*node.origin, *conv.origin))
     return True

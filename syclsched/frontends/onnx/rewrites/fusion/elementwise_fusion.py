@@ -70,7 +70,7 @@ def _fused(draft: NetworkDraft, node: CanonicalNode, producer: CanonicalNode) ->
     if len(kept) > max(MOST_INPUTS, len(node.inputs)) or count_operators(expression) > MOST_OPERATORS:
         return None
     joined = set_expression(draft, node, expression, kept)
-    joined = draft.change(joined, origin=_together(producer.origin, node.origin))
+    joined = draft.change(joined, origin=tuple(dict.fromkeys((*producer.origin, *node.origin))))
     draft.remove_unread(value)
     draft.record_change("part of the element-wise node after it", producer.name)
     return joined
@@ -91,7 +91,3 @@ def _operators(expression: Any) -> list[str]:
         expression[0],
         *(name for each in expression[1:] if isinstance(each, (tuple, int)) for name in _operators(each)),
     ]
-
-
-def _together(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*first, *second)))

@@ -9,8 +9,14 @@ from typing import Any
 import numpy as np
 
 from syclsched.frontends.onnx.network import CanonicalNode
-from syclsched.frontends.onnx.rewrites.fusion.activation_patterns import operand_of, split_term, without_operand
-from syclsched.frontends.onnx.rewrites.fusion.terms import Term, Terms, product
+from syclsched.frontends.onnx.rewrites.fusion.terms import (
+    Term,
+    Terms,
+    operand_of,
+    product,
+    split_term,
+    without_operand,
+)
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
 
 
@@ -91,17 +97,24 @@ def _centred(draft: NetworkDraft, terms: Terms, centred: str, variance: str) -> 
         return None, 0
     if terms.of(str(spread.inputs[0])) != product(1.0, [centred, centred]):
         return None, 0
-    summand, summands = split_term(terms.of(centred), "sum")
+    x = _minus_reduction(draft, terms.of(centred), "mean", axes)
+    return (None, 0) if x is None else (x, axes[0])
+
+
+def _minus_reduction(draft: NetworkDraft, term: Term, mode: str, axes: tuple[int, ...]) -> str | None:
+    """Return x if a term is x minus its reduction over axes, which are kept, else None."""
+    summand, summands = split_term(term, "sum")
     if summand or len(summands) != 2:
-        return None, 0
+        return None
     for x in summands:
-        factor, means = split_term(without_operand(summands, x)[0], "prod")
-        mean = draft.made_by(means[0], "reduce") if len(means) == 1 and isinstance(means[0], str) else None
-        if factor != -1 or mean is None or mean.attributes["mode"] != "mean" or not mean.attributes["keepdims"]:
+        factor, operands = split_term(without_operand(summands, x)[0], "prod")
+        found = draft.made_by(operands[0], "reduce") if len(operands) == 1 and isinstance(operands[0], str) else None
+        if factor != -1 or found is None or not isinstance(x, str) or found.inputs[0] != x:
             continue
-        if mean.inputs[0] == x and tuple(sorted(mean.attributes["axes"])) == axes:
-            return x, axes[0]
-    return None, 0
+        a = found.attributes
+        if a["mode"] == mode and a["keepdims"] and tuple(sorted(a["axes"])) == axes:
+            return x
+    return None
 
 
 def _spread(
@@ -137,7 +150,8 @@ def _softmax(draft: NetworkDraft, terms: Terms, node: CanonicalNode, term: Term)
         axes = tuple(total.attributes["axes"])
         if total.attributes["mode"] != "sum" or not total.attributes["keepdims"] or len(axes) != 1 or power is None:
             continue
-        x = _without_maximum(draft, power, axes)
+        # The maximum is subtracted against overflow, or not.
+        x = power if isinstance(power, str) else _minus_reduction(draft, power, "max", axes)
         if x is None or draft.shape(x) != draft.shape(str(node.outputs[0])):
             continue
         _change_to(draft, node, "softmax", (x,), {"axis": axes[0], "log": False})
@@ -146,31 +160,8 @@ def _softmax(draft: NetworkDraft, terms: Terms, node: CanonicalNode, term: Term)
     return False
 
 
-def _without_maximum(draft: NetworkDraft, power: Term, axes: tuple[int, ...]) -> str | None:
-    """Return x if the exponent is x or x minus its maximum along the axes, else None."""
-    if isinstance(power, str):
-        return power
-    summand, summands = split_term(power, "sum")
-    if summand or len(summands) != 2:
-        return None
-    for x in summands:
-        factor, means = split_term(without_operand(summands, x)[0], "prod")
-        maximum = draft.made_by(means[0], "reduce") if len(means) == 1 and isinstance(means[0], str) else None
-        if factor != -1 or maximum is None or not isinstance(x, str) or maximum.inputs[0] != x:
-            continue
-        if (
-            maximum.attributes["mode"] == "max"
-            and maximum.attributes["keepdims"]
-            and tuple(maximum.attributes["axes"]) == axes
-        ):
-            return x
-    return None
-
-
 def _change_to(
     draft: NetworkDraft, node: CanonicalNode, kind: str, inputs: tuple[str, ...], attributes: dict[str, Any]
 ) -> None:
-    before = node.inputs
     draft.change(node, kind=kind, inputs=inputs, attributes=attributes)
-    for each in before:
-        draft.remove_unread(each)
+    draft.remove_unread(*node.inputs)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from syclsched.frontends.onnx.network import CanonicalNode
+from syclsched.frontends.onnx.rewrites.fusion.affine import vector_along
 from syclsched.frontends.onnx.rewrites.fusion.expressions import count, is_input, number, set_expression
 from syclsched.frontends.onnx.rewrites.network_draft import NetworkDraft
 from syclsched.kernels.tensor.writing.expression import split_expression
@@ -149,13 +150,11 @@ class _Absorbed:
 
     def _add_vector(self, value: str, made: tuple[int, ...]) -> bool:
         """Absorb a per-channel constant as a bias."""
-        draft = self._draft
-        array = draft.constants[value]
         axis = len(made) - 1 if self.attributes.get("channels_last") else 1
-        aligned = array.reshape((1,) * (len(made) - array.ndim) + array.shape) if array.ndim <= len(made) else array
-        if aligned.ndim != len(made) or any(n != 1 for i, n in enumerate(aligned.shape) if i != axis):
+        vector = vector_along(self._draft.constants[value], made, axis)
+        if vector is None:
             return False
-        self._bias = draft.add_constant(np.broadcast_to(aligned.reshape(-1), (made[axis],)), value)
+        self._bias = self._draft.add_constant(vector, value)
         self.what.append("bias")
         return True
 

@@ -13,6 +13,8 @@ may occur twice in a formula, and a value with other readers is not computed aga
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any, Final
 
 from syclsched.frontends.onnx.rewrites.fusion.expressions import is_input, number, uses_indices
@@ -27,38 +29,49 @@ _LARGEST: Final = 48
 
 def product(factor: float, factors: list[Term]) -> Term:
     """Return the product of a number and terms."""
-    flat: list[Term] = []
-    for each in factors:
-        if isinstance(each, tuple) and each[0] == "prod":
-            factor *= each[1]
-            flat += each[2]
-        elif isinstance(each, float):
-            factor *= each
-        else:
-            flat.append(each)
-    if not flat:
-        return factor
-    if factor == 1 and len(flat) == 1:
-        return flat[0]
-    return ("prod", factor, tuple(sorted(flat, key=repr)))
+    return _combined("prod", operator.mul, 1.0, factor, factors)
 
 
 def total(summand: float, summands: list[Term]) -> Term:
     """Return the sum of a number and terms."""
+    return _combined("sum", operator.add, 0.0, summand, summands)
+
+
+def _combined(kind: str, apply: Callable[..., float], neutral: float, number: float, terms: list[Term]) -> Term:
+    """Return a product or sum, with nested ones of the same kind merged into it."""
     flat: list[Term] = []
-    for each in summands:
-        if isinstance(each, tuple) and each[0] == "sum":
-            summand += each[1]
+    for each in terms:
+        if isinstance(each, tuple) and each[0] == kind:
+            number = apply(number, each[1])
             flat += each[2]
         elif isinstance(each, float):
-            summand += each
+            number = apply(number, each)
         else:
             flat.append(each)
     if not flat:
-        return summand
-    if summand == 0 and len(flat) == 1:
+        return number
+    if number == neutral and len(flat) == 1:
         return flat[0]
-    return ("sum", summand, tuple(sorted(flat, key=repr)))
+    return (kind, number, tuple(sorted(flat, key=repr)))
+
+
+def split_term(term: Term, kind: str) -> tuple[float, tuple[Term, ...]]:
+    """Return the number and the operands of a product or sum; any other term is its own single operand."""
+    if isinstance(term, tuple) and term[0] == kind:
+        return term[1], term[2]
+    return (1.0 if kind == "prod" else 0.0), (term,)
+
+
+def without_operand(operands: tuple[Term, ...], without: Term) -> list[Term]:
+    """Return the operands without one of them."""
+    rest = list(operands)
+    rest.remove(without)
+    return rest
+
+
+def operand_of(term: Term, name: str) -> Term | None:
+    """Return the operand if the term is the given unary operator, else None."""
+    return term[1] if isinstance(term, tuple) and term[0] == name and len(term) == 2 else None
 
 
 class Terms:

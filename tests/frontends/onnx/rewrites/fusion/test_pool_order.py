@@ -40,7 +40,7 @@ def test_an_activation_the_convolution_has_already_goes_along() -> None:
     [{"channels": 8}, {"kernel": 3}, {"counted": True}, {"stride": 2}, {"pad": 0}],
     ids=["as many channels", "not of single elements", "padding counts", "fewer elements", "smaller"],
 )
-def test_where_they_cannot_change_places_or_nothing_is_won_they_stay(change: dict) -> None:
+def test_poolings_stay_first_if_they_do_not_commute_or_nothing_is_won(change: dict) -> None:
     made = Builder(dtype="float64")
     of_pool = {name: value for name, value in change.items() if name in ("counted", "stride", "pad")}
     x = made.pool(made.input("x", X), "average", **{"kernel": 3, "stride": 1, "pad": 1, **of_pool})
@@ -67,3 +67,43 @@ def test_the_largest_take_no_activation() -> None:
     made = Builder(dtype="float64")
     made.elementwise(("relu", 0), made.pool(made.input("x", X), "max", 3, 1, 1))
     assert kinds(rewritten(made, "post_ops")) == ["pool", "elementwise"]
+
+
+def test_an_average_comes_before_a_convolution_of_single_elements() -> None:
+    made = Builder(dtype="float64")
+    made.pool(made.conv(made.input("x", (2, 4, 6, 8)), 3, 1), "average", 2, 2)
+    network = rewritten(made, "pool_order")
+    assert kinds(network) == ["pool", "conv"]
+    assert network.values[str(network.nodes[0].outputs[0])].shape == (2, 4, 3, 4)
+
+
+def test_of_channels_last_too() -> None:
+    made = Builder(dtype="float64")
+    made.pool(made.conv(made.input("x", (2, 4, 6, 8)), 3, 1), "average", 2, 2)
+    network = rewritten(made, "layout", "pool_order")
+    assert [kind for kind in kinds(network) if kind != "transpose"] == ["pool", "conv"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"kernel": 3}, {"stride": 2}, {"mode": "max"}, {"pool_stride": 1}, {"pad": 1, "counted": True}],
+)
+def test_poolings_stay_behind_if_they_do_not_commute_or_nothing_is_won(change: dict) -> None:
+    made = Builder(dtype="float64")
+    x = made.conv(made.input("x", (2, 4, 9, 9)), 3, change.get("kernel", 1), change.get("stride", 1), pad=0)
+    pool = {"pad": change.get("pad", 0), "counted": change.get("counted", False)}
+    made.pool(x, change.get("mode", "average"), 2, change.get("pool_stride", 2), **pool)
+    assert kinds(rewritten(made, "pool_order")) == ["conv", "pool"]
+
+
+def test_padding_that_is_not_counted_leaves_averages_averages() -> None:
+    made = Builder(dtype="float64")
+    made.pool(made.conv(made.input("x", (2, 4, 6, 8)), 3, 1), "average", 3, 2, 1)
+    assert kinds(rewritten(made, "pool_order")) == ["pool", "conv"]
+
+
+def test_a_convolution_that_others_read_stays_first() -> None:
+    made = Builder(dtype="float64")
+    conv = made.conv(made.input("x", (2, 4, 6, 8)), 3, 1)
+    pool = made.pool(conv, "average", 2, 2)
+    assert kinds(rewritten(made, "pool_order", outputs=(pool, conv))) == ["conv", "pool"]
