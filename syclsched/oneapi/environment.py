@@ -64,20 +64,20 @@ def _record(environ: Mapping[str, str]) -> dict[str, tuple[str, str | None]]:
         return {}  # not written by this module, so it has set nothing
 
 
-def decide(own: Mapping[str, str], wishes: RequestedSettings) -> tuple[dict[str, str], tuple[str, ...]]:
+def decide(own: Mapping[str, str], requested: RequestedSettings) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the variables to set, and notes on those left as the user has set them."""
     values: dict[str, str] = {}
     notes: list[str] = []
     if ICD_VARIABLE in own:
         notes.append(f"{ICD_VARIABLE} is the user's own ({own[ICD_VARIABLE]}): no OpenCL driver was added to it")
-    elif wishes.icd_files:
-        values[ICD_VARIABLE] = ":".join(wishes.icd_files)
-    if wishes.layer is not None:
-        values[LAYERS_VARIABLE] = appended(own.get(LAYERS_VARIABLE), wishes.layer)
+    elif requested.icd_files:
+        values[ICD_VARIABLE] = ":".join(requested.icd_files)
+    if requested.layer is not None:
+        values[LAYERS_VARIABLE] = appended(own.get(LAYERS_VARIABLE), requested.layer)
     if TARGET_ARCH_VARIABLE in own:
         notes.append(f"{TARGET_ARCH_VARIABLE} is the user's own ({own[TARGET_ARCH_VARIABLE]})")
-    elif wishes.target_arch is not None:
-        values[TARGET_ARCH_VARIABLE] = wishes.target_arch
+    elif requested.target_arch is not None:
+        values[TARGET_ARCH_VARIABLE] = requested.target_arch
     return values, tuple(notes)
 
 

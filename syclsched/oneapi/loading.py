@@ -102,12 +102,12 @@ def _prepare_environment(
     layer_library = built_libraries.find_layer()
     if layer_library is None:
         notes.append("no OpenCL layer: numba-dpex kernels cannot run on OpenCL 1.2 devices (the FPGA emulator)")
-    wishes = environment.RequestedSettings(
+    requested = environment.RequestedSettings(
         icd_files=tuple(drivers),
         layer=layer_library,
         target_arch=processor.target_arch(processor.read_flags()),
     )
-    values, kept = environment.decide(own, wishes)
+    values, kept = environment.decide(own, requested)
     environment.apply(os.environ, values)
     return values, (*notes, *kept)
 

@@ -8,19 +8,20 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syclsched.errors import FormatError, SyclschedError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from syclsched.devices import OpenDevices
     from syclsched.model.platform import Platform
     from syclsched.profiling.session import SessionResult
     from syclsched.profiling.storage.profile_store import ProfileStore
 
 
-def measure(platform: Platform, live: Any, quick: bool, console: Console) -> SessionResult:
+def measure(platform: Platform, live: OpenDevices, quick: bool, console: Console) -> SessionResult:
     """Measure the devices of a platform with progress bars; Ctrl-C ends it early and keeps finished measurements."""
     from syclsched.profiling.measure.session_budget import DEFAULT, QUICK
     from syclsched.profiling.session import measurement_environment, profile_platform
@@ -39,7 +40,7 @@ def measure(platform: Platform, live: Any, quick: bool, console: Console) -> Ses
 
 
 def _with_engine_costs(
-    result: SessionResult, platform: Platform, live: Any, interrupted: Callable[[], bool]
+    result: SessionResult, platform: Platform, live: OpenDevices, interrupted: Callable[[], bool]
 ) -> SessionResult:
     """Measure the costs of the execution engine on each device; a failure adds a note and keeps the profile."""
     from syclsched.execution.runner.overheads import with_engine_costs

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syclsched.errors import ArgumentError, PlanError
-from syclsched.model.text.units import format_seconds
+from syclsched.model.text.units import format_seconds, listed
 
 if TYPE_CHECKING:
     from syclsched.model.plan import Plan
@@ -85,8 +85,8 @@ _NUMBER = re.compile(r"\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([^\W\d]*)\s*")
 _CONTENTIONS = ("none", "one-port", "fair")
 _RANDOM = "random"
 
-#: Maximum number of disturbances named in titles; the rest is counted.
-_MOST_NAMED = 5
+#: Maximum number of disturbances named in titles, and of alternatives in hints; the rest is counted.
+_MOST_NAMED, _MOST_SHOWN = 5, 20
 
 
 def parse_disturbance(
@@ -133,9 +133,7 @@ def describe_disturbance(disturbance: Disturbance | None) -> str:
     for event in disturbance.events:
         when = f"{event.device}@{format_seconds(event.at_s)}"
         parts.append(f"slow {when}={event.factor:g}" if isinstance(event, SlowDown) else f"fail {when}")
-    return ", ".join(parts[:_MOST_NAMED]) + (
-        f" and {len(parts) - _MOST_NAMED} more" if len(parts) > _MOST_NAMED else ""
-    )
+    return listed(parts, _MOST_NAMED)
 
 
 def comparable_rewrite(disturbance: Disturbance | None, sigma: float | None, rewrite: str) -> str:
@@ -174,12 +172,16 @@ def check_disturbed_names(
     known = sorted({*families, COPIES})
     for family in disturbance.noise.families:
         if family not in known:
-            raise ArgumentError(f"no task is of family {family!r}", where="--wrong", hint=f"There are {_some(known)}")
+            raise ArgumentError(
+                f"no task is of family {family!r}", where="--wrong", hint=f"There are {listed(known, _MOST_SHOWN)}"
+            )
     devices = list(dict.fromkeys(device.name for platform in platforms for device in platform.devices))
     for event in disturbance.events:
         if event.device not in devices:
             where = "--slow" if isinstance(event, SlowDown) else "--fail"
-            raise ArgumentError(f"there is no device {event.device!r}", where=where, hint=f"There are {_some(devices)}")
+            raise ArgumentError(
+                f"there is no device {event.device!r}", where=where, hint=f"There are {listed(devices, _MOST_SHOWN)}"
+            )
 
 
 def restrict_to_platform(
@@ -279,7 +281,3 @@ def _factor(text: str, whole: str, option: str, shape: str) -> float:
     if not 0.0 < factor < math.inf:
         raise ArgumentError(f"the factor in {whole!r} must be positive and finite", where=option, hint=shape)
     return factor
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from syclsched.errors import PlanError, PolicyError, SyclschedError
-from syclsched.model.text.units import format_bytes, format_excess, format_ratio, format_seconds, plural
+from syclsched.model.text.units import format_bytes, format_excess, format_ratio, format_seconds, listed, plural
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Keyword for all policies.
 ALL = "all"
+#: Unfinished tasks and lost arrays named in a note; the others are counted.
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,16 +341,11 @@ def _incomplete_text(row: ComparisonRow) -> str:
     """Return the unfinished tasks and lost arrays of an incomplete run as text."""
     parts = []
     if row.undone:
-        parts.append(f"{plural(len(row.undone), 'task')} not done: {_first(row.undone)}")
+        parts.append(f"{plural(len(row.undone), 'task')} not done: {listed(row.undone, _MOST_NAMED)}")
     if row.lost:
-        parts.append(f"{plural(len(row.lost), 'array')} lost: {_first(row.lost)}")
+        parts.append(f"{plural(len(row.lost), 'array')} lost: {listed(row.lost, _MOST_NAMED)}")
     of = "" if row.runs == 1 else f" in {row.incomplete} of {row.runs} runs, the first of them"
     return f"incomplete{of}: {'; '.join(parts)}"
-
-
-def _first(names: Sequence[str], count: int = 5) -> str:
-    more = len(names) - count
-    return ", ".join(names[:count]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _refuse_objectives(policy: str, minimize: str, subject_to: Sequence[str], rewrite: str) -> None:

@@ -77,8 +77,6 @@ def show_all(
     what: Scenario,
     shown: SimulationOutput,
     remarks: Sequence[str] = (),
-    *,
-    platforms: bool = True,
 ) -> None:
     """Show the rows, and write the requested chart, and trace and Gantt chart of the best row."""
     from rich.text import Text
@@ -87,7 +85,7 @@ def show_all(
     if shown.json_output:
         print(json.dumps(document(name, tasks, rows, **_described(what)), indent=1))
     else:
-        show(rows, title, shown.console, platforms=platforms)
+        show(rows, title, shown.console, platforms=True)
     for remark in remarks:
         shown.console.print(Text(remark), soft_wrap=True)
     require_any_plan(rows)
@@ -103,11 +101,10 @@ def _draw_best(found: Sequence[tuple[ComparisonRow, Plan | None]], what: Scenari
 
     from syclsched.planner.dynamic_trials import is_dynamic_policy
 
-    ranked = sorted(
+    row, plan = min(
         ((row, plan) for row, plan in found if plan is not None),
         key=lambda pair: (pair[0].ranking_s is None, pair[0].ranking_s or pair[0].makespan_s or 0.0),
     )
-    row, plan = ranked[0]
     if what.disturbance is not None and is_dynamic_policy(row.policy):
         shown.console.print(Text(f"the chart shows {row.policy} without disturbances"), soft_wrap=True)
         what = replace(what, disturbance=None)

@@ -7,9 +7,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from syclsched.devices.discovery.device_facts import DeviceFacts, FoundDevice, find_devices, read_host
 from syclsched.devices.discovery.duplicates import group_physical
@@ -28,13 +27,8 @@ _DOCTOR = "`python -m syclsched doctor` tells what is missing"
 
 #: Returns why a root device is not trusted; None if it is.
 Judge = Callable[[DeviceFacts], str | None]
-
-
-class _Splitter(Protocol):
-    """Splits a root device into sub-devices; raises SelectionError if it cannot be split so."""
-
-    def __call__(self, root: DeviceFacts, how: SubDevices) -> tuple[DeviceFacts, ...]:
-        """Return the sub-devices' facts, in order."""
+#: Returns the sub-devices of a root device, in order; raises SelectionError if it cannot be split so.
+_Splitter = Callable[[DeviceFacts, SubDevices], tuple[DeviceFacts, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +37,7 @@ class _Root:
 
     name: str
     facts: DeviceFacts
-    wish: DeviceSelection
+    selection: DeviceSelection
     distrust: str | None
 
 
@@ -84,7 +78,7 @@ def discover(
         raise EmptyPlatformError(
             "no device is left after selection",
             where="the predicate",
-            hint=f"There were {_listed(c.name for c in candidates)}",
+            hint=f"There were {', '.join(c.name for c in candidates)}",
         )
     return build_platform(kept, host, name=host.processor)
 
@@ -136,7 +130,7 @@ def choose(
         raise EmptyPlatformError(
             "no device is left after selection",
             where=f"selector {wanted.text!r}",
-            hint=f"There are {_listed(_label(name, group[0]) for name, group in named)}",
+            hint=f"There are {', '.join(_label(name, group[0]) for name, group in named)}",
         )
     if not include_untrusted:
         roots = _trusted(roots, wanted)
@@ -149,7 +143,7 @@ def _check_terms_match(wanted: Selector, named: Sequence[tuple[str, tuple[Device
         raise DeviceNotFoundError(
             f"no device {missing[0].text!r}",
             where=f"selector {wanted.text!r}",
-            hint=f"There are {_listed(_label(name, group[0]) for name, group in named)}",
+            hint=f"There are {', '.join(_label(name, group[0]) for name, group in named)}",
         )
 
 
@@ -157,10 +151,10 @@ def _pick(name: str, group: Sequence[DeviceFacts], wanted: Selector, judge: Judg
     """Choose one driver of a physical device: the first that is selected and trusted, else the first selected."""
     first: _Root | None = None
     for facts in group:
-        wish = wanted.wish(name, facts)
-        if not wish:
+        selection = wanted.selection(name, facts)
+        if not selection:
             continue
-        root = _Root(name, facts, wish, judge(facts))
+        root = _Root(name, facts, selection, judge(facts))
         if root.distrust is None:
             return root
         first = first or root
@@ -187,8 +181,8 @@ def _parts(roots: Sequence[_Root], how: SubDevices | None, splitter: _Splitter) 
     candidates: list[SelectedDevice] = []
     refusals: list[SelectionError] = []
     for root in roots:
-        if root.wish.is_explicit:
-            candidates += [_whole(root)] if root.wish.whole else []
+        if root.selection.is_explicit:
+            candidates += [_whole(root)] if root.selection.whole else []
             candidates += _named_parts(root, how, splitter)
             continue
         try:
@@ -196,7 +190,7 @@ def _parts(roots: Sequence[_Root], how: SubDevices | None, splitter: _Splitter) 
         except SelectionError as error:
             refusals.append(error)
             parts = ()
-        wanted = [c for i, c in enumerate(_cut(root, parts)) if i not in root.wish.without_parts]
+        wanted = [c for i, c in enumerate(_cut(root, parts)) if i not in root.selection.without_parts]
         candidates += wanted if parts else [_whole(root)]
     if refusals and not any(c.facts.partition for c in candidates):
         raise refusals[0]
@@ -207,14 +201,14 @@ def _parts(roots: Sequence[_Root], how: SubDevices | None, splitter: _Splitter) 
 
 def _named_parts(root: _Root, how: SubDevices | None, splitter: _Splitter) -> list[SelectedDevice]:
     parts = splitter(root.facts, how) if how is not None else _default_split(root, splitter)
-    beyond = sorted(index for index in root.wish.parts or () if index >= len(parts))
+    beyond = sorted(index for index in root.selection.parts or () if index >= len(parts))
     if beyond:
         raise SelectionError(
             f"no sub-device {root.name}.{beyond[0]}",
             where=f"device {root.name!r}",
-            hint=f"It has {_listed(each.name for each in _cut(root, parts))}",
+            hint=f"It has {', '.join(each.name for each in _cut(root, parts))}",
         )
-    return [each for index, each in enumerate(_cut(root, parts)) if root.wish.includes_part(index)]
+    return [each for index, each in enumerate(_cut(root, parts)) if root.selection.includes_part(index)]
 
 
 def _default_split(root: _Root, splitter: _Splitter) -> tuple[DeviceFacts, ...]:
@@ -248,7 +242,3 @@ def _nothing_found(own_selector: str | None) -> EmptyPlatformError:
 
 def _label(name: str, facts: DeviceFacts) -> str:
     return f"{name} ({facts.backend}:{facts.backend_index}, {facts.name})"
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)

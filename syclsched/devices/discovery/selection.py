@@ -80,7 +80,7 @@ class Selector:
     terms: tuple[_Term, ...]  # in order; discards take precedence over accepts
     strict: bool  # whether a term without a match is an error: in the short form only
 
-    def wish(self, name: str, facts: DeviceFacts) -> DeviceSelection:
+    def selection(self, name: str, facts: DeviceFacts) -> DeviceSelection:
         """Return the selected parts of a root device with this name on its platform."""
         fitting = [term for term in self.terms if term.matches(name, facts)]
         discards = [term.part for term in fitting if term.discard]

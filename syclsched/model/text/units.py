@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from syclsched.errors import ArgumentError
 
@@ -62,6 +63,12 @@ def format_gap(gap: float, lower_bound_s: float) -> str:
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
     """Format a count with its noun, such as ``1 task`` or ``3 copies``; the default plural has an s."""
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Join the first few names and count the others, such as ``a, b and 3 more``."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _digits(value: float) -> str:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import itertools
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,13 @@ _GROUP = 64
 _fresh_names = itertools.count()
 
 
+@cache
 def empty_operation() -> Operation:
     """Return an empty kernel, which costs only its launch."""
     return Operation(
         name="empty",
         parameters=(Parameter("x", AccessMode.UPDATE, ndim=1),),
-        implementations=(Implementation("numba-dpex", "numba-dpex", load=_load_empty, launch=_launch_empty),),
+        implementations=(_dpex(lambda _: _empty_kernel(), _launch_empty),),
         work=lambda signature: Work(0.0, 0.0, parallelism=EMPTY_ITEMS),
     )
 
@@ -62,17 +64,18 @@ def fresh_operation() -> Operation:
     return Operation(
         name=f"first_launch_{serial}",
         parameters=(Parameter("x", AccessMode.UPDATE, ndim=1),),
-        implementations=(Implementation("numba-dpex", "numba-dpex", load=load, launch=_launch_empty),),
+        implementations=(_dpex(load, _launch_empty),),
         work=lambda signature: Work(2.0 * signature.shapes["x"][0], signature.nbytes),
     )
 
 
+@cache
 def fma_operation(dtype: str) -> Operation:
     """Return chains of fused multiply-adds: ``y[i] = sum_j f^n((j + 1) x[i])``, ``f(v) = v c[0] + c[1]``."""
     if dtype == "float16":
         implementation = Implementation("opencl-c", "opencl-c", load=_load_fma_half, launch=_launch_groups)
     else:
-        implementation = Implementation("numba-dpex", "numba-dpex", load=_load_fma, launch=_launch_groups)
+        implementation = _dpex(_load_fma, _launch_groups)
     return Operation(
         name=f"fma_{dtype}",
         parameters=(
@@ -102,6 +105,7 @@ def fma_reference(x: np.ndarray[Any, Any], c: np.ndarray[Any, Any], n: int) -> n
     return total
 
 
+@cache
 def triad_operation(dtype: str) -> Operation:
     """Return the STREAM triad ``a[i] = b[i] + s c[i]``, one work-item per element (McCalpin, STREAM)."""
     return Operation(
@@ -112,12 +116,16 @@ def triad_operation(dtype: str) -> Operation:
             Parameter("c", AccessMode.READ, ndim=1, dtypes=(dtype,)),
             Parameter("s", like="a"),
         ),
-        implementations=(Implementation("numba-dpex", "numba-dpex", load=_load_triad, launch=_launch_each),),
+        implementations=(_dpex(lambda _: _triad_kernel(), _launch_each),),
         work=lambda signature: Work(2.0 * signature.shapes["a"][0], signature.nbytes),
     )
 
 
 # --- launches -----------------------------------------------------------------------------------------
+
+
+def _dpex(load: Callable[[Signature], Any], launch: Callable[[Signature, DeviceLimits], Launch]) -> Implementation:
+    return Implementation("numba-dpex", "numba-dpex", load=load, launch=launch)
 
 
 def _launch_empty(signature: Signature, limits: DeviceLimits) -> Launch:
@@ -141,7 +149,7 @@ def _fma_work(signature: Signature) -> Work:
 # --- kernels ------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1)
+@cache
 def _empty_kernel() -> Any:
     import numba_dpex
 
@@ -151,11 +159,7 @@ def _empty_kernel() -> Any:
     return numba_dpex.kernel(empty)
 
 
-def _load_empty(_: Signature) -> Any:
-    return _empty_kernel()
-
-
-@lru_cache(maxsize=1)
+@cache
 def _triad_kernel() -> Any:
     import numba_dpex
 
@@ -166,11 +170,7 @@ def _triad_kernel() -> Any:
     return numba_dpex.kernel(triad)
 
 
-def _load_triad(_: Signature) -> Any:
-    return _triad_kernel()
-
-
-@lru_cache(maxsize=1)
+@cache
 def _fused() -> Any:
     """Return ``fused(a, b, c)`` for kernels: LLVM's fma instruction.
 
@@ -190,7 +190,7 @@ def _fused() -> Any:
     return fused
 
 
-@lru_cache(maxsize=2)
+@cache
 def _fma_kernel(integer: bool) -> Any:
     import numba
     import numba_dpex

@@ -19,7 +19,7 @@ def selected(text: str | None) -> set[str]:
     """Filter strings of the whole devices a selector takes of the workstation."""
     selector = parse_selector(text)
     pairs = zip(NAMES, WORKSTATION, strict=True)
-    return {facts.filter_string for name, facts in pairs if selector.wish(name, facts).whole}
+    return {facts.filter_string for name, facts in pairs if selector.selection(name, facts).whole}
 
 
 ALL = {facts.filter_string for facts in WORKSTATION}
@@ -66,7 +66,7 @@ def test_whole_devices(text: str | None, expected: set[str]) -> None:
 
 def wish(text: str, facts: DeviceFacts = WORKSTATION[0]) -> tuple[bool, set[int]]:
     """Whether the whole device is wanted, and which of its first four parts."""
-    found = parse_selector(text).wish("cpu", facts)
+    found = parse_selector(text).selection("cpu", facts)
     return found.whole, {index for index in range(4) if found.includes_part(index)}
 
 
@@ -140,7 +140,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         return
     assert selector.terms
     for name, facts in zip(NAMES, WORKSTATION, strict=True):
-        selector.wish(name, facts)
+        selector.selection(name, facts)
 
 
 @given(
