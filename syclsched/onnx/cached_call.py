@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.onnx.array_types import Array
 from syclsched.onnx.lru_cache import BoundModel
+from syclsched.onnx.specialised import Array
 
 
 class CachedCall:

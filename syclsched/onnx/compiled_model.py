@@ -20,7 +20,6 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import MemoryLimit
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
-from syclsched.onnx.array_types import Array, Shapes
 from syclsched.onnx.cached_call import CachedCall, cached_call_for
 from syclsched.onnx.implementations import check_names
 from syclsched.onnx.kernel_selection import default_rewrite
@@ -28,6 +27,7 @@ from syclsched.onnx.lru_cache import BoundModel, BoundModelCache
 from syclsched.onnx.model import GivenShapes, OnnxModel, load
 from syclsched.onnx.model_build import ModelBuilder, default_platform
 from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_times
+from syclsched.onnx.specialised import Array, Shapes
 from syclsched.scheduling.objectives import minimize as aim_at
 
 if TYPE_CHECKING:
@@ -226,7 +226,9 @@ class CompiledModel:
         *inputs, **named
             As for a call.
         """
-        return self._call_with(_start, self._values(inputs, named))
+        return self._call_with(
+            lambda bound, values: bound.runner.run(bound.specialised.given(values)), self._values(inputs, named)
+        )
 
     def stream(self, inputs: Iterable[Any], *, in_flight: int | None = None) -> Iterator[dict[str, Array]]:
         """Run the model with one input after another, several runs in flight at once.
@@ -486,10 +488,6 @@ class CompiledModel:
             self.load()
         assert self._last is not None
         return self._last
-
-
-def _start(bound: BoundModel, values: Mapping[str, Any]) -> Run:
-    return bound.runner.run(bound.specialised.given(values))
 
 
 def _run(bound: BoundModel, values: Mapping[str, Any]) -> dict[str, Array]:

@@ -9,11 +9,11 @@ from typing import Final
 
 from syclsched.costs import CostModel
 from syclsched.errors import ArgumentError
+from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation
 from syclsched.model.platform import Platform
 from syclsched.model.task import Task
-from syclsched.onnx.host_fallback import oversized_tasks
 from syclsched.onnx.kernel_selection import LIBRARY
 
 #: Implementations of operators: a library, kernels (some for few shapes or GPUs only), and the host.
@@ -45,18 +45,9 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
         )
 
     def library_supports(task: Task) -> bool:
-        return task.operation is not None and all(
-            any(
-                costs.supports(task, each, device) is None
-                for each in task.operation.implementations
-                if is_library(each)
-            )
-            for device in platform.compute_devices
-            if device.kind == "cpu"
-        )
-
-    def is_library(each: Implementation) -> bool:
-        return each.name == LIBRARY
+        by_library = [each for each in task.operation.implementations if each.name == LIBRARY] if task.operation else []
+        cpus = [device for device in platform.compute_devices if device.kind == "cpu"]
+        return all(any(costs.supports(task, each, device) is None for each in by_library) for device in cpus)
 
     def keep(task: Task, each: Implementation) -> bool:
         if task.name in oversized:
@@ -65,11 +56,43 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
             return not device_supports(task)
         if not only_cpus or not library_supports(task):
             return True
-        return is_library(each) != (task.name in kernels)
+        return (each.name == LIBRARY) != (task.name in kernels)
 
     oversized = oversized_tasks(graph, platform)
     only_cpus = all(device.kind == "cpu" for device in platform.compute_devices)
     return graph.with_implementations(keep)
+
+
+def oversized_tasks(graph: TaskGraph, platform: Platform) -> frozenset[str]:
+    """Return the tasks that do not fit into the memory of any device.
+
+    A task needs all its arrays at once, and its constants for as long as the plan is bound. Tasks that are too large
+    alone are left out first; the others are accepted by ascending bytes of constants, while all accepted constants fit
+    beside the largest task.
+    """
+    homes = {device.space for device in platform.compute_devices}
+    capacities = [space.capacity_bytes for space in platform.spaces if space.name in homes]
+    if not capacities or not all(capacities):
+        return frozenset()
+    capacity = max(capacities)
+    arrays = graph.arrays
+    touched = {
+        task.name: sum(arrays[name].nbytes for name in {access.array for access in task.accesses})
+        for task in graph.tasks
+    }
+    fitting = [task for task in graph.tasks if touched[task.name] <= capacity]
+    largest = max((touched[task.name] for task in fitting), default=0)
+    held: set[Constant] = set()
+    held_bytes = 0
+    kept = set()
+    for task in sorted(fitting, key=lambda each: sum(c.nbytes for c in each.constants.values())):
+        more = set(task.constants.values()) - held
+        needed = held_bytes + sum(constant.nbytes for constant in more)
+        if needed + largest <= capacity:
+            held |= more
+            held_bytes = needed
+            kept.add(task.name)
+    return frozenset(touched.keys() - kept)
 
 
 def check_names(names: Collection[str], where: str = "without") -> None:

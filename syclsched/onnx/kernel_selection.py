@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 #: Name of the library implementation.
 LIBRARY: Final = "onednn"
-#: Cost of one switch, beside kernel times on the device (docs/benchmarks.md, "Kernels between
-#: oneDNN's tasks").
+#: Cost of one switch, beside kernel times on the device (docs/benchmarks.md, "Kernels between oneDNN's tasks").
 SWITCH_S: Final = 50e-6
 #: Predicted share of the time that kernels must save to be tried: half of the share they must save when measured.
 WORTH_TRYING: Final = (1.0 - CLEARLY) / 2.0

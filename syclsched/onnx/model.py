@@ -16,9 +16,7 @@ import numpy as np
 from syclsched.errors import ArgumentError, OpenDimensionError
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
-from syclsched.onnx.array_types import Array, Shapes
-from syclsched.onnx.import_pipeline import read, recompute_values, specialise
-from syclsched.onnx.specialised import Specialised
+from syclsched.onnx.specialised import Array, Shapes, Specialised, recompute_values, specialise
 from syclsched.onnx.weight_eviction import EvictableConstants
 
 if TYPE_CHECKING:
@@ -62,7 +60,9 @@ def load(
     >>> model = syclsched.onnx.load("model.onnx", shapes={"batch": 1})  # doctest: +SKIP
     >>> plan = syclsched.plan(model.graph, syclsched.describe(["cpu", "max1550"]))  # doctest: +SKIP
     """
-    return OnnxModel(read(source), shapes=shapes, rewrites=rewrites)
+    from syclsched.frontends.onnx.model_file.model_reader import read_model
+
+    return OnnxModel(read_model(source), shapes=shapes, rewrites=rewrites)
 
 
 class OnnxModel:
@@ -189,10 +189,7 @@ class OnnxModel:
             if each.dimensions is None:
                 missing[each.name] = None
                 continue
-            whole = [
-                dimension if isinstance(dimension, int) else extents.get(dimension or "")
-                for dimension in each.dimensions
-            ]
+            whole = [d if isinstance(d, int) else extents.get(d or "") for d in each.dimensions]
             for axis, (dimension, extent) in enumerate(zip(each.dimensions, whole, strict=True)):
                 if extent is None:
                     missing[dimension if isinstance(dimension, str) else f"{each.name}[{axis}]"] = None
@@ -269,10 +266,8 @@ def _fitting(each: DeclaredValue, shape: tuple[int, ...], extents: dict[str, int
         return shape
     wrong = len(shape) != len(each.dimensions)
     for dimension, extent in zip(each.dimensions, shape, strict=False):
-        known = (
-            dimension if isinstance(dimension, int) else extents.setdefault(dimension, extent) if dimension else None
-        )
-        wrong = wrong or (known is not None and known != extent)
+        known = extents.setdefault(dimension, extent) if isinstance(dimension, str) else dimension
+        wrong = wrong or known not in (None, extent)
     if wrong:
         wanted = ", ".join(
             "?" if d is None else f"{d}={extents[d]}" if isinstance(d, str) and d in extents else str(d)

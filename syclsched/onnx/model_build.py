@@ -11,15 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from syclsched.model.memory_limit import MemoryLimit, with_memory_limit
-from syclsched.model.platform import Device, Platform
-from syclsched.onnx.array_types import Array, Shapes
-from syclsched.onnx.autotune import faster_variant
+from syclsched.model.platform import Platform
+from syclsched.onnx.autotune import VariantBuilder, faster_variant, rebind
 from syclsched.onnx.implementations import on_devices, without_implementations
 from syclsched.onnx.kernel_selection import is_worth_mixing
 from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import OnnxModel
-from syclsched.onnx.specialised import Specialised
-from syclsched.onnx.variant_builder import VariantBuilder, rebind
+from syclsched.onnx.specialised import Array, Shapes, Specialised
 from syclsched.onnx.weight_eviction import trim_heap
 
 if TYPE_CHECKING:
@@ -45,12 +43,9 @@ def default_platform(devices: str | None = None) -> Platform:
 
 def without_emulators(platform: Platform) -> Platform:
     """Return a platform without emulators, if it has other devices."""
-    real = [device.name for device in platform.compute_devices if not _emulated(device)]
+    devices = platform.compute_devices
+    real = [each.name for each in devices if each.kind != "accelerator" or "Emulation" not in each.description]
     return platform.select(real) if real else platform
-
-
-def _emulated(device: Device) -> bool:
-    return device.kind == "accelerator" and "Emulation" in device.description
 
 
 class ModelBuilder:
@@ -115,7 +110,7 @@ class ModelBuilder:
             self._progress(0, 0, what)
 
     def rebind(self, bound: BoundModel, trace: int | Literal["exact"]) -> Runner:
-        """Bind a model's plan again; see `syclsched.onnx.variant_builder.rebind`."""
+        """Bind a model's plan again; see `syclsched.onnx.autotune.rebind`."""
         return rebind(bound, self._opened(), trace)
 
     def close(self) -> None:

@@ -7,18 +7,19 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from ctypes import CDLL
 from functools import cache, partial
-from typing import Final
+from typing import Any, Final
 from weakref import WeakSet, ref
+
+from numpy.typing import NDArray
 
 from syclsched.errors import StorageError
 from syclsched.model.constant import Constant
-from syclsched.onnx.array_types import Array
 
 #: Smaller constants stay in host memory.
 LEAST_BYTES: Final = 1 << 16
 
 #: Recomputes values, by digest.
-Recompute = Callable[[Collection[str]], Mapping[str, Array]]
+Recompute = Callable[[Collection[str]], Mapping[str, NDArray[Any]]]
 
 
 class EvictableConstants:
@@ -40,7 +41,7 @@ class EvictableConstants:
                     self._evicted.add(each)
                     each.evict(partial(self._value, ref(each)))
 
-    def _value(self, asked: ref[Constant]) -> Array:
+    def _value(self, asked: ref[Constant]) -> NDArray[Any]:
         wanted = asked()
         assert wanted is not None  # the constant itself calls this
         with self._lock:

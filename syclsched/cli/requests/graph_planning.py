@@ -145,8 +145,7 @@ def _faster_plan(
     """Return a model's plan with kernels for some of the library's tasks if it runs faster, else the library plan."""
     from rich.markup import escape
 
-    from syclsched.onnx.autotune import faster_variant
-    from syclsched.onnx.variant_builder import VariantBuilder
+    from syclsched.onnx.autotune import VariantBuilder, faster_variant
 
     graph, offered = graphs
 

@@ -16,9 +16,8 @@ from syclsched.cli.output_files import write_bytes
 from syclsched.errors import ArgumentError, ValueNeededError
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.model.text.units import format_seconds
-from syclsched.onnx.array_types import Array
 from syclsched.onnx.model import OnnxModel, load
-from syclsched.onnx.specialised import Specialised
+from syclsched.onnx.specialised import Array, Specialised
 from syclsched.workloads.base import CheckResult, Workload, check_residual
 from syclsched.workloads.numpy_files import read_arrays
 

@@ -13,7 +13,7 @@ import syclsched
 from syclsched.kernels.nn import matmul
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Platform
-from syclsched.onnx.host_fallback import oversized_tasks
+from syclsched.onnx.implementations import oversized_tasks
 
 MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
 
