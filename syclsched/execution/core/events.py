@@ -43,6 +43,7 @@ class EventTable:
     def forget(self, number: int) -> None:
         """Remove a completed instruction, so that its number can be reused."""
         self._events.pop(number, None)
+        self._loop_events.pop(number, None)
 
     def get(self, number: int) -> SyclEvent | None:
         """Return the event of an instruction; None if it has completed without one or the table is closed."""

@@ -10,7 +10,6 @@ from typing import Literal, cast
 
 from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
 from syclsched.devices.programs.executables import Executable, needs_python
-from syclsched.devices.submission.commands import Command
 from syclsched.errors import DeadlineError, MemoryLimitError
 from syclsched.execution.core.clock import now_ns, with_new_last_anchor
 from syclsched.execution.core.execution_records import Outcome, Record
@@ -19,9 +18,10 @@ from syclsched.execution.core.program import Buffer, Program, ProgramNode
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.dispatch.program_engine import ProgramEngine
 from syclsched.execution.dispatch.readiness import Readiness
-from syclsched.execution.lanes.batches import CommandCache, InstructionBatch
 from syclsched.execution.lanes.failure_detection import read_device_failures, read_statuses
-from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane, by_index
+from syclsched.execution.lanes.instruction_commands import CommandCache
+from syclsched.execution.lanes.instruction_submitter import BatchLimit, InstructionSubmitter, SubmissionRequest
+from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.memory_admission import MemoryAdmission
 
@@ -49,7 +49,6 @@ class Dispatcher(ProgramEngine):
         self._readiness = Readiness(program.lanes)
         self._pinned = {buffers.memory_of(piece.status) for piece in work.values() if piece.status is not None}
         self._loop_in_c = self._events.loop
-        self._gathered = InstructionBatch()
         self._inbox: queue.SimpleQueue[Completion | DispatcherMessage] = queue.SimpleQueue()
         self._admission = MemoryAdmission(
             program,
@@ -110,11 +109,13 @@ class Dispatcher(ProgramEngine):
         if not any(needs_python(executable) for executable in self._executables.values()):
             self._loop_in_c.use_native_queues()
         self._loop_in_c.time_calls(self.recording)
-        queues = by_index(self.program.plan, self._queues)
-        self._commands = CommandCache(
-            self._loop_in_c, self.program, self._work, self._executables, self.buffers, queues
+        commands = CommandCache(
+            self._loop_in_c, self.program, self._work, self._executables, self.buffers, self._queue_of
         )
-        self._commands.prepare()
+        commands.prepare()
+        self._submitter = InstructionSubmitter(
+            self._lanes, self._events, self.counts, self, lambda request: commands.get(request.node), BatchLimit()
+        )
         if self.recording:
             self._anchor()
 
@@ -139,15 +140,16 @@ class Dispatcher(ProgramEngine):
 
     def _loop(self) -> None:
         readiness = self._readiness
-        while self._gathered.nodes or not readiness.finished:
+        submitter = self._submitter
+        while submitter.gathered or not readiness.finished:
             if not self._inbox.empty():
                 self._handle(self._inbox.get())
                 continue
             node = readiness.take()
             if node is not None:
                 self._dispatch(node)
-            elif self._gathered.nodes:
-                self._submit_batch()
+            elif submitter.gathered:
+                submitter.flush()
             elif not (readiness.parked and self._retry_allocations()):
                 self._handle(self._inbox.get())
 
@@ -162,8 +164,7 @@ class Dispatcher(ProgramEngine):
                 self._admission.free(node)
             self._readiness.submitted(node)
         elif self._must_skip(node):
-            if self._gathered.nodes:
-                self._submit_batch()  # in order: `Failures` tracks the latest write of each buffer
+            self._submitter.flush()  # in order: `Failures` tracks the latest write of each buffer
             self._skip_taken(node)
         elif node.on_host:
             self._start_on_host(node)
@@ -175,17 +176,17 @@ class Dispatcher(ProgramEngine):
             self._readiness.submitted(node)
             self._skip_on_host(node)
         else:
-            self._skip(node)
+            self.skip(self._request(node))
             self._readiness.submitted(node)
 
     def _skip_on_host(self, node: ProgramNode) -> None:
         """Skip a host instruction but wait for its predecessors, because its successors rely on that order."""
-        if not self._ending and (events := self._events_before(node)):
-            self.failures.lost(node.instruction)
-            self.records[node.id] = Record(now_ns(), "cancelled")
+        self.failures.lost(node.instruction)
+        self.records[node.id] = Record(now_ns(), "cancelled")
+        if not self._ending and (events := self._submitter.events_before(node)):
             self._host_lane(node).skip(node, events)
         else:
-            self._skip(node)
+            self._put_event(node)
             self._readiness.completed(node)
 
     @property
@@ -202,14 +203,6 @@ class Dispatcher(ProgramEngine):
         allocated = all((use.array, use.space) in self.buffers for use in node.instruction.uses)
         return not allocated or self.failures.cancels(node.instruction)
 
-    def _skip(self, node: ProgramNode) -> None:
-        self.failures.lost(node.instruction)
-        self.records[node.id] = Record(now_ns(), "cancelled")
-        ordered = not (self._ending or node.on_host) and node.events
-        self._put_event(node, self._device_lane(node).order(self._events_before(node)) if ordered else None)
-        if node.id in self.program.signals:
-            self._readiness.completed(node)
-
     def _submit(self, node: ProgramNode) -> None:
         lane = self._device_lane(node)
         if not lane.pacing.may_submit():
@@ -217,78 +210,30 @@ class Dispatcher(ProgramEngine):
             self._throttled += 1
             lane.call_when_ready(lambda: self._inbox.put("room"))
             return
-        command = self._command(node)
-        device = self.program.plan.lanes[node.lane].device
-        if self._gathered.nodes and (command is None or device != self._gathered.device or self._gathered.full):
-            self._submit_batch()
-            if self._must_skip(node):  # a predecessor in the batch was refused
-                self._skip_taken(node)
-                return
-        if command is None:
-            self._submit_from_python(node)
-        else:
-            self._gathered.add(node, command, device)
+        self._submitter.take(self._request(node))
         self._readiness.submitted(node)
 
-    def _command(self, node: ProgramNode) -> Command | None:
-        """Return the compiled loop's command for an instruction; None if Python must submit it."""
-        try:
-            return self._commands.get(node)
-        except Exception:  # submission from Python raises it again and reports the task
-            return None
+    def _request(self, node: ProgramNode) -> SubmissionRequest:
+        return SubmissionRequest(node, self._work.get(node.id), self._executables.get(node.id), Record(0))
 
-    def _submit_batch(self) -> None:
-        """Submit the gathered batch with the compiled loop."""
-        gathered, self._gathered = self._gathered, self._gathered.next()
-        begun_ns = now_ns()
-        batch = self._loop_in_c.submit(gathered.commands)
-        self.counts.submission_ns += now_ns() - begun_ns
-        self.counts.barriers += batch.fences
-        self.counts.submissions += batch.further
-        for node, submit_ns in zip(gathered.nodes, batch.submit_ns, strict=False):
-            if self.recording:
-                self.records[node.id] = Record(submit_ns)
-            self._events.put_submitted(node.id)
-            self._note_submitted(node)
-        helper_thread = self._device_lane(gathered.nodes[0]).helper
-        if helper_thread is not None:
-            helper_thread.wait_for_batch(self._loop_in_c, batch)
-        for node in gathered.nodes[batch.done :]:  # an instruction was refused, or the run was cancelled
-            if self._must_skip(node):
-                self._skip(node)
-            else:
-                self._submit_from_python(node)
+    # --- for the submitter: implements `SubmissionHandler` ----------------------------------------
 
-    def _submit_from_python(self, node: ProgramNode) -> None:
-        lane, record, before = self._device_lane(node), Record(now_ns()), self._events_before(node)
-        fence = None
-        try:
-            event = lane.submit(node, self._work.get(node.id), self._executables.get(node.id), before)
-        except Exception as error:
-            record.outcome, event = "failed", None
-            work = self._work.get(node.id)
-            begun = work is not None and not work.implementation.is_kernel
-            reason: FailureReason = "copy" if node.instruction.kind == "copy" else "submission"
-            self._failed(
-                node.instruction,
-                task_failed_error(node.instruction, error, "could not be submitted:"),
-                reason,
-                begun=begun,
-            )
-            fence = lane.order(before) if node.events else None
-        else:
-            self.counts.submission_ns += now_ns() - record.submit_ns
-        if self.recording:
-            record.event, record.first_event = event, lane.first_event
-            self.records[node.id] = record
-        self._put_event(node, fence if event is None else event)
-        if event is not None:
-            self._note_submitted(node)
-        elif node.id in self.program.signals:
-            self._readiness.completed(node)
+    def must_skip(self, request: SubmissionRequest) -> bool:
+        """Return whether an instruction must not start: a predecessor has failed, or the run is ending."""
+        return self._must_skip(request.node)
 
-    def _note_submitted(self, node: ProgramNode) -> None:
+    def skip(self, request: SubmissionRequest) -> None:
+        """Record an instruction that is not submitted, and order its successors."""
+        node, request.record = request.node, Record(now_ns(), "cancelled")
+        self.failures.lost(node.instruction)
+        self.records[node.id] = request.record
+        self._pass_over(request, ordered=not self._ending)
+
+    def submitted(self, request: SubmissionRequest) -> None:
         """Record a submission, and watch for the completion if host instructions depend on it."""
+        node = request.node
+        if self.recording:
+            self.records[node.id] = request.record
         lane = self._device_lane(node)
         lane.submitted(node)
         self.failures.done(node.instruction)
@@ -299,9 +244,30 @@ class Dispatcher(ProgramEngine):
             lane.watch(node, cast(SyclEvent, self._events.get(node.id)))
         self._notify_waiters(node.id)
 
+    def refused(self, request: SubmissionRequest, error: Exception) -> None:
+        """Record an instruction that the runtime refuses, and order its successors."""
+        node, work, instruction = request.node, request.work, request.node.instruction
+        if self.recording:
+            self.records[node.id] = request.record
+        begun = work is not None and not work.implementation.is_kernel
+        reason: FailureReason = "copy" if instruction.kind == "copy" else "submission"
+        self._failed(instruction, task_failed_error(instruction, error, "could not be submitted:"), reason, begun=begun)
+        self._pass_over(request, ordered=True)
+
+    def _pass_over(self, request: SubmissionRequest, *, ordered: bool) -> None:
+        """Let the successors of a failed or skipped instruction go on, after its predecessors if ordered."""
+        node = request.node
+        if ordered and node.events:
+            self._submitter.put_noop(request)
+            self._notify_waiters(node.id)
+        else:
+            self._put_event(node)
+        if node.id in self.program.signals:
+            self._readiness.completed(node)
+
     def _start_on_host(self, node: ProgramNode) -> None:
-        if self._gathered.nodes:
-            self._submit_batch()  # it may wait for some of the batch, which must not wait for it
+        if self._submitter.gathered:
+            self._submitter.flush()  # it may wait for some of the batch, which must not wait for it
             if self._must_skip(node):
                 self._skip_taken(node)
                 return
@@ -312,12 +278,10 @@ class Dispatcher(ProgramEngine):
         self.records[node.id] = Record(now_ns())
         lane = self._host_lane(node)
         try:
-            lane.start(node, self._work.get(node.id), self._executables.get(node.id), self._events_before(node))
+            events = self._submitter.events_before(node)
+            lane.start(node, self._work.get(node.id), self._executables.get(node.id), events)
         except Exception as error:
             self._note_completed(Completion(node, now_ns(), now_ns(), error))
-
-    def _events_before(self, node: ProgramNode) -> list[SyclEvent]:
-        return [event for number in node.events if (event := self._events.get(number)) is not None]
 
     def _handle(self, message: Completion | DispatcherMessage) -> None:
         if isinstance(message, Completion):
@@ -367,7 +331,7 @@ class Dispatcher(ProgramEngine):
             record.outcome = "failed"
         else:
             self.failures.done(node.instruction)
-        self._put_event(node, None)
+        self._put_event(node)
         self._readiness.completed(node)
 
     def _note_overdue(self) -> None:
@@ -377,8 +341,9 @@ class Dispatcher(ProgramEngine):
                 if number in self.records:
                     self.records[number].outcome = "failed"
 
-    def _put_event(self, node: ProgramNode, event: SyclEvent | None) -> None:
-        self._events.put(node.id, event, node.lane)
+    def _put_event(self, node: ProgramNode) -> None:
+        """Note that an instruction has completed, or will not be executed."""
+        self._events.put(node.id, None)
         self._notify_waiters(node.id)
 
     def _device_lane(self, node: ProgramNode) -> DeviceLane:

@@ -50,8 +50,10 @@ class ProgramEngine(ThreadedEngine, ProgressReporting):
         self._executables: dict[int, Executable] = dict(executables or {})
         self._overdue: dict[int, DeadlineError] = {}
         self._lanes: LaneSet | None = None
-        lanes = by_index(program.plan, queues)
-        self._events = EventTable(SubmissionLoop(load_library(), lanes, program.slots, device_names(program.plan)))
+        #: Queues by lane index.
+        self._queue_of = by_index(program.plan, queues)
+        devices = device_names(program.plan)
+        self._events = EventTable(SubmissionLoop(load_library(), self._queue_of, program.slots, devices))
 
     def statuses_behind(self, array: str) -> list[InstructionWork]:
         """Return the tasks with a status value that an array's final value depends on, in the plan's order."""
@@ -69,7 +71,8 @@ class ProgramEngine(ThreadedEngine, ProgressReporting):
 
     def _make_lanes(self, report: Callable[[Completion], None], ending: Callable[[], bool]) -> LaneSet:
         """Make the lanes of the plan; see `LaneSet`."""
-        return LaneSet(self.program.plan, self._queues, self.buffers, self._events, self.counts, report, ending)
+        lanes = self.program.plan.lanes
+        return LaneSet(lanes, self._queue_of, self.buffers, self._events, self.counts, report, ending)
 
     def _failed(
         self, instruction: Instruction, error: TaskFailedError, reason: FailureReason, *, begun: bool = False

@@ -17,9 +17,12 @@ from typing import Literal, TypeAlias
 
 from syclsched.backoff import backoff
 from syclsched.devices.memory.constant_uploads import uploaded_bytes
+from syclsched.devices.native.submission_library import load_library
 from syclsched.devices.native.sycl_types import SyclQueue
+from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import DeadlineError, PolicyError
 from syclsched.execution.core.clock import ClockMap, now_ns, with_new_last_anchor
+from syclsched.execution.core.events import EventTable
 from syclsched.execution.core.execution_records import Record
 from syclsched.execution.core.progress import LaneProgress
 from syclsched.execution.core.work import InstructionWork
@@ -41,10 +44,11 @@ from syclsched.execution.dynamic.submission.run_resources import RunResources
 from syclsched.execution.dynamic.submission.submitter import Submitter
 from syclsched.execution.dynamic.submission.task_outcomes import TaskOutcomes
 from syclsched.execution.dynamic.submission.tasks import TaskWork, with_current_status
-from syclsched.execution.lanes.lanes import Completion, HostLane
+from syclsched.execution.lanes.lane_set import LaneSet
+from syclsched.execution.lanes.lanes import Completion
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.statuses import failed_status
-from syclsched.model.plan import Plan
+from syclsched.model.plan import Lane, Plan
 from syclsched.scheduling.dynamic.hybrid import Hybrid
 from syclsched.scheduling.dynamic.policy_state import DynamicPolicy
 from syclsched.scheduling.dynamic.state_tracker import StateTracker
@@ -89,15 +93,15 @@ class DynamicEngine(ThreadedEngine):
         self.failures = self._outcomes.failures
         self._inbox: Inbox[_Message] = Inbox()
         self._submitter: Submitter | None = None
-        self._hosts: dict[int, HostLane] = {}
         self._executor: DynamicExecutor | None = None
         self._fast_path: CompiledRun | None = None
         self._logged = False
         self._lock = threading.RLock()  # reentrant: garbage collected under it may hold this run
         self._pinned: set[Block] = set()
         self.buffers = DynamicBuffers(buffers, layout, self._where, self._pinned.add, self._lock)
+        hosts = {index for index, lane in enumerate(layout.lanes) if lane.kind == "host"}
         self._decider = DecisionLoop(
-            policy, self._book, self._lookahead, self._hosts, len(layout.tasks), lambda: self._ending
+            policy, self._book, self._lookahead, hosts, len(layout.tasks), lambda: self._ending
         )
         self._began_ns = 0
 
@@ -197,7 +201,7 @@ class DynamicEngine(ThreadedEngine):
     def _be_cancelled(self) -> None:
         submitter = self._submitter
         if submitter is not None:
-            submitter.cancel()
+            submitter.loop.stop()
         self._tell("cancel")
 
     def _be_watched(self) -> None:
@@ -220,28 +224,26 @@ class DynamicEngine(ThreadedEngine):
         self._work.compile(self._queues, self._table.uploads)
         self.counts.constant_bytes = uploaded_bytes(self._work.executables())
         self._limits = limits_beside_constants(layout, self._limits, self.counts.constant_bytes)
-        self._submitter = Submitter(
-            layout.lanes,
-            self._queues,
-            len(layout.tasks) + COPY_SLOTS + layout.most_copies,
-            self._table,
-            self.counts,
-            native=not self._work.needs_python,
-            libraries=self._work.has_libraries,
-        )
-        for index, lane in enumerate(layout.lanes):
-            if lane.kind == "host":
-                self._hosts[index] = HostLane(
-                    lane.name, self._table, self._on_completion, lambda: self._ending, self.counts
-                )
+        slots = len(layout.tasks) + COPY_SLOTS + layout.most_copies
+        devices = {index: lane.device for index, lane in enumerate(layout.lanes)}
+        loop = SubmissionLoop(load_library(), dict(self._queues), slots, devices)
+        if not self._work.needs_python:
+            loop.use_native_queues()
+            loop.time_calls(self._work.has_libraries)  # policies decide by measured task times
+        events = EventTable(loop)
+        lanes = LaneSet(
+            [Lane(lane.name, lane.device, lane.kind) for lane in layout.lanes],
+            self._queues, self._table, events, self.counts, self._on_completion, lambda: self._ending,
+        )  # fmt: skip
         for item, space in enumerate(layout.problem.tables.item_space.tolist()):
             if space != NOTHING:
                 self._state.where[item][space] = 0.0
                 self._state.origin[item] = space
-        run = RunResources(layout, self._work, self._table, self._submitter, self._queues, self._hosts)
+        run = RunResources(layout, self._work, self._table, self._queues, lanes, events, self.counts)
         self._executor = DynamicExecutor(
-            run, self._state, self._limits, self._outcomes, self._submitted, self.counts, self._lock, self._pinned
+            run, self._state, self._limits, self._outcomes, self._submitted, self._lock, self._pinned
         )
+        self._submitter = self._executor.submitter
         self._fast_path = self._make_fast_path(run, self._executor)
         if self.recording:
             self._anchor()
@@ -250,7 +252,7 @@ class DynamicEngine(ThreadedEngine):
     def _make_fast_path(self, run: RunResources, executor: DynamicExecutor) -> CompiledRun | None:
         """Return the compiled fast path of this run; None if it is not eligible."""
         policy = self._policy
-        placement = fast_path_placement(run.layout, run.work, self._limits, policy, run.submitter)
+        placement = fast_path_placement(run.layout, run.work, self._limits, policy, executor.submitter)
         if placement is None:
             return None
         bound = policy.bound if isinstance(policy, Hybrid) else math.inf
@@ -379,13 +381,13 @@ class DynamicEngine(ThreadedEngine):
                 executor.flush()
                 reports = True
                 while reports:  # tasks returned after a failure start again, and report in turn
-                    for host in self._hosts.values():
+                    for host in submitter.lanes.hosts.values():
                         host.worker.stop()
                     reports = not self._inbox.empty()
                     while not self._inbox.empty():
                         self._handle(executor, self._inbox.get())
             finally:  # submitted work uses the run's memory until it completes
-                submitter.stop()
+                submitter.lanes.finish()
                 if self.error is not None:  # work of compiled code may not have been taken over
                     submitter.wait_for_all()
                 waited_s = 0.0

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from syclsched.devices.backends.registry import backend_of
 from syclsched.devices.native.sycl_types import SyclQueue
@@ -12,16 +12,16 @@ from syclsched.execution.core.execution_records import Counts
 from syclsched.execution.lanes.cpu_helper_thread import HelperThread
 from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane
 from syclsched.execution.memory.buffers import BufferTable
-from syclsched.model.plan import Plan
+from syclsched.model.plan import Lane
 
 
 class LaneSet:
-    """All lanes of a plan, by lane index."""
+    """All lanes of a run, by lane index."""
 
     def __init__(
         self,
-        plan: Plan,
-        queues: Mapping[str, SyclQueue],
+        lanes: Sequence[Lane],
+        queues: Mapping[int, SyclQueue],
         buffers: BufferTable,
         events: EventTable,
         counts: Counts,
@@ -30,22 +30,23 @@ class LaneSet:
     ) -> None:
         self.devices: dict[int, DeviceLane] = {}
         self.hosts: dict[int, HostLane] = {}
-        self._helper_threads: dict[str, HelperThread] = {}
-        for index, lane in enumerate(plan.lanes):
-            if lane.name not in queues:
+        #: Helper threads by device.
+        self.helpers: dict[str, HelperThread] = {}
+        for index, lane in enumerate(lanes):
+            if index not in queues:
                 self.hosts[index] = HostLane(lane.name, buffers, report, cancelled, counts)
                 continue
-            queue = queues[lane.name]
-            if lane.device not in self._helper_threads and backend_of(queue).computes_on_host_cores(queue):
-                self._helper_threads[lane.device] = HelperThread(lane.device)
-            helper_thread = self._helper_threads.get(lane.device)
+            queue = queues[index]
+            if lane.device not in self.helpers and backend_of(queue).computes_on_host_cores(queue):
+                self.helpers[lane.device] = HelperThread(lane.device)
+            helper_thread = self.helpers.get(lane.device)
             self.devices[index] = DeviceLane(lane, queue, buffers, events, counts, report, helper_thread)
 
     def finish(self) -> None:
         """Stop the threads, and wait for all submitted instructions."""
         for host in self.hosts.values():
             host.worker.stop()
-        for helper_thread in self._helper_threads.values():
+        for helper_thread in self.helpers.values():
             helper_thread.stop()  # after its waits; a further waiting thread would oversubscribe the cores
         broken: BaseException | None = None
         for lane in self.devices.values():

@@ -85,7 +85,7 @@ class DeviceLane:
         import dpctl
 
         self.queue = queue
-        self._device = lane.device
+        self.device = lane.device
         self._longest_list = MAX_EVENT_LIST if backend_of(queue).facts.kernels_wait else 0
         self.watcher = WorkerThread(f"syclsched {lane.name} events")
         self.pacer = WorkerThread(f"syclsched {lane.name} pace")
@@ -112,9 +112,9 @@ class DeviceLane:
         faults, verdict = faultpoints.active, "pass"
         if faults is not None:
             kind: SubmissionKind = "copy" if is_copy else "kernel" if is_kernel else "fence"
-            verdict = faults.submits(self._device, self.queue, kind, self._events.loop, node.id)
+            verdict = faults.submits(self.device, self.queue, kind, self._events.loop, node.id)
             if verdict == "refuse":
-                raise ExecutionError("the runtime refuses it", where=f"device {self._device!r}")
+                raise ExecutionError("the runtime refuses it", where=f"device {self.device!r}")
         if len(depends) > self._longest_list and not is_copy:
             self._lend(self._fence(depends))
             depends = []
@@ -130,7 +130,7 @@ class DeviceLane:
         if faults is not None:
             if verdict != "pass":
                 self._events.loop.fail(node.id)
-            faults.submitted(self._device, self._events.loop, node.id)
+            faults.submitted(self.device, self._events.loop, node.id)
         self._lend(event)
         return event
 
@@ -148,7 +148,6 @@ class DeviceLane:
 
     def submitted(self, node: ProgramNode) -> None:
         """Record the submission of an instruction of this lane whose event is in the table."""
-        self._counts.submissions += 1
         self._last = node.id
         self.pacing.add(node.id, node.instruction.duration_s)
 

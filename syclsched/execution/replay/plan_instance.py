@@ -29,10 +29,10 @@ from syclsched.execution.core.waiting import wait_flag
 from syclsched.execution.core.worker import WorkerThread
 from syclsched.execution.dispatch.prepared import PreparedPlan
 from syclsched.execution.handle.resources import GRACE_S
-from syclsched.execution.lanes.batches import CommandCache
 from syclsched.execution.lanes.device_clocks import DeviceClocks
 from syclsched.execution.lanes.host_calls import make_host_step, with_own_views
 from syclsched.execution.lanes.host_thread import HostThread
+from syclsched.execution.lanes.instruction_commands import CommandCache
 from syclsched.execution.lanes.lanes import by_index, device_names
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.replay.end_watch import WORKER_WATCH, EndWatch, PolledEndWatch

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from syclsched.errors import ArgumentError, MemoryLimitError
 from syclsched.execution.dispatch.prepared import PreparedPlan
+from syclsched.execution.handle.run import Run
+from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.replay.instance_pool import InstancePool
+from syclsched.execution.replay.replay import Replay
+from syclsched.execution.runner.recorder import Recorder
 from syclsched.execution.runner.stream import Inputs, Stream, StreamConfig
 from syclsched.execution.runner.stream_launchers import (
     DispatchedLauncher,
@@ -20,17 +24,38 @@ from syclsched.execution.runner.stream_launchers import (
 )
 from syclsched.execution.runner.stream_prediction import Forecast, forecast
 from syclsched.execution.runner.stream_rounds import interleaved_rounds, rounds_before_host_steps, sequential_rounds
+from syclsched.execution.runner.zero_copy_inputs import ZeroCopyInputs
 from syclsched.planning.memory.constant_memory import reserve_memory
-
-if TYPE_CHECKING:
-    from syclsched.execution.runner.bound_plan import Runner
 
 #: Default instances in flight without interleaving: one computes while the caller's thread prepares the next.
 _DOUBLE = 2
 
 
+class StreamRunner(Protocol):
+    """A bound plan whose runs a stream starts."""
+
+    zero_copy_inputs: ZeroCopyInputs
+
+    @property
+    def recorder(self) -> Recorder:
+        """Recorder of the last runs."""
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the plan uses devices that have been excluded, and a plan without them may exist."""
+
+    def renew(self) -> tuple[PreparedPlan, InstancePool | None]:
+        """Replan if need be, with no instance in flight; return the plan and its instance pool."""
+
+    def start_dispatched(self, values: dict[str, NumpyArray]) -> Run:
+        """Start a run by the dispatcher, with checked inputs."""
+
+    def start_replay(self, replay: Replay, values: dict[str, NumpyArray]) -> Run:
+        """Start a replay, with checked inputs."""
+
+
 def open_stream(
-    runner: Runner,
+    runner: StreamRunner,
     prepared: PreparedPlan,
     ring: InstancePool | None,
     inputs: Iterable[Inputs] | AsyncIterable[Inputs],
@@ -52,7 +77,7 @@ def open_stream(
     )
 
 
-def _renewed(runner: Runner, in_flight: int | None) -> StreamConfig:
+def _renewed(runner: StreamRunner, in_flight: int | None) -> StreamConfig:
     """Return the configuration of a stream after some of its devices were excluded."""
     prepared, ring = runner.renew()
     try:
@@ -62,7 +87,7 @@ def _renewed(runner: Runner, in_flight: int | None) -> StreamConfig:
 
 
 def _configuration(
-    runner: Runner, prepared: PreparedPlan, ring: InstancePool | None, in_flight: int | None
+    runner: StreamRunner, prepared: PreparedPlan, ring: InstancePool | None, in_flight: int | None
 ) -> StreamConfig:
     """Return the configuration of a stream, with memory for its instances."""
     plan, program = prepared.plan, prepared.program

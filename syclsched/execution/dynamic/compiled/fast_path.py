@@ -47,7 +47,7 @@ from syclsched.execution.dynamic.data.submission_lookahead import SubmissionLook
 from syclsched.execution.dynamic.submission.dynamic_executor import COPY_SLOTS, DynamicExecutor
 from syclsched.execution.dynamic.submission.execution_log import LogEntry
 from syclsched.execution.dynamic.submission.run_resources import RunResources
-from syclsched.execution.lanes.batches import command_of
+from syclsched.execution.lanes.instruction_commands import command_of
 from syclsched.execution.lanes.lanes import Completion
 from syclsched.scheduling.dynamic.compiled.compiled_policies import CENTRAL, HYBRID, LOCALITY, STEALING
 from syclsched.scheduling.dynamic.compiled.run_state import new_run_state as make_board
@@ -79,7 +79,7 @@ class CompiledRun:
         placement: MemoryPlacement,
         inbox: Inbox[Any],
     ) -> None:
-        layout, submitter = run.layout, run.submitter
+        layout, submitter = run.layout, executor.submitter
         self._layout, self._work, self._table, self._submitter = layout, run.work, run.buffers, submitter
         self._hosts, self._executor, self._placement, self._inbox = run.hosts, executor, placement, inbox
         self._loop = submitter.loop

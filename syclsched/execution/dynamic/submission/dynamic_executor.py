@@ -10,7 +10,7 @@ from syclsched.devices.native.sycl_types import Waitable
 from syclsched.devices.programs.executables import Executable, calls_library
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.core.clock import now_ns
-from syclsched.execution.core.execution_records import Counts, Outcome, Record
+from syclsched.execution.core.execution_records import Outcome, Record
 from syclsched.execution.core.program import ProgramNode
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.dynamic.data.capacity import Block, Capacity
@@ -24,8 +24,9 @@ from syclsched.execution.dynamic.submission.in_flight import CompletedTask, InFl
 from syclsched.execution.dynamic.submission.lane_sequence import LaneSequences
 from syclsched.execution.dynamic.submission.polled_durations import PolledDurations
 from syclsched.execution.dynamic.submission.run_resources import RunResources
-from syclsched.execution.dynamic.submission.submitter import SubmissionRequest
+from syclsched.execution.dynamic.submission.submitter import Submitter
 from syclsched.execution.dynamic.submission.task_outcomes import TaskOutcomes
+from syclsched.execution.lanes.instruction_submitter import SubmissionRequest
 from syclsched.execution.lanes.lanes import Completion
 from syclsched.model.plan import InstructionKind
 from syclsched.scheduling.dynamic.policy_state import PolicyState
@@ -44,13 +45,13 @@ class DynamicExecutor:
         limits: Sequence[int],
         outcomes: TaskOutcomes,
         submitted: Callable[[int, int], None],
-        counts: Counts,
         lock: threading.RLock,
         pinned: set[Block],
     ) -> None:
         layout, queues = run.layout, run.queues
         self._layout, self._state, self._work, self._buffers = layout, state, run.work, run.buffers
-        self._submitter, self._queues, self._hosts, self._outcomes = run.submitter, queues, run.hosts, outcomes
+        self._hosts, self._outcomes, self.counts = run.hosts, outcomes, run.counts
+        self.submitter = Submitter(run, self)
         self._submitted = submitted
         lanes = len(layout.lanes)
         self._stamps = LaneSequences(lanes)
@@ -58,7 +59,6 @@ class DynamicExecutor:
         self._demand = RemainingUses(layout)
         self._observed = PolledDurations(lanes)
         self.log = ExecutionLog()
-        self.counts = counts
         self._lock = lock
         self.directory = CoherenceDirectory(len(layout.pieces), len(layout.spaces))
         self.capacity = Capacity(
@@ -78,7 +78,8 @@ class DynamicExecutor:
         self.status_work: dict[int, InstructionWork] = {}
         self._contexts = [None if lane not in queues else queues[lane].sycl_context for lane in range(lanes)]
         self._free_slots = list(range(tasks + COPY_SLOTS - 1, tasks - 1, -1))
-        self._orders: dict[int, InFlightTask] = {}
+        #: In-flight tasks and copies on device lanes, by event slot.
+        self._on_devices: dict[int, InFlightTask] = {}
         self._nodes: dict[
             int, tuple[InFlightTask, ProgramNode, InstructionWork | None, Executable | None, Sequence[Waitable]]
         ] = {}
@@ -157,10 +158,12 @@ class DynamicExecutor:
         self.in_flight[processor].add(given, seconds)
         self._outcomes.done(task)
         if processor in self._hosts:
-            events = [event for slot in slots if (event := self._submitter.event(slot)) is not None]
-            self._start_on_host(given, ProgramNode(instruction, processor, True), work, executable, events)
+            node = ProgramNode(instruction, processor, True, (), (), slots)
+            self._start_on_host(given, node, work, executable, self.submitter.events_before(node))
         else:
-            self._submit(given, SubmissionRequest(task, processor, slots, instruction, work, executable), stamp)
+            self.submitter.take(
+                self._request(given, ProgramNode(instruction, processor, False, (), (), slots), work, executable)
+            )
         self.stamp[task] = stamp
         self._submitted(task, processor)
 
@@ -191,11 +194,8 @@ class DynamicExecutor:
         self._outcomes.done(task)
         given = InFlightTask(task, stamp[1], entry, ended=ended)
         if processor not in self._hosts:
-            given.order = SubmissionRequest(
-                task, processor, (), self._work.instruction(task, entry.device, entry.spaces, task)
-            )
-            given.order.submit_ns = entry.record.submit_ns if entry.record is not None else 0
-            self._orders[task], self._stamps.slots[stamp] = given, task
+            instruction = self._work.instruction(task, entry.device, entry.spaces, task)
+            self.submitter.adopt(self._request(given, ProgramNode(instruction, processor, False)))
         self.in_flight[processor].add(given, entry.finish_s - entry.start_s)
         self.stamp[task] = stamp
         self._submitted(task, processor)
@@ -213,18 +213,24 @@ class DynamicExecutor:
             if self._item[piece] >= 0:
                 self._state.where[self._item[piece]][destination] = entry.finish_s
         given = InFlightTask(entry.task, stamp[1], entry)
-        given.order = SubmissionRequest(
-            slot, lane, (), instruction_of(entry, slot, self._layout, self._work.instruction)
-        )
-        given.order.submit_ns = entry.record.submit_ns if entry.record is not None else 0
-        self._orders[slot], self._stamps.slots[stamp] = given, slot
+        instruction = instruction_of(entry, slot, self._layout, self._work.instruction)
+        self.submitter.adopt(self._request(given, ProgramNode(instruction, lane, False)))
         self.in_flight[lane].add(given, entry.finish_s - entry.start_s)
 
-    def _submit(self, given: InFlightTask, order: SubmissionRequest, stamp: Stamp) -> None:
-        given.order = order
-        self._orders[order.slot] = given
-        self._stamps.slots[stamp] = order.slot
-        self._handle_refusals(self._submitter.take(order))
+    def _request(
+        self,
+        given: InFlightTask,
+        node: ProgramNode,
+        work: InstructionWork | None = None,
+        executable: Executable | None = None,
+    ) -> SubmissionRequest:
+        """Return the submission request of a task or copy on a device lane."""
+        entry = given.entry
+        assert entry.stamp is not None
+        entry.record = entry.record or Record(0)
+        given.request = SubmissionRequest(node, work, executable, entry.record)
+        self._on_devices[node.id], self._stamps.slots[entry.stamp] = given, node.id
+        return given.request
 
     def _start_on_host(
         self,
@@ -263,10 +269,9 @@ class DynamicExecutor:
         if processor in self._hosts:
             given.ended, given.behind = True, tuple(behind)
         else:
-            given.order = SubmissionRequest(task, processor, slots, self._work.instruction(task, -1, None, task))
-            self._orders[task], self._stamps.slots[stamp] = given, task
+            instruction = self._work.instruction(task, -1, None, task)
             self.flush()
-            self._submitter.submit_noop(given.order)
+            self.submitter.put_noop(self._request(given, ProgramNode(instruction, processor, False, (), (), slots)))
         self.stamp[task] = stamp
         for touch in layout.touches[task]:
             self._gaps.setdefault(touch.piece, []).append(stamp)
@@ -354,11 +359,8 @@ class DynamicExecutor:
                 state.where[item][destination] = start_s + seconds
         given = InFlightTask(self._current_task, stamp[1], entry)
         self.in_flight[lane].add(given, seconds)
-        self._submit(
-            given,
-            SubmissionRequest(slot, lane, slots, instruction_of(entry, slot, layout, self._work.instruction)),
-            stamp,
-        )
+        instruction = instruction_of(entry, slot, layout, self._work.instruction)
+        self.submitter.take(self._request(given, ProgramNode(instruction, lane, False, (), (), slots)))
         return True
 
     def idle(self) -> bool:
@@ -368,8 +370,8 @@ class DynamicExecutor:
     # --- completions ------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Submit the gathered orders."""
-        self._handle_refusals(self._submitter.flush())
+        """Submit the gathered tasks and copies."""
+        self.submitter.flush()
 
     def poll(self) -> list[CompletedTask]:
         """Return the tasks completed since the last call, and retire them from their lanes."""
@@ -379,11 +381,11 @@ class DynamicExecutor:
             items = in_flight.items
             while items:
                 given = items[0][0]
-                if given.order is None:
+                if given.request is None:
                     if not given.ended or not all(self.is_done(*stamp) for stamp in given.behind):
                         break
                 else:
-                    status = self._submitter.status(given.order.slot)
+                    status = self.submitter.status(given.request.node.id)
                     if status == 0:
                         break
                     if status < 0:
@@ -391,7 +393,7 @@ class DynamicExecutor:
                     finished.append((lane, given))
                 in_flight.pop()
                 self._stamps.end(lane, given.place)
-                if given.order is None:
+                if given.request is None:
                     seconds = measured_s(given.entry.record)
                     ended.append(CompletedTask(given.task, lane, seconds))
         if finished:
@@ -401,30 +403,29 @@ class DynamicExecutor:
         return ended
 
     def _note_finished(self, finished: Sequence[tuple[int, InFlightTask]], ended: list[CompletedTask]) -> None:
-        orders = [given.order for _, given in finished if given.order is not None]
+        requests = [given.request for _, given in finished if given.request is not None]
         seen_ns, untimed = now_ns(), dict[int, list[InFlightTask]]()
-        for (lane, given), order, times in zip(finished, orders, self._submitter.times(orders), strict=True):
-            del self._stamps.slots[lane, given.place], self._orders[order.slot]
-            record = given.entry.record
-            if record is None and not order.submit_ns:
-                self._broken_off(given, order)
-            elif record is None:
-                given.entry.record = Record(order.submit_ns, device_ns=times)
-            else:
+        for (lane, given), request, times in zip(finished, requests, self.submitter.times(requests), strict=True):
+            slot, record = request.node.id, request.record
+            del self._stamps.slots[lane, given.place], self._on_devices[slot]
+            if record.submit_ns:
                 record.device_ns = times
-            if order.slot < len(self._layout.tasks):
-                good = times is not None and given.entry.record is not None and given.entry.record.outcome == "done"
+                record.event = record.first_event = None
+            else:
+                self._broken_off(given, request)
+            if slot < len(self._layout.tasks):
+                good = times is not None and record.outcome == "done"
                 taken_ns = times[1] - times[0] if good and times else 0
-                if good and not taken_ns and order.executable is not None and calls_library(order.executable):
+                if good and not taken_ns and request.executable is not None and calls_library(request.executable):
                     untimed.setdefault(lane, []).append(given)
                 else:
                     ended.append(CompletedTask(given.task, lane, taken_ns * 1e-9 if taken_ns > 0 else None))
             else:
-                self._submitter.forget(order.slot)
-                self._free_slots.append(order.slot)
+                self.submitter.forget(slot)
+                self._free_slots.append(slot)
         for lane in {lane for lane, _ in finished}:
             on_lane = untimed.get(lane, [])
-            submit_ns = on_lane[0].order.submit_ns if on_lane and on_lane[0].order is not None else 0
+            submit_ns = on_lane[0].request.record.submit_ns if on_lane and on_lane[0].request is not None else 0
             spans_ns = self._observed.estimate_spans(lane, submit_ns, len(on_lane), seen_ns)
             for given, span_ns in zip(on_lane, spans_ns, strict=True):
                 assert given.entry.record is not None
@@ -432,10 +433,10 @@ class DynamicExecutor:
                 given.entry.record.start_ns, given.entry.record.finish_ns = span_ns
                 ended.append(CompletedTask(given.task, lane, (span_ns[1] - span_ns[0]) * 1e-9))
 
-    def _broken_off(self, given: InFlightTask, order: SubmissionRequest) -> None:
-        """Record an order whose submission was broken off, by an error or a cancellation: its values are missing."""
-        given.entry.record = Record(now_ns(), "cancelled")
-        if order.slot < len(self._layout.tasks):
+    def _broken_off(self, given: InFlightTask, request: SubmissionRequest) -> None:
+        """Record a submission that was broken off, by an error or a cancellation: its values are missing."""
+        request.record.submit_ns, request.record.outcome = now_ns(), "cancelled"
+        if request.node.id < len(self._layout.tasks):
             self.left_out += 1
             self._outcomes.broken_off(given.task)
 
@@ -475,24 +476,32 @@ class DynamicExecutor:
                 remaining.append(array)
         self._demand.dead_arrays = remaining
 
-    # --- refusals ---------------------------------------------------------------------------------
+    # --- for the submitter: implements `SubmissionHandler` ----------------------------------------
 
-    def _handle_refusals(self, refused: Sequence[tuple[SubmissionRequest, Exception]]) -> None:
-        """Record orders that the runtime refused; skip gathered orders that depend on them, and submit the rest."""
-        while refused:
-            for order, error in refused:
-                given = self._orders[order.slot]
-                given.entry.record = Record(order.submit_ns, "failed")
-                if order.slot < len(self._layout.tasks) and (order.work is None or order.work.implementation.is_kernel):
-                    self._outcomes.never_begun.add(given.task)
-                self.failure_propagator.lose(given, "could not be submitted:", error)
-            for order in self._submitter.gathered:
-                given = self._orders[order.slot]
-                if order.slot >= len(self._layout.tasks):
-                    continue
-                failed = self._outcomes.has_failed(given.task)
-                if failed or self._outcomes.cancels(given.task):
-                    given.entry.record = Record(now_ns(), "failed" if failed else "cancelled")
-                    self._outcomes.left_out(given.task)
-                    self._submitter.drop(order)
-            refused = self._submitter.flush()
+    def must_skip(self, request: SubmissionRequest) -> bool:
+        """Return whether a task must not start: a predecessor has failed, or the run is ending."""
+        if self.submitter.loop.stopped:
+            return True
+        task = request.node.id
+        return task < len(self._layout.tasks) and (self._outcomes.has_failed(task) or self._outcomes.cancels(task))
+
+    def skip(self, request: SubmissionRequest) -> None:
+        """Record a task that is not submitted, and order its successors."""
+        if self.submitter.loop.stopped:
+            return  # polling records it as broken off
+        task, record = request.node.id, request.record
+        record.submit_ns, record.outcome = now_ns(), "failed" if self._outcomes.has_failed(task) else "cancelled"
+        self.left_out += 1
+        self._outcomes.left_out(task)
+        self.submitter.put_noop(request)
+
+    def submitted(self, request: SubmissionRequest) -> None:
+        """Do nothing: polling records the completion."""
+
+    def refused(self, request: SubmissionRequest, error: Exception) -> None:
+        """Record a task or copy that the runtime refuses, and order its successors."""
+        given = self._on_devices[request.node.id]
+        if given.entry.kind != "copy" and (request.work is None or request.work.implementation.is_kernel):
+            self._outcomes.never_begun.add(given.task)
+        self.failure_propagator.lose(given, "could not be submitted:", error)
+        self.submitter.put_noop(request)

@@ -81,7 +81,7 @@ def plan_from_log(
         waits = tuple(sorted(earlier))
         made = replace(made, waits=waits, start_s=entry.start_s, finish_s=entry.finish_s)
         lanes[entry.lane].append(replace(made, duration_s=max(0.0, entry.finish_s - entry.start_s)))
-        if entry.record is not None:
+        if entry.record is not None and entry.record.submit_ns:
             records[number] = entry.record
         if entry.kind in ("alloc", "free"):
             space = made.uses[0].space

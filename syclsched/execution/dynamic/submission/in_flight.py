@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from syclsched.execution.core.execution_records import Record
 from syclsched.execution.dynamic.data.coherence import Stamp
 from syclsched.execution.dynamic.submission.execution_log import LogEntry
-from syclsched.execution.dynamic.submission.submitter import SubmissionRequest
+from syclsched.execution.lanes.instruction_submitter import SubmissionRequest
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class InFlightTask:
     task: int  # the task, or for a copy the task that needs it
     place: int  # sequence number in the lane
     entry: LogEntry  # log entry
-    order: SubmissionRequest | None = None  # the submission; None on host lanes
+    request: SubmissionRequest | None = None  # the submission; None on host lanes
     ended: bool = False  # whether a host task has ended
     #: Of a task skipped on a host lane: the stamps that must complete before it counts as complete.
     behind: tuple[Stamp, ...] = ()

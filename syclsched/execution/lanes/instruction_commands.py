@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of instructions that the compiled loop submits in one call."""
+"""Commands of instructions for the compiled loop."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import (
@@ -25,14 +25,38 @@ from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.memory.buffers import AllocatedBuffer, BufferTable
 from syclsched.model.operation import NativeCall
 
-#: First and largest size of a batch in instructions. The first batch is small, so that lanes start early; each further
-#: one is twice as large.
-FIRST_GATHERED, MOST_GATHERED = 4, 16
-#: Limit of a batch in predicted seconds of work.
-MOST_GATHERED_S = 0.05
+
+class CommandFactory:
+    """Creates the commands of instructions for the compiled loop."""
+
+    def __init__(self, loop: SubmissionLoop, queues: Mapping[int, SyclQueue], buffers: BufferTable) -> None:
+        self._loop = loop
+        self._queues = queues
+        self._buffers = buffers
+
+    def make(self, node: ProgramNode, work: InstructionWork | None, executable: Executable | None) -> Command | None:
+        """Return the command of an instruction with allocated buffers; None if Python must submit it."""
+        instruction, queue = node.instruction, self._queues[node.lane]
+        if instruction.kind == "copy" and instruction.nbytes:
+            source, target = (end.copy_operand(queue) for end in self._buffers.ends(instruction))
+            return self._loop.copy(node.id, node.lane, node.events, target, source, instruction.nbytes)
+        if work is None or executable is None or work.writes_nothing:
+            return self._loop.fence(node.id, node.lane, node.events)
+        if needs_python(executable):
+            return None
+        return command_of(self._loop, node.id, node.lane, node.events, self.bind(node, work, executable), queue)
+
+    def bind(self, node: ProgramNode, work: InstructionWork, executable: Executable) -> Submission:
+        """Bind an instruction's executable to its arguments."""
+        return executable.bind(work.bound(node.lane, self._queues[node.lane], self._buffer))
+
+    def _buffer(self, buffer: Buffer) -> AllocatedBuffer:
+        found = self._buffers.get_or_prepared(buffer)
+        assert found is not None, buffer
+        return found
 
 
-class CommandCache:
+class CommandCache(CommandFactory):
     """Commands of a program's device instructions, created as soon as their buffers exist."""
 
     def __init__(
@@ -44,15 +68,11 @@ class CommandCache:
         buffers: BufferTable,
         queues: dict[int, SyclQueue],
     ) -> None:
-        self._loop = loop
+        super().__init__(loop, queues, buffers)
         self._program = program
         self._work = work
         self._executables = executables
-        self._buffers = buffers
-        self._queues = queues
-        self._made: dict[int, Command] = {}
-        # A library call's arguments must live until its work has completed: kept until the command is made again.
-        self._made_late: dict[int, Command] = {}
+        self._prepared: dict[int, Command] = {}
 
     def prepare(self) -> None:
         """Create the commands of all instructions whose buffers are allocated only once."""
@@ -75,23 +95,18 @@ class CommandCache:
                 except Exception:  # tried again at submission, where the error is reported
                     command = None
                 if command is not None:
-                    self._made[number] = command
+                    self._prepared[number] = command
 
     def get(self, node: ProgramNode) -> Command | None:
         """Return the command of an instruction with allocated buffers; None if Python must submit it."""
-        command = self._made.get(node.id)
-        if command is None:
-            command = self._make(node)
-            if command is not None:
-                self._made_late[node.id] = command
-        return command
+        command = self._prepared.get(node.id)
+        return self._make(node) if command is None else command
 
     def fused(self, nodes: Sequence[ProgramNode]) -> Command:
         """Return one command for several fused launches; see `syclsched.execution.replay.launch_fusion`."""
         first, slots = nodes[0], tuple(node.id for node in nodes)
-        joined = join_launches(
-            self._executables[first.id], [self._bind(node) for node in nodes], self._queues[first.lane]
-        )
+        bound = [self.bind(node, self._work[node.id], self._executables[node.id]) for node in nodes]
+        joined = join_launches(self._executables[first.id], bound, self._queues[first.lane])
         waits = tuple(dict.fromkeys(number for node in nodes for number in node.events))
         return JointCommand(self._loop.kernel(first.id, first.lane, waits, joined), slots, self._alone)
 
@@ -100,36 +115,8 @@ class CommandCache:
         assert command is not None, number
         return command
 
-    def _bind(self, node: ProgramNode) -> Submission:
-        """Bind an instruction's executable to its arguments."""
-        queue, work = self._queues[node.lane], self._work[node.id]
-        return self._executables[node.id].bind(work.bound(node.lane, queue, self._buffer))
-
     def _make(self, node: ProgramNode) -> Command | None:
-        instruction, work = node.instruction, self._work.get(node.id)
-        if instruction.kind == "copy" and instruction.nbytes:
-            source, target = self._buffers.ends(instruction)
-            queue = self._queues[node.lane]
-            return self._loop.copy(
-                node.id,
-                node.lane,
-                node.events,
-                target.copy_operand(queue),
-                source.copy_operand(queue),
-                instruction.nbytes,
-            )
-        executable = self._executables.get(node.id)
-        if work is None or executable is None or work.writes_nothing:
-            return self._loop.fence(node.id, node.lane, node.events)
-        if needs_python(executable):
-            return None
-        queue = self._queues[node.lane]
-        return command_of(self._loop, node.id, node.lane, node.events, self._bind(node), queue)
-
-    def _buffer(self, buffer: Buffer) -> AllocatedBuffer:
-        found = self._buffers.get_or_prepared(buffer)
-        assert found is not None, buffer
-        return found
+        return self.make(node, self._work.get(node.id), self._executables.get(node.id))
 
 
 def command_of(
@@ -163,30 +150,3 @@ def _flat_steps(submission: Submission) -> list[Submission]:
     if isinstance(submission, SequenceSubmission):
         return [each for step in submission.steps for each in _flat_steps(step)]
     return [submission]
-
-
-class InstructionBatch:
-    """Batch of instructions of one device, to be submitted in one call."""
-
-    def __init__(self, most: int = FIRST_GATHERED) -> None:
-        self.most = most
-        self.nodes: list[ProgramNode] = []
-        self.commands: list[Command] = []
-        self.device: str | None = None
-        self._seconds = 0.0
-
-    def add(self, node: ProgramNode, command: Command, device: str) -> None:
-        """Append an instruction."""
-        self.nodes.append(node)
-        self.commands.append(command)
-        self.device = device
-        self._seconds += node.instruction.duration_s
-
-    def next(self) -> InstructionBatch:
-        """Return the next batch, empty, with twice the limit."""
-        return InstructionBatch(min(2 * self.most, MOST_GATHERED))
-
-    @property
-    def full(self) -> bool:
-        """Whether the batch has reached its limit."""
-        return len(self.nodes) >= self.most or self._seconds > MOST_GATHERED_S
