@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from syclsched.errors import ExecutionError, SyclschedError, TaskFailedError
 from syclsched.execution.core.program import Buffer
-from syclsched.model.plan import Instruction, Plan, PlannedTask
+from syclsched.model.plan import Instruction, PlannedTask
 
 InvalidOutcome = Literal["failed", "cancelled"]
 
@@ -124,15 +124,18 @@ def task_failed_error(instruction: Instruction, cause: BaseException, verb: str)
 
 
 def propagate_device_failures(
-    failures: Failures, plan: Plan, codes: Mapping[int, int], *, walk: bool = False
+    failures: Failures, instructions: Iterable[Instruction], codes: Mapping[int, int], *, walk: bool = False
 ) -> dict[int, Literal["failed", "cancelled"]]:
-    """Propagate device failures after submission; return the outcomes of failed and dependent instructions."""
+    """Propagate device failures after submission; return the outcomes of instructions found failed or dependent.
+
+    The instructions come in the order in which the values of each buffer replace each other.
+    """
     found: dict[int, InvalidOutcome] = {}
     if not codes and not walk:
         return found
     # Walk from the beginning: a value that is missing at the end may have been valid when it was read.
     walked = Failures(failures._tasks)
-    for _, instruction in plan.instructions():
+    for instruction in instructions:
         number = instruction.id
         if number in failures.left_out or number in failures.spoilt:
             walked.lost(instruction, begun=number in failures.spoilt)

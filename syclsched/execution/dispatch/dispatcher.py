@@ -11,7 +11,7 @@ from typing import Literal, cast
 from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
 from syclsched.devices.programs.executables import Executable, needs_python
 from syclsched.errors import DeadlineError, MemoryLimitError
-from syclsched.execution.core.clock import now_ns, with_new_last_anchor
+from syclsched.execution.core.clock import now_ns
 from syclsched.execution.core.execution_records import Outcome, Record
 from syclsched.execution.core.failures import FailureReason, task_failed_error
 from syclsched.execution.core.program import Buffer, Program, ProgramNode
@@ -117,7 +117,7 @@ class Dispatcher(ProgramEngine):
             self._lanes, self._events, self.counts, self, lambda request: commands.get(request.node), BatchLimit()
         )
         if self.recording:
-            self._anchor()
+            self.clocks = self._lanes.with_new_last_anchor(self.clocks, self._loop_in_c.stamp)
 
     def _queues_by_buffer(self) -> dict[Buffer, dict[int, SyclQueue]]:
         """Return, for each buffer, the lanes whose kernels use it, with their queues."""
@@ -128,15 +128,6 @@ class Dispatcher(ProgramEngine):
                     for use in instruction.uses:
                         users.setdefault((use.array, use.space), {})[index] = self._queues[lane.name]
         return users
-
-    def _anchor(self) -> None:
-        """Read the device clocks; a later reading replaces the last anchor of each map."""
-        lanes = [
-            (n, lane.name, lane.device, self._queues[lane.name])
-            for n, lane in enumerate(self.program.plan.lanes)
-            if lane.name in self._queues
-        ]
-        self.clocks = with_new_last_anchor(self.clocks, lanes, self._loop_in_c.stamp)
 
     def _loop(self) -> None:
         readiness = self._readiness
@@ -272,16 +263,9 @@ class Dispatcher(ProgramEngine):
                 self._skip_taken(node)
                 return
         self._readiness.submitted(node)
-        self._post_to_host(node)
-
-    def _post_to_host(self, node: ProgramNode) -> None:
         self.records[node.id] = Record(now_ns())
-        lane = self._host_lane(node)
-        try:
-            events = self._submitter.events_before(node)
-            lane.start(node, self._work.get(node.id), self._executables.get(node.id), events)
-        except Exception as error:
-            self._note_completed(Completion(node, now_ns(), now_ns(), error))
+        work, executable = self._work.get(node.id), self._executables.get(node.id)
+        self._host_lane(node).start(node, work, executable, self._submitter.events_before(node))
 
     def _handle(self, message: Completion | DispatcherMessage) -> None:
         if isinstance(message, Completion):
@@ -294,7 +278,8 @@ class Dispatcher(ProgramEngine):
                 if self._must_skip(node):
                     self._skip_on_host(node)
                 else:
-                    self._post_to_host(node)
+                    self.records[node.id] = Record(now_ns())
+                    self._host_lane(node).restart(node)
             return
         if message == "memory":
             self._admission.woken()
@@ -314,9 +299,8 @@ class Dispatcher(ProgramEngine):
 
     def _note_completed(self, completion: Completion) -> None:
         node, record = completion.node, self.records[completion.node.id]
-        record.start_ns, record.finish_ns = completion.start_ns, completion.finish_ns
+        completion.record_in(record)
         if completion.error is not None:
-            record.outcome = "failed"
             begun = completion.start_ns is not None
             reason: FailureReason = (
                 "raised" if begun and node.instruction.kind == "host" else "copy" if begun else "device"
@@ -325,7 +309,6 @@ class Dispatcher(ProgramEngine):
                 node.instruction, task_failed_error(node.instruction, completion.error, "raised"), reason, begun=begun
             )
         elif completion.start_ns is None:
-            record.outcome = "cancelled"
             self.failures.lost(node.instruction)
         elif node.id in self._overdue:
             record.outcome = "failed"
@@ -392,8 +375,8 @@ class Dispatcher(ProgramEngine):
         self._admission.stop()
         self._admission.reap()
         self._read_outcomes()
-        if self.recording and self._queues and self.error is None:
-            self._anchor()
+        if self.recording and self._lanes is not None and self.error is None:
+            self.clocks = self._lanes.with_new_last_anchor(self.clocks, self._loop_in_c.stamp)
         self._events.close()
         passed = self._events.__contains__
         self._set_outcomes(read_statuses(self.program, self._work, self.buffers, self.failures, passed))

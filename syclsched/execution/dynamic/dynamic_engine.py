@@ -21,7 +21,7 @@ from syclsched.devices.native.submission_library import load_library
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.errors import DeadlineError, PolicyError
-from syclsched.execution.core.clock import ClockMap, now_ns, with_new_last_anchor
+from syclsched.execution.core.clock import ClockMap, now_ns
 from syclsched.execution.core.events import EventTable
 from syclsched.execution.core.execution_records import Record
 from syclsched.execution.core.progress import LaneProgress
@@ -246,7 +246,7 @@ class DynamicEngine(ThreadedEngine):
         self._submitter = self._executor.submitter
         self._fast_path = self._make_fast_path(run, self._executor)
         if self.recording:
-            self._anchor()
+            self.clocks = lanes.with_new_last_anchor(self.clocks, loop.stamp)
         self._began_ns = now_ns()
 
     def _make_fast_path(self, run: RunResources, executor: DynamicExecutor) -> CompiledRun | None:
@@ -284,7 +284,7 @@ class DynamicEngine(ThreadedEngine):
             self._book.begin(task, processor, entry.start_s)
             given = executor.adopt(entry, ended=fast_path.has_ended(task))
             if task in fast_path.host_tasks and not fast_path.has_ended(task):
-                executor.expect(given, *fast_path.host_tasks[task])
+                executor.expect(given)
             self._decider.report_lookahead(executor, processor)
         self._fast_path = None
         self._poll(executor)
@@ -302,16 +302,6 @@ class DynamicEngine(ThreadedEngine):
         self._tell(completion)
         if self._submitter is not None and self._submitter.wakeup is not None:
             self._submitter.wakeup.ring()
-
-    def _anchor(self) -> None:
-        """Read the device clocks; the second reading replaces the end point of each map."""
-        assert self._submitter is not None
-        lanes = [
-            (n, lane.name, lane.device, self._queues[n])
-            for n, lane in enumerate(self._layout.lanes)
-            if n in self._queues
-        ]
-        self.clocks = with_new_last_anchor(self.clocks, lanes, self._submitter.loop.stamp)
 
     def _loop(self) -> None:
         executor = self._executor
@@ -400,7 +390,7 @@ class DynamicEngine(ThreadedEngine):
                         waited_s += nap_s
             try:
                 if self.recording and self.error is None:
-                    self._anchor()
+                    self.clocks = submitter.lanes.with_new_last_anchor(self.clocks, submitter.loop.stamp)
                 self._read_statuses(executor)
             finally:  # ends its threads
                 submitter.close()

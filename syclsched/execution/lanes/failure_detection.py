@@ -19,7 +19,8 @@ def read_device_failures(
     events: SubmissionLoop | EventTable, program: Program, failures: Failures, *, walk: bool = False
 ) -> dict[int, Outcome]:
     """Record instructions that failed after submission, and their dependents; call it before events are released."""
-    return {**propagate_device_failures(failures, program.plan, events.failed(), walk=walk)}
+    instructions = (instruction for _, instruction in program.plan.instructions())
+    return {**propagate_device_failures(failures, instructions, events.failed(), walk=walk)}
 
 
 def read_statuses(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from syclsched.devices.backends.registry import backend_of
 from syclsched.devices.native.sycl_types import SyclQueue
+from syclsched.execution.core.clock import ClockMap, with_new_last_anchor
 from syclsched.execution.core.events import EventTable
 from syclsched.execution.core.execution_records import Counts
 from syclsched.execution.lanes.cpu_helper_thread import HelperThread
@@ -41,6 +42,13 @@ class LaneSet:
                 self.helpers[lane.device] = HelperThread(lane.device)
             helper_thread = self.helpers.get(lane.device)
             self.devices[index] = DeviceLane(lane, queue, buffers, events, counts, report, helper_thread)
+
+    def with_new_last_anchor(
+        self, clocks: Mapping[str, ClockMap], stamp: Callable[[int], tuple[int, int]]
+    ) -> dict[str, ClockMap]:
+        """Read the device clocks; return the clock maps with the last anchor replaced by the reading."""
+        lanes = [(index, lane.name, lane.device, lane.queue) for index, lane in self.devices.items()]
+        return with_new_last_anchor(clocks, lanes, stamp)
 
     def finish(self) -> None:
         """Stop the threads, and wait for all submitted instructions."""

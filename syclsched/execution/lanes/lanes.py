@@ -19,7 +19,7 @@ from syclsched.devices.submission.faultpoints import SubmissionKind
 from syclsched.errors import ExecutionError
 from syclsched.execution.core.clock import now_ns
 from syclsched.execution.core.events import EventTable
-from syclsched.execution.core.execution_records import Counts
+from syclsched.execution.core.execution_records import Counts, Record
 from syclsched.execution.core.program import ProgramNode
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.core.worker import WorkerThread
@@ -65,8 +65,16 @@ class Completion:
     start_ns: int | None = None
     finish_ns: int | None = None
     error: BaseException | None = None  # raised by the instruction
-    #: Whether it was not started because an earlier instruction of its host lane failed; the dispatcher decides again.
+    #: Whether it was not started because an earlier instruction of its host lane failed; the engine decides again.
     unexecuted: bool = False
+
+    def record_in(self, record: Record) -> None:
+        """Record the times, and the outcome unless it was executed."""
+        record.start_ns, record.finish_ns = self.start_ns, self.finish_ns
+        if self.error is not None:
+            record.outcome = "failed"
+        elif self.start_ns is None:
+            record.outcome = "cancelled"
 
 
 class DeviceLane:
@@ -85,7 +93,7 @@ class DeviceLane:
         import dpctl
 
         self.queue = queue
-        self.device = lane.device
+        self.name, self.device = lane.name, lane.device
         self._longest_list = MAX_EVENT_LIST if backend_of(queue).facts.kernels_wait else 0
         self.watcher = WorkerThread(f"syclsched {lane.name} events")
         self.pacer = WorkerThread(f"syclsched {lane.name} pace")
@@ -240,15 +248,30 @@ class HostLane:
         self._has_failed = False
         self._queued = 0
         self._unexecuted: list[ProgramNode] = []
+        self._steps: dict[int, Callable[[], Completion]] = {}
 
     def start(
         self, node: ProgramNode, work: InstructionWork | None, executable: Executable | None, events: Sequence[Waitable]
     ) -> None:
-        """Queue an instruction, to be executed once its events have completed."""
-        function = None if executable is None else executable.function
-        call = make_host_step(node.instruction, work, function, self._buffers, self._counts.retried)
+        """Queue an instruction, to be executed once its events have completed; report an error as its failure."""
         self._queued += 1
-        self.worker.post(lambda: self._report(self._perform(node, events, call)))
+        function = None if executable is None else executable.function
+        try:
+            call = make_host_step(node.instruction, work, function, self._buffers, self._counts.retried)
+        except Exception as error:
+            self._report(Completion(node, now_ns(), now_ns(), error))
+            return
+        self._steps[node.id] = lambda: self._perform(node, events, call)
+        self._post(node)
+
+    def restart(self, node: ProgramNode) -> None:
+        """Queue an instruction again that was returned unexecuted."""
+        self._queued += 1
+        self._post(node)
+
+    def _post(self, node: ProgramNode) -> None:
+        step = self._steps[node.id]
+        self.worker.post(lambda: self._report(step()))
 
     def skip(self, node: ProgramNode, events: Sequence[Waitable]) -> None:
         """Queue a wait for events in place of a skipped instruction."""
@@ -260,6 +283,8 @@ class HostLane:
         self._queued -= 1
         if completion.unexecuted:
             self._unexecuted.append(completion.node)
+        else:
+            self._steps.pop(completion.node.id, None)
         if self._queued or not self._has_failed:
             return []
         self._has_failed = False

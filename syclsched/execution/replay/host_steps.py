@@ -253,7 +253,8 @@ class HostStepRun:
             return False
         so_far = Failures(run.program.tasks)
         so_far.left_out, so_far.spoilt = set(run.failures.left_out), set(run.failures.spoilt)
-        return node.id in propagate_device_failures(so_far, run.program.plan, run.loop.failed())
+        instructions = (instruction for _, instruction in run.program.plan.instructions())
+        return node.id in propagate_device_failures(so_far, instructions, run.loop.failed())
 
     def _leave_out(self, node: ProgramNode, record: Record) -> None:
         record.outcome = self._run.outcomes[node.id] = "cancelled"

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from syclsched.compiled import precompile
-from syclsched.devices.native.sycl_types import Waitable
 from syclsched.devices.programs.executables import KernelSubmission
 from syclsched.devices.submission.commands import Command, CommandSequence, CommandStructure
 from syclsched.execution.core.clock import now_ns
@@ -102,8 +101,8 @@ class CompiledRun:
         self._commands = np.zeros((self.tasks, self._processors, WORDS), np.int64)
         self._kept: list[Any] = []
         self._reports: dict[int, Completion] = {}
-        #: Work given to host lanes, by task, with the events it waits for.
-        self.host_tasks: dict[int, tuple[ProgramNode, Any, Any, Sequence[Waitable]]] = {}
+        #: Tasks given to host lanes.
+        self.host_tasks: set[int] = set()
         #: Number of started commands already searched for host tasks.
         self._searched = 0
         #: The message that ended the fast path.
@@ -296,7 +295,7 @@ class CompiledRun:
         events = [event for slot in waits if (event := self._submitter.event(slot)) is not None]
         node = ProgramNode(self._work.instruction(task, device, spaces, task), lane, True)
         work, executable = self._work.work(task, device, spaces), self._work.executable(task, device)
-        self.host_tasks[task] = node, work, executable, events
+        self.host_tasks.add(task)
         self._hosts[lane].start(node, work, executable, events)
 
     def _report(self, completion: Completion) -> bool:
@@ -346,4 +345,4 @@ class CompiledRun:
 
     def entries(self) -> list[LogEntry]:
         """Return the log entries after the input copies; once the run is over."""
-        return self._log.entries(self._driver, self._reports, self.host_tasks.keys())
+        return self._log.entries(self._driver, self._reports, self.host_tasks)

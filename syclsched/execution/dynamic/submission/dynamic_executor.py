@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from syclsched.devices.native.sycl_types import Waitable
 from syclsched.devices.programs.executables import Executable, calls_library
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.core.clock import now_ns
@@ -80,9 +79,8 @@ class DynamicExecutor:
         self._free_slots = list(range(tasks + COPY_SLOTS - 1, tasks - 1, -1))
         #: In-flight tasks and copies on device lanes, by event slot.
         self._on_devices: dict[int, InFlightTask] = {}
-        self._nodes: dict[
-            int, tuple[InFlightTask, ProgramNode, InstructionWork | None, Executable | None, Sequence[Waitable]]
-        ] = {}
+        #: In-flight tasks on host lanes.
+        self._on_hosts: dict[int, InFlightTask] = {}
         self._current_task = 0
         self._item = layout.first_items()
         #: By piece, the stamps of skipped tasks that access it: they carry the order between their predecessors and
@@ -159,7 +157,9 @@ class DynamicExecutor:
         self._outcomes.done(task)
         if processor in self._hosts:
             node = ProgramNode(instruction, processor, True, (), (), slots)
-            self._start_on_host(given, node, work, executable, self.submitter.events_before(node))
+            self._on_hosts[task] = given
+            entry.record = Record(now_ns())
+            self._hosts[processor].start(node, work, executable, self.submitter.events_before(node))
         else:
             self.submitter.take(
                 self._request(given, ProgramNode(instruction, processor, False, (), (), slots), work, executable)
@@ -167,17 +167,10 @@ class DynamicExecutor:
         self.stamp[task] = stamp
         self._submitted(task, processor)
 
-    def expect(
-        self,
-        given: InFlightTask,
-        node: ProgramNode,
-        work: InstructionWork | None,
-        executable: Executable | None,
-        events: Sequence[Waitable],
-    ) -> None:
-        """Expect the host lane's completion of an adopted task, which waits for events again if it is returned."""
+    def expect(self, given: InFlightTask) -> None:
+        """Expect the host lane's completion of an adopted task."""
         given.entry.record = Record(now_ns())
-        self._nodes[node.id] = (given, node, work, executable, events)
+        self._on_hosts[given.task] = given
 
     def adopt(self, entry: LogEntry, *, ended: bool) -> InFlightTask:
         """Take over a task that compiled code has submitted, with its log entry."""
@@ -231,21 +224,6 @@ class DynamicExecutor:
         given.request = SubmissionRequest(node, work, executable, entry.record)
         self._on_devices[node.id], self._stamps.slots[entry.stamp] = given, node.id
         return given.request
-
-    def _start_on_host(
-        self,
-        given: InFlightTask,
-        node: ProgramNode,
-        work: InstructionWork | None,
-        executable: Executable | None,
-        events: Sequence[Waitable],
-    ) -> None:
-        self._nodes[node.id] = (given, node, work, executable, events)
-        given.entry.record = Record(now_ns())
-        try:
-            self._hosts[node.lane].start(node, work, executable, events)
-        except Exception as error:
-            self._ended_on_host(given, Completion(node, now_ns(), now_ns(), error))
 
     def _skip(self, task: int, processor: int, outcome: Outcome) -> bool:
         """Submit a placeholder for a task that does not run: successors by explicit edges wait for its stamp.
@@ -442,24 +420,19 @@ class DynamicExecutor:
 
     def handle(self, completion: Completion) -> None:
         """Handle a completion that a host lane reports."""
-        pending = self._nodes.pop(completion.node.id)
-        if completion.unexecuted:
-            self._nodes[completion.node.id] = pending
-        else:
-            self._ended_on_host(pending[0], completion)
-        for node in self._hosts[completion.node.lane].take_unexecuted(completion):
-            given, node, work, executable, events = self._nodes.pop(node.id)
-            self._start_on_host(given, node, work, executable, events)
+        if not completion.unexecuted:
+            self._ended_on_host(self._on_hosts.pop(completion.node.id), completion)
+        lane = self._hosts[completion.node.lane]
+        for node in lane.take_unexecuted(completion):
+            self._on_hosts[node.id].entry.record = Record(now_ns())
+            lane.restart(node)
 
     def _ended_on_host(self, given: InFlightTask, completion: Completion) -> None:
-        record = given.entry.record
-        assert record is not None
-        record.start_ns, record.finish_ns = completion.start_ns, completion.finish_ns
+        assert given.entry.record is not None
+        completion.record_in(given.entry.record)
         if completion.error is not None:
-            record.outcome = "failed"
             self._outcomes.failed(given.task, "raised", completion.error, "raised")
         elif completion.start_ns is None:
-            record.outcome = "cancelled"
             self._outcomes.left_out(given.task)
         given.ended = True
 

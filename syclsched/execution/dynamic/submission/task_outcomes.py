@@ -4,17 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from types import MappingProxyType
 
-from syclsched.errors import ExecutionError, TaskFailedError
-from syclsched.execution.core.failures import FailureReason, Failures, task_failed_error
+from syclsched.errors import TaskFailedError
+from syclsched.execution.core.failures import (
+    FailureReason,
+    Failures,
+    InvalidOutcome,
+    propagate_device_failures,
+    task_failed_error,
+)
 from syclsched.execution.core.program import Buffer
 from syclsched.model.plan import Instruction, PlannedTask
 
 #: Space of a value whose location does not matter.
 ANY_SPACE = ""
-#: Stands for a runtime error code where a task is past its deadline.
-_LATE = 0
 
 
 class _ValueFailures(Failures):
@@ -23,11 +27,6 @@ class _ValueFailures(Failures):
     def is_lost(self, buffer: Buffer) -> bool:
         """Return whether a value is missing, in any space."""
         return super().is_lost((buffer[0], ANY_SPACE))
-
-    def forget(self) -> None:
-        """Forget the missing values, but keep the errors."""
-        self._bad.clear()
-        self._dead.clear()
 
 
 class TaskOutcomes:
@@ -40,7 +39,6 @@ class TaskOutcomes:
         self._out: set[int] = set()
         #: Tasks that did not start, and never will.
         self.never_begun: set[int] = set()
-        self._codes: dict[int, int] = {}
 
     def cancels(self, task: int) -> bool:
         """Return whether a task must not run because a predecessor failed."""
@@ -75,34 +73,24 @@ class TaskOutcomes:
         self.failures.record(instruction, task_failed_error(instruction, cause, verb), reason)
         self.failures.lost(instruction)
 
-    def past_deadline(self, task: int, error: TaskFailedError) -> dict[int, Literal["failed", "cancelled"]]:
+    def past_deadline(self, task: int, error: TaskFailedError) -> dict[int, InvalidOutcome]:
         """Record a task past its deadline; its results count as missing even when it ends."""
-        self.failures.record(self._instruction(task), error, "deadline")
-        self._codes[task] = _LATE
-        return self.spoilt()
+        instruction = self._instruction(task)
+        self.failures.record(instruction, error, "deadline")
+        self.failures.lost(instruction, begun=True)
+        return {task: "failed", **self.spoilt()}
 
     def note(self, task: int, error: TaskFailedError) -> None:
         """Record an error that a task reports in its status; its results are valid."""
         self.failures.record(self._instruction(task), error, "status")
 
-    def failed_on_device(self, task: int, code: int) -> dict[int, Literal["failed", "cancelled"]]:
+    def failed_on_device(self, task: int, code: int) -> dict[int, InvalidOutcome]:
         """Record a device failure of a submitted task; return the outcomes of affected tasks."""
-        cause = ExecutionError(f"the runtime gives it status {code}")
-        instruction = self._instruction(task)
-        self.failures.record(instruction, task_failed_error(instruction, cause, "failed on its device:"), "device")
-        self._codes[task] = code
-        return self.spoilt()
+        return self.spoilt({self._instruction(task).id: code})
 
-    def spoilt(self) -> dict[int, Literal["failed", "cancelled"]]:
-        """Return the started tasks that failed (``failed``) or depend on a failed one (``cancelled``)."""
-        found: dict[int, Literal["failed", "cancelled"]] = {}
-        self.failures.forget()
-        for each in self._started:
-            instruction = self._instruction(each)
-            if each in self._codes or each in self._out or self.failures.cancels(instruction):
-                self.failures.lost(instruction)
-                if each not in self._out:
-                    found[each] = "failed" if each in self._codes else "cancelled"
-            else:
-                self.failures.done(instruction)
-        return found
+    def spoilt(self, codes: Mapping[int, int] = MappingProxyType({})) -> dict[int, InvalidOutcome]:
+        """Return the started tasks newly found failed, by the runtime's codes, or dependent on failed ones."""
+        instructions = [self._instruction(task) for task in self._started]
+        found = propagate_device_failures(self.failures, instructions, codes, walk=True)
+        numbers = [instruction.id for instruction in instructions]
+        return {task: found[number] for task, number in zip(self._started, numbers, strict=True) if number in found}
