@@ -12,7 +12,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from syclsched.errors import StorageError
 from syclsched.model.plan import Plan
 from syclsched.model.trace import Span, Trace
 from syclsched.tracing.analysis.causes import StartCauses, find_start_causes
-from syclsched.tracing.analysis.counter_tracks import counter_steps
+from syclsched.tracing.analysis.counter_tracks import TimedSpan, counter_steps
 from syclsched.tracing.analysis.critical_path import path_steps
 from syclsched.tracing.analysis.idle import idle_intervals
 from syclsched.tracing.analysis.lanes import lane_order
@@ -37,15 +36,6 @@ _IDLE_LABELS = {
     "memory": "waits for memory",
     "starting": "ready, not started",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _TimedSpan:
-    """One span with its predicted or measured times in whole nanoseconds."""
-
-    span: Span
-    start_ns: int
-    finish_ns: int
 
 
 def to_perfetto(traces: Trace | Iterable[Trace], plan: Plan | None = None) -> dict[str, Any]:
@@ -80,17 +70,15 @@ def _process(trace: Trace, name: str, pid: int, predicted: bool, plan: Plan | No
     rows = _rows(slices)
     yield _metadata(pid, 0, "process_name", name=name)
     yield _metadata(pid, 0, "process_sort_index", sort_index=pid)
-    for tid, label in sorted({(tid, label) for tid, label in rows.values()}):
+    for tid, label in sorted(set(rows.values())):
         yield _metadata(pid, tid, "thread_name", name=label)
         yield _metadata(pid, tid, "thread_sort_index", sort_index=tid)
     causes = None if predicted else find_start_causes(trace, plan)
     critical = set() if causes is None else {s.span.instruction for s in path_steps(causes)}
     for item in slices:
-        yield _complete(item, pid, rows[item.span.instruction][0], predicted, item.span.instruction in critical)
+        yield _span_event(item, pid, rows[item.span.instruction][0], predicted, item.span.instruction in critical)
     yield from _arrows(slices, rows, pid)
-    times = [(p.span, p.start_ns, p.finish_ns) for p in slices]
-    counters = counter_steps(times, plan, submitted=not predicted)
-    for counter, unit, steps in counters:
+    for counter, unit, steps in counter_steps(slices, plan, submitted=not predicted):
         for moment, value in steps:
             yield {"ph": "C", "pid": pid, "tid": 0, "name": counter, "ts": moment / 1000, "args": {unit: value}}
     if causes is not None and not trace.simulated:
@@ -108,21 +96,18 @@ def _idle_rows(causes: StartCauses, trace: Trace, pid: int, tid: int) -> Iterato
         for interval in idle_intervals(causes, lane, trace.makespan_s):
             start_ns, finish_ns = round(interval.start_s * 1e9), round(interval.finish_s * 1e9)
             if finish_ns > start_ns:
-                yield {
-                    "ph": "X", "pid": pid, "tid": tid, "name": _IDLE_LABELS[interval.reason], "cat": "idle",
-                    "ts": start_ns / 1000, "dur": (finish_ns - start_ns) / 1000, "args": {},
-                }  # fmt: skip
+                yield _complete(pid, tid, _IDLE_LABELS[interval.reason], "idle", start_ns, finish_ns, {})
         tid += 1
 
 
-def _slice(span: Span, predicted: bool) -> _TimedSpan:
+def _slice(span: Span, predicted: bool) -> TimedSpan:
     start_s = span.predicted_start_s if predicted else span.start_s
     finish_s = span.predicted_finish_s if predicted else span.finish_s
     start_ns = round(start_s * 1e9)
-    return _TimedSpan(span, start_ns, max(start_ns, round(finish_s * 1e9)))
+    return TimedSpan(span, start_ns, max(start_ns, round(finish_s * 1e9)))
 
 
-def _rows(slices: Sequence[_TimedSpan]) -> dict[int, tuple[int, str]]:
+def _rows(slices: Sequence[TimedSpan]) -> dict[int, tuple[int, str]]:
     """Return thread id and name of each instruction: its lane's, or an extra row where slices overlap."""
     # The format requires slices of one thread to nest. Spans of a lane can overlap where clocks disagree.
     ends: dict[tuple[str, int], int] = {}
@@ -142,7 +127,12 @@ def _metadata(pid: int, tid: int, name: str, /, **args: Any) -> Event:
     return {"ph": "M", "pid": pid, "tid": tid, "name": name, "args": args}
 
 
-def _complete(item: _TimedSpan, pid: int, tid: int, predicted: bool, critical: bool) -> Event:
+def _complete(pid: int, tid: int, name: str, category: str, start_ns: int, finish_ns: int, args: Event) -> Event:
+    times = {"ts": start_ns / 1000, "dur": (finish_ns - start_ns) / 1000}
+    return {"ph": "X", "pid": pid, "tid": tid, "name": name, "cat": category, **times, "args": args}
+
+
+def _span_event(item: TimedSpan, pid: int, tid: int, predicted: bool, critical: bool) -> Event:
     span = item.span
     args: dict[str, Any] = {"instruction": span.instruction, "family": span.family, "kind": span.kind}
     args |= {"implementation": span.implementation, "task": span.task} if span.task is not None else {}
@@ -162,19 +152,10 @@ def _complete(item: _TimedSpan, pid: int, tid: int, predicted: bool, critical: b
     if span.generation:
         args["generation"] = span.generation
     name = f"copy for {span.task}" if span.kind == "copy" else span.task or span.kind
-    return {
-        "ph": "X",
-        "pid": pid,
-        "tid": tid,
-        "name": name,
-        "cat": span.family,
-        "ts": item.start_ns / 1000,
-        "dur": (item.finish_ns - item.start_ns) / 1000,
-        "args": args,
-    }
+    return _complete(pid, tid, name, span.family, item.start_ns, item.finish_ns, args)
 
 
-def _arrows(slices: Sequence[_TimedSpan], rows: dict[int, tuple[int, str]], pid: int) -> Iterator[Event]:
+def _arrows(slices: Sequence[TimedSpan], rows: dict[int, tuple[int, str]], pid: int) -> Iterator[Event]:
     """Yield a flow event pair for every wait between lanes."""
     by_id = {p.span.instruction: p for p in slices}
     for item in slices:
@@ -194,15 +175,6 @@ def _arrows(slices: Sequence[_TimedSpan], rows: dict[int, tuple[int, str]], pid:
 
 
 def _summary(trace: Trace) -> dict[str, Any]:
-    return {
-        "name": trace.name,
-        "policy": trace.policy,
-        "simulated": trace.simulated,
-        "makespan_s": trace.makespan_s,
-        "predicted_makespan_s": trace.predicted_makespan_s,
-        "events": trace.events,
-        "barriers": trace.barriers,
-        "submissions": trace.submissions,
-        "host_waits": trace.host_waits,
-        "peak_bytes": dict(trace.peak_bytes),
-    }
+    names = ("name", "policy", "simulated", "makespan_s", "predicted_makespan_s")
+    counters = ("events", "barriers", "submissions", "host_waits", "peak_bytes")
+    return {name: getattr(trace, name) for name in (*names, *counters)}

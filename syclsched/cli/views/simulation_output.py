@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,12 +137,7 @@ def _described(what: Scenario) -> dict[str, Any]:
     from syclsched.simulation import SlowDown
 
     noise = what.disturbance.noise
-    events = [
-        {"device": e.device, "at_s": e.at_s, "factor": e.factor}
-        if isinstance(e, SlowDown)
-        else {"device": e.device, "at_s": e.at_s, "failure": True}
-        for e in what.disturbance.events
-    ]
+    events = [asdict(e) | ({} if isinstance(e, SlowDown) else {"failure": True}) for e in what.disturbance.events]
     return {
         **said,
         "noise": {"sigma": noise.sigma, "families": dict(noise.families), "spread": noise.spread},

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Final, Literal
 
 from annotated_types import MaxLen
@@ -44,9 +44,6 @@ class HistoryFile(Serialisable):
 
 def history_file(samples: Iterable[tuple[HistoryKey, tuple[float, ...]]]) -> HistoryFile:
     """Return samples as a file."""
-    tasks = [
-        _MeasuredTask(k.device_key, k.operation, k.implementation, k.revision, k.signature, seconds)
-        for k, seconds in samples
-    ]
+    tasks = [_MeasuredTask(**asdict(key), seconds=seconds) for key, seconds in samples]
     order = sorted(tasks, key=lambda t: (t.device_key, t.operation, t.implementation, t.signature, t.revision))
     return HistoryFile(tuple(order))

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import astuple
 from pathlib import Path
 
 from syclsched.costs.history import HistoryKey
@@ -68,7 +69,7 @@ class HistoryStore:
         samples = [float(s) for s in seconds]
         if any(not math.isfinite(s) or s < 0 for s in samples):
             raise MeasurementError("a sample is negative or not finite", where=f"operation {key.operation!r}")
-        columns = _columns(key)
+        columns = astuple(key)
         with self._lock, self._guarded(), self._connection:
             self._connection.executemany(
                 "INSERT INTO samples (device_key, operation, implementation, revision, signature, seconds) "
@@ -96,7 +97,7 @@ class HistoryStore:
     def merge(self, key: HistoryKey, seconds: Iterable[float]) -> int:
         """Add the samples of a key that are not stored yet; return their number."""
         with self._lock, self._guarded():
-            rows = self._connection.execute(f"SELECT seconds FROM samples WHERE {_KEY}", _columns(key)).fetchall()
+            rows = self._connection.execute(f"SELECT seconds FROM samples WHERE {_KEY}", astuple(key)).fetchall()
         stored = {float(row[0]) for row in rows}
         new = [each for each in dict.fromkeys(map(float, seconds)) if each not in stored]
         if new:
@@ -132,7 +133,7 @@ class HistoryStore:
 
     def _read(self, key: HistoryKey) -> Quantity | None:
         with self._guarded():
-            rows = self._connection.execute(f"SELECT seconds FROM samples WHERE {_KEY}", _columns(key)).fetchall()
+            rows = self._connection.execute(f"SELECT seconds FROM samples WHERE {_KEY}", astuple(key)).fetchall()
         try:
             return summarise([float(row[0]) for row in rows], source="history") if rows else None
         except (MeasurementError, TypeError, ValueError) as error:
@@ -200,7 +201,3 @@ def _connect(name: str) -> sqlite3.Connection:
 
 def _is_locked(error: BaseException | None) -> bool:
     return error is not None and "locked" in str(error)
-
-
-def _columns(key: HistoryKey) -> tuple[str, str, str, str, str]:
-    return key.device_key, key.operation, key.implementation, key.revision, key.signature

@@ -4,18 +4,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from syclsched.model.plan import Plan
 from syclsched.model.trace import Span
 
-#: A span with its start and finish, in nanoseconds.
-Timed = tuple[Span, int, int]
 #: Times in nanoseconds, each with the counter's value from then on.
 CounterValues = list[tuple[int, int]]
 
 
+class TimedSpan(NamedTuple):
+    """One span with its predicted or measured times in whole nanoseconds."""
+
+    span: Span
+    start_ns: int
+    finish_ns: int
+
+
 def counter_steps(
-    timed: Sequence[Timed], plan: Plan | None, *, submitted: bool
+    timed: Sequence[TimedSpan], plan: Plan | None, *, submitted: bool
 ) -> Iterator[tuple[str, str, CounterValues]]:
     """Yield each counter as name, unit and (time in ns, new value) pairs."""
     running: dict[int, int] = {}
@@ -41,7 +48,7 @@ def counter_steps(
             yield f"memory in use {space}", "bytes", _cumulative_values(changes)
 
 
-def _memory_changes(timed: Sequence[Timed], plan: Plan) -> dict[str, dict[int, int]]:
+def _memory_changes(timed: Sequence[TimedSpan], plan: Plan) -> dict[str, dict[int, int]]:
     """Return the changes of memory in use per space; a buffer counts from its first to its last use."""
     sizes = {(array.name, space.name): array.nbytes for array in plan.arrays for space in plan.platform.spaces}
     owner = {array.name: array.rows.array for array in plan.arrays if array.rows is not None}
