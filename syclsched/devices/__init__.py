@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SYCL devices: discovery, selection, trust, queues, compilation, memory; importable without the SYCL runtime."""
+"""SYCL devices: discovery, selection, trust, queues, compilation, memory; importable without the SYCL runtime.
+
+Public are the names in ``__all__``; the modules are Internal.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SYCL runtime: found and loaded in this process, only when `load` is called."""
+"""The SYCL runtime: found and loaded in this process, only when `load` is called.
+
+Public are the names in ``__all__``; the modules are Internal.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device profiling: measurement, storage and use of profiles; `docs/profiling.md` defines every number."""
+"""Device profiling: measurement, storage and use of profiles; `docs/profiling.md` defines every number.
+
+Public are the names in ``__all__``; the modules are Internal.
+"""
 
 from syclsched.profiling.calibration import Calibration, calibrate
 from syclsched.profiling.storage.attaching import attach, with_profiles

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trace analysis and output: reports, terminal tables, charts and Perfetto files.
 
-rich and matplotlib are imported when they are used.
+rich and matplotlib are imported when they are used. Public are the names in ``__all__``; the modules are Internal.
 """
 
 from __future__ import annotations
