@@ -4,22 +4,20 @@
 from __future__ import annotations
 
 import ctypes
-import re
-import zlib
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import seed
+from support import kernel_builds
+from support.kernel_builds import build_what_others_built, note
 
 from syclsched.devices.programs.dpex_compiler import kernel_spirv
-from syclsched.devices.programs.programs import build_together, compile_code
+from syclsched.devices.programs.programs import compile_code
 from syclsched.model.operation import (
     DeviceLimits,
     Implementation,
-    Launch,
     OpenCLSource,
     Operation,
     Signature,
@@ -36,22 +34,9 @@ _C_SCALARS = {
     "int32": ctypes.c_int32,
     "int64": ctypes.c_int64,
 }
-# Compilers take most of the time of these tests.
-#: Compiled numba-dpex kernels.
-_SPIRV: dict[Any, SpirvModule] = {}
-#: OpenCL C that each test has run on each device.
-_SOURCES: dict[Any, dict[Any, dict[OpenCLSource, None]]] = {}
 
-
-def _on_any_device(item: Any) -> str:
-    """Return what names a test whatever device it is for."""
-    return re.sub(rf"(?<=[\[-]){item.callspec.params['queue']}(?=[\]-])", "*", item.nodeid)
-
-
-def pytest_runtest_setup(item: Any) -> None:
-    """Give all devices the same examples, so that one compilation serves them."""
-    if getattr(item.obj, "is_hypothesis_test", False) and "queue" in item.fixturenames:
-        seed(zlib.crc32(_on_any_device(item).encode()))(item.obj)
+pytest_runtest_setup = kernel_builds.begin
+one_spirv_for_all_devices = pytest.fixture(scope="session", autouse=True)(kernel_builds.one_spirv_for_all_devices)
 
 
 def signature_of(
@@ -88,18 +73,6 @@ def _limits(queue: Any) -> DeviceLimits:
     return DeviceLimits(device.max_work_group_size, device.max_compute_units, device.local_mem_size)
 
 
-def _spirv(
-    kernel: Any, operation: Operation, signature: Signature, launch: Launch, device: Any, kinds: tuple[str | None, ...]
-) -> SpirvModule:
-    """Compile a numba-dpex kernel, once for all devices: of the device, the code has nothing but its name in it."""
-    ranks = tuple((len(signature.shapes[p.name]), signature.dtypes[p.name]) for p in operation.arrays)
-    ndim, grouped = len(launch.global_range), launch.local_range is not None
-    key = (kernel, ranks, kinds, ndim, grouped)
-    if key not in _SPIRV:
-        _SPIRV[key] = kernel_spirv(kernel, operation, signature, ndim, grouped=grouped, device=device)
-    return _SPIRV[key]
-
-
 @cache
 def _built(code: OpenCLSource | SpirvModule, queue: Any) -> Any:
     return compile_code(code, queue, "a kernel under test")
@@ -122,7 +95,6 @@ def _run_kernel(
     signature: Signature,
     usm: dict[str, Any],
     limits: DeviceLimits,
-    sources: dict[Any, dict[OpenCLSource, None]],
 ) -> None:
     loaded = implementation.load(signature)
     if isinstance(loaded, Tailored):
@@ -137,15 +109,15 @@ def _run_kernel(
         for p, kind in zip(operation.parameters, kinds, strict=True)
     ]
     if implementation.kind == "numba-dpex":
-        code = _spirv(loaded, operation, signature, launch, queue.sycl_device, kinds)
+        grouped, ndim = launch.local_range is not None, len(launch.global_range)
+        code = kernel_spirv(loaded, operation, signature, ndim, grouped=grouped, device=queue.sycl_device)
         pairs = zip(values, kinds, strict=True)
         arguments = [each for value, kind in pairs for each in (_flatten(value) if kind is None else [value])]
     else:
         code = loaded
-        if queue not in sources:  # programs together cost the emulator a fifth of what they cost one by one
-            build_together([each for built in sources.values() for each in built], queue)
-        sources.setdefault(queue, {})[code] = None
         arguments = [value.usm_data if kind is None else value for value, kind in zip(values, kinds, strict=True)]
+    build_what_others_built(queue)
+    note(queue, code)
     kernel = _built(code, queue)
     # SYCL counts dimensions from the slowest, OpenCL C from the fastest.
     local = None if launch.local_range is None else list(reversed(launch.local_range))
@@ -153,13 +125,12 @@ def _run_kernel(
 
 
 @pytest.fixture
-def run(queue: Any, request: pytest.FixtureRequest) -> Run:
+def run(queue: Any) -> Run:
     """Return ``run(operation, implementation name, arrays, **scalars) -> arrays after it``; inputs stay as they are.
 
     Those named in ``constants`` are known beforehand, and prepared if the implementation wants it. Given ``limits``,
     what is made for devices of another kind is run here all the same, as it would be on a device with those limits.
     """
-    sources = _SOURCES.setdefault(_on_any_device(request.node), {})
 
     def call(
         operation: Operation,
@@ -187,7 +158,7 @@ def run(queue: Any, request: pytest.FixtureRequest) -> Run:
         usm = {key: dpt.asarray(value, copy=True, sycl_queue=queue, usm_type="shared") for key, value in arrays.items()}
         queue.wait()
         if implementation.is_kernel:
-            _run_kernel(queue, operation, implementation, signature, usm, limits or _limits(queue), sources)
+            _run_kernel(queue, operation, implementation, signature, usm, limits or _limits(queue))
         else:
             implementation.load(signature)(queue, {**usm, **scalars}, []).wait()
         return {key: dpt.asnumpy(value) for key, value in usm.items()}

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compilations that tests of kernels share between devices: compilers take most of the time of these tests."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import seed
+
+from syclsched.devices.programs import dpex_compiler
+from syclsched.devices.programs.programs import build_together
+from syclsched.model.operation import OpenCLSource
+
+#: OpenCL C by test, whatever device it is for, and by queue.
+_SOURCES: dict[str, dict[Any, dict[OpenCLSource, None]]] = defaultdict(dict)
+_running = ""
+
+
+def begin(item: Any) -> None:
+    """Begin a test. It gets the same examples for every device, so that the same kernels are compiled."""
+    global _running
+    _running = item.nodeid
+    if used := {"queue", "device_queue"} & {*item.fixturenames}:
+        device = item.callspec.params[used.pop()]
+        _running = re.sub(rf"(?<=[\[-]){device}(?=[\]-])", "*", item.nodeid)
+        if getattr(item.obj, "is_hypothesis_test", False):
+            seed(zlib.crc32(_running.encode()))(item.obj)
+
+
+def build_what_others_built(queue: Any) -> None:
+    """Build the programs that the running test has built for other devices together; once for a queue.
+
+    The emulator takes 0.11 s for each program, whatever is in it.
+    """
+    sources = _SOURCES[_running]
+    if queue not in sources:
+        build_together([code for built in sources.values() for code in built], queue)
+        sources[queue] = {}
+
+
+def note(queue: Any, code: Any) -> None:
+    """Note what a test builds for a device."""
+    if isinstance(code, OpenCLSource):
+        _SOURCES[_running][queue][code] = None
+
+
+def one_spirv_for_all_devices() -> Iterator[None]:
+    """Have numba-dpex compile a kernel for the first device only: for others, only the kernel's name would differ."""
+    root, first = dpex_compiler._root, list[Any]()
+
+    def first_root(device: Any) -> Any:
+        if not first:
+            first.append(root(device))
+        return first[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dpex_compiler, "_root", first_root)
+        yield
