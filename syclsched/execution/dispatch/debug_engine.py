@@ -44,7 +44,7 @@ class DebugEngine(ProgramEngine):
         self._completed: set[int] = set()
         #: Number of the instruction being executed; only one runs at a time, over all lanes.
         self._at: int | None = None
-        self._through = False
+        self._all_executed = False
         self._reports: queue.SimpleQueue[Completion] = queue.SimpleQueue()
 
     # --- for other threads ------------------------------------------------------------------------
@@ -68,7 +68,7 @@ class DebugEngine(ProgramEngine):
     @property
     def completed(self) -> bool:
         """Whether every instruction was executed and none was cancelled."""
-        return self._through and all(r.outcome != "cancelled" for r in self.records.values())
+        return self._all_executed and all(r.outcome != "cancelled" for r in self.records.values())
 
     def positions(self) -> list[LaneProgress]:
         """Return the progress of the unfinished lanes; callable on any thread."""
@@ -81,7 +81,7 @@ class DebugEngine(ProgramEngine):
         self._lanes = self._make_lanes(self._reports.put, lambda: self.cancelled)
         for _, instruction in self.program.plan.instructions():
             self._execute(self.program.nodes[instruction.id])
-        self._through = not self.cancelled
+        self._all_executed = not self.cancelled
 
     def _finish(self) -> None:
         if self._lanes is not None:

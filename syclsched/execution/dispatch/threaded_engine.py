@@ -26,8 +26,8 @@ class ThreadedEngine(ABC):
         self.error: SyclschedError | None = None
         self.cancelled = False
         self.recording = record
-        self.lasting = True
-        self.given_up = False
+        self.owns_buffers = True
+        self.hung = False
         #: Called on the thread, as its last action.
         self.when_finished: Callable[[], None] | None = None
         self._name, self._place = name, place

@@ -55,7 +55,7 @@ from syclsched.scheduling.dynamic.state_tracker import StateTracker
 from syclsched.scheduling.tables import NOTHING
 
 #: Idle back-off of the thread, shortest and longest.
-_NAPS_S = 20e-6, 500e-6
+_POLL_INTERVALS_S = 20e-6, 500e-6
 #: A host lane's completion, a cancellation, or a task (by its index) past its deadline.
 _Message: TypeAlias = Completion | Literal["cancel"] | tuple[int, DeadlineError]
 
@@ -335,10 +335,10 @@ class DynamicEngine(ThreadedEngine):
 
     def _wait(self, executor: DynamicExecutor, waited_s: float) -> float:
         """Sleep until a message arrives, at most for a while; return the time waited since the last change."""
-        nap_s = backoff(waited_s, *_NAPS_S, share=1.0)
-        self._inbox.wait(nap_s)
+        pause_s = backoff(waited_s, *_POLL_INTERVALS_S, share=1.0)
+        self._inbox.wait(pause_s)
         if self._inbox.empty():
-            return waited_s + nap_s
+            return waited_s + pause_s
         self._handle(executor, self._inbox.get())
         return 0.0
 
@@ -385,9 +385,9 @@ class DynamicEngine(ThreadedEngine):
                     if executor.poll():
                         waited_s = 0.0
                     else:
-                        nap_s = backoff(waited_s, *_NAPS_S, share=1.0)
-                        time.sleep(nap_s)
-                        waited_s += nap_s
+                        pause_s = backoff(waited_s, *_POLL_INTERVALS_S, share=1.0)
+                        time.sleep(pause_s)
+                        waited_s += pause_s
             try:
                 if self.recording and self.error is None:
                     self.clocks = submitter.lanes.with_new_last_anchor(self.clocks, submitter.loop.stamp)

@@ -45,7 +45,7 @@ class EndedEngine(Protocol):
         """Whether the run was cancelled."""
 
     @property
-    def lasting(self) -> bool:
+    def owns_buffers(self) -> bool:
         """Whether the run owns its buffers, so that results may share their memory."""
 
     def passed(self, number: int) -> bool:
@@ -58,7 +58,7 @@ class Engine(EndedEngine, Protocol):
     when_finished: Callable[[], None] | None
     """Called on the engine's thread, as its last action."""
 
-    given_up: bool
+    hung: bool
     """Whether callers have stopped waiting for the engine because it hangs."""
 
     @property

@@ -43,35 +43,35 @@ class EngineChain:
             first.failures.halts = recovery.halts
         first.when_finished = self._ended
         #: The active engine.
-        self.acting = first
+        self.active = first
 
     # --- for callers, on any thread ---------------------------------------------------------------
 
     def cancel(self) -> None:
         """Stop submitting and recovering; returns at once."""
         self._cancelled = True  # first: `_ended` reads it after it has replaced the active engine
-        self.acting.cancel()
+        self.active.cancel()
 
-    def give_up(self) -> None:
+    def mark_hung(self) -> None:
         """Mark the active engine as hung: no caller waits for it any longer."""
-        self.acting.given_up = True
+        self.active.hung = True
         if self.recovery is not None:
             self._decided.set()
 
     def join(self, timeout_s: float) -> None:
         """Wait for the end of the last engine."""
         if self.recovery is None:
-            self.acting.join(timeout_s)
+            self.active.join(timeout_s)
         else:
             wait_flag(self._over, timeout_s)
 
     def ask(self, read: Callable[[Engine, float | None], Any], timeout_s: float | None) -> Any:
         """Return the result of a query to the active engine; repeat it if another engine took over meanwhile."""
         if self.recovery is None:
-            return read(self.acting, timeout_s)
+            return read(self.active, timeout_s)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            engine = self.acting
+            engine = self.active
             left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
             error: Exception | None = None
             try:
@@ -93,18 +93,18 @@ class EngineChain:
     @property
     def ended(self) -> bool:
         """Whether the last engine has ended."""
-        return self.acting.finished.is_set() if self.recovery is None else self._over.is_set()
+        return self.active.finished.is_set() if self.recovery is None else self._over.is_set()
 
     @property
     def cancelled(self) -> bool:
         """Whether the run was cancelled."""
-        return self._cancelled or self.acting.cancelled
+        return self._cancelled or self.active.cancelled
 
     @property
     def error(self) -> SyclschedError | None:
         """Error of the run, or of the first task that failed permanently in an earlier engine."""
         unrecovered = None if self.recovery is None else self.recovery.error
-        return self._broken or unrecovered or self.acting.error
+        return self._broken or unrecovered or self.active.error
 
     @property
     def plan(self) -> Plan:
@@ -119,29 +119,29 @@ class EngineChain:
     @property
     def counts(self) -> Counts:
         """Counters of all engines so far."""
-        return sum_counts([*self._counts, self.acting.counts]) if self._counts else self.acting.counts
+        return sum_counts([*self._counts, self.active.counts]) if self._counts else self.active.counts
 
     def trace(self) -> Trace:
         """Return the trace of all engines, once the run has ended."""
-        last = _trace_of(self.acting)
+        last = _trace_of(self.active)
         return merge_traces([*self.earlier, last], self.recoveries) if self.recoveries else last.trace
 
     def _superseded(self, engine: Engine, timeout_s: float | None) -> bool | None:
         """Return whether another engine has taken over after a failure; None if that is unknown at the time-out."""
-        decided = self._decided  # before `acting`, which `_ended` replaces first
-        if engine is not self.acting:
+        decided = self._decided  # before `active`, which `_ended` replaces first
+        if engine is not self.active:
             return True
         failed = engine.failures.halted or engine.any_failed() or engine.error is not None
         if not (failed or (engine.finished.is_set() and not engine.failures.none)):
             return False
         known = wait_flag(decided, timeout_s)
-        return engine is not self.acting if known else None
+        return engine is not self.active if known else None
 
     # --- on the thread of the engine that has ended -----------------------------------------------
 
     def _ended(self) -> None:
         """Start the next engine, or end the run."""
-        ended, successor = self.acting, None
+        ended, successor = self.active, None
         try:
             if self.recovery is not None and not self._cancelled:
                 successor = self.recovery.successor(ended)
@@ -173,7 +173,7 @@ class EngineChain:
         successor.failures.halts = recovery.halts
         successor.when_finished = self._ended
         self.deadlines_s = recovery.deadlines_s
-        self.acting = successor
+        self.active = successor
         decided, self._decided = self._decided, Flag()
         decided.set()
         if self._cancelled:

@@ -38,7 +38,7 @@ class _RunMonitor(Protocol):
 
     tick_s: float
 
-    def look(self, now_s: float) -> None:
+    def check(self, now_s: float) -> None:
         """Check the run, and act on what is found."""
 
 
@@ -68,7 +68,7 @@ class Resources:
     @property
     def engine(self) -> Engine:
         """The engine that executes the run now."""
-        return self.engines.acting
+        return self.engines.active
 
     def abandon(self) -> None:
         """Cancel the run, and release everything as soon as its last kernel has ended; returns at once."""
@@ -96,16 +96,16 @@ class Resources:
                 return
         call()
 
-    def wait_or_give_up(self) -> None:
+    def wait_or_fail(self) -> None:
         """Wait for the end of the run; give it up after `GRACE_S`, or on an interrupt."""
         try:
             if wait_flag(self.finished, GRACE_S):
                 return
         except BaseException:
-            self.give_up(ExecutionError("the wait for its end was interrupted", where=self._where))
+            self.fail_hung(ExecutionError("the wait for its end was interrupted", where=self._where))
             raise
         what = f"its end was awaited for {GRACE_S:g} s: {self.engine.what_is_left()}"
-        self.give_up(ExecutionError(what, where=self._where))
+        self.fail_hung(ExecutionError(what, where=self._where))
 
     def wait_unless_stalled(self, limit_s: float | None = None) -> None:
         """Wait for the end of the run; give it up if it stalls, or at the time limit."""
@@ -113,15 +113,15 @@ class Resources:
             return
         stall_detector = StallDetector(self, limit_s)
         while not self.finished.wait(stall_detector.tick_s):
-            stall_detector.look()
+            stall_detector.check()
 
-    def give_up(self, error: ExecutionError) -> None:
+    def fail_hung(self, error: ExecutionError) -> None:
         """End all waits for the run although some of its instructions still run."""
         with self._lock:
             if self.finished.is_set():
                 return
             self.hung = error
-            self.engines.give_up()
+            self.engines.mark_hung()
             _never_free(self)
             if self._devices is not None:
                 self._devices.abandon()
@@ -176,7 +176,7 @@ class Resources:
 
 
 class StallDetector:
-    """Stall detector of one waiting caller: `look` gives the run up when it stalls, or at the time limit."""
+    """Stall detector of one waiting caller: `check` gives the run up when it stalls, or at the time limit."""
 
     def __init__(self, resources: Resources, limit_s: float | None = None) -> None:
         self._resources = resources
@@ -188,12 +188,12 @@ class StallDetector:
         #: Most seconds between two checks.
         self.tick_s = max(0.0, min(SLICE_S, self._look_s, math.inf if limit_s is None else limit_s))
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Give the run up if it has stalled or the time is up; cheap otherwise."""
         now_s, resources = time.monotonic(), self._resources
         if self._limit_s is not None and now_s - self._begun_s >= self._limit_s:
             what = f"its end was awaited for {self._limit_s:g} s: {resources.engine.what_is_left()}"
-            resources.give_up(ExecutionError(what, where=resources._where))
+            resources.fail_hung(ExecutionError(what, where=resources._where))
         elif now_s >= self._next_s:
             self._next_s = now_s + self._look_s
             if self._engine is not resources.engine:  # after a recovery; its instructions have other numbers
@@ -201,7 +201,7 @@ class StallDetector:
             held_s = self._patience.stalled_s(self._engine.positions(), now_s)
             if held_s is not None:
                 what = f"no progress for {held_s:.3g} s: {resources.engine.what_is_left()}"
-                resources.give_up(ExecutionError(what, where=resources._where))
+                resources.fail_hung(ExecutionError(what, where=resources._where))
 
 
 #: Runs whose engines have not ended: they must be stopped before the interpreter exits.

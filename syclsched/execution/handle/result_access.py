@@ -139,7 +139,9 @@ class ResultAccess(ABC):
             return self._unaccessed_value(name, like)
         if isinstance(live, np.ndarray):
             return self._converted(live, like)
-        return read(live, like, self._any_queue() if like != "numpy" else None, share=self.done() and engine.lasting)
+        return read(
+            live, like, self._any_queue() if like != "numpy" else None, share=self.done() and engine.owns_buffers
+        )
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -188,11 +190,11 @@ class ResultAccess(ABC):
 
     def _raise_failure(self) -> None:
         engines = self._engines
-        error = engines.error or engines.acting.failures.first or self._resources.hung
+        error = engines.error or engines.active.failures.first or self._resources.hung
         if error is not None:
             self._reported = True
             raise error
-        if engines.cancelled and not engines.acting.completed:
+        if engines.cancelled and not engines.active.completed:
             self._reported = True
             raise self._resources.late or RunCancelledError("the run was cancelled", where=f"plan {self.plan.name!r}")
 

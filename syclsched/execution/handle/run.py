@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def _record(resources: Resources, recorder: EngineRecorder, generation: int) -> None:
     if resources.hung is None:
         engines = resources.engines
-        recorder.add(engines.acting, generation, engines.earlier, engines.recoveries)
+        recorder.add(engines.active, generation, engines.earlier, engines.recoveries)
 
 
 class Run(ResultAccess):
@@ -259,7 +259,7 @@ class Run(ResultAccess):
             return
         if self._resources.hung is not None or not self._resources.finished.is_set():
             self._engines.cancel()
-            self._resources.wait_or_give_up()
+            self._resources.wait_or_fail()
         self._release()
 
     def collect_results(self, names: Iterable[str]) -> dict[str, NumpyArray]:
@@ -303,7 +303,7 @@ class Run(ResultAccess):
     def _interrupted(self) -> None:
         """Handle Ctrl-C: end the run and free its memory before the exception is raised."""
         self._engines.cancel()
-        self._resources.wait_or_give_up()
+        self._resources.wait_or_fail()
         self._release()
 
     def _release(self) -> None:

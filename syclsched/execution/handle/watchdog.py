@@ -56,7 +56,7 @@ class RunWatch:
         #: Times at which tasks passed their deadline, by instruction number.
         self._overdue_s: dict[int, float] = {}
 
-    def look(self, now_s: float) -> None:
+    def check(self, now_s: float) -> None:
         """Check the progress of the lanes, and warn, fail tasks, or give the run up."""
         if self._began_s is None:
             self._began_s = now_s
@@ -81,7 +81,7 @@ class RunWatch:
                 self._warn(position, held_s[position.lane])
         if whole is not None and late:
             self._cancel(now_s, now_s - self._began_s, whole)
-        self._give_up_if_hung(positions, now_s, whole if late else None)
+        self._fail_if_hung(positions, now_s, whole if late else None)
 
     def _cancel(self, now_s: float, taken_s: float, whole_s: float) -> None:
         """Cancel a run past its deadline, and note its error in case no task is late, as during compilation."""
@@ -128,12 +128,12 @@ class RunWatch:
         self._errors.append(error)
         self._engine.overdue(position.number, error)
 
-    def _give_up_if_hung(self, positions: Iterable[LaneProgress], now_s: float, whole_s: float | None) -> None:
+    def _fail_if_hung(self, positions: Iterable[LaneProgress], now_s: float, whole_s: float | None) -> None:
         """Give the run up if every running task, or the run itself, is past its deadline and its grace period."""
         resources = self._resources
         if resources.late is not None and self._late_s is not None and not any(p.runs for p in positions):
             if now_s - self._late_s >= _grace_s(math.inf if whole_s is None else whole_s):
-                resources.give_up(next(iter(self._errors), resources.late))
+                resources.fail_hung(next(iter(self._errors), resources.late))
             return
         active = [p for p in positions if p.waits_for is None]
         if not self._overdue_s or not active or any(p.number not in self._overdue_s for p in active if p.runs):
@@ -144,7 +144,7 @@ class RunWatch:
             deadline_s = min(self._deadlines_s.get(position.number, math.inf), math.inf if whole_s is None else whole_s)
             if now_s - self._overdue_s[position.number] < _grace_s(deadline_s):
                 return
-        resources.give_up(self._errors[0])
+        resources.fail_hung(self._errors[0])
 
     @property
     def _where(self) -> str:
@@ -188,7 +188,7 @@ def _check_all() -> float | None:
     watches = [(r, r.watch) for r in list(unfinished) if r.watch is not None and r.hung is None]
     for resources, watch in watches:
         try:
-            watch.look(time.monotonic())
+            watch.check(time.monotonic())
         except Exception:  # an error in one run must not stop the watchdog for the others
             _LOGGER.exception("the watchdog could not look at %r", resources.engine)
             resources.watch = None

@@ -13,7 +13,7 @@ import time
 from syclsched.backoff import backoff
 
 #: Shortest and longest sleep between two polls, for runtimes that do not signal.
-_NAPS_S = 50e-6, 1e-3
+_POLL_INTERVALS_S = 50e-6, 1e-3
 #: Longest single wait: Python can miss a signal that arrives just before it blocks.
 _SLICE_S = 0.2
 
@@ -47,12 +47,12 @@ class EventFd:
             poller.poll(_SLICE_S * 1e3)
             self._drain()
         else:
-            time.sleep(backoff(time.perf_counter() - begun_s, *_NAPS_S))
+            time.sleep(backoff(time.perf_counter() - begun_s, *_POLL_INTERVALS_S))
 
     async def sleep_async(self, begun_s: float, rings: bool) -> None:
         """Sleep in a coroutine; see `sleep`."""
         if not rings or self._fd is None:
-            await asyncio.sleep(backoff(time.perf_counter() - begun_s, *_NAPS_S))
+            await asyncio.sleep(backoff(time.perf_counter() - begun_s, *_POLL_INTERVALS_S))
             return
         loop = asyncio.get_running_loop()
         signalled = asyncio.Event()

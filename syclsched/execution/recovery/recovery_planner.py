@@ -242,7 +242,7 @@ class RecoveryPlanner:
                 # After an error of the engine itself it is unknown whether the instruction was submitted.
                 (left_out if engine.error is None else spoilt).add(instruction.id)
         undone = left_out | spoilt
-        if not engine.lasting and failures.halted:
+        if not engine.owns_buffers and failures.halted:
             # Buffers of a bound plan share memory, reused when commands run: skip allocations and frees after the last
             # submitted command.
             last = max((i.id for i in work if i.id not in left_out), default=-1)

@@ -249,7 +249,7 @@ class PlanInstance:
                 return
         if not current.begun:
             current.cancel()
-        if not current.given_up and wait_flag(current.finished, GRACE_S):
+        if not current.hung and wait_flag(current.finished, GRACE_S):
             return
         if not current.finished.is_set():
             raise ExecutionError(

@@ -92,10 +92,10 @@ class Replay(ProgressReporting):
         self.error: SyclschedError | None = None
         self.cancelled = False
         self.recording = record
-        self.lasting = False
+        self.owns_buffers = False
         #: Whether `start` was called and has returned.
         self.begun = False
-        self.given_up = False
+        self.hung = False
         self.when_finished: Callable[[], None] | None = None
         self.commands, self.loop = submission.commands, submission.loop
         self.worker = worker
@@ -112,7 +112,7 @@ class Replay(ProgressReporting):
         self.ends_itself = False
         #: Set when the worker has submitted everything, or others submit.
         self.submitted_all = Flag()
-        self._through = self._all = False
+        self._all_executed = self._all = False
         self._done: frozenset[int] = frozenset()
         self.outcomes: dict[int, Outcome] = {}
         #: Times of a run that was submitted completely.
@@ -166,9 +166,9 @@ class Replay(ProgressReporting):
         steps = self._step_run
         with self._lock:
             if self.program.nodes[number].on_host:
-                return self._through or steps is None or number in steps.completed
+                return self._all_executed or steps is None or number in steps.completed
             return (
-                self._through
+                self._all_executed
                 or self._all
                 or number in self._done
                 or (not self._over and self._submission.has_submitted(number))
@@ -192,7 +192,7 @@ class Replay(ProgressReporting):
     @property
     def completed(self) -> bool:
         """Whether every instruction was executed."""
-        return self._through
+        return self._all_executed
 
     def statuses_behind(self, array: str) -> list[InstructionWork]:
         """Return the tasks with a status value that an array's final value depends on, in the plan's order."""
@@ -275,7 +275,7 @@ class Replay(ProgressReporting):
                     return
                 self._submitting = True
             self._all = self._submission.submit(self, end)
-            self._through = last and (self._all or not self.cancelled)
+            self._all_executed = last and (self._all or not self.cancelled)
         except SyclschedError as error:
             self.error, last = error, True
         except BaseException:

@@ -95,7 +95,7 @@ class StagedLauncher:
         replay, begun_s, stall_detector = self._replays[run], time.perf_counter(), run.waits()
         while not (replay.end_if_complete() or run.done()):
             self._alarm.sleep(begun_s, replay.watch.signals)
-            stall_detector.look()
+            stall_detector.check()
         run.join()
 
     async def wait_async(self, run: Run) -> None:
@@ -103,7 +103,7 @@ class StagedLauncher:
         replay, begun_s, stall_detector = self._replays[run], time.perf_counter(), run.waits()
         while not (replay.end_if_complete() or run.done()):
             await self._alarm.sleep_async(begun_s, replay.watch.signals)
-            stall_detector.look()
+            stall_detector.check()
         await _wait_ended(run)
 
     def _all_replays(self) -> tuple[Replay, ...]:
@@ -157,7 +157,7 @@ async def _wait_ended(run: Run) -> None:
     run.settle(ended)
     while not ended.done():
         await asyncio.wait([ended], timeout=CHECK_INTERVAL_S)
-        stall_detector.look()
+        stall_detector.check()
 
 
 def most_in_flight(platform: Platform, nbytes: Mapping[str, int]) -> tuple[int | None, str]:

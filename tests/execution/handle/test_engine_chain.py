@@ -30,7 +30,7 @@ class Engine:
         self.program = SimpleNamespace(plan=SimpleNamespace(name="made up"))
         self.buffers: dict[str, object] = {"x": 1}
         self.error = None
-        self.recording = self.cancelled = self.given_up = self.begun = False
+        self.recording = self.cancelled = self.hung = self.begun = False
         self.overdue_at: list[int] = []
 
     def any_failed(self) -> bool:
@@ -96,7 +96,7 @@ def test_a_query_is_repeated_on_the_engine_that_takes_over() -> None:
 
     assert engines.ask(read, None) == "found"
     assert asked == [first, second]
-    assert engines.acting is second and second.begun and not first.buffers
+    assert engines.active is second and second.begun and not first.buffers
     assert not engines.ended and engines.counts.submissions == 2
     second.end()
     assert engines.ended
@@ -111,10 +111,10 @@ def test_a_query_ends_at_its_time_limit_while_the_run_is_being_recovered() -> No
 def test_no_query_waits_for_the_recovery_of_an_engine_that_hangs() -> None:
     first = Engine(fails=True)
     engines = chain(first)
-    engines.give_up()
+    engines.mark_hung()
     with pytest.raises(ExecutionError, match="hangs"):
         engines.ask(lambda engine, left_s: (_ for _ in ()).throw(ExecutionError("hangs")), None)
-    assert first.given_up and not engines.ended
+    assert first.hung and not engines.ended
 
 
 def test_a_cancelled_run_is_not_recovered_and_an_error_of_recovery_is_its_error() -> None:
@@ -122,7 +122,7 @@ def test_a_cancelled_run_is_not_recovered_and_an_error_of_recovery_is_its_error(
     engines = chain(first, second)
     engines.cancel()
     first.end()
-    assert engines.ended and engines.cancelled and engines.acting is first
+    assert engines.ended and engines.cancelled and engines.active is first
     broken = Engine(fails=True)
     engines = chain(broken, ValueError("no plan"))
     broken.end()
@@ -137,10 +137,10 @@ def test_the_watchdog_begins_anew_with_the_engine_that_takes_over() -> None:
     try:
         watching = RunWatch(resources, DEFAULT_SAFEGUARDS)
         for now_s in (0.0, 2.0):
-            watching.look(now_s)
+            watching.check(now_s)
         first.end()
         for now_s in (2.5, 2.9, 3.1):
-            watching.look(now_s)
+            watching.check(now_s)
             assert bool(second.overdue_at) == (now_s > 3.0)
         assert not first.overdue_at
     finally:

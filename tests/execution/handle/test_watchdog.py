@@ -87,7 +87,7 @@ def test_a_task_that_runs_long_is_warned_of_at_growing_intervals(
     watching, _ = watch(engine)
     engine.at = [at(1), at(2, "cpu:1", "task 't1' on cpu:0")]
     for now_s in np.arange(0.0, 6 * MIN_WARN_S, 0.25):
-        watching.look(float(now_s))
+        watching.check(float(now_s))
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 3  # at about 10, 20 and 40 seconds
     assert "task 't1' has been running for 10.2 s (predicted: 0.001 s) on lane cpu:0 of device 'cpu'" in messages[0]
@@ -98,7 +98,7 @@ def test_tasks_that_come_and_go_are_not_warned_of(engine: Engine, caplog: pytest
     watching, _ = watch(engine)
     for number in range(400):
         engine.at = [at(number)]
-        watching.look(0.25 * number)
+        watching.check(0.25 * number)
     assert not caplog.records
 
 
@@ -107,13 +107,13 @@ def test_the_time_of_the_watchdog_can_be_set(engine: Engine, caplog: pytest.LogC
     never, _ = watch(engine, Safeguards(watchdog_s=math.inf))
     soon, _ = watch(engine, Safeguards(watchdog_s=0.5))
     for now_s in (0.0, 0.4):
-        soon.look(now_s)
+        soon.check(now_s)
     assert not caplog.records
     assert soon.tick_s == 0.125
-    soon.look(0.6)
+    soon.check(0.6)
     assert len(caplog.records) == 1
-    never.look(0.0)
-    never.look(1e6)
+    never.check(0.0)
+    never.check(1e6)
     assert len(caplog.records) == 1
 
 
@@ -122,40 +122,40 @@ def test_a_run_past_its_deadline_while_no_lane_runs_is_cancelled_and_given_up_if
 ) -> None:
     watching, resources = watch(engine, Safeguards(deadline_s=2.0))
     for now_s in (0.0, 1.9):
-        watching.look(now_s)
+        watching.check(now_s)
     assert resources.late is None and not engine.cancelled
-    watching.look(2.5)
+    watching.check(2.5)
     assert engine.cancelled and resources.hung is None
     assert resources.late is not None and resources.late.task is None
     assert "has taken 2.5 s, its deadline is 2 s; nothing" in str(resources.late)
-    watching.look(4.4)
+    watching.check(4.4)
     assert resources.hung is None
-    watching.look(4.6)
+    watching.check(4.6)
     assert resources.hung is resources.late
 
 
 def test_a_run_that_was_cancelled_before_its_deadline_is_not_late(engine: Engine) -> None:
     watching, resources = watch(engine, Safeguards(deadline_s=2.0))
-    watching.look(0.0)
+    watching.check(0.0)
     engine.cancelled = True
-    watching.look(2.5)
+    watching.check(2.5)
     assert resources.late is None
 
 
 def test_a_task_fails_past_its_deadline_and_a_run_that_hangs_on_it_is_given_up(engine: Engine) -> None:
     watching, resources = watch(engine, n1=0.5)
     engine.at = [at(1), at(2, "cpu:1")]
-    watching.look(0.0)
-    watching.look(0.4)
+    watching.check(0.0)
+    watching.check(0.4)
     assert not engine.failed
-    watching.look(0.6)
+    watching.check(0.6)
     assert engine.failed[1].task == "t1"
     assert "has been running for 0.6 s" in str(engine.failed[1])
     assert "its deadline is 0.5 s" in str(engine.failed[1])
-    watching.look(100.0)
+    watching.check(100.0)
     assert resources.hung is None  # the other lane goes on
     engine.at = [at(1), at(3, "cpu:1", "task 't1' on cpu:0")]
-    watching.look(100.25)
+    watching.check(100.25)
     assert resources.finished.is_set()
     assert resources.hung is engine.failed[1]
 
@@ -164,14 +164,14 @@ def test_what_waits_is_not_running_and_time_begins_when_it_runs(engine: Engine) 
     watching, _ = watch(engine, n1=0.5)
     for now_s in (0.0, 5.0):
         engine.at = [at(1, waits_for="task 't0' on host:0")]
-        watching.look(now_s)
+        watching.check(now_s)
     engine.at = [at(1, begun=False)]
-    watching.look(9.0)
+    watching.check(9.0)
     engine.at = [at(1)]
-    watching.look(10.0)
-    watching.look(10.4)
+    watching.check(10.0)
+    watching.check(10.4)
     assert not engine.failed
-    watching.look(10.6)
+    watching.check(10.6)
     assert engine.failed
 
 
@@ -179,10 +179,10 @@ def test_an_overdue_task_is_given_some_time_to_end(engine: Engine) -> None:
     watching, resources = watch(engine, n1=0.5)
     engine.at = [at(1)]
     for now_s in (0.0, 0.6, 0.5 + LEAST_GRACE_S):
-        watching.look(now_s)
+        watching.check(now_s)
     assert engine.failed
     assert resources.hung is None
-    watching.look(0.7 + LEAST_GRACE_S)
+    watching.check(0.7 + LEAST_GRACE_S)
     assert resources.hung is not None
 
 
@@ -190,7 +190,7 @@ def test_the_deadline_of_a_run_is_told_with_the_task_it_is_at(engine: Engine) ->
     watching, resources = watch(engine, Safeguards(deadline_s=2.0))
     for now_s in np.arange(0.0, 2.3, 0.25):
         engine.at = [at(int(4 * now_s))]
-        watching.look(float(now_s))
+        watching.check(float(now_s))
     assert engine.cancelled
     assert [str(e) for e in engine.failed.values()] == [
         "task 't9': the run has taken 2.25 s, its deadline is 2 s; the task has been running for 0 s "
@@ -198,7 +198,7 @@ def test_the_deadline_of_a_run_is_told_with_the_task_it_is_at(engine: Engine) ->
         "A kernel that was submitted cannot be stopped: give it less to do, or more time"
     ]
     for now_s in (3.0, 5.0):
-        watching.look(now_s)
+        watching.check(now_s)
     assert resources.hung is not None
 
 

@@ -108,11 +108,11 @@ class DynamicExecutor:
         if self._gaps:
             before += [stamp for touch in self._layout.touches[task] for stamp in self._gaps.get(touch.piece, ())]
         try:
-            brought = self.data_manager.make_resident(task, processor, before)
+            resident = self.data_manager.make_resident(task, processor, before)
         except MemoryLimitError as error:
             self._outcomes.failed(task, "no memory:", error, "memory")
             return self._skip(task, processor, "failed")
-        if brought is None:
+        if resident is None:
             return False
         if self._outcomes.has_failed(task):  # a copy for it was refused
             return self._skip(task, processor, "failed")
@@ -120,57 +120,57 @@ class DynamicExecutor:
             self.flush()  # before the task is in flight: if this raises, nothing would start it
             if self._outcomes.cancels(task):  # a gathered predecessor was refused
                 return self._skip(task, processor, "cancelled")
-        self._submit_task(task, processor, brought)
+        self._submit_task(task, processor, resident)
         return True
 
-    def _submit_task(self, task: int, processor: int, brought: ResidentInputs) -> None:
+    def _submit_task(self, task: int, processor: int, resident: ResidentInputs) -> None:
         """Submit a task whose data is resident."""
         layout, state = self._layout, self._state
         device = layout.lanes[processor].number
         barrier = layout.tasks[task].kind == "barrier"
         seconds = 0.0 if barrier else state.seconds(task, device)
         start_s = max(state.now_s, state.lanes[processor].until_s)
-        waits, slots = self._stamps.waits(processor, brought.before)
+        waits, slots = self._stamps.waits(processor, resident.before)
         stamp = self._stamps.next(processor)
         touched = tuple([touch.piece for touch in layout.touches[task]])
         kind: InstructionKind = "barrier" if barrier else "host" if processor in self._hosts else "launch"
         entry = self.log.add(
             LogEntry(
-                kind, processor, task, touched, brought.spaces, stamp, waits, start_s, start_s + seconds, None, device
+                kind, processor, task, touched, resident.spaces, stamp, waits, start_s, start_s + seconds, None, device
             )
         )
-        for touch, space in zip(layout.touches[task], brought.spaces, strict=True):
+        for touch, space in zip(layout.touches[task], resident.spaces, strict=True):
             if touch.writes:
                 self.directory.written(touch.piece, space, stamp)
             else:
                 self.directory.read(touch.piece, space, stamp)
-        self._record_writes(task, brought.spaces, start_s + seconds)
-        work = self._work.work(task, device, brought.spaces)
+        self._record_writes(task, resident.spaces, start_s + seconds)
+        work = self._work.work(task, device, resident.spaces)
         if work is not None and work.status is not None:
             self.status_work[task] = work
         instruction, executable = (
-            self._work.instruction(task, device, brought.spaces, task),
+            self._work.instruction(task, device, resident.spaces, task),
             self._work.executable(task, device),
         )
-        given = InFlightTask(task, stamp[1], entry)
-        self.in_flight[processor].add(given, seconds)
+        pending = InFlightTask(task, stamp[1], entry)
+        self.in_flight[processor].add(pending, seconds)
         self._outcomes.done(task)
         if processor in self._hosts:
             node = ProgramNode(instruction, processor, True, (), (), slots)
-            self._on_hosts[task] = given
+            self._on_hosts[task] = pending
             entry.record = Record(now_ns())
             self._hosts[processor].start(node, work, executable, self.submitter.events_before(node))
         else:
             self.submitter.take(
-                self._request(given, ProgramNode(instruction, processor, False, (), (), slots), work, executable)
+                self._request(pending, ProgramNode(instruction, processor, False, (), (), slots), work, executable)
             )
         self.stamp[task] = stamp
         self._submitted(task, processor)
 
-    def expect(self, given: InFlightTask) -> None:
+    def expect(self, pending: InFlightTask) -> None:
         """Expect the host lane's completion of an adopted task."""
-        given.entry.record = Record(now_ns())
-        self._on_hosts[given.task] = given
+        pending.entry.record = Record(now_ns())
+        self._on_hosts[pending.task] = pending
 
     def adopt(self, entry: LogEntry, *, ended: bool) -> InFlightTask:
         """Take over a task that compiled code has submitted, with its log entry."""
@@ -185,14 +185,14 @@ class DynamicExecutor:
                 self.directory.read(touch.piece, space, stamp)
         self._record_writes(task, entry.spaces, entry.finish_s)
         self._outcomes.done(task)
-        given = InFlightTask(task, stamp[1], entry, ended=ended)
+        pending = InFlightTask(task, stamp[1], entry, ended=ended)
         if processor not in self._hosts:
             instruction = self._work.instruction(task, entry.device, entry.spaces, task)
-            self.submitter.adopt(self._request(given, ProgramNode(instruction, processor, False)))
-        self.in_flight[processor].add(given, entry.finish_s - entry.start_s)
+            self.submitter.adopt(self._request(pending, ProgramNode(instruction, processor, False)))
+        self.in_flight[processor].add(pending, entry.finish_s - entry.start_s)
         self.stamp[task] = stamp
         self._submitted(task, processor)
-        return given
+        return pending
 
     def adopt_copy(self, entry: LogEntry, slot: int) -> None:
         """Take over a copy that compiled code has submitted, with its log entry."""
@@ -205,25 +205,25 @@ class DynamicExecutor:
             self.directory.copied(piece, source, destination, stamp)
             if self._item[piece] >= 0:
                 self._state.where[self._item[piece]][destination] = entry.finish_s
-        given = InFlightTask(entry.task, stamp[1], entry)
+        pending = InFlightTask(entry.task, stamp[1], entry)
         instruction = instruction_of(entry, slot, self._layout, self._work.instruction)
-        self.submitter.adopt(self._request(given, ProgramNode(instruction, lane, False)))
-        self.in_flight[lane].add(given, entry.finish_s - entry.start_s)
+        self.submitter.adopt(self._request(pending, ProgramNode(instruction, lane, False)))
+        self.in_flight[lane].add(pending, entry.finish_s - entry.start_s)
 
     def _request(
         self,
-        given: InFlightTask,
+        pending: InFlightTask,
         node: ProgramNode,
         work: InstructionWork | None = None,
         executable: Executable | None = None,
     ) -> SubmissionRequest:
         """Return the submission request of a task or copy on a device lane."""
-        entry = given.entry
+        entry = pending.entry
         assert entry.stamp is not None
         entry.record = entry.record or Record(0)
-        given.request = SubmissionRequest(node, work, executable, entry.record)
-        self._on_devices[node.id], self._stamps.slots[entry.stamp] = given, node.id
-        return given.request
+        pending.request = SubmissionRequest(node, work, executable, entry.record)
+        self._on_devices[node.id], self._stamps.slots[entry.stamp] = pending, node.id
+        return pending.request
 
     def _skip(self, task: int, processor: int, outcome: Outcome) -> bool:
         """Submit a placeholder for a task that does not run: successors by explicit edges wait for its stamp.
@@ -242,14 +242,14 @@ class DynamicExecutor:
         self.left_out += 1
         self._outcomes.left_out(task)
         self._record_writes(task, (layout.home[layout.lanes[processor].number],) * len(layout.touches[task]), 0.0)
-        given = InFlightTask(task, stamp[1], entry)
-        self.in_flight[processor].add(given, 0.0)
+        pending = InFlightTask(task, stamp[1], entry)
+        self.in_flight[processor].add(pending, 0.0)
         if processor in self._hosts:
-            given.ended, given.behind = True, tuple(behind)
+            pending.ended, pending.behind = True, tuple(behind)
         else:
             instruction = self._work.instruction(task, -1, None, task)
             self.flush()
-            self.submitter.put_noop(self._request(given, ProgramNode(instruction, processor, False, (), (), slots)))
+            self.submitter.put_noop(self._request(pending, ProgramNode(instruction, processor, False, (), (), slots)))
         self.stamp[task] = stamp
         for touch in layout.touches[task]:
             self._gaps.setdefault(touch.piece, []).append(stamp)
@@ -335,10 +335,10 @@ class DynamicExecutor:
             item = self._item[piece]
             if item >= 0:
                 state.where[item][destination] = start_s + seconds
-        given = InFlightTask(self._current_task, stamp[1], entry)
-        self.in_flight[lane].add(given, seconds)
+        pending = InFlightTask(self._current_task, stamp[1], entry)
+        self.in_flight[lane].add(pending, seconds)
         instruction = instruction_of(entry, slot, layout, self._work.instruction)
-        self.submitter.take(self._request(given, ProgramNode(instruction, lane, False, (), (), slots)))
+        self.submitter.take(self._request(pending, ProgramNode(instruction, lane, False, (), (), slots)))
         return True
 
     def idle(self) -> bool:
@@ -358,22 +358,22 @@ class DynamicExecutor:
         for lane, in_flight in enumerate(self.in_flight):
             items = in_flight.items
             while items:
-                given = items[0][0]
-                if given.request is None:
-                    if not given.ended or not all(self.is_done(*stamp) for stamp in given.behind):
+                pending = items[0][0]
+                if pending.request is None:
+                    if not pending.ended or not all(self.is_done(*stamp) for stamp in pending.behind):
                         break
                 else:
-                    status = self.submitter.status(given.request.node.id)
+                    status = self.submitter.status(pending.request.node.id)
                     if status == 0:
                         break
                     if status < 0:
-                        self.failure_propagator.failed_on_device(given, status)
-                    finished.append((lane, given))
+                        self.failure_propagator.failed_on_device(pending, status)
+                    finished.append((lane, pending))
                 in_flight.pop()
-                self._stamps.end(lane, given.place)
-                if given.request is None:
-                    seconds = measured_s(given.entry.record)
-                    ended.append(CompletedTask(given.task, lane, seconds))
+                self._stamps.end(lane, pending.place)
+                if pending.request is None:
+                    seconds = measured_s(pending.entry.record)
+                    ended.append(CompletedTask(pending.task, lane, seconds))
         if finished:
             self._note_finished(finished, ended)
         if self._demand.dead_arrays and (ended or finished):
@@ -381,23 +381,23 @@ class DynamicExecutor:
         return ended
 
     def _note_finished(self, finished: Sequence[tuple[int, InFlightTask]], ended: list[CompletedTask]) -> None:
-        requests = [given.request for _, given in finished if given.request is not None]
+        requests = [pending.request for _, pending in finished if pending.request is not None]
         seen_ns, untimed = now_ns(), dict[int, list[InFlightTask]]()
-        for (lane, given), request, times in zip(finished, requests, self.submitter.times(requests), strict=True):
+        for (lane, pending), request, times in zip(finished, requests, self.submitter.times(requests), strict=True):
             slot, record = request.node.id, request.record
-            del self._stamps.slots[lane, given.place], self._on_devices[slot]
+            del self._stamps.slots[lane, pending.place], self._on_devices[slot]
             if record.submit_ns:
                 record.device_ns = times
                 record.event = record.first_event = None
             else:
-                self._broken_off(given, request)
+                self._broken_off(pending, request)
             if slot < len(self._layout.tasks):
                 good = times is not None and record.outcome == "done"
                 taken_ns = times[1] - times[0] if good and times else 0
                 if good and not taken_ns and request.executable is not None and calls_library(request.executable):
-                    untimed.setdefault(lane, []).append(given)
+                    untimed.setdefault(lane, []).append(pending)
                 else:
-                    ended.append(CompletedTask(given.task, lane, taken_ns * 1e-9 if taken_ns > 0 else None))
+                    ended.append(CompletedTask(pending.task, lane, taken_ns * 1e-9 if taken_ns > 0 else None))
             else:
                 self.submitter.forget(slot)
                 self._free_slots.append(slot)
@@ -405,18 +405,18 @@ class DynamicExecutor:
             on_lane = untimed.get(lane, [])
             submit_ns = on_lane[0].request.record.submit_ns if on_lane and on_lane[0].request is not None else 0
             spans_ns = self._observed.estimate_spans(lane, submit_ns, len(on_lane), seen_ns)
-            for given, span_ns in zip(on_lane, spans_ns, strict=True):
-                assert given.entry.record is not None
-                given.entry.record.device_ns = None
-                given.entry.record.start_ns, given.entry.record.finish_ns = span_ns
-                ended.append(CompletedTask(given.task, lane, (span_ns[1] - span_ns[0]) * 1e-9))
+            for pending, span_ns in zip(on_lane, spans_ns, strict=True):
+                assert pending.entry.record is not None
+                pending.entry.record.device_ns = None
+                pending.entry.record.start_ns, pending.entry.record.finish_ns = span_ns
+                ended.append(CompletedTask(pending.task, lane, (span_ns[1] - span_ns[0]) * 1e-9))
 
-    def _broken_off(self, given: InFlightTask, request: SubmissionRequest) -> None:
+    def _broken_off(self, pending: InFlightTask, request: SubmissionRequest) -> None:
         """Record a submission that was broken off, by an error or a cancellation: its values are missing."""
         request.record.submit_ns, request.record.outcome = now_ns(), "cancelled"
         if request.node.id < len(self._layout.tasks):
             self.left_out += 1
-            self._outcomes.broken_off(given.task)
+            self._outcomes.broken_off(pending.task)
 
     def handle(self, completion: Completion) -> None:
         """Handle a completion that a host lane reports."""
@@ -427,14 +427,14 @@ class DynamicExecutor:
             self._on_hosts[node.id].entry.record = Record(now_ns())
             lane.restart(node)
 
-    def _ended_on_host(self, given: InFlightTask, completion: Completion) -> None:
-        assert given.entry.record is not None
-        completion.record_in(given.entry.record)
+    def _ended_on_host(self, pending: InFlightTask, completion: Completion) -> None:
+        assert pending.entry.record is not None
+        completion.record_in(pending.entry.record)
         if completion.error is not None:
-            self._outcomes.failed(given.task, "raised", completion.error, "raised")
+            self._outcomes.failed(pending.task, "raised", completion.error, "raised")
         elif completion.start_ns is None:
-            self._outcomes.left_out(given.task)
-        given.ended = True
+            self._outcomes.left_out(pending.task)
+        pending.ended = True
 
     def _free_dead_arrays(self) -> None:
         """Free arrays without remaining accesses, once their last users have completed."""
@@ -473,8 +473,8 @@ class DynamicExecutor:
 
     def refused(self, request: SubmissionRequest, error: Exception) -> None:
         """Record a task or copy that the runtime refuses, and order its successors."""
-        given = self._on_devices[request.node.id]
-        if given.entry.kind != "copy" and (request.work is None or request.work.implementation.is_kernel):
-            self._outcomes.never_begun.add(given.task)
-        self.failure_propagator.lose(given, "could not be submitted:", error)
+        pending = self._on_devices[request.node.id]
+        if pending.entry.kind != "copy" and (request.work is None or request.work.implementation.is_kernel):
+            self._outcomes.never_begun.add(pending.task)
+        self.failure_propagator.lose(pending, "could not be submitted:", error)
         self.submitter.put_noop(request)

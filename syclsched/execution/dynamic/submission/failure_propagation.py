@@ -21,19 +21,19 @@ class FailurePropagator:
     ) -> None:
         self._layout, self._log, self._directory, self._outcomes = layout, log, directory, outcomes
 
-    def failed_on_device(self, given: InFlightTask, code: int) -> None:
+    def failed_on_device(self, lost: InFlightTask, code: int) -> None:
         """Record a task or copy that failed on its device, with the runtime's code."""
         cause = ExecutionError(f"the runtime gives it status {code}")
-        if given.entry.kind == "copy":
-            self.lose(given, "failed on its device:", cause)
+        if lost.entry.kind == "copy":
+            self.lose(lost, "failed on its device:", cause)
             return
-        for task, outcome in self._outcomes.failed_on_device(given.task, code).items():
+        for task, outcome in self._outcomes.failed_on_device(lost.task, code).items():
             self.set_outcome(task, outcome)
 
-    def lose(self, given: InFlightTask, verb: str, cause: BaseException) -> None:
+    def lose(self, lost: InFlightTask, verb: str, cause: BaseException) -> None:
         """Record a task or copy that did not run; a lost copy fails its task and all readers of its data."""
-        self._outcomes.failed(given.task, verb, cause, "copy" if given.entry.kind == "copy" else "submission")
-        entry = given.entry
+        self._outcomes.failed(lost.task, verb, cause, "copy" if lost.entry.kind == "copy" else "submission")
+        entry = lost.entry
         if entry.kind != "copy":
             return
         entry.record = entry.record or Record(now_ns())

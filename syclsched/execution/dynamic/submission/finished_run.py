@@ -16,7 +16,7 @@ from syclsched.model.plan import Instruction, Plan
 class FinishedRun:
     """A finished dynamic run; implements `syclsched.execution.handle.engine.EndedEngine`."""
 
-    lasting = True
+    owns_buffers = True
 
     def __init__(
         self,
