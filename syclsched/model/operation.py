@@ -12,8 +12,6 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
-
 from syclsched.model.access import AccessMode
 
 ImplementationKind = Literal["numba-dpex", "opencl-c", "spirv", "library", "sequence", "host", "cost-only"]
@@ -45,6 +43,8 @@ class Signature:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, each counted once."""
+        import numpy as np  # not at the start of the command line
+
         return sum(math.prod(shape) * np.dtype(self.dtypes[name]).itemsize for name, shape in self.shapes.items())
 
 
