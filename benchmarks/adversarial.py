@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances made to be hard: a search over instances, in the manner of PISA, for where a scheduler does badly.
+"""Adversarial instances: a search in the manner of PISA for instances on which a scheduler does badly.
 
     python benchmarks/adversarial.py [--searches 5] [--rounds 300] [--tasks 12] [--devices 3] [--seed 0]
 
@@ -12,7 +12,6 @@ more steps, and at last the optimum by CP-SAT where the extra ``exact`` is insta
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
 import statistics
@@ -20,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from common import parser
 
 from syclsched.errors import PolicyError, SyclschedError
 from syclsched.scheduling import Problem, Timetable, candidates, get, makespan_s, problem_from_arrays, validate
@@ -170,14 +170,7 @@ def judge(candidate: Candidate, prove_s: float) -> tuple[float, float, bool]:
 
 def main() -> None:
     """Search, judge and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--searches", type=int, default=5)
-    parser.add_argument("--rounds", type=int, default=300)
-    parser.add_argument("--tasks", type=int, default=12)
-    parser.add_argument("--devices", type=int, default=3)
-    parser.add_argument("--prove-s", type=float, default=20.0)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    given = parser(__doc__, searches=5, rounds=300, tasks=12, devices=3, prove_s=20.0, seed=0).parse_args()
     # The second search asks the dear question twice a round: it gets fewer rounds.
     aims: list[tuple[str, Callable[[Problem], float], int]] = [
         ("HEFT", heft_ratio, given.rounds),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long ``auto`` takes with no budget given, plans, search, rewriting and simulation included.
+"""Time of planning with policy ``auto`` and no budget: policies, search, rewriting and simulation.
 
     python benchmarks/auto.py [--tasks 100 1000 10000] [--runs 5] [--devices xeon-8480,max1550,a770,h100]
 
@@ -9,10 +9,10 @@ the first call in the process, and the median and least of further ones.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 
+from common import parser
 from planning import layered
 
 import syclsched
@@ -20,20 +20,17 @@ import syclsched
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, nargs="+", default=[100, 1000, 10000])
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--devices", default="xeon-8480,max1550,a770,h100")
-    given = parser.parse_args()
+    given = parser(__doc__, tasks=[100, 1000, 10000], runs=5, devices="xeon-8480,max1550,a770,h100").parse_args()
     platform = syclsched.describe(given.devices.split(","))
     for tasks in given.tasks:
         graph = layered(tasks)
-        seconds = []
+        plan, times = None, []
         for _ in range(given.runs + 1):
             begun = time.perf_counter()
             plan = syclsched.plan(graph, platform)
-            seconds.append(time.perf_counter() - begun)
-        first, *others = seconds
+            times.append(time.perf_counter() - begun)
+        assert plan is not None
+        first, *others = times
         then = f"then {statistics.median(others):.2f} s, least {min(others):.2f} s"
         print(f"{tasks:7,d} tasks: first {first:.2f} s, {then}; {plan.policy}, {plan.makespan_s:.6f} s")
 

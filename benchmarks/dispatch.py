@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task costs besides its work: a bound plan beside loops written by hand, all in one run, alternating.
+"""Overhead of a task: a bound plan beside loops written by hand, alternating in one process.
 
     python benchmarks/dispatch.py [--tasks 2000] [--runs 21] [--on one-lane two-lanes sub-devices contexts]
 
@@ -15,19 +15,23 @@ submission until all is done.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import os
 import random
 import statistics
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import opencl_operation, parser, plan_by_hand, seconds
+
+from syclsched import TaskGraph, discover
+from syclsched.api import with_lanes
+from syclsched.devices import open_devices
+from syclsched.execution import bind
 
 ITEMS = 16
 SOURCE = "__kernel void nothing(__global double *out, __global const double *a, __global const double *b) {}"
@@ -65,20 +69,7 @@ def edges(shape: str, tasks: int, width: int = 16) -> list[list[int]]:
 
 def graph_of(before: list[list[int]]) -> Any:
     """Return a task graph: each task writes an array of its own and reads those of two tasks before it."""
-    from syclsched.model.access import AccessMode
-    from syclsched.model.graph import TaskGraph
-    from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
-
-    operation = Operation(
-        "nothing",
-        (Parameter("out", AccessMode.WRITE), Parameter("a", AccessMode.READ), Parameter("b", AccessMode.READ)),
-        (
-            Implementation(
-                "opencl-c", "opencl-c", lambda _: OpenCLSource(SOURCE, "nothing"), launch=lambda s, d: Launch((ITEMS,))
-            ),
-        ),
-        lambda signature: Work(flops=0.0, bytes=0.0),
-    )
+    operation = opencl_operation("nothing", SOURCE, ITEMS, writes="out", reads="a b")
     graph = TaskGraph("nothing")
     first = graph.array("first", (ITEMS,), "float64")
     arrays = [graph.array(f"a{i}", (ITEMS,), "float64") for i in range(len(before))]
@@ -92,14 +83,7 @@ def graph_of(before: list[list[int]]) -> Any:
 
 def plan_of(graph: Any, platform: Any, places: Places) -> Any:
     """Return a plan that puts tasks on lanes in turn."""
-    from syclsched.model.schedule import Assignment, Schedule
-    from syclsched.planning import build_plan
-
-    placed = tuple(
-        Assignment(name, *places[position % len(places)], "opencl-c", float(position), position + 1.0)
-        for position, name in enumerate(graph.order())
-    )
-    return build_plan(graph, platform, Schedule("by hand", placed), dict.fromkeys(graph.order(), 1e-6))
+    return plan_by_hand(graph, platform, lambda position, _: places[position % len(places)])
 
 
 class Rivals:
@@ -197,17 +181,8 @@ class Rivals:
             event.wait()
 
 
-def seconds(action: Callable[[], object]) -> float:
-    """Return how long something takes."""
-    begun = time.perf_counter()
-    action()
-    return time.perf_counter() - begun
-
-
 def compare(shape: str, name: str, places: Places, platform: Any, live: Any, tasks: int, runs: int) -> None:
     """Measure one graph, and print a line."""
-    from syclsched.execution import bind
-
     before = edges(shape, tasks)
     graph = graph_of(before)
     inputs = {"first": np.zeros(ITEMS)}
@@ -235,15 +210,9 @@ def compare(shape: str, name: str, places: Places, platform: Any, live: Any, tas
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=2000)
-    parser.add_argument("--runs", type=int, default=21)
-    parser.add_argument("--on", nargs="+", choices=list(ON), default=list(ON))
-    given = parser.parse_args()
-
-    from syclsched import discover
-    from syclsched.api import with_lanes
-    from syclsched.devices import open_devices
+    options = parser(__doc__, tasks=2000, runs=21)
+    options.add_argument("--on", nargs="+", choices=list(ON), default=list(ON))
+    given = options.parse_args()
 
     print("microseconds a task, median (least); ratios of medians")
     titles = "".join(f" {name:>16s}" for name in ("bound plan", "C", "Python", "numba-dpex"))

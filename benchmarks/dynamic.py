@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task costs under a dynamic policy, beside rivals; and what hybrid scheduling saves when the costs are wrong.
+"""Overhead of a task under a dynamic policy, beside rivals; and the gain of hybrid scheduling when costs are wrong.
 
     python benchmarks/dynamic.py [--tasks 2000] [--runs 9] [--part overhead|spaces|hybrid] [--width 8] [--size 30]
         [--wrong kernel|task] [--off either|up-to] [--turns 1000000] [--repeats 5]
@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import statistics
 import threading
 import time
@@ -36,6 +35,19 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from common import median_and_range, one_core_queues, opencl_operation, parser, seconds
+
+from syclsched import TaskGraph, discover
+from syclsched.api import with_lanes
+from syclsched.costs import CostModel
+from syclsched.devices import open_devices
+from syclsched.execution import bind
+from syclsched.execution.dynamic import execute_dynamic, policy_by_name
+from syclsched.planner import plan_graph
+from syclsched.scheduling import build_problem
+from syclsched.scheduling.dynamic import Hybrid, run_dynamic
+from syclsched.scheduling.policies.heft import Heft
+from syclsched.scheduling.problem import makespan_s
 
 WIDTH = 8
 SOURCE = """
@@ -63,16 +75,7 @@ def stencil(tasks: int) -> list[list[int]]:
 
 def empty_graph(before: list[list[int]]) -> Any:
     """Return it as a graph of kernels that do nothing, on two arrays for each column."""
-    from syclsched.model.access import AccessMode
-    from syclsched.model.graph import TaskGraph
-    from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
-
-    operation = Operation(
-        "nothing",
-        (Parameter("out", AccessMode.WRITE), Parameter("before", AccessMode.READ)),
-        (Implementation("opencl-c", "opencl-c", lambda _: OpenCLSource(SOURCE, "nothing"), lambda *_: Launch((1,))),),
-        lambda signature: Work(flops=0.0, bytes=0.0),
-    )
+    operation = opencl_operation("nothing", SOURCE, writes="out", reads="before")
     graph = TaskGraph("stencil")
     arrays = [[graph.array(f"a{p}_{k}", data=np.zeros(1)) for k in range(2)] for p in range(WIDTH)]
     for task, waits in enumerate(before):
@@ -87,16 +90,7 @@ def empty_graph(before: list[list[int]]) -> Any:
 
 def spread_graph(tasks: int) -> Any:
     """Return a stencil of kernels that do nothing, whose tasks read what their neighbours have written."""
-    from syclsched.model.access import AccessMode
-    from syclsched.model.graph import TaskGraph
-    from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
-
-    operation = Operation(
-        "nothing3",
-        (Parameter("out", AccessMode.WRITE), *(Parameter(name, AccessMode.READ) for name in "lmr")),
-        (Implementation("opencl-c", "opencl-c", lambda _: OpenCLSource(SOURCE, "nothing3"), lambda *_: Launch((1,))),),
-        lambda signature: Work(flops=0.0, bytes=0.0),
-    )
+    operation = opencl_operation("nothing3", SOURCE, writes="out", reads="l m r")
     graph = TaskGraph("stencil")
     arrays = [[graph.array(f"a{p}_{k}", data=np.zeros(1)) for k in range(2)] for p in range(WIDTH)]
     for task in range(tasks):
@@ -108,13 +102,6 @@ def spread_graph(tasks: int) -> Any:
 
 def spaces(live: Any, tasks: int, runs: int) -> None:
     """Measure and print what an empty task costs where data has to be moved."""
-    from syclsched.costs import CostModel
-    from syclsched.execution import bind
-    from syclsched.execution.dynamic import execute_dynamic, policy_by_name
-    from syclsched.scheduling import build_problem
-    from syclsched.scheduling.dynamic import Hybrid
-    from syclsched.scheduling.policies.heft import Heft
-
     graph = spread_graph(tasks)
     problem = build_problem(graph, live.platform, CostModel(live.platform, None))
     policies: dict[str, Any] = {name: policy_by_name(name) for name in ("eager", "priority", "dmdas", "stealing")}
@@ -136,10 +123,8 @@ def spaces(live: Any, tasks: int, runs: int) -> None:
                 copies.append(plan.counters.copies / tasks)
         with bind(plan, graph, live, trace=False) as runner:
             for turn in range(runs + 1):
-                begun = time.perf_counter()
-                runner.run().wait()
-                replay_us += [(time.perf_counter() - begun) / tasks * 1e6] if turn else []
-        rows = " ".join([f"{_row(each):>26s}" for each in (engine_us, submitting_us, whole_us, replay_us)])
+                replay_us += [seconds(lambda: runner.run().wait()) / tasks * 1e6] if turn else []
+        rows = " ".join([f"{median_and_range(each):>26s}" for each in (engine_us, submitting_us, whole_us, replay_us)])
         print(f"{name:10s} {rows} {statistics.median(copies):14.2f}")
 
 
@@ -178,9 +163,8 @@ def with_dask(before: list[list[int]]) -> float:
     from dask.threaded import get
 
     graph = {f"t{task}": (_nothing, [f"t{w}" for w in waits]) for task, waits in enumerate(before)}
-    begun = time.perf_counter()
-    get(graph, [f"t{len(before) - 1 - k}" for k in range(WIDTH)], num_workers=2)
-    return time.perf_counter() - begun
+    last = [f"t{len(before) - 1 - k}" for k in range(WIDTH)]
+    return seconds(lambda: get(graph, last, num_workers=2))
 
 
 def _nothing(_: Any) -> int:
@@ -189,14 +173,6 @@ def _nothing(_: Any) -> int:
 
 def overhead(live: Any, tasks: int, runs: int) -> None:
     """Measure and print what an empty task costs."""
-    from syclsched.costs import CostModel
-    from syclsched.execution import bind
-    from syclsched.execution.dynamic import execute_dynamic, policy_by_name
-    from syclsched.planner import plan_graph
-    from syclsched.scheduling import build_problem
-    from syclsched.scheduling.dynamic import Hybrid
-    from syclsched.scheduling.policies.heft import Heft
-
     before = stencil(tasks)
     graph = empty_graph(before)
     problem = build_problem(graph, live.platform, CostModel(live.platform, None))
@@ -215,46 +191,22 @@ def overhead(live: Any, tasks: int, runs: int) -> None:
                 if turn:
                     engine_us[name].append(counts.dispatch_ns / tasks * 1e-3)
                     whole_us[name].append(counts.loop_ns / tasks * 1e-3)
-            begun = time.perf_counter()
-            runner.run().wait()
-            rivals = {"replay": time.perf_counter() - begun, "thread pool": with_threads(before)}
+            rivals = {"replay": seconds(lambda: runner.run().wait()), "thread pool": with_threads(before)}
             if dask:
                 rivals["Dask threads"] = with_dask(before)
-            for name, seconds in rivals.items():
+            for name, taken_s in rivals.items():
                 if turn:
-                    whole_us[name].append(seconds / tasks * 1e6)
+                    whole_us[name].append(taken_s / tasks * 1e6)
     print(f"stencil of {tasks} empty tasks, microseconds a task: median (least to most) of {runs}")
     print(f"{'':14s} {'engine, processor':>26s} {'first task to last':>26s}")
     for name, values in whole_us.items():
         if values:
-            print(f"{name:14s} {_row(engine_us.get(name, [])):>26s} {_row(values):>26s}")
-
-
-def _row(values: list[float]) -> str:
-    if not values:
-        return "-"
-    return f"{statistics.median(values):8.2f} ({min(values):.2f} to {max(values):.2f})"
+            print(f"{name:14s} {median_and_range(engine_us.get(name, [])):>26s} {median_and_range(values):>26s}")
 
 
 def hybrid(live: Any, given: argparse.Namespace) -> None:
     """Measure and print makespans with costs that are wrong."""
-    from syclsched.costs import CostModel
-    from syclsched.execution.dynamic import execute_dynamic
-    from syclsched.model.access import AccessMode
-    from syclsched.model.graph import TaskGraph
-    from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
-    from syclsched.scheduling import build_problem
-    from syclsched.scheduling.dynamic import Hybrid, run_dynamic
-    from syclsched.scheduling.policies.heft import Heft
-    from syclsched.scheduling.problem import makespan_s
-
-    modes = [Parameter("out", AccessMode.WRITE), *(Parameter(n, AccessMode.READ) for n in ("left", "up"))]
-    operation = Operation(
-        "spin",
-        (*modes, Parameter("turns")),
-        (Implementation("opencl-c", "opencl-c", lambda _: OpenCLSource(SOURCE, "spin"), lambda *_: Launch((1,))),),
-        lambda signature: Work(flops=0.0, bytes=0.0),
-    )
+    operation = opencl_operation("spin", SOURCE, writes="out", reads="left up", scalars="turns")
 
     def graph_of(works: Any) -> Any:
         graph = TaskGraph("stages")
@@ -268,7 +220,7 @@ def hybrid(live: Any, given: argparse.Namespace) -> None:
         return graph
 
     size, width = given.size, given.width
-    per_turn_s = _seconds_of_a_turn(graph_of, live, size, given.turns, execute_dynamic, build_problem, CostModel)
+    per_turn_s = _seconds_of_a_turn(graph_of, live, size, given.turns)
     ratios: dict[str, list[float]] = {name: [] for name in ("truth/predicted", "static/truth", "hybrid/truth")}
     simulated: list[float] = []
     replanned = []
@@ -284,9 +236,9 @@ def hybrid(live: Any, given: argparse.Namespace) -> None:
         places = {f"t{i}_{j}": (i, j) for i in range(size) for j in range(width)}
         order = np.array([works[places[name]] if name in places else 0.0 for name in problem.names])
         factor = np.array([off[places[name]] if name in places else 1.0 for name in problem.names])
-        seconds = np.where(np.isfinite(problem.tables.seconds), order[:, None] * per_turn_s, np.inf)
-        true = replace(problem, tables=problem.tables._replace(seconds=seconds))
-        wrong_s = seconds * factor[:, None]
+        true_s = np.where(np.isfinite(problem.tables.seconds), order[:, None] * per_turn_s, np.inf)
+        true = replace(problem, tables=problem.tables._replace(seconds=true_s))
+        wrong_s = true_s * factor[:, None]
         wrong = replace(problem, tables=problem.tables._replace(seconds=wrong_s))
         known, mistaken = Heft().schedule(true), Heft().schedule(wrong)
         ways = {
@@ -320,13 +272,10 @@ def hybrid(live: Any, given: argparse.Namespace) -> None:
     print(f"planned anew {statistics.median(replanned):g} times a run ({min(replanned)} to {max(replanned)})")
 
 
-def _seconds_of_a_turn(graph_of: Callable[..., Any], live: Any, size: int, turns: int, *rest: Any) -> float:
-    """Return what a turn of the kernel's loop takes on one lane, alone."""
-    execute_dynamic, build_problem, model = rest
-    from syclsched.execution.dynamic import policy_by_name
-
+def _seconds_of_a_turn(graph_of: Callable[..., Any], live: Any, size: int, turns: int) -> float:
+    """Return the time of one turn of the kernel's loop on one lane, alone."""
     graph = graph_of(np.full((size, 4), turns))
-    problem = build_problem(graph, live.platform, model(live.platform, None))
+    problem = build_problem(graph, live.platform, CostModel(live.platform, None))
     with execute_dynamic(graph, problem, live, policy_by_name("eager")) as run:
         run.wait()
         spans = [s.duration_s for s in run.trace().spans if s.kind == "launch"]
@@ -335,25 +284,17 @@ def _seconds_of_a_turn(graph_of: Callable[..., Any], live: Any, size: int, turns
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=2000)
-    parser.add_argument("--runs", type=int, default=9)
-    parser.add_argument("--size", type=int, default=30, help="How many stages.")
-    parser.add_argument("--width", type=int, default=8, help="Tasks of a stage.")
-    parser.add_argument("--wrong", choices=("kernel", "task"), default="kernel", help="Of what costs are wrong.")
-    parser.add_argument("--off", choices=("either", "up-to"), default="either", help="Three times, or up to that.")
-    parser.add_argument("--turns", type=int, default=2_000_000, help="Of the loop in the hybrid's kernels.")
-    parser.add_argument("--repeats", type=int, default=5, help="Runs of each way on each of the hybrid's graphs.")
-    parser.add_argument("--part", choices=("overhead", "spaces", "hybrid"))
-    given = parser.parse_args()
-
+    options = parser(__doc__, tasks=2000, runs=9)
+    options.add_argument("--size", type=int, default=30, help="Number of stages.")
+    options.add_argument("--width", type=int, default=8, help="Tasks of a stage.")
+    options.add_argument("--wrong", choices=("kernel", "task"), default="kernel", help="Of what costs are wrong.")
+    options.add_argument("--off", choices=("either", "up-to"), default="either", help="Three times, or up to that.")
+    options.add_argument("--turns", type=int, default=2_000_000, help="Of the loop in the hybrid's kernels.")
+    options.add_argument("--repeats", type=int, default=5, help="Runs of each way on each of the hybrid's graphs.")
+    options.add_argument("--part", choices=("overhead", "spaces", "hybrid"))
+    given = options.parse_args()
     if given.part != "spaces":
-        # Read by the OpenCL CPU runtime when it loads: one worker thread makes every queue one core.
-        os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
-    from syclsched import discover
-    from syclsched.api import with_lanes
-    from syclsched.devices import open_devices
-
+        one_core_queues()
     if given.part == "spaces":
         with open_devices(discover()) as live:
             spaces(live, given.tasks, given.runs)

@@ -8,7 +8,6 @@ leaks. The slope is that of a straight line through the second half of the point
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import os
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import parser, resident_bytes
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -30,12 +30,6 @@ from syclsched.devices import discover, open_devices
 from syclsched.execution import bind
 from syclsched.execution.runner import bound_plan
 from syclsched.model.graph import TaskGraph
-
-
-def resident_bytes() -> int:
-    """Return the resident memory of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def make_graph(tasks: int, size: int) -> TaskGraph:
@@ -65,15 +59,12 @@ def sample(live: Any) -> dict[str, float]:
 
 def main() -> None:
     """Run, and print what was held."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--tasks", type=int, default=200)
-    parser.add_argument("--size", type=int, default=256, help="elements of each array")
-    parser.add_argument("--devices", default="cpu", help="which, as for `syclsched run`")
-    parser.add_argument("--hosted", action="store_true", help="with a task on the host")
-    parser.add_argument("--dispatched", action="store_true", help="with a task on the host, and not replayed")
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    options = parser(__doc__, runs=10_000, tasks=200, json=False)
+    options.add_argument("--size", type=int, default=256, help="elements of each array")
+    options.add_argument("--devices", default="cpu", help="which, as for `syclsched run`")
+    options.add_argument("--hosted", action="store_true", help="with a task on the host")
+    options.add_argument("--dispatched", action="store_true", help="with a task on the host, and not replayed")
+    given = options.parse_args()
 
     graph = make_graph(given.tasks, given.size)
     if given.hosted or given.dispatched:

@@ -1,25 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a few tasks on the host cost a bound plan: replayed beside dispatched, alternating in one process.
+"""Bound plans with a few tasks on the host: replayed beside dispatched, alternating in one process.
 
     python benchmarks/hosted.py [--tasks 40] [--runs 101] [--model]
 
 Kernels do nothing, on one lane of the CPU device; functions add one to 16 numbers. In ``chain`` each task needs the one
-before; in ``beside`` functions have a chain of their own, and nobody waits for the other. ``--model`` is a network of
+before; in ``beside`` functions have a chain of their own. ``--model`` is a network of
 twenty small convolutions with an operator that no device can do (CumProd, by onnx's own implementation) in the middle.
 Milliseconds a run, medians with the quarter points, and the ratio of medians.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
 import numpy as np
+from common import alternating, opencl_operation, parser, plan_by_hand, quartiles
+
+import syclsched
+from syclsched import TaskGraph, discover
+from syclsched.devices import open_devices
+from syclsched.execution import bind
 
 ITEMS = 16
 SOURCE = """__kernel void nothing(__global double *y) {}"""
@@ -33,20 +37,7 @@ def plus_one(y: Any) -> None:
 
 def graph_of(tasks: int, hosts: int, shape: str) -> Any:
     """Return a graph with so many functions among its tasks, at equal distances."""
-    from syclsched.model.access import AccessMode
-    from syclsched.model.graph import TaskGraph
-    from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
-
-    nothing = Operation(
-        "nothing",
-        (Parameter("y", AccessMode.UPDATE),),
-        (
-            Implementation(
-                "opencl-c", "opencl-c", lambda _: OpenCLSource(SOURCE, "nothing"), launch=lambda s, d: Launch((ITEMS,))
-            ),
-        ),
-        lambda signature: Work(flops=0.0, bytes=0.0),
-    )
+    nothing = opencl_operation("nothing", SOURCE, ITEMS, updates="y")
     graph = TaskGraph(f"{shape}, {hosts} on the host")
     y = graph.array("y", data=np.zeros(ITEMS))
     other = y if shape == "chain" else graph.array("z", data=np.zeros(ITEMS))
@@ -61,15 +52,7 @@ def graph_of(tasks: int, hosts: int, shape: str) -> Any:
 
 def plan_of(graph: Any, platform: Any) -> Any:
     """Return a plan with kernels on the device's lane and functions on the host's."""
-    from syclsched.model.schedule import Assignment, Schedule
-    from syclsched.planning import build_plan
-
-    placed = []
-    for position, name in enumerate(graph.order()):
-        first = graph.task(name).operation.implementations[0]
-        device = "host" if first.kind == "host" else "cpu"
-        placed.append(Assignment(name, device, 0, first.name, float(position), position + 1.0))
-    return build_plan(graph, platform, Schedule("by hand", tuple(placed)), dict.fromkeys(graph.order(), 1e-6))
+    return plan_by_hand(graph, platform, lambda _, name: ("host" if graph.task(name).kind == "host" else "cpu", 0))
 
 
 def model_of(layers: int = 20, channels: int = 16, size: int = 56) -> Any:
@@ -99,21 +82,12 @@ def model_of(layers: int = 20, channels: int = 16, size: int = 56) -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)])
 
 
-def seconds(action: Callable[[], object]) -> float:
-    """Return how long something takes."""
-    begun = time.perf_counter()
-    action()
-    return time.perf_counter() - begun
-
-
 def show(name: str, replayed: Callable[[], object], dispatched: Callable[[], object], runs: int) -> None:
     """Time both in turn, and print."""
-    for _ in range(5):
-        replayed(), dispatched()
-    columns = list(zip(*[(seconds(replayed), seconds(dispatched)) for _ in range(runs)], strict=True))
-    quarters = [[s * 1e3 for s in statistics.quantiles(column, n=4)] for column in columns]
-    cells = "  ".join(f"{middle:7.3f} ({low:6.3f} to {high:6.3f})" for low, middle, high in quarters)
-    print(f"{name:24s} {cells}  {quarters[1][1] / quarters[0][1]:6.2f}", flush=True)
+    times = alternating({"replayed": replayed, "dispatched": dispatched}, runs, warm_ups=5)
+    middles = [statistics.median(column) for column in times.values()]
+    cells = "  ".join(quartiles([s * 1e3 for s in column], 3, 7) for column in times.values())
+    print(f"{name:24s} {cells}  {middles[1] / middles[0]:6.2f}", flush=True)
 
 
 def dispatched_only() -> Any:
@@ -125,10 +99,6 @@ def dispatched_only() -> Any:
 
 def show_plans(tasks: int, runs: int) -> None:
     """Time plans with more and more functions."""
-    from syclsched import discover
-    from syclsched.devices import open_devices
-    from syclsched.execution import bind
-
     platform = discover("cpu")
     with open_devices(platform) as live:
         for shape in ("chain", "beside"):
@@ -149,8 +119,6 @@ def show_plans(tasks: int, runs: int) -> None:
 
 def show_model(runs: int) -> None:
     """Time calls of the model."""
-    import syclsched
-
     model, x = model_of(), np.random.default_rng(1).normal(size=(1, 16, 56, 56)).astype(np.float32)
     warnings.simplefilter("ignore")
     fast = syclsched.compile(model, devices="cpu")
@@ -164,11 +132,7 @@ def show_model(runs: int) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=40)
-    parser.add_argument("--runs", type=int, default=101)
-    parser.add_argument("--model", action="store_true")
-    given = parser.parse_args()
+    given = parser(__doc__, tasks=40, runs=101, model=False).parse_args()
     print(f"{'milliseconds a run':24s} {'replayed':>27s}  {'dispatched':>27s}   ratio")
     if given.model:
         show_model(given.runs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs a bound run to get its input: as a NumPy array, in USM memory of the caller's, in the runner's buffer.
+"""Time of a bound run by the form of its input: a NumPy array, the caller's USM memory, the runner's own buffer.
 
 Run as ``python benchmarks/inputs.py [MIB ...]``. A run reads the input once, by a kernel on the CPU device; the ways
 take turns. In the last two the caller has written the value where kernels read it, which is not timed.
@@ -7,12 +7,11 @@ take turns. In the last two the caller has written the value where kernels read 
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import time
 from collections.abc import Callable
 
 import numpy as np
+from common import alternating, parser
 
 import syclsched as ss
 from syclsched.kernels import get
@@ -47,13 +46,7 @@ def measure(mebibytes: int) -> dict[str, list[float]]:
             "USM memory of the caller's, in place": lambda: given({"x": usm}, ()),
             "buffer of the runner's, in place": lambda: filled(None, ()),
         }
-        found: dict[str, list[float]] = {way: [] for way in ways}
-        for turn in range(ROUNDS + 3):
-            for way, run in ways.items():
-                began = time.perf_counter()
-                run()
-                if turn >= 3:
-                    found[way].append((time.perf_counter() - began) * 1e3)
+        found = {way: [s * 1e3 for s in times] for way, times in alternating(ways, ROUNDS, warm_ups=3).items()}
         for runner, value in ((copying, data), (given, usm), (filled, filled.buffer("x"))):
             np.testing.assert_array_equal(runner({"x": value}, ["y"])["y"], data)
     return found
@@ -61,11 +54,11 @@ def measure(mebibytes: int) -> dict[str, list[float]]:
 
 def main() -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mebibytes", nargs="*", type=int, default=[1, 16], help="sizes of the input")
+    options = parser(__doc__)
+    options.add_argument("mebibytes", nargs="*", type=int, default=[1, 16], help="sizes of the input")
     print("| input | way | ms a run, median | quartiles |")
     print("|---|---|---|---|")
-    for mebibytes in parser.parse_args().mebibytes:
+    for mebibytes in options.parse_args().mebibytes:
         for way, times in measure(mebibytes).items():
             low, middle, high = statistics.quantiles(times, n=4)
             print(f"| {mebibytes} MiB | {way} | {middle:.3f} | {low:.3f} to {high:.3f} |", flush=True)

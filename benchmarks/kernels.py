@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What part of the device's bandwidth or arithmetic each kernel reaches: its roofline line in docs/kernels.md.
+"""Share of the device's bandwidth or arithmetic that each kernel reaches: the table in docs/kernels.md.
 
     python benchmarks/kernels.py [name ...] [--device cpu] [--samples 30]
 
@@ -11,7 +11,6 @@ device's own (SYCL events), for library calls the host's.
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 import time
@@ -21,6 +20,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
+from common import parser
 
 from syclsched import oneapi
 from syclsched.devices.programs.task_compiler import compile_task
@@ -410,11 +410,9 @@ class Bench:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="families, or parts of lines' names; all if not given")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--samples", type=int, default=30)
-    options = parser.parse_args()
+    arguments = parser(__doc__, device="cpu", samples=30)
+    arguments.add_argument("names", nargs="*", help="families, or parts of lines' names; all if not given")
+    options = arguments.parse_args()
     bench = Bench(options.device)
     print(f"# {bench.name}, {options.samples} samples\n")
     print("| kernel | implementation | ms | of the best | ± | held against |\n|---|---|---|---|---|---|")

@@ -10,14 +10,20 @@ measured.
 
 from __future__ import annotations
 
-import argparse
-import os
 import statistics
 from contextlib import ExitStack
 from typing import Any
 
-# Read by the OpenCL CPU runtime when it loads: one worker thread makes every queue one core.
-os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
+from common import deviation, one_core_queues, parser
+
+from syclsched import discover, workloads
+from syclsched.api import with_lanes
+from syclsched.devices import open_devices
+from syclsched.execution import bind
+from syclsched.planner import plan_graph
+from syclsched.profiling import HistoryStore, calibrate
+
+one_core_queues()
 
 
 def makespan(runner: Any, workload: Any) -> float:
@@ -32,28 +38,15 @@ def makespan(runner: Any, workload: Any) -> float:
 def describe(name: str, plan: Any, seconds: list[float]) -> None:
     """Print one row."""
     middle = statistics.median(seconds)
-    mad = statistics.median(abs(s - middle) for s in seconds)
     print(
-        f"{name:10s} median {middle * 1e3:7.2f} ms ± {mad * 1e3:.2f}, least {min(seconds) * 1e3:.2f}; "
+        f"{name:10s} median {middle * 1e3:7.2f} ms ± {deviation(seconds) * 1e3:.2f}, least {min(seconds) * 1e3:.2f}; "
         f"predicted {plan.makespan_s * 1e3:.2f} ({100 * (plan.makespan_s / middle - 1):+.1f} %)"
     )
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--n", type=int, default=2048)
-    parser.add_argument("--tile", type=int, default=256)
-    parser.add_argument("--runs", type=int, default=15)
-    given = parser.parse_args()
-
-    from syclsched import discover, workloads
-    from syclsched.api import with_lanes
-    from syclsched.devices import open_devices
-    from syclsched.execution import bind
-    from syclsched.planner import plan_graph
-    from syclsched.profiling import HistoryStore, calibrate
-
+    given = parser(__doc__, n=2048, tile=256, runs=15).parse_args()
     kind = workloads.get("cholesky")
     workload = kind.build(kind.options(n=given.n, tile=given.tile))
     platform = discover("cpu")

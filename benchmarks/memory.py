@@ -1,101 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What memory costs: pools beside the runtime's own allocations, runs with either, and what 10,000 runs leave behind.
+"""Memory: pools beside the runtime's own allocations, runs with either, and growth over 10,000 runs.
 
 Usage: ``python benchmarks/memory.py [blocks] [runs] [leaks --count 10000]``; without a name all three.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import alternating, opencl_operation, parser, plan_by_hand, quartiles, resident_bytes, seconds
 
 from syclsched.api import discover
 from syclsched.devices import open_devices
 from syclsched.devices.memory import usm_memory
 from syclsched.execution import bind, execute
-from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import with_memory_limit
-from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
-from syclsched.model.schedule import Assignment, Schedule
-from syclsched.planning import build_plan
 from syclsched.simulation import predict
 
-ADD_ONE = Operation(
-    "add one",
-    (Parameter("x", AccessMode.READ), Parameter("y", AccessMode.WRITE, like="x")),
-    (
-        Implementation(
-            "opencl-c",
-            "opencl-c",
-            lambda _: OpenCLSource(
-                "__kernel void one(__global const double *x, __global double *y)"
-                "{ size_t i = get_global_id(0); y[i] = x[i] + 1.0; }",
-                "one",
-            ),
-            lambda signature, _: Launch(signature.shapes["y"]),
-        ),
-    ),
-    lambda signature: Work(flops=1.0, bytes=16.0, dtype="float64"),
-)
+SOURCE = """__kernel void one(__global double *y, __global const double *x) {
+    size_t i = get_global_id(0);
+    y[i] = x[i] + 1.0;
+}"""
 
 
 def chain(length: int, size: int) -> TaskGraph:
     """Tasks one after another, each into a new temporary."""
-    graph = TaskGraph("chain of temporaries")
+    graph, add_one = TaskGraph("chain of temporaries"), opencl_operation("one", SOURCE, size, writes="y", reads="x")
     before = graph.array("a0", data=np.zeros(size))
     for i in range(length):
         after = graph.array(f"a{i + 1}", (size,), "float64", temporary=i < length - 1)
-        graph.kernel(ADD_ONE, name=f"t{i}", x=before, y=after)
+        graph.kernel(add_one, name=f"t{i}", x=before, y=after)
         before = after
     return graph
 
 
 def rounds(length: int, size: int, count: int) -> TaskGraph:
     """Tasks that go around some arrays, all of them kept."""
-    graph = TaskGraph("rounds")
+    graph, add_one = TaskGraph("rounds"), opencl_operation("one", SOURCE, size, writes="y", reads="x")
     arrays = [graph.array(f"a{i}", data=np.zeros(size)) for i in range(count)]
     for i in range(length):
-        graph.kernel(ADD_ONE, name=f"t{i}", x=arrays[i % count], y=arrays[(i + 1) % count])
+        graph.kernel(add_one, name=f"t{i}", x=arrays[i % count], y=arrays[(i + 1) % count])
     return graph
 
 
 def planned(graph: TaskGraph, platform: Any) -> Any:
     """Return a plan of all tasks on the first device, in their order."""
     device = platform.compute_devices[0].name
-    order = graph.order()
-    assignments = tuple(Assignment(n, device, 0, "opencl-c", float(p), p + 1.0) for p, n in enumerate(order))
-    return predict(build_plan(graph, platform, Schedule("in order", assignments), dict.fromkeys(order, 1e-5)))
+    return predict(plan_by_hand(graph, platform, lambda *_: (device, 0), 1e-5))
 
 
-def alternating(one: Callable[[], Any], other: Callable[[], Any], times: int) -> tuple[list[float], list[float]]:
-    """Return the seconds of two things that are done by turns."""
-    found: tuple[list[float], list[float]] = ([], [])
-    for _ in range(times):
-        for seconds, call in zip(found, (one, other), strict=True):
-            begun = time.perf_counter()
-            call()
-            seconds.append(time.perf_counter() - begun)
-    return found
-
-
-def said(seconds: list[float]) -> str:
-    """Return median and quartiles in milliseconds."""
-    low, middle, high = statistics.quantiles(seconds, n=4)
-    return f"{middle * 1e3:8.3f} ms ({low * 1e3:.3f} to {high * 1e3:.3f})"
-
-
-def compare(title: str, pooled: list[float], fresh: list[float]) -> None:
-    """Print both, and the ratio of the medians."""
-    ratio = statistics.median(pooled) / statistics.median(fresh)
-    print(f"{title}\n  pool    {said(pooled)}\n  fresh   {said(fresh)}\n  ratio   {ratio:.3f}")
+def compare(title: str, from_pool: Callable[[], object], fresh: Callable[[], object]) -> None:
+    """Time both by turns, and print them and the ratio of the medians."""
+    times = alternating({"pool": from_pool, "fresh": fresh}, 15)
+    lines = [f"  {name:7s} {quartiles([s * 1e3 for s in found], 3, 8)} ms" for name, found in times.items()]
+    ratio = statistics.median(times["pool"]) / statistics.median(times["fresh"])
+    print(title, *lines, f"  ratio   {ratio:.3f}", sep="\n")
 
 
 def blocks(live: Any, space: str) -> None:
@@ -118,7 +82,7 @@ def blocks(live: Any, space: str) -> None:
             del held
 
         from_pool()
-        compare(f"{title}, written to once in each page", *alternating(from_pool, from_runtime, 15))
+        compare(f"{title}, written to once in each page", from_pool, from_runtime)
         live.trim_memory()
 
 
@@ -140,12 +104,7 @@ def runs(live: Any, platform: Any) -> None:
             run()
 
         run()
-        compare(f"execute: {title}", *alternating(run, run_fresh, 15))
-
-
-def rss_bytes() -> int:
-    """Return the resident memory of this process."""
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096
+        compare(f"execute: {title}", run, run_fresh)
 
 
 def leaks(live: Any, platform: Any, count: int) -> None:
@@ -169,28 +128,24 @@ def leaks(live: Any, platform: Any, count: int) -> None:
         for name, way in ways.items():
             for _ in range(max(count // 10, 1)):
                 way()
-            first, held = rss_bytes(), live.memory()
-            begun = time.perf_counter()
-            for _ in range(count):
-                way()
-            seconds = time.perf_counter() - begun
+            first, held = resident_bytes(), live.memory()
+            taken_s = seconds(lambda way=way: [way() for _ in range(count)])
             now = live.memory()
             usm = {s: now[s].reserved_bytes - held[s].reserved_bytes for s in now}
             used = {s: now[s].in_use_bytes - held[s].in_use_bytes for s in now}
             print(
-                f"{count:,} runs {name}: resident memory {(rss_bytes() - first) / 1024:+,.0f} KiB, "
-                f"of pools in use {sum(used.values()):+,} B, reserved {sum(usm.values()):+,} B; {seconds:.1f} s"
+                f"{count:,} runs {name}: resident memory {(resident_bytes() - first) / 1024:+,.0f} KiB, "
+                f"of pools in use {sum(used.values()):+,} B, reserved {sum(usm.values()):+,} B; {taken_s:.1f} s"
             )
     print("in use after the runners are closed:", {s: i.in_use_bytes for s, i in live.memory().items()})
 
 
 def main() -> None:
     """Measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="*", help="blocks, runs, leaks", default=["blocks", "runs", "leaks"])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--count", type=int, default=10_000, help="runs of each kind")
-    given = parser.parse_args()
+    options = parser(__doc__, device="cpu")
+    options.add_argument("what", nargs="*", help="blocks, runs, leaks", default=["blocks", "runs", "leaks"])
+    options.add_argument("--count", type=int, default=10_000, help="runs of each kind")
+    given = options.parse_args()
     platform = discover(given.device)
     with open_devices(platform) as live:
         if "blocks" in given.what:

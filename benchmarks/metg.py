@@ -17,10 +17,8 @@ one-core lanes is done by threads of our own; ``--submitted`` has it submitted.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import math
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -30,10 +28,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import one_core_queues, opencl_operation, parser, plan_by_hand, repeated
 from metg_rivals import StarPU, by_dask, by_distributed, by_parla, by_threads
 
-# Read by the OpenCL CPU runtime when it loads: one worker thread makes every queue one core.
-os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
+from syclsched import TaskGraph, discover
+from syclsched.api import with_lanes
+from syclsched.devices import open_devices
+from syclsched.execution import bind, execute
+from syclsched.execution.replay import plan_instance
+
+one_core_queues()
 
 #: Of a plan that was bound once.
 RUNS = 5
@@ -83,20 +87,7 @@ class Case:
 
     def graph(self, turns: int) -> Any:
         """Return it as a task graph: every column has two arrays that it writes in turn."""
-        from syclsched.model.access import AccessMode
-        from syclsched.model.graph import TaskGraph
-        from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
-
-        operation = Operation(
-            "compute",
-            (Parameter("out", AccessMode.WRITE), Parameter("before", AccessMode.READ), Parameter("turns")),
-            (
-                Implementation(
-                    "opencl-c", "opencl-c", lambda _: OpenCLSource(SOURCE, "compute"), launch=lambda s, d: Launch((1,))
-                ),
-            ),
-            lambda signature: Work(flops=0.0, bytes=0.0),
-        )
+        operation = opencl_operation("compute", SOURCE, writes="out", reads="before", scalars="turns")
         graph = TaskGraph(self.pattern)
         arrays = [[graph.array(f"a{p}_{k}", data=np.zeros(1)) for k in range(2)] for p in range(self.width)]
         for step, row in enumerate(self.waits):
@@ -110,21 +101,17 @@ class Case:
 
     def plan(self, graph: Any, platform: Any, lanes: int) -> Any:
         """Return a plan with neighbouring columns on one lane."""
-        from syclsched.model.schedule import Assignment, Schedule
-        from syclsched.planning import build_plan
 
-        placed = []
-        for position, name in enumerate(graph.order()):
-            place = int(name.rpartition("_")[2])
-            placed.append(Assignment(name, "cpu", place * lanes // self.width, "opencl-c", position, position + 1.0))
-        return build_plan(graph, platform, Schedule("by hand", tuple(placed)), dict.fromkeys(graph.order(), 1e-6))
+        def place(_: int, name: str) -> tuple[str, int]:
+            return "cpu", int(name.rpartition("_")[2]) * lanes // self.width
+
+        return plan_by_hand(graph, platform, place)
 
 
 def by_plan(case: Case, platform: Any, live: Any, lanes: int, *, bound: bool) -> Callable[[int], float]:
     """Return what runs the case by a plan and gives its seconds."""
-    from syclsched.execution import bind, execute
 
-    def seconds(turns: int) -> float:
+    def timed(turns: int) -> float:
         graph = case.graph(turns)
         plan = case.plan(graph, platform, lanes)
         if not bound:
@@ -134,15 +121,9 @@ def by_plan(case: Case, platform: Any, live: Any, lanes: int, *, bound: bool) ->
                 return time.perf_counter() - begun
         with bind(plan, graph, live, trace=False) as runner:
             assert runner.replayed, runner.why_not_replayed
-            runner.run().wait()
-            times = []
-            for _ in range(RUNS):
-                begun = time.perf_counter()
-                runner.run().wait()
-                times.append(time.perf_counter() - begun)
-            return statistics.median(times)
+            return statistics.median(repeated(lambda: runner.run().wait(), RUNS, time.perf_counter))
 
-    return seconds
+    return timed
 
 
 def by_dpctl(case: Case, live: Any) -> Callable[[int], float]:
@@ -214,24 +195,15 @@ def draw(curves: dict[str, list[tuple[float, float]]], title: str, path: Path) -
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--width", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=250)
-    parser.add_argument("--pattern", choices=PATTERNS, default="stencil_1d")
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--picture", type=Path)
-    parser.add_argument("--slow", action="store_true", help="beside Dask's distributed scheduler, too")
-    parser.add_argument("--submitted", action="store_true", help="submit bound plans to the runtime")
-    given = parser.parse_args()
-
-    from syclsched import discover
-    from syclsched.api import with_lanes
-    from syclsched.devices import open_devices
+    options = parser(__doc__, width=4, steps=250, repeat=5)
+    options.add_argument("--pattern", choices=PATTERNS, default="stencil_1d")
+    options.add_argument("--picture", type=Path)
+    options.add_argument("--slow", action="store_true", help="beside Dask's distributed scheduler, too")
+    options.add_argument("--submitted", action="store_true", help="submit bound plans to the runtime")
+    given = options.parse_args()
 
     case = Case(given.pattern, given.width, given.steps)
     if given.submitted:
-        from syclsched.execution.replay import plan_instance
-
         plan_instance.local_queues = lambda queues: None
     platform = with_lanes(discover("cpu"), 2)
     with ExitStack() as stack:

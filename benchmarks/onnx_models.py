@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import alternating, deviation, median_and_range, parser, print_table, resident_bytes, seconds
 
 #: Ours over ONNX Runtime's that is wanted.
 TARGETS = {
@@ -111,13 +112,6 @@ def ours(path: Path, shapes: Any) -> Any:
     return syclsched.compile(path, devices="cpu", shapes=shapes)
 
 
-def seconds(call: Callable[[], Any]) -> float:
-    """Return how long a call takes."""
-    begun = time.perf_counter()
-    call()
-    return time.perf_counter() - begun
-
-
 def difference(found: Arrays, expected: Mapping[str, Any]) -> float:
     """Return the largest difference between two results, beside the largest number in each output."""
     worst = 0.0
@@ -152,9 +146,9 @@ def in_blocks(compiled: Any, path: Path, inputs: Arrays, options: argparse.Names
         theirs += block(lambda: session.run(None, inputs))
     return {
         "ours_ms": statistics.median(mine),
-        "ours_spread_ms": spread(mine),
+        "ours_spread_ms": deviation(mine),
         "runtime_ms": statistics.median(theirs),
-        "runtime_spread_ms": spread(theirs),
+        "runtime_spread_ms": deviation(theirs),
         "runtime_threads": best[0],
         "runtime_spinning": best[1],
         "ratio": statistics.median(mine) / statistics.median(theirs),
@@ -180,14 +174,10 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
         error = difference(compiled(inputs), dict(zip(names, session.run(None, inputs), strict=True)))
         if not error < 1e-3:
             raise SystemExit(f"{name}: wrong by {error:.3g}")
-        for _ in range(_WARM_UPS):
-            compiled(inputs), session.run(None, inputs)
         gc.collect()
         gc.disable()
-        pairs = [
-            (seconds(lambda: compiled(inputs)), seconds(lambda: session.run(None, inputs))) for _ in range(options.runs)
-        ]
-        mine, theirs = ([1e3 * pair[side] for pair in pairs] for side in (0, 1))
+        calls = {"ours": lambda: compiled(inputs), "runtime": lambda: session.run(None, inputs)}
+        mine, theirs = ([1e3 * s for s in times] for times in alternating(calls, options.runs, _WARM_UPS).values())
         blocks = in_blocks(compiled, path, inputs, options) if options.blocks else None
         gc.enable()
         submission = submission_us(compiled, inputs)
@@ -195,10 +185,10 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
         return {
             "model": name,
             "ours_ms": statistics.median(mine),
-            "ours_spread_ms": spread(mine),
+            "ours_spread_ms": deviation(mine),
             "ours_least_ms": min(mine),
             "runtime_ms": statistics.median(theirs),
-            "runtime_spread_ms": spread(theirs),
+            "runtime_spread_ms": deviation(theirs),
             "runtime_least_ms": min(theirs),
             "runtime_threads": threads,
             "ratio": statistics.median(mine) / statistics.median(theirs),
@@ -222,12 +212,6 @@ def nodes_of(path: Path) -> int:
     return len(onnx.load(str(path), load_external_data=False).graph.node)
 
 
-def spread(values: list[float]) -> float:
-    """Return the median absolute deviation."""
-    middle = statistics.median(values)
-    return statistics.median(abs(value - middle) for value in values)
-
-
 def submission_us(compiled: Any, inputs: Arrays) -> float | None:
     """Return the processor time from a call's beginning until its last task is submitted: the median of twenty.
 
@@ -241,12 +225,6 @@ def submission_us(compiled: Any, inputs: Arrays) -> float | None:
         if compiled.handed_over_ns is not None:
             found.append(compiled.handed_over_ns - begun)
     return statistics.median(found) * 1e-3 if found else None
-
-
-def resident_bytes(field: str = "VmRSS") -> int:
-    """Return this process's resident memory: now (``VmRSS``; without files, ``RssAnon``), or at most (``VmHWM``)."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field + ":"))
-    return int(line.split()[1]) * 1024
 
 
 def trim() -> None:
@@ -334,126 +312,106 @@ def first(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def show_first(rows: list[dict[str, Any]]) -> None:
     """Print how long first calls took."""
-    from rich.console import Console
-    from rich.table import Table
 
-    table = Table(title="From compile to the first results, s: median (least to most)")
-    for column in ("model", "first process", "second process"):
-        table.add_column(column, justify="left" if column == "model" else "right")
-    for row in rows:
-        told = (
-            f"{statistics.median(row[which]):.1f} ({min(row[which]):.1f} to {max(row[which]):.1f})"
-            for which in ("first_s", "second_s")
-        )
-        table.add_row(row["model"], *told)
-    Console(highlight=False).print(table)
+    def told(values: list[float]) -> str:
+        return median_and_range(values, 1, 0)
+
+    columns = ("model", "first process", "second process")
+    lines = [(row["model"], told(row["first_s"]), told(row["second_s"])) for row in rows]
+    print_table("From compile to the first results, s: median (least to most)", columns, lines, ["model"])
 
 
 def show(rows: list[dict[str, Any]], operators: int) -> None:
     """Print what was timed."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False, width=max(170, Console().width))
-    table = Table(title="Latency, batch 1: median ± median absolute deviation (least)")
-    columns = "model", "ours, ms", "ONNX Runtime, ms", "ratio", "of the least", "wanted"
-    for column in (*columns, "submitting, µs", "a task", "an operator", "tasks", "operators"):
-        table.add_column(column, justify="left" if column == "model" else "right")
+    columns = ("model", "ours, ms", "ONNX Runtime, ms", "ratio", "of the least", "wanted")
+    columns += ("submitting, µs", "a task", "an operator", "tasks", "operators")
+    lines = []
     for row in rows:
         met = row["ratio"] <= row["target"]
         each = [row["submission_us"], row["submission_us_of_tasks"], row["submission_us_of_nodes"]]
         quick = each[2] is not None and each[2] <= TARGET_SUBMISSION_US
         told = ["-" if us is None else f"{us:.{digits}f}" for us, digits in zip(each, (0, 1, 1), strict=True)]
-        theirs = f"{row['runtime_ms']:.2f} ± {row['runtime_spread_ms']:.2f} ({row['runtime_least_ms']:.2f})"
-        table.add_row(
-            row["model"],
-            f"{row['ours_ms']:.2f} ± {row['ours_spread_ms']:.2f} ({row['ours_least_ms']:.2f})",
-            f"{theirs}, {row['runtime_threads']} thr.",
-            f"[{'green' if met else 'red'}]{row['ratio']:.2f}[/]",
-            f"{row['least_ratio']:.2f}",
-            f"{row['target']:.1f}",
-            *told[:2],
-            f"[{'green' if quick else 'red'}]{told[2]}[/]",
-            str(row["tasks"]),
-            str(row["nodes"]),
+        sides = [
+            f"{row[f'{side}_ms']:.2f} ± {row[f'{side}_spread_ms']:.2f} ({row[f'{side}_least_ms']:.2f})"
+            for side in ("ours", "runtime")
+        ]
+        lines.append(
+            (
+                row["model"],
+                sides[0],
+                f"{sides[1]}, {row['runtime_threads']} thr.",
+                f"[{'green' if met else 'red'}]{row['ratio']:.2f}[/]",
+                f"{row['least_ratio']:.2f}",
+                f"{row['target']:.1f}",
+                *told[:2],
+                f"[{'green' if quick else 'red'}]{told[2]}[/]",
+                str(row["tasks"]),
+                str(row["nodes"]),
+            )
         )
-    console.print(table)
+    print_table("Latency, batch 1: median ± median absolute deviation (least)", columns, lines, ["model"])
     for row in rows:
         if not row["operators"]:
             continue
-        table = Table(title=f"{row['model']}: where the time goes, µs (median of 5 runs, with tracing)")
-        for column in ("operator", "task", "device", "by", "µs", "%"):
-            table.add_column(column, justify="right" if column in ("µs", "%") else "left", overflow="fold")
         total = sum(each.seconds for each in row["operators"])
-        for each in sorted(row["operators"], key=lambda one: -one.seconds)[:operators]:
-            share = f"{100 * each.seconds / total:.1f}"
-            table.add_row(
-                each.operator, each.task, each.device, each.implementation, f"{each.seconds * 1e6:.0f}", share
-            )
-        console.print(table)
-        console.print(f"operators together {total * 1e3:.2f} ms of {row['ours_ms']:.2f} ms\n")
+        longest = sorted(row["operators"], key=lambda one: -one.seconds)[:operators]
+        print_table(
+            f"{row['model']}: where the time goes, µs (median of 5 runs, with tracing)",
+            ("operator", "task", "device", "by", "µs", "%"),
+            [
+                (
+                    *(each.operator, each.task, each.device, each.implementation),
+                    *(f"{each.seconds * 1e6:.0f}", f"{100 * each.seconds / total:.1f}"),
+                )
+                for each in longest
+            ],
+            ["operator", "task", "device", "by"],
+        )
+        print(f"operators together {total * 1e3:.2f} ms of {row['ours_ms']:.2f} ms\n")
 
 
 def show_blocks(rows: list[dict[str, Any]]) -> None:
     """Print what was timed in blocks."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title="In blocks of calls, each side for itself: median ± median absolute deviation")
-    for column in ("model", "ours, ms", "ONNX Runtime, ms", "threads", "which then", "ratio", "its other settings, ms"):
-        table.add_column(column, justify="left" if column in ("model", "which then") else "right")
-    for row in rows:
-        found = row["blocks"]
-        table.add_row(
+    lines = [
+        (
             row["model"],
-            f"{found['ours_ms']:.2f} ± {found['ours_spread_ms']:.2f}",
-            f"{found['runtime_ms']:.2f} ± {found['runtime_spread_ms']:.2f}",
+            *(f"{found[f'{side}_ms']:.2f} ± {found[f'{side}_spread_ms']:.2f}" for side in ("ours", "runtime")),
             str(found["runtime_threads"]),
             found["runtime_spinning"],
             f"{found['ratio']:.2f}",
             "; ".join(f"{each}: {ms:.2f}" for each, ms in found["tries_ms"].items()),
         )
-    Console(highlight=False, width=max(170, Console().width)).print(table)
+        for row in rows
+        for found in (row["blocks"],)
+    ]
+    columns = ("model", "ours, ms", "ONNX Runtime, ms", "threads", "which then", "ratio", "its other settings, ms")
+    title = "In blocks of calls, each side for itself: median ± median absolute deviation"
+    print_table(title, columns, lines, ["model", "which then"])
 
 
 def show_memory(rows: list[dict[str, Any]]) -> None:
     """Print what was needed."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title="Memory, MiB: while it runs, beyond what was loaded; and of all that came with the model")
-    for column in (
-        "model",
-        "ours, planned",
-        "grown",
-        "ONNX Runtime, arena",
-        "without",
-        "ours, all",
-        "ONNX Runtime, all",
-    ):
-        table.add_column(column, justify="left" if column == "model" else "right")
-    for row in rows:
-        sizes = (row[key] / 2**20 for key in ("planned", "ours", "arena", "plain", "ours_whole", "arena_whole"))
-        table.add_row(row["model"], *(f"{size:.1f}" for size in sizes))
-    Console(highlight=False).print(table)
+    columns = ("model", "ours, planned", "grown", "ONNX Runtime, arena", "without", "ours, all", "ONNX Runtime, all")
+    keys = ("planned", "ours", "arena", "plain", "ours_whole", "arena_whole")
+    lines = [(row["model"], *(f"{row[key] / 2**20:.1f}" for key in keys)) for row in rows]
+    title = "Memory, MiB: while it runs, beyond what was loaded; and of all that came with the model"
+    print_table(title, columns, lines, ["model"])
 
 
 def main() -> None:
     """Compare the models that were asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="*", choices=list(TARGETS), default=list(TARGETS))
-    parser.add_argument("--runs", type=int, default=30)
-    parser.add_argument("--threads", type=int, nargs="*", default=[1, 2], help="of ONNX Runtime; the best is taken")
-    parser.add_argument("--blocks", type=int, default=0, metavar="K", help="also time blocks of K calls of each side")
-    parser.add_argument("--operators", type=int, default=0, metavar="N")
-    parser.add_argument("--memory", action="store_true")
-    parser.add_argument("--memory-of", choices=("ours", "arena", "plain"), help=argparse.SUPPRESS)
-    parser.add_argument("--first", action="store_true", help="time first calls")
-    parser.add_argument("--first-of", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="time first calls so often")
-    parser.add_argument("--folder", type=Path, default=default_folder(), help="where models are kept")
-    parser.add_argument("--json", type=Path, help="write what was found to this file")
-    options = parser.parse_args()
+    arguments = parser(__doc__, runs=30, memory=False)
+    arguments.add_argument("--models", nargs="*", choices=list(TARGETS), default=list(TARGETS))
+    arguments.add_argument("--threads", type=int, nargs="*", default=[1, 2], help="of ONNX Runtime; the best is taken")
+    arguments.add_argument("--blocks", type=int, default=0, metavar="K", help="also time blocks of K calls")
+    arguments.add_argument("--operators", type=int, default=0, metavar="N")
+    arguments.add_argument("--memory-of", choices=("ours", "arena", "plain"), help=argparse.SUPPRESS)
+    arguments.add_argument("--first", action="store_true", help="time first calls")
+    arguments.add_argument("--first-of", action="store_true", help=argparse.SUPPRESS)
+    arguments.add_argument("--repeat", type=int, default=3, metavar="N", help="time first calls so often")
+    arguments.add_argument("--folder", type=Path, default=default_folder(), help="where models are kept")
+    arguments.add_argument("--json", type=Path, help="write what was found to this file")
+    options = arguments.parse_args()
     if options.memory_of:
         measure_memory(options.models[0], options.memory_of, options.folder)
         return

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rewrites make of well-known networks: tasks before and after, as the table in docs/onnx-rewrites.md.
+"""Tasks of well-known networks before and after the rewrites: the table in docs/onnx-rewrites.md.
 
 Usage: ``python benchmarks/onnx_rewrites.py [--report NETWORK]``
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections import Counter
 from typing import Any
+
+from common import parser
 
 from syclsched.frontends.onnx.importing import import_model
 from syclsched.frontends.onnx.model_file.model_reader import read_model
@@ -33,9 +34,9 @@ def tasks(network: Network) -> Counter[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--report", metavar="NETWORK", help="what each rewrite did to one network (or bert)")
-    asked = parser.parse_args().report
+    options = parser(__doc__)
+    options.add_argument("--report", metavar="NETWORK", help="what each rewrite did to one network (or bert)")
+    asked = options.parse_args().report
     if asked:
         print(rewrite(networks(asked)[1]).report)
         return

@@ -13,7 +13,6 @@ for described hardware.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
+from common import one_core_queues, parser
 
 #: What is tried: lanes, what a plan is asked for, and whether batches follow each other as a stream.
 WAYS: dict[str, tuple[int, dict[str, str], bool]] = {
@@ -78,9 +78,8 @@ def measured(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
         times: dict[str, list[float]] = {name: [] for name in ways}
         for turn in range(options.rounds + 1):
             for name, way in ways.items():
-                seconds = way()
-                if turn:
-                    times[name].append(seconds)
+                taken_s = way()
+                times[name] += [taken_s] if turn else []
     base = next(iter(times.values()))
     for name, found in times.items():
         ratio = statistics.median(base) / statistics.median(found)
@@ -94,7 +93,7 @@ def measured(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
 def described(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     """Plan all ways for described hardware, one device at a time and all, and yield a line for each."""
     import syclsched
-    from syclsched.onnx.model_build import on_devices
+    from syclsched.onnx.implementations import on_devices
 
     graph = syclsched.onnx.load(model_of(options.model, options.batch)).graph
     names = options.platform.split(",")
@@ -110,14 +109,10 @@ def described(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
 
 def main() -> None:
     """Print a line for each way."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="squeezenet")
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--without-onednn", action="store_true")
-    parser.add_argument("--platform", default=None)
-    options = parser.parse_args()
-    os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
+    arguments = parser(__doc__, model="squeezenet", batch=4, rounds=5, without_onednn=False)
+    arguments.add_argument("--platform", default=None)
+    options = arguments.parse_args()
+    one_core_queues()
     if options.without_onednn:
         from syclsched.costs import capability
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do copies and kernels overlap? A plan that works through chunks, with memory for one, two and three of them.
+"""Overlap of copies and kernels: plans that process chunks, with memory for one, two and three of them.
 
     CL_CONFIG_CPU_TBB_NUM_WORKERS=1 python benchmarks/overlap.py [--chunks 12] [--runs 15] [--picture overlap.svg]
 
@@ -14,8 +14,6 @@ one process; medians and median absolute deviations.
 
 from __future__ import annotations
 
-import argparse
-import os
 import statistics
 import time
 from collections.abc import Callable
@@ -26,8 +24,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import deviation, one_core_queues, opencl_operation, parser
 
-SOURCE = """__kernel void smooth(__global const float *x, __global float *y, long turns) {
+from syclsched import TaskGraph
+from syclsched.devices import discover, open_devices
+from syclsched.execution import bind
+from syclsched.model.platform import HOST
+from syclsched.model.schedule import Assignment, Schedule
+from syclsched.planning import build_plan
+from syclsched.simulation import predict, simulate
+from syclsched.tracing import make_report
+from syclsched.tracing.charts.gantt import make_comparison
+from syclsched.tracing.charts.output import save_chart
+from syclsched.tracing.report_tables import IDLE_REASONS
+
+SOURCE = """__kernel void smooth(__global float *y, __global const float *x, long turns) {
     long i = get_global_id(0);
     float value = x[i];
     for (long t = 0; t < turns; t++) value = value * 0.999f + 0.25f;
@@ -58,8 +69,6 @@ class Way:
 
     def again(self, count: int) -> None:
         """Do it once more."""
-        from syclsched.tracing import make_report
-
         seconds, trace = self.go()
         self.chunk_s.append(seconds / count)
         self.traces.append(trace)
@@ -78,21 +87,7 @@ def take(y: Any, last: Any) -> None:
 
 def chunks(count: int, length: int, turns: int, *, taken: bool) -> tuple[Any, Any, list[str]]:
     """Return a graph of so many chunks, its schedule, and the names of kernels; each is taken by the host or not."""
-    from syclsched.model.access import AccessMode
-    from syclsched.model.graph import TaskGraph
-    from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
-    from syclsched.model.schedule import Assignment, Schedule
-
-    smooth = Operation(
-        "smooth",
-        (Parameter("x", AccessMode.READ), Parameter("y", AccessMode.WRITE), Parameter("turns")),
-        (
-            Implementation(
-                "opencl-c", "opencl-c", lambda _: OpenCLSource(SOURCE, "smooth"), launch=lambda s, d: Launch((length,))
-            ),
-        ),
-        lambda signature: Work(flops=2.0 * length * turns, bytes=8.0 * length),
-    )
+    smooth = opencl_operation("smooth", SOURCE, length, writes="y", reads="x", scalars="turns")
     graph, placed = TaskGraph("chunks"), []
     for i in range(count):
         x = graph.array(f"x{i}", (length,), "float32")
@@ -107,9 +102,6 @@ def chunks(count: int, length: int, turns: int, *, taken: bool) -> tuple[Any, An
 
 def planned(made: tuple[Any, Any, list[str]], platform: Any, costs: Costs, nbytes: int, room_bytes: int) -> Any:
     """Return a plan of chunks for a device with so much memory."""
-    from syclsched.planning import build_plan
-    from syclsched.simulation import predict
-
     graph, schedule, kernels = made
     took_s = {"host": costs.in_s, "cpu": costs.out_s}  # by where a copy comes from
     spaces = [replace(s, capacity_bytes=room_bytes) if s.name == "cpu" else s for s in platform.spaces]
@@ -121,8 +113,6 @@ def planned(made: tuple[Any, Any, list[str]], platform: Any, costs: Costs, nbyte
 
 def with_memory_of_its_own(platform: Any) -> Any:
     """Return a platform on which the host does not address the device's memory."""
-    from syclsched.model.platform import HOST
-
     devices = [replace(d, reaches=(HOST,)) if d.is_host else d for d in platform.devices]
     spaces = [replace(s, host_accessible=s.name == HOST) for s in platform.spaces]
     return replace(platform, devices=tuple(devices), spaces=tuple(spaces))
@@ -175,10 +165,6 @@ def calibrated(runner: Any, inputs: list[Any], turns: int) -> Costs:
 
 def ways_of(options: Any, platform: Any, live: Any, inputs: list[Any], opened: ExitStack) -> dict[str, Way]:
     """Return all ways, planned with costs that were measured."""
-    from syclsched.execution import bind
-    from syclsched.simulation import simulate
-    from syclsched.tracing import make_report
-
     nbytes, turns = 4 * options.length, options.turns
     whole = chunks(options.chunks, options.length, turns, taken=True)
     guess = planned(whole, platform, Costs(1e-3, 1e-3, 1e-3), nbytes, 2 * nbytes)
@@ -208,12 +194,10 @@ def ways_of(options: Any, platform: Any, live: Any, inputs: list[Any], opened: E
 
 def told(title: str, way: Way, base_s: float) -> str:
     """Return a line of the table."""
-    from syclsched.tracing.report_tables import IDLE_REASONS
-
     rows = [(device_row(report), report.makespan_s) for report in way.reports]
     middle_s = statistics.median(way.chunk_s)
-    spread_s = statistics.median(abs(x - middle_s) for x in way.chunk_s)
-    times = f"{way.predicted_s * 1e3:5.2f} {middle_s * 1e3:6.2f} ± {spread_s * 1e3:4.2f} ms {base_s / middle_s:5.2f} x"
+    spread_ms = deviation(way.chunk_s) * 1e3
+    times = f"{way.predicted_s * 1e3:5.2f} {middle_s * 1e3:6.2f} ± {spread_ms:4.2f} ms {base_s / middle_s:5.2f} x"
     shares = [(row.overlap, row.utilisation, row.copying_s / whole_s) for row, whole_s in rows]
     hidden, kernels, copies = (100 * statistics.median(column) for column in zip(*shares, strict=True))
     foreseen = "    " if way.foreseen is None else f"{100 * (way.foreseen.overlap or 0.0):4.0f}"
@@ -227,18 +211,12 @@ def told(title: str, way: Way, base_s: float) -> str:
 
 def main() -> None:
     """Time all ways, alternating; print a table, and draw each plan's run in the middle."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--chunks", type=int, default=12)
-    parser.add_argument("--length", type=int, default=1 << 20, help="numbers of 4 bytes in a chunk")
-    parser.add_argument("--turns", type=int, default=100, help="how often the kernel goes over a number")
-    parser.add_argument("--runs", type=int, default=15)
-    parser.add_argument("--picture", type=Path)
-    options = parser.parse_args()
-    os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
-
-    from syclsched.devices import discover, open_devices
-    from syclsched.tracing.charts.gantt import make_comparison
-    from syclsched.tracing.charts.output import save_chart
+    arguments = parser(__doc__, chunks=12, runs=15)
+    arguments.add_argument("--length", type=int, default=1 << 20, help="numbers of 4 bytes in a chunk")
+    arguments.add_argument("--turns", type=int, default=100, help="how often the kernel goes over a number")
+    arguments.add_argument("--picture", type=Path)
+    options = arguments.parse_args()
+    one_core_queues()
 
     platform = with_memory_of_its_own(discover().select(["cpu"]))
     random = np.random.default_rng(0)

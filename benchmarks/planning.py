@@ -10,7 +10,6 @@ records the graph, is shown apart.
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 import time
@@ -19,6 +18,7 @@ from dataclasses import replace
 
 import networkx
 import numpy as np
+from common import parser, seconds
 
 from syclsched.execution.core.program import Program
 from syclsched.model.access import AccessMode
@@ -104,12 +104,7 @@ def near_data(graph: TaskGraph, platform: Platform, seed: int = 0) -> Schedule:
 
 def measure(what: str, run: Callable[[], object], runs: int) -> None:
     """Print the CPU time of a call."""
-    seconds = []
-    for _ in range(runs + 1):
-        start = time.process_time()
-        run()
-        seconds.append(time.process_time() - start)
-    first, warm = seconds[0], seconds[1:]
+    first, *warm = (seconds(run, time.process_time) for _ in range(runs + 1))
     print(
         f"{what:44s} least {min(warm) * 1e3:8.1f} ms, median {statistics.median(warm) * 1e3:8.1f} ms; "
         f"first {first * 1e3:8.1f} ms"
@@ -190,12 +185,9 @@ def reduction(what: str, edges: set[tuple[int, int]], runs: int, *, beside_netwo
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=10_000)
-    parser.add_argument("--devices", type=int, nargs="+", default=[4, 16])
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--networkx", type=int, default=2000, help="tasks of the graphs that networkx reduces, too")
-    given = parser.parse_args()
+    options = parser(__doc__, tasks=10_000, devices=[4, 16], runs=5)
+    options.add_argument("--networkx", type=int, default=2000, help="tasks of the graphs that networkx reduces, too")
+    given = options.parse_args()
     graph = layered(given.tasks)
     for devices in given.devices:
         planning(graph, devices, given.runs)

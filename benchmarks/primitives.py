@@ -10,13 +10,13 @@ what it takes to submit oneDNN's primitive, from compiled code.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from common import parser
 
 #: Enough to hide what a wait costs, few enough not to pile up host tasks.
 CHAIN = 40
@@ -225,10 +225,9 @@ def per_call(submit: Callable[[], Any], wait: Callable[[], Any], count: int) -> 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=[], help="parts of names")
-    parser.add_argument("--repeats", type=int, default=5)
-    arguments = parser.parse_args()
+    options = parser(__doc__, repeats=5)
+    options.add_argument("--only", nargs="*", default=[], help="parts of names")
+    arguments = options.parse_args()
     from syclsched import oneapi
 
     oneapi.load()
@@ -238,7 +237,7 @@ def main() -> None:
     columns = ("oneDNN us", "GFLOP/s", "OpenCL C us", "ONNX RT us", "submit us")
     print(f"{'operation':28s}" + "".join(f"{each:>12s}" for each in columns) + "  implementation")
     for name, case in cases().items():
-        if arguments.single_space and not any(part in name for part in arguments.single_space):
+        if arguments.only and not any(part in name for part in arguments.only):
             continue
         ours, implementation, flops = submitters(case, queue)
         theirs = onnx_runtime(case)

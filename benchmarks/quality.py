@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far refinement is from the optimum, and how far ahead of HEFT, on instances made from seeds.
+"""Quality of refined schedules: their distance from the optimum and from HEFT, on seeded instances.
 
     python benchmarks/quality.py [--quick] [--seeds 1] [--small-s 1] [--large-s 5] [--prove-s 8] [--cpu]
                                  [--part small|large] [--tasks N ...]
@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from common import parser
 from instances import FAMILIES, Instance, instance
 
 from syclsched.errors import PolicyError, SyclschedError
@@ -134,20 +135,19 @@ def large(given: argparse.Namespace, clock: Callable[[], float]) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="the smallest and largest sizes only, and half the time")
-    parser.add_argument("--seeds", type=int, default=1, help="instances of each kind")
-    parser.add_argument("--small-s", type=float, default=1.0, help="seconds of refinement, 20 to 40 tasks")
-    parser.add_argument("--large-s", type=float, default=5.0, help="seconds of refinement, 100 to 1,000 tasks")
-    parser.add_argument("--prove-s", type=float, default=8.0, help="seconds for CP-SAT on each instance")
-    parser.add_argument("--again", type=int, default=0, help="steps of another search where no optimum is proved")
-    parser.add_argument("--first-seed", type=int, default=0, help="of the first instance of each kind")
-    parser.add_argument(
+    options = parser(__doc__, seeds=1)
+    options.add_argument("--quick", action="store_true", help="the smallest and largest sizes only, and half the time")
+    options.add_argument("--small-s", type=float, default=1.0, help="seconds of refinement, 20 to 40 tasks")
+    options.add_argument("--large-s", type=float, default=5.0, help="seconds of refinement, 100 to 1,000 tasks")
+    options.add_argument("--prove-s", type=float, default=8.0, help="seconds for CP-SAT on each instance")
+    options.add_argument("--again", type=int, default=0, help="steps of another search where no optimum is proved")
+    options.add_argument("--first-seed", type=int, default=0, help="of the first instance of each kind")
+    options.add_argument(
         "--cpu", action="store_true", help="count seconds of this process, not of the wall: for busy machines"
     )
-    parser.add_argument("--part", choices=("small", "large", "both"), default="both")
-    parser.add_argument("--tasks", type=int, nargs="+", help="these sizes only: to measure piece by piece")
-    given = parser.parse_args()
+    options.add_argument("--part", choices=("small", "large", "both"), default="both")
+    options.add_argument("--tasks", type=int, nargs="+", help="these sizes only: to measure piece by piece")
+    given = options.parse_args()
     if given.quick:
         given.large_s, given.prove_s = given.large_s / 2, given.prove_s / 2
     clock = time.process_time if given.cpu else time.perf_counter

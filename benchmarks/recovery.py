@@ -7,13 +7,13 @@ bit was wrong.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from common import parser
 
 import syclsched
 from syclsched.devices import open_devices
@@ -44,11 +44,10 @@ def expected(graph: syclsched.TaskGraph) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", type=int, default=200)
-    parser.add_argument("--every", type=int, default=1, help="fail only every n-th point")
-    parser.add_argument("--dynamic", help="decide while tasks run, under this policy, instead of following a plan")
-    arguments = parser.parse_args()
+    options = parser(__doc__, tasks=200)
+    options.add_argument("--every", type=int, default=1, help="fail only every n-th point")
+    options.add_argument("--dynamic", help="decide while tasks run, under this policy, instead of following a plan")
+    arguments = options.parse_args()
     graph = braid(arguments.tasks)
     right = expected(graph)
     platform = syclsched.discover(sub_devices=2, lanes=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast HEFT schedules graphs of 1,000 to 1,000,000 tasks on 16 devices, beside SAGA's HEFT on the same instances.
+"""Speed of HEFT on graphs of 1,000 to 1,000,000 tasks and 16 devices, beside SAGA's HEFT on the same instances.
 
     python benchmarks/scheduling.py [--tasks 1000 10000 100000 1000000] [--devices 16] [--runs 9] [--saga PYTHON]
 
@@ -27,13 +27,13 @@ import argparse
 import json
 import statistics
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import parser, repeated
 
 from syclsched.scheduling import Problem, Timetable, candidates, get, problem_from_arrays, validate
 from syclsched.scheduling.portfolio import run_policies
@@ -120,13 +120,8 @@ def layered(tasks: int, devices: int, seed: int, ccr: float = 1.0) -> Instance:
 
 def least_and_median(work: Callable[[], Any], runs: int) -> tuple[float, float]:
     """Return the least and the median seconds of some runs, after one that is not counted."""
-    work()
-    seconds = []
-    for _ in range(runs):
-        begin = time.process_time()
-        work()
-        seconds.append(time.process_time() - begin)
-    return min(seconds), statistics.median(seconds)
+    found = repeated(work, runs)
+    return min(found), statistics.median(found)
 
 
 def ask_saga(
@@ -210,16 +205,11 @@ def compare(given: argparse.Namespace) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, nargs="+", default=[1_000, 10_000, 100_000, 1_000_000])
-    parser.add_argument("--devices", type=int, default=16)
-    parser.add_argument("--runs", type=int, default=9)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--policy", default="heft")
-    parser.add_argument("--saga", metavar="PYTHON", help="the Python of an environment with anrg-saga")
-    parser.add_argument("--saga-tasks", type=int, default=10_000)
-    parser.add_argument("--compare", type=int, default=0, metavar="N")
-    given = parser.parse_args()
+    sizes = [1_000, 10_000, 100_000, 1_000_000]
+    options = parser(__doc__, tasks=sizes, devices=16, runs=9, seed=0, policy="heft", saga_tasks=10_000)
+    options.add_argument("--saga", metavar="PYTHON", help="the Python of an environment with anrg-saga")
+    options.add_argument("--compare", type=int, default=0, metavar="N")
+    given = options.parse_args()
     head = f"{'tasks':>9} {'edges':>10} {'build ms':>10} {'least ms':>10} {'median ms':>10} {'ns/e/dev':>9}"
     head += f" {'makespan':>11}"
     if given.saga:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator's speed, and what dynamic policies make of estimates that are wrong.
+"""Speed of the simulator, and makespans of dynamic policies with wrong estimates.
 
     python benchmarks/simulation.py [--instructions 200000] [--tasks 300] [--seeds 2]
 
@@ -11,13 +11,12 @@ communication-to-computation ratios 0.1 and 1; every timetable is validated agai
 
 from __future__ import annotations
 
-import argparse
 import random
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from common import parser, repeated
 from instances import FAMILIES, instance
 
 from syclsched.model.access import AccessMode
@@ -81,14 +80,8 @@ def random_plan(count: int, devices: int, factor: float, contention: Contention,
 
 
 def least_s(call: Callable[[], object]) -> float:
-    """Return the least CPU time of some calls, after one that does not count."""
-    call()
-    seconds = []
-    for _ in range(_REPEATS):
-        begun = time.process_time()
-        call()
-        seconds.append(time.process_time() - begun)
-    return min(seconds)
+    """Return the least CPU time of some calls."""
+    return min(repeated(call, _REPEATS))
 
 
 def fresh(plan: Plan) -> Plan:
@@ -138,27 +131,18 @@ def factors(kind: str, problem: Problem, seed: int) -> Floats:
     """Return by what each true time is wrong."""
     rng = np.random.default_rng(seed)
     tasks, devices = problem.tables.seconds.shape
-    if kind == "lognormal, sigma 0.3":
-        return np.exp(rng.normal(0.0, 0.3, (tasks, devices)))
-    if kind == "tasks, up to 3 either way":
-        return 3.0 ** rng.uniform(-1.0, 1.0, (tasks, 1))
-    if kind == "tasks, just 3 either way":
-        return 3.0 ** rng.choice([-1.0, 1.0], (tasks, 1))
-    if kind == "tasks and devices, up to 3":
-        return 3.0 ** rng.uniform(-1.0, 1.0, (tasks, devices))
-    if kind == "devices, just 3 either way":
-        return 3.0 ** rng.choice([-1.0, 1.0], (1, devices))
-    return np.ones((1, 1))
+    return KINDS[kind](rng, tasks, devices)
 
 
-KINDS = (
-    "exact",
-    "lognormal, sigma 0.3",
-    "tasks, up to 3 either way",
-    "tasks, just 3 either way",
-    "tasks and devices, up to 3",
-    "devices, just 3 either way",
-)
+#: How estimates are wrong: a function of the random generator and the numbers of tasks and devices.
+KINDS: dict[str, Callable[[np.random.Generator, int, int], Floats]] = {
+    "exact": lambda rng, tasks, devices: np.ones((1, 1)),
+    "lognormal, sigma 0.3": lambda rng, tasks, devices: np.exp(rng.normal(0.0, 0.3, (tasks, devices))),
+    "tasks, up to 3 either way": lambda rng, tasks, devices: 3.0 ** rng.uniform(-1.0, 1.0, (tasks, 1)),
+    "tasks, just 3 either way": lambda rng, tasks, devices: 3.0 ** rng.choice([-1.0, 1.0], (tasks, 1)),
+    "tasks and devices, up to 3": lambda rng, tasks, devices: 3.0 ** rng.uniform(-1.0, 1.0, (tasks, devices)),
+    "devices, just 3 either way": lambda rng, tasks, devices: 3.0 ** rng.choice([-1.0, 1.0], (1, devices)),
+}
 
 
 def ratios(problem: Problem, believed: Floats) -> dict[str, float]:
@@ -195,12 +179,7 @@ def quality(tasks: int, devices: int, seeds: int) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--instructions", type=int, default=200_000)
-    parser.add_argument("--tasks", type=int, default=300)
-    parser.add_argument("--devices", type=int, default=4)
-    parser.add_argument("--seeds", type=int, default=2)
-    given = parser.parse_args()
+    given = parser(__doc__, instructions=200_000, tasks=300, devices=4, seeds=2).parse_args()
     speed(given.instructions)
     quality(given.tasks, given.devices, given.seeds)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many inputs a second: streams with 1, 2 and 3 generations in flight, one run after another, and Dask's threads.
+"""Throughput of streams with 1, 2 and 3 generations in flight, of one run after another, and of Dask's threads.
 
     CL_CONFIG_CPU_TBB_NUM_WORKERS=1 python benchmarks/streams.py [--inputs 40] [--runs 7]
 
@@ -11,8 +11,6 @@ is twenty short tasks, each on the other lane than the one before. All alternate
 
 from __future__ import annotations
 
-import argparse
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -20,8 +18,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from common import deviation, one_core_queues, opencl_operation, parser, plan_by_hand
 
-SOURCE = """__kernel void spin(__global const long *x, __global long *y, long turns) {
+from syclsched import TaskGraph
+from syclsched.api import with_lanes
+from syclsched.devices import discover, open_devices
+from syclsched.execution import bind
+from syclsched.simulation import predict
+
+SOURCE = """__kernel void spin(__global long *y, __global const long *x, long turns) {
     long value = x[0];
     for (long i = 0; i < turns; i++) value = (value ^ (value >> 13)) * 6364136223846793005L;
     y[0] = value;
@@ -50,32 +55,14 @@ def spin_on_host() -> Callable[[int, int], int]:
 
 def bound(shape: str, platform: Any, live: Any, turns_a_ms: float) -> Any:
     """Return a runner of a shape."""
-    from syclsched.execution import bind
-    from syclsched.model.access import AccessMode
-    from syclsched.model.graph import TaskGraph
-    from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
-    from syclsched.model.schedule import Assignment, Schedule
-    from syclsched.planning import build_plan
-    from syclsched.simulation import predict
-
-    spin = Operation(
-        "spin",
-        (Parameter("x", AccessMode.READ), Parameter("y", AccessMode.WRITE), Parameter("turns")),
-        (
-            Implementation(
-                "opencl-c", "opencl-c", lambda _: OpenCLSource(SOURCE, "spin"), launch=lambda s, d: Launch((1,))
-            ),
-        ),
-        lambda signature: Work(flops=0.0, bytes=0.0),
-    )
+    spin = opencl_operation("spin", SOURCE, writes="y", reads="x", scalars="turns")
     graph = TaskGraph(shape)
     tasks = SHAPES[shape]
     arrays = [graph.array(f"x{i}", (1,), "int64", temporary=0 < i < len(tasks)) for i in range(len(tasks) + 1)]
     for i, (_, ms) in enumerate(tasks):
         graph.kernel(spin, name=f"t{i}", x=arrays[i], y=arrays[i + 1], turns=int(ms * turns_a_ms))
-    placed = tuple(Assignment(f"t{i}", "cpu", lane, "opencl-c", float(i), i + 1.0) for i, (lane, _) in enumerate(tasks))
     seconds = {f"t{i}": ms * 1e-3 for i, (_, ms) in enumerate(tasks)}
-    plan = predict(build_plan(graph, platform, Schedule("by hand", placed), seconds))
+    plan = predict(plan_by_hand(graph, platform, lambda position, _: ("cpu", tasks[position][0]), seconds))
     return bind(plan, graph, live)
 
 
@@ -122,15 +109,8 @@ def rivals(shape: str, runner: Any, spin: Any, turns_a_ms: float, inputs: list[d
 
 def main() -> None:
     """Time all ways, alternating, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=40)
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--shapes", nargs="*", default=list(SHAPES))
-    options = parser.parse_args()
-    os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
-
-    from syclsched.api import with_lanes
-    from syclsched.devices import discover, open_devices
+    options = parser(__doc__, inputs=40, runs=7, shapes=list(SHAPES)).parse_args()
+    one_core_queues()
 
     platform = with_lanes(discover().select(["cpu"]), 2)
     live = open_devices(platform)
@@ -161,8 +141,7 @@ def main() -> None:
         print("predicted with 1, 2, 3 in flight: " + ", ".join(f"{p:.2f} ms" for p in predicted))
         for name, found in times.items():
             middle = statistics.median(found)
-            spread = statistics.median(abs(x - middle) for x in found)
-            times_s = f"{middle:7.2f} ± {spread:4.2f} ms an input, least {min(found):6.2f}"
+            times_s = f"{middle:7.2f} ± {deviation(found):4.2f} ms an input, least {min(found):6.2f}"
             print(f"  {name:38} {times_s}, {base / middle:5.2f} x")
     live.close()
 
