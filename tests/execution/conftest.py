@@ -30,6 +30,17 @@ def own_history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def compiled_policies() -> None:
+    """Has the loops of all dynamic policies compiled, which takes a slow machine longer than tests wait for a run."""
+    from support.running import given_chain
+    from support.starting import POLICIES, live_called, start
+
+    for policy in POLICIES:
+        with start(given_chain(), live_called("cpu"), policy) as run:
+            run.wait()
+
+
 @pytest.fixture
 def nothing_is_left_running() -> Iterator[None]:
     """Asserts that every run has ended or was cancelled."""

@@ -21,7 +21,7 @@ from syclsched.execution.dynamic.compiled.fast_path import CompiledRun
 from syclsched.execution.dynamic.submission.submitter import Submitter
 from syclsched.model.graph import TaskGraph
 
-pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("nothing_is_left_running")]
+pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("nothing_is_left_running", "compiled_policies")]
 
 
 def test_a_submission_that_breaks_on_another_thread_ends_its_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ import syclsched
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Operation
 
-pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("own_history")]
+pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("own_history", "compiled_policies")]
 
 
 def array(graph: TaskGraph, name: str, factor: int = 1, size: int = SIZE) -> Any:

@@ -23,7 +23,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Operation
 from syclsched.testing import faults
 
-pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("own_history")]
+pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("own_history", "compiled_policies")]
 
 
 FAILURES = ["raises", "raises, two contexts", "status", "library"]

@@ -24,7 +24,7 @@ from syclsched.model.recipe import Cut, Merge
 from syclsched.rewrites.chunking import cut
 from syclsched.rewrites.merging import merge
 
-pytestmark = pytest.mark.sycl
+pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("compiled_policies")]
 
 
 def held_bytes() -> int:

@@ -23,7 +23,7 @@ from syclsched.execution import Runner, bind, execute
 from syclsched.kernels.elementwise import COPY
 from syclsched.model.graph import TaskGraph
 
-pytestmark = pytest.mark.sycl
+pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("compiled_policies")]
 
 
 @needs_onednn

@@ -20,7 +20,7 @@ from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Signature, Work
 
-pytestmark = pytest.mark.sycl
+pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("compiled_policies")]
 
 DTYPES = (
     "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64",

@@ -19,7 +19,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.scheduling.dynamic.compiled.compiled_policies import CENTRAL
 
-pytestmark = pytest.mark.sycl
+pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("compiled_policies")]
 
 
 def pairs(count: int = 6) -> TaskGraph:

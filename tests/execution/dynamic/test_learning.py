@@ -18,7 +18,7 @@ from syclsched.model.platform import HOST
 from syclsched.scheduling import build_problem
 from syclsched.scheduling.dynamic.drift import ENOUGH, KEPT, new_drift, record_duration
 
-pytestmark = pytest.mark.sycl
+pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("compiled_policies")]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from syclsched.scheduling.dynamic import Decision, PolicyState
 from syclsched.scheduling.tables import NOTHING
 from syclsched.testing import faults
 
-pytestmark = pytest.mark.sycl
+pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("compiled_policies")]
 
 
 @pytest.fixture(params=["all", "cpu"])

@@ -23,7 +23,7 @@ from syclsched.errors import RunCancelledError, TaskFailedError
 from syclsched.execution.dynamic.compiled.compiled_loop import SUBMITTED, EventLoop
 from syclsched.model.graph import TaskGraph
 
-pytestmark = pytest.mark.sycl
+pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("compiled_policies")]
 COMPILED = [policy for policy in POLICIES if policy != "anywhere"]
 
 

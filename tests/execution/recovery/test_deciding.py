@@ -18,7 +18,7 @@ from syclsched.errors import TaskFailedError
 from syclsched.model.graph import TaskGraph
 from syclsched.testing import faults
 
-pytestmark = pytest.mark.sycl
+pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("compiled_policies")]
 
 DEADLINE_S = 240.0
 POLICIES = ("eager", "dmdas", "stealing", "hybrid")
