@@ -71,7 +71,7 @@ def test_the_example_prints_what_the_readme_says(run: Run) -> None:
 
 def test_troubleshooting_has_every_topic_of_the_doctor() -> None:
     sources = [
-        *(ROOT / "syclsched" / "oneapi").glob("finding*.py"),
+        *(ROOT / "syclsched" / "oneapi" / "diagnosis").glob("*.py"),
         ROOT / "syclsched" / "profiling" / "storage" / "store_check.py",
     ]
     topics = {
