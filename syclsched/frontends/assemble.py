@@ -15,9 +15,6 @@ from syclsched.model.graph_parts.naming import MAX_NAME_LENGTH
 from syclsched.model.graph_parts.topological_sort import find_cycle, topological_order
 from syclsched.model.task import LogicalArray
 
-#: Longest name allowed in a plan.
-MAX_NAME = MAX_NAME_LENGTH
-
 #: Tasks of a cycle that an error message lists.
 _NAMED = 12
 
@@ -55,10 +52,9 @@ def check_name(name: str, where: str) -> str:
     """Return the name if it is valid in a plan; raise `FormatError` otherwise."""
     if not name:
         raise FormatError("the name is empty, expected some text", where=where)
-    if len(name) > MAX_NAME:
-        raise FormatError(
-            f"the name {quoted_name(name)} has {len(name):,} characters, expected {MAX_NAME} at most", where=where
-        )
+    if len(name) > MAX_NAME_LENGTH:
+        what = f"the name {quoted_name(name)} has {len(name):,} characters, expected {MAX_NAME_LENGTH} at most"
+        raise FormatError(what, where=where)
     return name
 
 
@@ -166,7 +162,7 @@ def _ordered(listed: Mapping[str, ListedTask], pairs: Sequence[tuple[str, str]],
 
 def _edge_name(edge: ListedEdge, position: int, taken: Mapping[str, int]) -> str:
     name = f"{edge.before}->{edge.after}"
-    return f"edge {position}" if name in taken or len(name) > MAX_NAME else name
+    return f"edge {position}" if name in taken or len(name) > MAX_NAME_LENGTH else name
 
 
 def _modes(task: ListedTask) -> dict[str, AccessMode]:

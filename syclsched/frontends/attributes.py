@@ -37,11 +37,6 @@ class AttributeNames:
     task_cost: str | None = None
     edge_cost: str | None = None
 
-    @classmethod
-    def of(cls, units: Units) -> AttributeNames:
-        """Return the attribute names that the units specify."""
-        return cls(units.task_cost, units.edge_cost)
-
     def of_node(self, name: str) -> str | None:
         """Return the canonical name of a node attribute; None if it is not recognised."""
         if name.lower() in _OF_NODE:

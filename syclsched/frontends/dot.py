@@ -53,7 +53,7 @@ class _Scope:
 def parse_dot(text: str, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
     """Parse a DOT file: nodes are tasks, edges with bytes are arrays, other edges only order tasks."""
     lexer = Lexer(text, where)
-    parser = _Parser(lexer, limits, AttributeNames.of(units))
+    parser = _Parser(lexer, limits, AttributeNames(units.task_cost, units.edge_cost))
     title = parser.parse()
     tasks = [
         listed_task(node, {**found.defaults, **found.own}, units, lexer.where(found.position))

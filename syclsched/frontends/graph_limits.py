@@ -19,17 +19,17 @@ class Limits:
 
     def check_tasks(self, count: int, where: str) -> None:
         """Raise `FormatError` if there are too many tasks."""
-        if count > self.tasks:
-            raise FormatError(
-                f"more than {self.tasks:,} tasks", where=where, hint="If that is meant, raise the limit (--max-tasks)"
-            )
+        _check(count, self.tasks, "tasks", where)
 
     def check_edges(self, count: int, where: str) -> None:
         """Raise `FormatError` if there are too many edges."""
-        if count > self.edges:
-            raise FormatError(
-                f"more than {self.edges:,} edges", where=where, hint="If that is meant, raise the limit (--max-edges)"
-            )
+        _check(count, self.edges, "edges", where)
+
+
+def _check(count: int, most: int, what: str, where: str) -> None:
+    if count > most:
+        hint = f"If that is meant, raise the limit (--max-{what})"
+        raise FormatError(f"more than {most:,} {what}", where=where, hint=hint)
 
 
 def read_bytes(path: Path, limits: Limits) -> bytes:

@@ -26,8 +26,6 @@ from syclsched.model.text.json_serialisation import from_json, to_json
 
 GRAPH_FORMAT: Final = "syclsched-graph/1"
 
-_STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
-
 _Dtype = Literal[
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64", "complex64", "complex128",
@@ -36,11 +34,16 @@ _Seconds = Annotated[float, Ge(0), Le(MAX_SECONDS)]
 _MAX_DIMENSIONS = 32
 
 
-@dataclass(frozen=True, slots=True)
-class _FiledArray:
-    """An array of a graph file: a number of bytes, or a shape and a dtype."""
+class _Strict:
+    """Base of a document's parts: unknown fields are refused."""
 
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+    __slots__ = ()
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
+
+
+@dataclass(frozen=True, slots=True)
+class _FiledArray(_Strict):
+    """An array of a graph file: a number of bytes, or a shape and a dtype."""
 
     name: Name
     nbytes: Annotated[int, Ge(0), Le(MAX_BYTES)] | None = None
@@ -50,10 +53,8 @@ class _FiledArray:
 
 
 @dataclass(frozen=True, slots=True)
-class _FiledAccess:
+class _FiledAccess(_Strict):
     """One task's access to an array or to a range of its rows (first, one past the last)."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     array: Name
     mode: AccessMode
@@ -61,10 +62,8 @@ class _FiledAccess:
 
 
 @dataclass(frozen=True, slots=True)
-class _FiledTask:
+class _FiledTask(_Strict):
     """A task of a graph file; see `StatedCost` for ``seconds``, ``seconds_on`` and ``cores``."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     name: Name  # unique in the file
     kind: Literal["task", "barrier"] = "task"  # a barrier has only ``name`` and ``after``
@@ -78,12 +77,10 @@ class _FiledTask:
 
 
 @dataclass(frozen=True, slots=True)
-class _GraphFile:
+class _GraphFile(_Strict):
     """The document of a graph file."""
 
     document_name: ClassVar[str] = "a graph of format 'syclsched-graph/1'"
-    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
     format: Literal["syclsched-graph/1"]
     tasks: tuple[_FiledTask, ...]
     arrays: tuple[_FiledArray, ...] = ()

@@ -46,7 +46,7 @@ class _Key:
 
 def parse_graphml(data: bytes, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
     """Parse a GraphML file: nodes are tasks, edges with bytes are arrays, other edges only order tasks."""
-    reader = _GraphMLReader(where, limits, AttributeNames.of(units))
+    reader = _GraphMLReader(where, limits, AttributeNames(units.task_cost, units.edge_cost))
     reader.read(data)
     tasks = [
         listed_task(n.name, {**reader.defaults("node"), **n.data}, units, f"{where}, line {n.line}")

@@ -16,17 +16,13 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge, Le, MinLen
 
 from syclsched.errors import FormatError
-from syclsched.frontends.assemble import MAX_NAME, ListedTask, check_bytes, check_name, graph_of_files, quoted_name
+from syclsched.frontends.assemble import ListedTask, check_bytes, check_name, graph_of_files, quoted_name
 from syclsched.frontends.graph_limits import Limits
 from syclsched.frontends.graph_units import Units
 from syclsched.model.cost_only import MAX_BYTES, MAX_SECONDS
 from syclsched.model.graph import TaskGraph
+from syclsched.model.graph_parts.naming import MAX_NAME_LENGTH
 from syclsched.model.text.json_serialisation import from_json
-
-VERSIONS = ("1.4", "1.5")
-
-# Unused fields are ignored; used ones are validated.
-_LOOSE: dict[str, object] = {"extra": "ignore", "allow_inf_nan": False}
 
 _Seconds = Annotated[float, Ge(0), Le(MAX_SECONDS)]
 _Size = Annotated[int, Ge(0), Le(MAX_BYTES)]
@@ -35,10 +31,15 @@ _Number = Annotated[float, Ge(-(1 << 31)), Le((1 << 31) - 1)]
 _Id = Annotated[str, MinLen(1)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Command:
-    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
+class _Loose:
+    """Base of a document's parts: unused fields are ignored, used ones are validated."""
 
+    __slots__ = ()
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "ignore", "allow_inf_nan": False}
+
+
+@dataclass(frozen=True, slots=True)
+class _Command(_Loose):
     program: str | None = None
 
 
@@ -46,9 +47,7 @@ class _Command:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task15:
-    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
-
+class _Task15(_Loose):
     id: _Id
     name: str = ""
     parents: tuple[str, ...] = ()
@@ -58,25 +57,19 @@ class _Task15:
 
 
 @dataclass(frozen=True, slots=True)
-class _File15:
-    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
-
+class _File15(_Loose):
     id: _Id
     sizeInBytes: _Size
 
 
 @dataclass(frozen=True, slots=True)
-class _Specification15:
-    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
-
+class _Specification15(_Loose):
     tasks: tuple[_Task15, ...]
     files: tuple[_File15, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Execution15Task:
-    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
-
+class _Execution15Task(_Loose):
     id: _Id
     runtimeInSeconds: _Seconds
     coreCount: _Cores = 1.0
@@ -85,27 +78,21 @@ class _Execution15Task:
 
 
 @dataclass(frozen=True, slots=True)
-class _Execution15:
-    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
-
+class _Execution15(_Loose):
     tasks: tuple[_Execution15Task, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Workflow15:
-    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
-
+class _Workflow15(_Loose):
     specification: _Specification15
     execution: _Execution15
 
 
 @dataclass(frozen=True, slots=True)
-class _WfFormat15:
+class _WfFormat15(_Loose):
     """The fields used of a version 1.5 file."""
 
     document_name: ClassVar[str] = "a workflow in WfFormat, schema version 1.5"
-    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
-
     schemaVersion: Literal["1.5"]
     workflow: _Workflow15
     name: str = ""
@@ -115,9 +102,7 @@ class _WfFormat15:
 
 
 @dataclass(frozen=True, slots=True)
-class _File14:
-    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
-
+class _File14(_Loose):
     name: _Id
     sizeInBytes: _Size
     link: Literal["input", "output"]
@@ -125,9 +110,7 @@ class _File14:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task14:
-    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
-
+class _Task14(_Loose):
     name: _Id
     runtimeInSeconds: _Seconds
     id: str | None = None
@@ -141,19 +124,15 @@ class _Task14:
 
 
 @dataclass(frozen=True, slots=True)
-class _Workflow14:
-    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
-
+class _Workflow14(_Loose):
     tasks: tuple[_Task14, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _WfFormat14:
+class _WfFormat14(_Loose):
     """The fields used of a version 1.4 file."""
 
     document_name: ClassVar[str] = "a workflow in WfFormat, schema version 1.4"
-    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
-
     schemaVersion: Literal["1.4"]
     workflow: _Workflow14
     name: str = ""
@@ -182,12 +161,12 @@ def parse_wfformat(text: bytes, version: str, *, name: str, where: str, limits: 
         found = _read_14(document.workflow, where, limits, units)
     else:
         raise FormatError(
-            f"at schemaVersion: it is {version[:40]!r}, expected one of {', '.join(VERSIONS)}",
+            f"at schemaVersion: it is {version[:40]!r}, expected one of 1.4, 1.5",
             where=where,
             hint="WfCommons' WfFormat repository has a script that migrates older files",
         )
     limits.check_edges(len(found.edges) + sum(len(t.reads) + len(t.writes) for t in found.tasks), where)
-    return graph_of_files(document.name[:MAX_NAME] or name, found.tasks, found.sizes, found.edges, where)
+    return graph_of_files(document.name[:MAX_NAME_LENGTH] or name, found.tasks, found.sizes, found.edges, where)
 
 
 def _read_15(workflow: _Workflow15, where: str, limits: Limits, units: Units) -> _Workflow:
@@ -199,15 +178,13 @@ def _read_15(workflow: _Workflow15, where: str, limits: Limits, units: Units) ->
     known: set[str] = set()
     for index, task in enumerate(listed):
         place = f"{where}, at workflow.specification.tasks.{index}"
-        if task.id in known:
-            raise FormatError(f"task {quoted_name(task.id)} is listed twice, expected unique ids", where=place)
+        _check_new("task", task.id, known, place)
         known.add(check_name(task.id, place))
     for index, record in enumerate(records):
         place = f"{where}, at workflow.execution.tasks.{index}"
         if record.id not in known:
             raise FormatError(f"task {quoted_name(record.id)} is not among workflow.specification.tasks", where=place)
-        if record.id in executed:
-            raise FormatError(f"task {quoted_name(record.id)} is listed twice, expected unique ids", where=place)
+        _check_new("task", record.id, executed, place)
         executed[record.id] = record
     for index, task in enumerate(listed):
         place = f"{where}, at workflow.specification.tasks.{index}"
@@ -247,7 +224,7 @@ def _read_14(workflow: _Workflow14, where: str, limits: Limits, units: Units) ->
                 name,
                 units.cost(task.runtimeInSeconds, cores=task.cores),
                 place,
-                family=(task.category or _family(task.command, task.name))[:MAX_NAME],
+                family=(task.category or _family(task.command, task.name))[:MAX_NAME_LENGTH],
                 priority=int(task.priority),
                 reads=[f.path + f.name for f in task.files if f.link == "input"],
                 writes=[f.path + f.name for f in task.files if f.link == "output"],
@@ -273,10 +250,14 @@ def _sizes(files: Iterator[tuple[str, int]], where: str) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for index, (name, nbytes) in enumerate(files):
         place = f"{where}, at workflow.specification.files.{index}"
-        if name in sizes:
-            raise FormatError(f"file {quoted_name(name)} is listed twice, expected unique ids", where=place)
+        _check_new("file", name, sizes, place)
         sizes[name] = check_bytes(nbytes, place)
     return sizes
+
+
+def _check_new(what: str, name: str, known: Container[str], place: str) -> None:
+    if name in known:
+        raise FormatError(f"{what} {quoted_name(name)} is listed twice, expected unique ids", where=place)
 
 
 def _declared(files: tuple[str, ...], sizes: Mapping[str, int], place: str) -> tuple[str, ...]:
@@ -295,4 +276,4 @@ def _known(task: str, known: Container[str], place: str) -> str:
 def _family(command: _Command | None, name: str) -> str:
     """Return the family of a task: the program it calls, or its name without a trailing number."""
     program = "" if command is None or command.program is None else command.program.rstrip("/").rpartition("/")[2]
-    return (program or re.sub(r"[_-]?(ID)?\d+$", "", name) or name)[:MAX_NAME]
+    return (program or re.sub(r"[_-]?(ID)?\d+$", "", name) or name)[:MAX_NAME_LENGTH]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference evaluation of networks on the host with NumPy: the baseline for rewrites and devices."""
+"""Evaluation of canonical nodes on the host with NumPy, for constant folding."""
 
 from __future__ import annotations
 
@@ -9,31 +9,11 @@ from typing import Any
 import numpy as np
 
 from syclsched.errors import ArgumentError
-from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
+from syclsched.frontends.onnx.network import CanonicalNode, Value
 from syclsched.frontends.onnx.operations import operation_call
 from syclsched.model.operation import Signature
 
 Array = np.ndarray[Any, Any]
-
-
-def evaluate(network: Network, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Evaluate a network on the host; return its outputs by name."""
-    known: dict[str, Array] = dict(network.constants)
-    for name in network.inputs:
-        value = network.values[name]
-        given = np.asarray(inputs[name]) if name in inputs else None
-        if given is None or given.shape != value.shape or given.dtype.name != value.dtype:
-            found = "nothing" if given is None else f"{given.dtype} {given.shape}"
-            raise ArgumentError(f"expected {value.dtype} {value.shape}, not {found}", where=f"input {name!r}")
-        known[name] = given
-    last_use = {name: index for index, node in enumerate(network.nodes) for name in node.inputs if name is not None}
-    kept = {*network.outputs, *network.constants}
-    for index, node in enumerate(network.nodes):
-        known.update(evaluate_node(node, network.values, known))
-        for used in node.inputs:
-            if used is not None and used not in kept and last_use[used] == index:
-                known.pop(used, None)
-    return {name: known[name] for name in network.outputs}
 
 
 def evaluate_node(node: CanonicalNode, values: Mapping[str, Value], known: Mapping[str, Array]) -> dict[str, Array]:

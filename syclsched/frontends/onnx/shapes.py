@@ -134,10 +134,10 @@ def _matmul(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Sha
 
 def _reduce(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:
     (x,) = inputs
-    return ((reduced(x.shape, attributes["axes"], attributes["keepdims"]), x.dtype),)
+    return ((_reduced(x.shape, attributes["axes"], attributes["keepdims"]), x.dtype),)
 
 
-def reduced(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
+def _reduced(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
     """Return a shape with some axes removed, or reduced to extent 1."""
     if keepdims:
         return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
@@ -148,7 +148,7 @@ def _arg(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeD
     (x,) = inputs
     if x.shape[attributes["axis"]] == 0:
         raise ModelError(f"axis {attributes['axis']} of {x.shape} has no elements")
-    return ((reduced(x.shape, (attributes["axis"],), attributes["keepdims"]), "int64"),)
+    return ((_reduced(x.shape, (attributes["axis"],), attributes["keepdims"]), "int64"),)
 
 
 def _topk(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[ShapeDtype, ...]:

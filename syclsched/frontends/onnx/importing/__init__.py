@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Import of ONNX models as networks: conversion of nodes of any opset to canonical nodes, for given input shapes.
 
-Shapes, and all values that depend only on shapes and constants, are computed at import.
+Shapes, and all values that depend only on shapes and constants, are computed at import. Internal.
 """
 
 from __future__ import annotations

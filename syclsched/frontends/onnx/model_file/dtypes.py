@@ -24,7 +24,7 @@ DTYPES: Final = {
 NUMBERS: Final = {name: number for number, name in DTYPES.items()}
 
 #: Names of the unsupported element types, for error messages.
-UNSUPPORTED_NAMES: Final = {
+_UNSUPPORTED: Final = {
     0: "undefined",
     8: "string",
     14: "complex64",
@@ -43,11 +43,9 @@ UNSUPPORTED_NAMES: Final = {
 }
 
 FLOATS: Final = frozenset({"float16", "float32", "float64"})
-SIGNED: Final = frozenset({"int8", "int16", "int32", "int64"})
 UNSIGNED: Final = frozenset({"uint8", "uint16", "uint32", "uint64"})
-INTEGERS: Final = SIGNED | UNSIGNED
 
 
 def element_type_name(number: int) -> str:
     """Return the name of an element type."""
-    return DTYPES.get(number) or UNSUPPORTED_NAMES.get(number) or f"type {number}"
+    return DTYPES.get(number) or _UNSUPPORTED.get(number) or f"type {number}"

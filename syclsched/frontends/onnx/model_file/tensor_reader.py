@@ -31,7 +31,7 @@ _FIELDS = {
 
 def read_tensor(tensor: Any, where: str, folder: Path | None, limits: ModelLimits, raw: Any = None) -> Array:
     """Convert a TensorProto to an array."""
-    dtype, shape = tensor_type(tensor.data_type, tensor.dims, where, limits)
+    dtype, shape = _tensor_type(tensor.data_type, tensor.dims, where, limits)
     nbytes = math.prod(shape) * dtype.itemsize
     if tensor.data_location == 1:
         array = _external(tensor, dtype, shape, where, folder)
@@ -59,7 +59,7 @@ def read_sparse(tensor: Any, where: str, folder: Path | None, limits: ModelLimit
     """Convert a SparseTensorProto to a dense array; see `read_tensor`."""
     values = read_tensor(tensor.values, where, folder, limits)
     indices = read_tensor(tensor.indices, where, folder, limits)
-    dtype, shape = tensor_type(tensor.values.data_type, tensor.dims, where, limits)
+    dtype, shape = _tensor_type(tensor.values.data_type, tensor.dims, where, limits)
     if math.prod(shape) * dtype.itemsize > limits.folded_bytes:
         raise ModelError(
             f"a sparse tensor of {math.prod(shape):,} elements, of which at most "
@@ -81,7 +81,7 @@ def read_sparse(tensor: Any, where: str, folder: Path | None, limits: ModelLimit
     return array
 
 
-def tensor_type(data_type: int, dims: Any, where: str, limits: ModelLimits) -> tuple[np.dtype[Any], tuple[int, ...]]:
+def _tensor_type(data_type: int, dims: Any, where: str, limits: ModelLimits) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """Return the checked dtype and shape of a tensor."""
     if data_type not in DTYPES:
         raise ModelError(

@@ -18,7 +18,7 @@ Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Affine:
+class _Affine:
     """``x * scale + shift`` with constants that broadcast to x."""
 
     x: str  # name of the value
@@ -27,7 +27,7 @@ class Affine:
     shift: Numbers
 
 
-def _affine_of(draft: NetworkDraft, node: CanonicalNode) -> Affine | None:
+def _affine_of(draft: NetworkDraft, node: CanonicalNode) -> _Affine | None:
     """Return a node's scale and shift if it is affine in its one non-constant input and keeps its shape; else None."""
     output = node.outputs[0]
     if output is None or not draft.dtype(output).startswith("float"):
@@ -48,7 +48,7 @@ def _affine_of(draft: NetworkDraft, node: CanonicalNode) -> Affine | None:
         found = _linear(expression, variable_inputs[0], [draft.constant(name) for name in inputs])
     if found is None or not all(np.isfinite(each).all() for each in found):
         return None
-    return Affine(x, *found)
+    return _Affine(x, *found)
 
 
 def fold_batch_norms(draft: NetworkDraft) -> None:
@@ -89,7 +89,7 @@ def fold_scale_shifts(draft: NetworkDraft) -> None:
             draft.record_change("into the conv after it", node.name)
 
 
-def _normalisation(draft: NetworkDraft, node: CanonicalNode) -> Affine | None:
+def _normalisation(draft: NetworkDraft, node: CanonicalNode) -> _Affine | None:
     x, *names = node.inputs
     parameters = [draft.constant(name) for name in names]
     if x is None or any(each is None for each in parameters):
@@ -101,7 +101,7 @@ def _normalisation(draft: NetworkDraft, node: CanonicalNode) -> Affine | None:
         return None
     shape = [1] * len(draft.shape(x))
     shape[-1 if node.attributes.get("channels_last") else 1] = -1
-    return Affine(x, factor.reshape(shape), shift.reshape(shape))
+    return _Affine(x, factor.reshape(shape), shift.reshape(shape))
 
 
 def _linear(expression: Any, index: int, constants: list[Any]) -> tuple[Any, Any] | None:
@@ -160,7 +160,7 @@ def vector_along(array: NDArray[Any], shape: tuple[int, ...], axis: int) -> NDAr
     return np.broadcast_to(aligned.reshape(-1), (shape[axis],))
 
 
-def _into_weights(draft: NetworkDraft, maker: CanonicalNode, node: CanonicalNode, found: Affine) -> bool:
+def _into_weights(draft: NetworkDraft, maker: CanonicalNode, node: CanonicalNode, found: _Affine) -> bool:
     """Fold the node into the producer of x if possible; return whether it was."""
     if maker.attributes.get("activation") or maker.input(3) is not None:
         return False
@@ -179,7 +179,7 @@ def _into_weights(draft: NetworkDraft, maker: CanonicalNode, node: CanonicalNode
     return True
 
 
-def _conv_constants(draft: NetworkDraft, conv: CanonicalNode, found: Affine) -> tuple[Any, ...] | None:
+def _conv_constants(draft: NetworkDraft, conv: CanonicalNode, found: _Affine) -> tuple[Any, ...] | None:
     """Return a convolution's constant weights and bias, and scale and shift per channel; None if one is no constant."""
     weight, bias = draft.constant(conv.inputs[1]), draft.constant(conv.input(2))
     shape = draft.shape(found.x)
@@ -191,7 +191,7 @@ def _conv_constants(draft: NetworkDraft, conv: CanonicalNode, found: Affine) -> 
 
 
 def _conv_inputs(
-    draft: NetworkDraft, conv: CanonicalNode, found: Affine
+    draft: NetworkDraft, conv: CanonicalNode, found: _Affine
 ) -> tuple[tuple[str | None, ...], dict[str, Any]] | None:
     constants = _conv_constants(draft, conv, found)
     if constants is None:
@@ -212,7 +212,7 @@ def _conv_inputs(
 
 
 def _matmul_inputs(
-    draft: NetworkDraft, matmul: CanonicalNode, found: Affine
+    draft: NetworkDraft, matmul: CanonicalNode, found: _Affine
 ) -> tuple[tuple[str | None, ...], dict[str, Any]] | None:
     a, b, *rest = matmul.inputs
     attributes = dict(matmul.attributes)
@@ -256,7 +256,7 @@ def _rounded(array: Any, like: Any) -> Any:
     return np.asarray(array).astype(like.dtype)
 
 
-def _make_expression(draft: NetworkDraft, node: CanonicalNode, found: Affine, activation: tuple[Any, ...]) -> None:
+def _make_expression(draft: NetworkDraft, node: CanonicalNode, found: _Affine, activation: tuple[Any, ...]) -> None:
     dtype = draft.dtype(found.x)
     expression: Any = ("add", ("mul", 0, 1), 2)
     for name, *numbers in activation:
@@ -277,7 +277,7 @@ def _trimmed(array: Numbers) -> Numbers:
     return array
 
 
-def _combine_two(draft: NetworkDraft, maker: CanonicalNode, node: CanonicalNode, found: Affine) -> bool:
+def _combine_two(draft: NetworkDraft, maker: CanonicalNode, node: CanonicalNode, found: _Affine) -> bool:
     before = _affine_of(draft, maker) if maker.kind == "elementwise" else None
     if before is None:
         return False
@@ -289,12 +289,12 @@ def _combine_two(draft: NetworkDraft, maker: CanonicalNode, node: CanonicalNode,
     if max(scale.size, shift.size) > max(each.size for each in (before.scale, before.shift, found.scale, found.shift)):
         return False
     changed = draft.change(node, origin=(*maker.origin, *node.origin))
-    _make_expression(draft, changed, Affine(before.x, scale, shift), ())
+    _make_expression(draft, changed, _Affine(before.x, scale, shift), ())
     draft.remove_unread(found.x)
     return True
 
 
-def _into_following(draft: NetworkDraft, node: CanonicalNode, found: Affine) -> bool:
+def _into_following(draft: NetworkDraft, node: CanonicalNode, found: _Affine) -> bool:
     output = node.outputs[0]
     assert output is not None
     conv = draft.sole_reader(output)

@@ -32,7 +32,7 @@ def product(factor: float, factors: list[Term]) -> Term:
     return _combined("prod", operator.mul, 1.0, factor, factors)
 
 
-def total(summand: float, summands: list[Term]) -> Term:
+def _total(summand: float, summands: list[Term]) -> Term:
     """Return the sum of a number and terms."""
     return _combined("sum", operator.add, 0.0, summand, summands)
 
@@ -135,11 +135,11 @@ class Terms:
         terms = [self._term(each, inputs) for each in operands]
         match name:
             case "add":
-                return total(0.0, terms)
+                return _total(0.0, terms)
             case "mul":
                 return product(1.0, terms)
             case "sub":
-                return total(0.0, [terms[0], product(-1.0, [terms[1]])])
+                return _total(0.0, [terms[0], product(-1.0, [terms[1]])])
             case "neg":
                 return product(-1.0, terms)
             case "scale":
