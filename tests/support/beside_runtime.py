@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
+from support.host_evaluation import evaluate
 from support.node_cases import differences
 from support.small_models import imported, model_of
-from syclsched.frontends.onnx.host_evaluation import evaluate
 from syclsched.frontends.onnx.model_file.dtypes import NUMBERS
 
 RANDOM = np.random.default_rng(5)

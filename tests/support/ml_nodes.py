@@ -8,9 +8,9 @@ from typing import Any
 from onnx import helper
 
 from support.beside_runtime import session
+from support.host_evaluation import evaluate
 from support.node_cases import differences
 from support.small_models import imported, model_of
-from syclsched.frontends.onnx.host_evaluation import evaluate
 from syclsched.frontends.onnx.model_file.dtypes import NUMBERS
 
 

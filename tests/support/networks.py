@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from syclsched.frontends.onnx.host_evaluation import evaluate
+from support.host_evaluation import evaluate
 from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
 from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, rewrite
 

@@ -11,10 +11,10 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 
 from onnx import helper  # noqa: E402
+from support.host_evaluation import evaluate  # noqa: E402
 from support.small_models import imported, model_of  # noqa: E402
 
 from syclsched.errors import ModelError, ValueNeededError  # noqa: E402
-from syclsched.frontends.onnx.host_evaluation import evaluate  # noqa: E402
 from syclsched.frontends.onnx.reference import host_operators  # noqa: E402
 
 node = helper.make_node

@@ -12,10 +12,10 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 
 from support import node_cases  # noqa: E402
+from support.host_evaluation import evaluate  # noqa: E402
 
 from syclsched import api  # noqa: E402
 from syclsched.errors import HostOperatorWarning  # noqa: E402
-from syclsched.frontends.onnx.host_evaluation import evaluate  # noqa: E402
 from syclsched.frontends.onnx.lowering import lower  # noqa: E402
 from syclsched.frontends.onnx.rewrites import rewrite  # noqa: E402
 

@@ -16,10 +16,10 @@ from hypothesis import assume, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from onnx import helper  # noqa: E402
 from support.beside_runtime import array, same_as_runtime  # noqa: E402
+from support.host_evaluation import evaluate  # noqa: E402
 from support.small_models import imported, model_of  # noqa: E402
 
 from syclsched.errors import HostOperatorWarning  # noqa: E402
-from syclsched.frontends.onnx.host_evaluation import evaluate  # noqa: E402
 
 node = helper.make_node
 

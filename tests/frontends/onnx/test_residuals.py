@@ -13,6 +13,7 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 
 from onnx import helper, numpy_helper  # noqa: E402
+from support.host_evaluation import evaluate  # noqa: E402
 from support.networks import Builder  # noqa: E402
 from support.opened import live_on  # noqa: E402
 from support.running import plan_by  # noqa: E402
@@ -20,7 +21,6 @@ from support.running import plan_by  # noqa: E402
 import syclsched  # noqa: E402
 from syclsched.costs.capability import installed  # noqa: E402
 from syclsched.execution import bind, execute  # noqa: E402
-from syclsched.frontends.onnx.host_evaluation import evaluate  # noqa: E402
 from syclsched.frontends.onnx.lowering import LoweredNetwork, lower  # noqa: E402
 from syclsched.frontends.onnx.network import Network  # noqa: E402
 from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, rewrite  # noqa: E402

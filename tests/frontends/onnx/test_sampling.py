@@ -49,7 +49,7 @@ def test_grids_must_fit(shape: Any, grid: Any, said: str) -> None:
 
 
 def test_places_that_are_no_numbers_pick_nothing_beyond_the_array() -> None:
-    from syclsched.frontends.onnx.host_evaluation import evaluate
+    from support.host_evaluation import evaluate
 
     made = helper.make_node("GridSample", ["x", "grid"], ["y"], mode="nearest", padding_mode="border")
     network = imported(model_of([made], {"x": (1, 1, 2, 2), "grid": (1, 1, 2, 2)}, ["y"], opset=20))

@@ -13,10 +13,10 @@ pytest.importorskip("onnxruntime", reason="the package onnxruntime is not instal
 
 from onnx import helper  # noqa: E402
 from support.beside_runtime import array, same_as_runtime  # noqa: E402
+from support.host_evaluation import evaluate  # noqa: E402
 from support.small_models import imported, model_of  # noqa: E402
 
 from syclsched.errors import ModelError  # noqa: E402
-from syclsched.frontends.onnx.host_evaluation import evaluate  # noqa: E402
 
 
 @pytest.mark.parametrize("one_sided", [0, 1])

@@ -12,11 +12,11 @@ pytest.importorskip("onnx", reason="the package onnx is not installed")
 pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
 from support.beside_runtime import session
+from support.host_evaluation import evaluate
 from support.ml_nodes import model, same
 from support.small_models import imported
 
 from syclsched.errors import ModelError
-from syclsched.frontends.onnx.host_evaluation import evaluate
 
 RANDOM = np.random.default_rng(11)
 X = RANDOM.standard_normal((9, 4)).astype(np.float32)

@@ -12,8 +12,9 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
+from support.host_evaluation import evaluate  # noqa: E402
+
 from syclsched import api  # noqa: E402
-from syclsched.frontends.onnx.host_evaluation import evaluate  # noqa: E402
 from syclsched.frontends.onnx.importing import import_model  # noqa: E402
 from syclsched.frontends.onnx.lowering import lower  # noqa: E402
 from syclsched.frontends.onnx.model_file.model_reader import read_model  # noqa: E402

@@ -218,7 +218,7 @@ def test_functions_are_inlined_with_their_weights(path: Path) -> None:
 
 
 def test_a_network_of_it_computes_the_same(path: Path) -> None:
-    from syclsched.frontends.onnx.host_evaluation import evaluate
+    from support.host_evaluation import evaluate
 
     x = {"x": np.ones((1, SIZE), np.float32)}
     of_file, of_proto = imported(path), imported(product())

@@ -8,7 +8,8 @@ import pytest
 
 pytest.importorskip("onnx", reason="the package onnx is not installed")
 
-from syclsched.frontends.onnx.host_evaluation import evaluate
+from support.host_evaluation import evaluate
+
 from syclsched.frontends.onnx.importing import import_model
 from syclsched.frontends.onnx.model_file.model_reader import read_model
 from syclsched.frontends.onnx.network import Network
