@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -60,7 +59,10 @@ class NetworkBuilder(ImportState):
         self._rename_values(renamed)
         for index, node in enumerate(_renamed(self._fresh, renamed), 1):
             base = self._node_name if index == len(self._fresh) else f"{self._node_name}.{index}"
-            self._nodes.append(replace(node, name=self._free_name(base), origin=(self._label,)))
+            origin = (self._label,)
+            self._nodes.append(
+                CanonicalNode(self._free_name(base), node.kind, node.inputs, node.outputs, node.attributes, origin)
+            )
         if len(self._nodes) > self.limits.nodes:
             raise self.wrong(f"more than {self.limits.nodes:,} nodes")
         self._fresh = []
@@ -335,17 +337,22 @@ class NetworkBuilder(ImportState):
 
     def _rename_values(self, names: Mapping[str, str]) -> None:
         for old, new in names.items():
-            self.values[new] = replace(self.values.pop(old), name=new)
+            value = self.values.pop(old)
+            self.values[new] = Value(new, value.shape, value.dtype)
             if old in self.constants:
                 self.constants[new] = self.constants.pop(old)
 
 
 def _renamed(nodes: Iterable[CanonicalNode], names: Mapping[str, str]) -> list[CanonicalNode]:
     """Return nodes with other names of their values."""
-
-    def named(each: str | None) -> str | None:
-        return names.get(each, each) if each is not None else None
-
     return [
-        replace(node, inputs=tuple(map(named, node.inputs)), outputs=tuple(map(named, node.outputs))) for node in nodes
+        CanonicalNode(
+            node.name,
+            node.kind,
+            tuple([names.get(each, each) if each is not None else None for each in node.inputs]),
+            tuple([names.get(each, each) if each is not None else None for each in node.outputs]),
+            node.attributes,
+            node.origin,
+        )
+        for node in nodes
     ]
