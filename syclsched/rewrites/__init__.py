@@ -3,8 +3,7 @@
 
 from syclsched.model.recipe import Cut, Merge, Recipe
 from syclsched.rewrites.coarsen import coarsen
-from syclsched.rewrites.recipe_replay import planned_graph
-from syclsched.rewrites.rewrite import replay, rewrite
+from syclsched.rewrites.rewrite import planned_graph, replay, rewrite
 from syclsched.rewrites.rewrite_result import Rewrite, RewriteCounters
 from syclsched.rewrites.split import split
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,31 +37,20 @@ _MALFORMED = (
 def read_npy(path: str | Path) -> Array:
     """Read a ``.npy`` file of real floating-point numbers."""
     where = str(path)
-    try:
+    with _file_errors(where):
         if not _has_magic(path, b"\x93NUMPY"):
             raise FormatError("this is not a .npy file", where=where, hint="Write it with numpy.save")
-        # Mapped, so that a header with a size beyond the file's is detected before memory is allocated.
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise _unreadable(error, where) from error
-    except _MALFORMED as error:
-        raise _malformed(error, where) from error
+        mapped = _mapped(path)
     return _real_numbers(mapped, where)
 
 
 def read_npz(path: str | Path) -> dict[str, Array]:
     """Read a ``.npz`` file of real floating-point arrays."""
     where = str(path)
-    try:
+    with _file_errors(where):
         if not _has_magic(path, b"PK"):
             raise FormatError("this is not a .npz file", where=where, hint="Write it with numpy.savez")
-        # Opened here, because numpy.load does not close a damaged archive.
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            loaded = {key: archive[key] for key in archive.files}
-    except OSError as error:
-        raise _unreadable(error, where) from error
-    except _MALFORMED as error:
-        raise _malformed(error, where) from error
+        loaded = _members(path)
     for key, value in loaded.items():
         if not isinstance(value, np.ndarray):
             raise FormatError("this member is not an array", where=f"{where}, {key}", hint="Write it with numpy.savez")
@@ -69,24 +60,42 @@ def read_npz(path: str | Path) -> dict[str, Array]:
 def read_arrays(path: str | Path) -> dict[str | None, Array]:
     """Read a ``.npy`` or ``.npz`` file of numbers or booleans of any dtype."""
     where = str(path)
-    try:
+    with _file_errors(where):
         if _has_magic(path, b"\x93NUMPY"):
-            loaded: dict[str | None, Any] = {None: np.load(path, mmap_mode="r", allow_pickle=False)}
+            loaded: dict[str | None, Any] = {None: _mapped(path)}
         elif _has_magic(path, b"PK"):
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-                loaded = {key: archive[key] for key in archive.files}
+            loaded = dict(_members(path).items())
         else:
             hint = "Write it with numpy.save or numpy.savez"
             raise FormatError("this is neither a .npy nor a .npz file", where=where, hint=hint)
-    except OSError as error:
-        raise _unreadable(error, where) from error
-    except _MALFORMED as error:
-        raise _malformed(error, where) from error
     for key, value in loaded.items():
         if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
             place = where if key is None else f"{where}, {key}"
             raise FormatError("this is no array of numbers", where=place, hint="Convert it with astype")
     return {key: np.array(value, dtype=value.dtype.newbyteorder("="), order="C") for key, value in loaded.items()}
+
+
+@contextmanager
+def _file_errors(where: str) -> Iterator[None]:
+    """Convert errors of unreadable and damaged files."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"cannot read the file: {error.strerror or error}", where=where) from error
+    except _MALFORMED as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FormatError(f"the file is damaged or holds something else than numbers: {said}", where=where) from error
+
+
+def _mapped(path: str | Path) -> Any:
+    # Mapped, so that a header with a size beyond the file's is detected before memory is allocated.
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def _members(path: str | Path) -> dict[str, Any]:
+    # Opened here, because numpy.load does not close a damaged archive.
+    with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+        return {key: archive[key] for key in archive.files}
 
 
 def _real_numbers(array: Array, where: str) -> Array:
@@ -106,12 +115,3 @@ def _real_numbers(array: Array, where: str) -> Array:
 def _has_magic(path: str | Path, magic: bytes) -> bool:
     with open(path, "rb") as file:
         return file.read(len(magic)) == magic
-
-
-def _unreadable(error: OSError, where: str) -> StorageError:
-    return StorageError(f"cannot read the file: {error.strerror or error}", where=where)
-
-
-def _malformed(error: BaseException, where: str) -> FormatError:
-    said = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return FormatError(f"the file is damaged or holds something else than numbers: {said}", where=where)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from syclsched.errors import HostOperatorWarning, ModelError, SyclschedError
 from syclsched.frontends.onnx.model_file.shared_constants import shared_constant
-from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
+from syclsched.frontends.onnx.network import CanonicalNode, Network, Value, numbered_name
 from syclsched.frontends.onnx.operations import operation_call
 from syclsched.frontends.onnx.reference import host_operators
 from syclsched.model.constant import Constant
@@ -88,7 +88,7 @@ class _Lowering:
         )
 
     def _declare(self, value: Value, *, temporary: bool) -> LogicalArray:
-        name = _unique(_safe(value.name) or "value", self._taken)
+        name = numbered_name(_safe(value.name) or "value", self._taken)
         self._names[value.name] = name
         array = self._graph.array(name, value.shape, value.dtype, temporary=temporary)
         self._arrays[value.name] = self._views[value.name] = array
@@ -116,9 +116,7 @@ class _Lowering:
 
     def _reshape(self, node: CanonicalNode) -> None:
         source, target = node.inputs[0], node.outputs[0]
-        if source is None or target is None:
-            return
-        if target in self._arrays:
+        if source is None or target is None or target in self._arrays:
             return
         if target in self._network.outputs:
             self._copy(target, source)
@@ -183,7 +181,7 @@ class _Lowering:
         return self._declare(Value(f"{node.name} {parameter}", other.shape, dtype), temporary=True)
 
     def _task_name(self, name: str) -> str:
-        return _unique(_safe(name) or "task", self._tasks)
+        return numbered_name(_safe(name) or "task", self._tasks)
 
 
 def _reshaped_outputs(network: Network) -> dict[str, str]:
@@ -201,12 +199,3 @@ def _reshaped_outputs(network: Network) -> dict[str, str]:
 
 def _safe(name: str) -> str:
     return _INVALID_CHARACTERS.sub("_", name)[:_LONGEST]
-
-
-def _unique(name: str, taken: set[str]) -> str:
-    found, number = name, 1
-    while found in taken:
-        number += 1
-        found = f"{name}#{number}"
-    taken.add(found)
-    return found

@@ -110,3 +110,13 @@ class Network:
     def producer(self) -> dict[str, CanonicalNode]:
         """Return the producing node of each value."""
         return {name: node for node in self.nodes for name in node.outputs if name is not None}
+
+
+def numbered_name(base: str, taken: set[str]) -> str:
+    """Return a name that is not taken, numbered if necessary, and add it to those taken."""
+    name, number = base, 1
+    while name in taken:
+        number += 1
+        name = f"{base}#{number}"
+    taken.add(name)
+    return name

@@ -13,7 +13,7 @@ from syclsched.errors import SyclschedError
 from syclsched.frontends.onnx.host_evaluation import evaluate_node
 from syclsched.frontends.onnx.importing.import_state import ImportState, Shape
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
-from syclsched.frontends.onnx.network import CanonicalNode, Network, Value
+from syclsched.frontends.onnx.network import CanonicalNode, Network, Value, numbered_name
 from syclsched.frontends.onnx.shapes import ShapeDtype, broadcast, infer, nbytes
 from syclsched.kernels.tensor.writing.expression import result_dtype
 
@@ -59,10 +59,8 @@ class NetworkBuilder(ImportState):
         self._rename_values(renamed)
         for index, node in enumerate(_renamed(self._fresh, renamed), 1):
             base = self._node_name if index == len(self._fresh) else f"{self._node_name}.{index}"
-            origin = (self._label,)
-            self._nodes.append(
-                CanonicalNode(self._free_name(base), node.kind, node.inputs, node.outputs, node.attributes, origin)
-            )
+            name, origin = numbered_name(base, self._node_names), (self._label,)
+            self._nodes.append(CanonicalNode(name, node.kind, node.inputs, node.outputs, node.attributes, origin))
         if len(self._nodes) > self.limits.nodes:
             raise self.wrong(f"more than {self.limits.nodes:,} nodes")
         self._fresh = []
@@ -74,14 +72,6 @@ class NetworkBuilder(ImportState):
     def drop(self) -> None:
         """Discard the canonical nodes added for the current ONNX node."""
         self._fresh = []
-
-    def _free_name(self, base: str) -> str:
-        name, number = base, 1
-        while name in self._node_names:
-            number += 1
-            name = f"{base}#{number}"
-        self._node_names.add(name)
-        return name
 
     def constant(self, value: Any, dtype: Any = None) -> str:
         """Add a constant and return its name."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.model_file.dtypes import DTYPES, element_type_name
+from syclsched.frontends.onnx.model_file.inlined_size import subgraphs
 from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, Dimension, ModelGraph, ModelNode
 from syclsched.frontends.onnx.model_file.tensor_reader import Array, read_sparse, read_tensor
@@ -139,7 +140,7 @@ class _NodeReader:
     def _needs(self, proto: Any) -> list[str]:
         names = [name for name in proto.input if name]
         for attribute in proto.attribute:
-            for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+            for graph in subgraphs(attribute):
                 names.extend(_captured(graph))
         return names
 
@@ -289,7 +290,7 @@ def _captured(graph: Any) -> list[str]:
     for node in graph.node:
         used.extend(name for name in node.input if name)
         for attribute in node.attribute:
-            for deeper in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+            for deeper in subgraphs(attribute):
                 used.extend(_captured(deeper))
         inner.update(name for name in node.output if name)
     used.extend(value.name for value in graph.output)
@@ -301,17 +302,13 @@ def _declared(value: Any, where: str, what: str) -> DeclaredValue:
     if not value.name:
         raise ModelError(f"an {what} has no name", where=where)
     kind = value.type.WhichOneof("value")
-    if kind is None and what != "input":
-        return DeclaredValue(value.name, None, None)
-    if kind != "tensor_type":
-        shown = "undeclared" if kind is None else kind.removesuffix("_type")
-        if what != "input":
-            return DeclaredValue(value.name, None, None)
-        raise ModelError(f"it is {shown}, and only dense tensors are supported", where=place)
     tensor = value.type.tensor_type
-    if tensor.elem_type not in DTYPES:
+    if kind != "tensor_type" or tensor.elem_type not in DTYPES:
         if what != "input":
             return DeclaredValue(value.name, None, None)
+        if kind != "tensor_type":
+            shown = "undeclared" if kind is None else kind.removesuffix("_type")
+            raise ModelError(f"it is {shown}, and only dense tensors are supported", where=place)
         raise ModelError(
             f"elements are of type {element_type_name(tensor.elem_type)}, which is not supported",
             where=place,
@@ -319,14 +316,11 @@ def _declared(value: Any, where: str, what: str) -> DeclaredValue:
         )
     if not tensor.HasField("shape"):
         return DeclaredValue(value.name, DTYPES[tensor.elem_type], None)
-    extents: list[Dimension] = []
-    for dimension in tensor.shape.dim:
-        which = dimension.WhichOneof("value")
-        if which == "dim_value" and dimension.dim_value >= 0:
-            extents.append(int(dimension.dim_value))
-        elif which == "dim_value":
-            # Some exporters write a negative extent for an unknown one.
-            extents.append(None)
-        else:
-            extents.append(dimension.dim_param or None if which == "dim_param" else None)
-    return DeclaredValue(value.name, DTYPES[tensor.elem_type], tuple(extents))
+    return DeclaredValue(value.name, DTYPES[tensor.elem_type], tuple(map(_extent, tensor.shape.dim)))
+
+
+def _extent(dimension: Any) -> Dimension:
+    """Return a declared extent; some exporters write a negative one for an unknown one."""
+    if dimension.WhichOneof("value") == "dim_value":
+        return int(dimension.dim_value) if dimension.dim_value >= 0 else None
+    return dimension.dim_param or None

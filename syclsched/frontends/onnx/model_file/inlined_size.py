@@ -60,7 +60,10 @@ def _nodes(nodes: Iterable[Any]) -> Iterator[Any]:
     for node in nodes:
         yield node
         for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _nodes(attribute.g.node)
-            for graph in attribute.graphs:
+            for graph in subgraphs(attribute):
                 yield from _nodes(graph.node)
+
+
+def subgraphs(attribute: Any) -> list[Any]:
+    """Return the graphs that an attribute of a node holds."""
+    return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
