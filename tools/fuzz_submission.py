@@ -11,6 +11,7 @@ alone with ``--first SEED --sequences 1``.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shutil
 import subprocess
@@ -29,6 +30,7 @@ def build(
     sanitizers: list[str] = SANITIZERS,
     sources: Path | None = None,
     driver: str = "fuzz_submission",
+    objects: Path | None = None,
 ) -> Path:
     """Build a driver with the loop's sources.
 
@@ -42,6 +44,8 @@ def build(
         Where the loop's sources are; by default those of the package.
     driver : str, optional
         Which, of those in ``tests/devices``.
+    objects : Path, optional
+        A folder for compiled files: what is unchanged since an earlier build with this folder is not compiled again.
 
     Returns
     -------
@@ -51,9 +55,20 @@ def build(
     compiler = os.environ.get("CC", "cc")
     home = ROOT / "syclsched" / "devices" / "native" if sources is None else sources
     found = folder / driver
-    command = [compiler, "-g", "-O1", "-pthread", "-Wall", "-Wextra", "-Werror", *sanitizers, f"-I{home}"]
-    files = [*sorted(home.glob("_submit*.c")), ROOT / "tests" / "devices" / f"{driver}.c"]
-    subprocess.run([*command, *map(str, files), "-o", str(found)], check=True, timeout=300)
+    command = [compiler, "-g", "-O1", "-pthread", "-Wall", "-Wextra", "-Werror", *sanitizers]
+    drivers = ROOT / "tests" / "devices"
+    shared = [
+        repr(command).encode(),
+        *(file.read_bytes() for file in (*sorted(home.glob("*.h")), *drivers.glob("*.h"))),
+    ]
+    compiled = []
+    for source in (*sorted(home.glob("_submit*.c")), drivers / f"{driver}.c"):
+        digest = hashlib.sha256(b"\0".join([*shared, source.read_bytes()])).hexdigest()[:16]
+        compiled.append(str((objects or folder) / f"{source.stem}.{digest}.o"))
+        if not Path(compiled[-1]).exists():
+            one = [*command, f"-I{home}", "-c", str(source), "-o", compiled[-1]]
+            subprocess.run(one, check=True, timeout=300)
+    subprocess.run([*command, *compiled, "-o", str(found)], check=True, timeout=300)
     return found
 
 

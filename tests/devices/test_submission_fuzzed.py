@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -31,6 +32,7 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
         subprocess.run(command, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("there is no C compiler with sanitizers")
+    module.build = partial(module.build, objects=tmp_path_factory.mktemp("objects"))  # each change is one of ten files
     return module
 
 
