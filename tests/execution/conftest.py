@@ -42,6 +42,12 @@ def compiled_policies() -> None:
 
 
 @pytest.fixture
+def one_core_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Says that every lane is one core; the runtime has read it already, here it says which way is taken."""
+    monkeypatch.setenv("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
+
+
+@pytest.fixture
 def nothing_is_left_running() -> Iterator[None]:
     """Asserts that every run has ended or was cancelled."""
     from syclsched.execution.handle.resources import unfinished

@@ -26,13 +26,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.testing import faults
 
-pytestmark = pytest.mark.sycl
-
-
-@pytest.fixture(autouse=True)
-def _one_core_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The runtime has read it already; here it says which way is taken.
-    monkeypatch.setenv("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
+pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("one_core_lanes")]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import symbolic
+from support.plans import without_one_wait
 from support.strategies import Case, cases
 
 from syclsched.errors import IncompletePlanError, MemoryLimitError, RaceError
@@ -32,17 +33,9 @@ def test_every_execution_order_computes_what_the_sequential_program_computes(cas
 @given(cases(), st.data())
 def test_no_wait_can_be_left_out(case: Case, data: st.DataObject) -> None:
     plan = build(case)
-    waits = [(n, k, w) for n, lane in enumerate(plan.lanes) for k, i in enumerate(lane.instructions) for w in i.waits]
-    if not waits:
-        return
-    lane_number, position, dropped = data.draw(st.sampled_from(waits))
-    lane = plan.lanes[lane_number]
-    changed = list(lane.instructions)
-    changed[position] = replace(changed[position], waits=tuple(w for w in changed[position].waits if w != dropped))
-    lanes = list(plan.lanes)
-    lanes[lane_number] = replace(lane, instructions=tuple(changed))
+    changed = without_one_wait(data, plan)
     with pytest.raises(RaceError) as caught:
-        verify(replace(plan, lanes=tuple(lanes)), case.graph)
+        verify(changed, case.graph)
     assert "nothing orders them" in str(caught.value)
 
 

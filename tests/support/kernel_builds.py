@@ -25,9 +25,8 @@ def begin(item: Any) -> None:
     """Begin a test. It gets the same examples for every device, so that the same kernels are compiled."""
     global _running
     _running = item.nodeid
-    if used := {"queue", "device_queue"} & {*item.fixturenames}:
-        device = item.callspec.params[used.pop()]
-        _running = re.sub(rf"(?<=[\[-]){device}(?=[\]-])", "*", item.nodeid)
+    if "queue" in item.fixturenames:
+        _running = re.sub(rf"(?<=[\[-]){item.callspec.params['queue']}(?=[\]-])", "*", item.nodeid)
         if getattr(item.obj, "is_hypothesis_test", False):
             seed(zlib.crc32(_running.encode()))(item.obj)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from syclsched.model.access import AccessMode
@@ -103,3 +104,16 @@ def random_plans(draw: st.DrawFn, *, contention: Contention = "none", max_instru
         lanes[key].append(made)
     plan = plan_on(platform, **{key: lane for key, lane in lanes.items() if lane})
     return replace(plan, peak_bytes={name: nbytes for name, nbytes in peak_bytes.items() if nbytes != 3})
+
+
+def without_one_wait(data: st.DataObject, plan: Plan) -> Plan:
+    """Return a plan with any one of its waits left out; the example is passed over if there is none."""
+    waits = [(n, k, w) for n, lane in enumerate(plan.lanes) for k, i in enumerate(lane.instructions) for w in i.waits]
+    assume(waits)
+    lane_number, position, dropped = data.draw(st.sampled_from(waits))
+    lane = plan.lanes[lane_number]
+    changed = list(lane.instructions)
+    changed[position] = replace(changed[position], waits=tuple(w for w in changed[position].waits if w != dropped))
+    lanes = list(plan.lanes)
+    lanes[lane_number] = replace(lane, instructions=tuple(changed))
+    return replace(plan, lanes=tuple(lanes))

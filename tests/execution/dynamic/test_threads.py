@@ -23,14 +23,8 @@ from syclsched.errors import RunCancelledError, TaskFailedError
 from syclsched.execution.dynamic.compiled.compiled_loop import SUBMITTED, EventLoop
 from syclsched.model.graph import TaskGraph
 
-pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("compiled_policies")]
+pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("compiled_policies", "one_core_lanes")]
 COMPILED = [policy for policy in POLICIES if policy != "anywhere"]
-
-
-@pytest.fixture(autouse=True)
-def _one_core_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The runtime has read it already; here it says which way is taken.
-    monkeypatch.setenv("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.injected import FAULTS
 from support.opened import REFUSED
 from support.running import DTYPE, JUDGE, MIX, graphs, sequential
 from support.starting import live_called, start
@@ -44,23 +45,16 @@ def check(run: Any, graph: TaskGraph, expected: dict[str, Any]) -> None:
             np.testing.assert_array_equal(run.result(name, timeout=DEADLINE_S), expected[name], err_msg=name)
 
 
-@pytest.mark.parametrize("kind", ["submission", "copy", "allocation", "on device", "on device, done"])
+@pytest.mark.parametrize("kind", FAULTS)
 @pytest.mark.parametrize("where", ["all", "cpu"])
 def test_a_fault_at_any_point_changes_no_bit(where: str, kind: str) -> None:
     live = live_called(where)
     graph = braid()
     expected = sequential(graph, graph.data)
-    make = {
-        "submission": faults.fail_submission,
-        "copy": faults.fail_copy,
-        "allocation": faults.fail_allocation,
-        "on device": faults.fail_on_device,
-        "on device, done": lambda n: faults.fail_on_device(n, done=True),
-    }[kind]
     injected = 0
     for number in range(1, 40, 5):
         policy = POLICIES[number // 5 % len(POLICIES)]
-        with faults.inject(make(number)) as seen, start(graph, live, policy, recover=True) as run:
+        with faults.inject(FAULTS[kind](number)) as seen, start(graph, live, policy, recover=True) as run:
             check(run, graph, expected)
             injected += len(seen.injected)
             assert len(run.recoveries) == len(seen.injected)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.injected import FAULTS
 from support.opened import REFUSED, live_on
 from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
 
@@ -69,24 +70,17 @@ def passed(plan: Plan, graph: TaskGraph, devices: Any, point: Any) -> int:
 # --- one fault at every point -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["submission", "copy", "allocation", "on device", "on device, done"])
+@pytest.mark.parametrize("kind", FAULTS)
 def test_a_fault_at_any_point_changes_no_bit(kind: str) -> None:
     platform, devices = live_on(2)
     graph = braid()
     plan = spread(graph, platform)
     expected = sequential(graph, graph.data)
-    make = {
-        "submission": faults.fail_submission,
-        "copy": faults.fail_copy,
-        "allocation": faults.fail_allocation,
-        "on device": faults.fail_on_device,
-        "on device, done": lambda n: faults.fail_on_device(n, done=True),
-    }[kind]
     points = passed(plan, graph, devices, kind if kind in ("copy", "allocation") else "submission")
     step = 1 if kind == "copy" else 3
     held = {space: info.in_use_bytes for space, info in devices.pools.info().items()}
     for number in range(1, points + 1, step):
-        with faults.inject(make(number)) as seen, execute(plan, graph, devices, recover=True) as run:
+        with faults.inject(FAULTS[kind](number)) as seen, execute(plan, graph, devices, recover=True) as run:
             check(run, graph, expected)
             assert len(seen.injected) == 1
             assert len(run.recoveries) == 1

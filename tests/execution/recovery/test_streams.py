@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.injected import FAULTS
 from support.opened import live_on
 from support.running import ASSIGN_KERNEL, DTYPE, MIX, plan_by, sequential
 
@@ -50,22 +51,15 @@ def check(found: list[Any], inputs: list[dict[str, Any]], graph: TaskGraph) -> N
             np.testing.assert_array_equal(value, expected[name], err_msg=f"{name} of generation {number}")
 
 
-@pytest.mark.parametrize("kind", ["submission", "on device", "on device, done", "copy", "allocation"])
+@pytest.mark.parametrize("kind", FAULTS)
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_fault_in_a_stream_changes_no_bit(whole: bool, kind: str) -> None:
     platform, devices = live_on(None if whole else 2)
     graph, inputs = braid(), given_inputs(7)
     names = ["cpu"] if whole else [d.name for d in platform.compute_devices]
     plan = spread(graph, platform, names)
-    make = {
-        "submission": faults.fail_submission,
-        "copy": faults.fail_copy,
-        "allocation": faults.fail_allocation,
-        "on device": faults.fail_on_device,
-        "on device, done": lambda n: faults.fail_on_device(n, done=True),
-    }[kind]
     for number in range(1, 80, 13):
-        with bind(plan, graph, devices, recover=True) as runner, faults.inject(make(number)) as seen:
+        with bind(plan, graph, devices, recover=True) as runner, faults.inject(FAULTS[kind](number)) as seen:
             stream = runner.stream(inputs, in_flight=3)
             check(list(stream), inputs, graph)
             if seen.injected:

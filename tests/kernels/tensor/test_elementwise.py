@@ -86,7 +86,7 @@ def cases() -> list[tuple[str, str]]:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize(("name", "dtype"), cases())
-def test_every_operator_gives_what_numpy_gives(on_device: Try, device_queue: Any, name: str, dtype: str) -> None:
+def test_every_operator_gives_what_numpy_gives(on_device: Try, queue: Any, name: str, dtype: str) -> None:
     expression, inputs = of(name, dtype)
     operation = elementwise(expression, len(inputs))
     result = "bool" if OPERATORS[name].rule == "bool" else dtype
@@ -94,7 +94,7 @@ def test_every_operator_gives_what_numpy_gives(on_device: Try, device_queue: Any
     expected = on_host(operation, **arrays)["y"]
     # Both devices are of one runtime with one compiler: a few operators will do on the second.
     some = ("add", "div", "exp", "erf", "pow", "round", "and", "where")
-    languages = LANGUAGES if device_queue.sycl_device.device_type.name == "cpu" or name in some else []
+    languages = LANGUAGES if queue.sycl_device.device_type.name == "cpu" or name in some else []
     for language in languages:
         # Functions without a bound in OpenCL's own table of errors are a few units off in the last place.
         same(on_device(operation, language, **arrays)["y"], expected, 2e-5 if dtype == "float32" else 1e-13)
@@ -117,8 +117,8 @@ def test_whole_numbers_of_64_bits_are_rounded_once(on_device: Try, language: str
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_functions_of_our_own_are_exact(on_device: Try, device_queue: Any, language: str) -> None:
-    if device_queue.sycl_device.device_type.name != "cpu":
+def test_functions_of_our_own_are_exact(on_device: Try, queue: Any, language: str) -> None:
+    if queue.sycl_device.device_type.name != "cpu":
         return  # the same compiler as the CPU device's
     x = np.concatenate([np.linspace(-5, 5, 40001), np.logspace(-38, 0, 2001), [-np.inf, np.inf, np.nan, -0.0, 1e30]])
     x = x.astype("float32")
@@ -139,14 +139,14 @@ def test_functions_of_our_own_are_exact(on_device: Try, device_queue: Any, langu
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("given_dtype", ALL_DTYPES)
-def test_casts(on_device: Try, device_queue: Any, given_dtype: str, language: str) -> None:
+def test_casts(on_device: Try, queue: Any, given_dtype: str, language: str) -> None:
     x = numbers(given_dtype, (40,), 1)
     if given_dtype.startswith("float"):
         x = np.nan_to_num(x, nan=3.7, posinf=90, neginf=-90)  # undefined otherwise
     elif given_dtype != "bool":
         x[:6] = 11
     known = [dtype for dtype in ALL_DTYPES if dtype != "float16"]
-    if language == "opencl-c" and device_queue.sycl_device.has_aspect_fp16:
+    if language == "opencl-c" and queue.sycl_device.has_aspect_fp16:
         known.append("float16")
     elif given_dtype == "float16":
         return
@@ -158,8 +158,8 @@ def test_casts(on_device: Try, device_queue: Any, given_dtype: str, language: st
 
 
 @pytest.mark.sycl
-def test_half_precision_is_reckoned_in_single_and_rounded_once(on_device: Try, device_queue: Any) -> None:
-    if not device_queue.sycl_device.has_aspect_fp16:
+def test_half_precision_is_reckoned_in_single_and_rounded_once(on_device: Try, queue: Any) -> None:
+    if not queue.sycl_device.has_aspect_fp16:
         pytest.skip("the device has no half precision")
     x = numbers("float16", (64,), 3)
     operation = elementwise(("sub", ("add", 0, ("const", 2048.0)), ("cast", "float16", ("cast", "float32", 0))), 1)

@@ -44,18 +44,18 @@ def refused(queue: Any, dtype: str) -> bool:
 @pytest.mark.sycl
 @given(data=st.data())
 @settings(max_examples=20, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
-def test_teams_of_work_items_reduce(device_queue: Any, data: st.DataObject) -> None:
+def test_teams_of_work_items_reduce(queue: Any, data: st.DataObject) -> None:
     shape, dtype, mode = data.draw(SHAPES), data.draw(st.sampled_from(DTYPES)), data.draw(st.sampled_from(MODES))
     axes = tuple(sorted(data.draw(st.sets(st.integers(0, len(shape) - 1)))))
     whole = dtype not in FLOATS
-    if refused(device_queue, dtype) or (whole and mode in ("l2", "logsum", "logsumexp")):
+    if refused(queue, dtype) or (whole and mode in ("l2", "logsum", "logsumexp")):
         return
     if dtype == "bool" and mode not in ("max", "min"):
         return
     arrays = {"x": numbers(shape, dtype, data.draw(st.integers(0, 99)), data.draw(st.booleans()))}
     arrays = {"y": np.zeros(reduced_shape(shape, axes, False), dtype), **arrays}
     limits = data.draw(st.sampled_from(GPUS))
-    got = run_on(device_queue, reduce(mode, axes), groups.NAME, arrays, limits)["y"]
+    got = run_on(queue, reduce(mode, axes), groups.NAME, arrays, limits)["y"]
     wanted = on_host(reduce(mode, axes), **arrays)["y"]
     if whole:
         np.testing.assert_array_equal(got, wanted)
@@ -69,28 +69,28 @@ def test_teams_of_work_items_reduce(device_queue: Any, data: st.DataObject) -> N
 @pytest.mark.sycl
 @given(data=st.data())
 @settings(max_examples=20, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
-def test_teams_of_work_items_find_places(device_queue: Any, data: st.DataObject) -> None:
+def test_teams_of_work_items_find_places(queue: Any, data: st.DataObject) -> None:
     shape, dtype = data.draw(SHAPES), data.draw(st.sampled_from(DTYPES))
     axis = data.draw(st.integers(0, len(shape) - 1))
-    if refused(device_queue, dtype):
+    if refused(queue, dtype):
         return
     operation = arg(data.draw(st.sampled_from(["max", "min"])), axis, last=data.draw(st.booleans()))
     x = numbers(shape, dtype, data.draw(st.integers(0, 99)), data.draw(st.booleans()))
     arrays = {"y": np.zeros(reduced_shape(shape, (axis,), False), "int64"), "x": x}
-    got = run_on(device_queue, operation, groups.NAME, arrays, data.draw(st.sampled_from(GPUS)))["y"]
+    got = run_on(queue, operation, groups.NAME, arrays, data.draw(st.sampled_from(GPUS)))["y"]
     np.testing.assert_array_equal(got, on_host(operation, **arrays)["y"])
 
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("limits", GPUS)
-def test_rows_do_not_depend_on_how_many_there_are(device_queue: Any, limits: Any) -> None:
+def test_rows_do_not_depend_on_how_many_there_are(queue: Any, limits: Any) -> None:
     x = np.random.default_rng(0).standard_normal((300, 7, 99)).astype("float32")
     for axes in ((2,), (1,)):
         operation = reduce("sum", axes)
 
         def of(x: np.ndarray, operation: Any = operation, axes: Any = axes) -> np.ndarray:
             arrays = {"y": np.zeros(reduced_shape(x.shape, axes, False), "float32"), "x": x}
-            return run_on(device_queue, operation, groups.NAME, arrays, limits)["y"]
+            return run_on(queue, operation, groups.NAME, arrays, limits)["y"]
 
         np.testing.assert_array_equal(np.concatenate([of(x[:1]), of(x[1:37]), of(x[37:])]), of(x))
 
@@ -98,17 +98,17 @@ def test_rows_do_not_depend_on_how_many_there_are(device_queue: Any, limits: Any
 @pytest.mark.sycl
 @pytest.mark.parametrize("mode", ["sum", "max", "mean", "logsumexp"])
 @pytest.mark.parametrize("limits", GPUS[1:])
-def test_parts_of_a_whole(device_queue: Any, mode: str, limits: Any) -> None:
+def test_parts_of_a_whole(queue: Any, mode: str, limits: Any) -> None:
     x = np.random.default_rng(1).standard_normal((31, 419))
     arrays = {"parts": np.zeros(8), "x": x, "y": np.zeros(())}
-    got = run_on(device_queue, reduce_whole(mode), f"{groups.NAME}*2", arrays, limits)["y"]
+    got = run_on(queue, reduce_whole(mode), f"{groups.NAME}*2", arrays, limits)["y"]
     np.testing.assert_allclose(got, on_host(reduce(mode, (0, 1)), y=np.zeros(()), x=x)["y"], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.sycl
 @given(data=st.data())
 @settings(max_examples=20, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
-def test_squares_become_columns(device_queue: Any, data: st.DataObject) -> None:
+def test_squares_become_columns(queue: Any, data: st.DataObject) -> None:
     shape = data.draw(st.lists(st.sampled_from([1, 2, 3, 16, 17, 45, 130]), min_size=2, max_size=4).map(tuple))
     if math.prod(shape) > 200_000:
         return
@@ -120,7 +120,7 @@ def test_squares_become_columns(device_queue: Any, data: st.DataObject) -> None:
     assert requires.refuses is not None
     if requires.refuses(signature_of(arrays)):
         return
-    got = run_on(device_queue, operation, groups.NAME, arrays, data.draw(st.sampled_from(GPUS)))["y"]
+    got = run_on(queue, operation, groups.NAME, arrays, data.draw(st.sampled_from(GPUS)))["y"]
     np.testing.assert_array_equal(got, wanted_of(operation, x))
 
 

@@ -89,8 +89,8 @@ def test_an_index_out_of_range_is_told_and_touches_nothing_else(on_device: Try, 
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_scatter(on_device: Try, device_queue: Any, reduction: str, language: str) -> None:
-    if device_queue.sycl_device.device_type.name != "cpu" and reduction != "add":
+def test_scatter(on_device: Try, queue: Any, reduction: str, language: str) -> None:
+    if queue.sycl_device.device_type.name != "cpu" and reduction != "add":
         return  # the same compiler as the CPU device's
     x = RANDOM.integers(-9, 9, (4, 6, 18)).astype("float32")
     do = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}.get(reduction)
@@ -145,8 +145,8 @@ def test_scan(on_device: Try, exclusive: bool, reverse: bool, language: str) -> 
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "uint32"])
-def test_columns_in_blocks(on_device: Try, device_queue: Any, dtype: str, language: str) -> None:
-    if device_queue.sycl_device.device_type.name != "cpu" and (dtype, language) != ("float32", "opencl-c"):
+def test_columns_in_blocks(on_device: Try, queue: Any, dtype: str, language: str) -> None:
+    if queue.sycl_device.device_type.name != "cpu" and (dtype, language) != ("float32", "opencl-c"):
         return  # the same compiler as the CPU device's
     # Blocks that end with the line, and that do not: the last overlaps the one before it.
     for shape, axis in (((17, 2048), 0), ((4, 20, 3, 133), 1)):
@@ -166,8 +166,8 @@ def test_columns_in_blocks(on_device: Try, device_queue: Any, dtype: str, langua
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "uint32", "int64"])
-def test_rows_in_vectors(on_device: Try, device_queue: Any, dtype: str, language: str) -> None:
-    if device_queue.sycl_device.device_type.name != "cpu" and (dtype, language) != ("float32", "opencl-c"):
+def test_rows_in_vectors(on_device: Try, queue: Any, dtype: str, language: str) -> None:
+    if queue.sycl_device.device_type.name != "cpu" and (dtype, language) != ("float32", "opencl-c"):
         return  # the same compiler as the CPU device's
     # Rows of one vector, of several in turn with some left over and elements besides, and more than there are items.
     for shape in ((40, 16), (6, 309), (70, 63, 33)) if dtype == "float32" else ((6, 309),):
@@ -215,8 +215,8 @@ def test_few_long_lines_are_worth_parts() -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("largest", [True, False])
-def test_topk(on_device: Try, device_queue: Any, largest: bool, language: str) -> None:
-    cpu = device_queue.sycl_device.device_type.name == "cpu"
+def test_topk(on_device: Try, queue: Any, largest: bool, language: str) -> None:
+    cpu = queue.sycl_device.device_type.name == "cpu"
     if not cpu and language != "opencl-c":
         return  # the same compiler as the CPU device's
     x = RANDOM.integers(0, 6, (3, 20, 4)).astype("float32")

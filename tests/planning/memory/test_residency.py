@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import symbolic
+from support.plans import without_one_wait
 from support.strategies import Case, cases, touching
 
 from syclsched.errors import MemoryLimitError, RaceError
@@ -86,17 +87,9 @@ def test_no_wait_of_a_rewritten_plan_can_be_left_out(case: Case, data: st.DataOb
     if not tight:
         return
     plan = build(case, with_capacity(case.platform, *tight[0]))
-    waits = [(n, k, w) for n, lane in enumerate(plan.lanes) for k, i in enumerate(lane.instructions) for w in i.waits]
-    if not waits:
-        return
-    lane_number, position, dropped = data.draw(st.sampled_from(waits))
-    lane = plan.lanes[lane_number]
-    changed = list(lane.instructions)
-    changed[position] = replace(changed[position], waits=tuple(w for w in changed[position].waits if w != dropped))
-    lanes = list(plan.lanes)
-    lanes[lane_number] = replace(lane, instructions=tuple(changed))
+    changed = without_one_wait(data, plan)
     with pytest.raises(RaceError):
-        verify(replace(plan, lanes=tuple(lanes)), case.graph)
+        verify(changed, case.graph)
 
 
 # --- by hand --------------------------------------------------------------------------------------

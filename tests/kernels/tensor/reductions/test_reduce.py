@@ -62,8 +62,8 @@ SHAPES = [
 @pytest.mark.sycl
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_mode(on_device: Try, device_queue: Any, mode: str, language: str) -> None:
-    if device_queue.sycl_device.device_type.name != "cpu" and mode not in ("sum", "max"):
+def test_every_mode(on_device: Try, queue: Any, mode: str, language: str) -> None:
+    if queue.sycl_device.device_type.name != "cpu" and mode not in ("sum", "max"):
         return  # the same compiler as the CPU device's
     for number, (shape, axes) in enumerate(SHAPES if mode == "sum" else SHAPES[1:4]):
         x = np.random.default_rng(number).uniform(0.5, 1.5, shape).astype("float32")
@@ -84,8 +84,8 @@ def test_every_mode(on_device: Try, device_queue: Any, mode: str, language: str)
         ("logsumexp", "float64"),
     ],
 )
-def test_columns_in_blocks(on_device: Try, device_queue: Any, mode: str, dtype: str, language: str) -> None:
-    if device_queue.sycl_device.device_type.name != "cpu" and (mode, language) != ("max", "opencl-c"):
+def test_columns_in_blocks(on_device: Try, queue: Any, mode: str, dtype: str, language: str) -> None:
+    if queue.sycl_device.device_type.name != "cpu" and (mode, language) != ("max", "opencl-c"):
         return  # the same compiler as the CPU device's
     run = lambda op, **arrays: on_device(op, language, **arrays)  # noqa: E731
     # Blocks that end with the line, and that do not: the last overlaps the one before it.
@@ -106,8 +106,8 @@ def test_columns_in_blocks(on_device: Try, device_queue: Any, mode: str, dtype: 
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize(("mode", "dtype"), [("max", "float64"), ("sum", "int32"), ("l1", "int16"), ("min", "uint8")])
-def test_many_rows_for_a_work_item(on_device: Try, device_queue: Any, mode: str, dtype: str, language: str) -> None:
-    if device_queue.sycl_device.device_type.name != "cpu" and mode != "max":
+def test_many_rows_for_a_work_item(on_device: Try, queue: Any, mode: str, dtype: str, language: str) -> None:
+    if queue.sycl_device.device_type.name != "cpu" and mode != "max":
         return  # the same compiler as the CPU device's
     x = np.random.default_rng(0).integers(0, 9, (4099, 37)).astype(dtype)
     check(lambda op, **arrays: on_device(op, language, **arrays), mode, x, (1,))
@@ -115,10 +115,10 @@ def test_many_rows_for_a_work_item(on_device: Try, device_queue: Any, mode: str,
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("dtype", ALL_DTYPES)
-def test_every_dtype(on_device: Try, device_queue: Any, dtype: str) -> None:
-    if dtype == "float16" and not device_queue.sycl_device.has_aspect_fp16:
+def test_every_dtype(on_device: Try, queue: Any, dtype: str) -> None:
+    if dtype == "float16" and not queue.sycl_device.has_aspect_fp16:
         pytest.skip("the device has no half precision")
-    if device_queue.sycl_device.device_type.name != "cpu" and dtype not in ("bool", "int64", "float32"):
+    if queue.sycl_device.device_type.name != "cpu" and dtype not in ("bool", "int64", "float32"):
         return  # the same compiler as the CPU device's
     x = np.random.default_rng(0).integers(0, 3, (6, 40)).astype(dtype)
     for mode in ("max", "min") if dtype == "bool" else ("min", "mean"):
@@ -152,8 +152,8 @@ def test_nan_infinity_and_nothing(on_device: Try, language: str) -> None:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_logarithms_whose_largest_number_changes(on_device: Try, device_queue: Any, language: str) -> None:
-    if device_queue.sycl_device.device_type.name != "cpu":
+def test_logarithms_whose_largest_number_changes(on_device: Try, queue: Any, language: str) -> None:
+    if queue.sycl_device.device_type.name != "cpu":
         return  # the same compiler as the CPU device's
     # Several vectors at once, one by one, and elements besides; in columns, rows at once and one by one.
     x = np.repeat(np.linspace(-300, 300, 309, dtype="float32")[None], 7, axis=0)
@@ -191,8 +191,8 @@ def test_any_axes(on_device: Try, shape: tuple[int, ...], data: st.DataObject) -
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("mode", WHOLE_MODES)
-def test_a_whole_array_by_all_units(on_device: Try, device_queue: Any, mode: str) -> None:
-    if device_queue.sycl_device.device_type.name != "cpu" and mode not in ("sum", "mean"):
+def test_a_whole_array_by_all_units(on_device: Try, queue: Any, mode: str) -> None:
+    if queue.sycl_device.device_type.name != "cpu" and mode not in ("sum", "mean"):
         return  # the same compiler as the CPU device's
     x = np.random.default_rng(0).uniform(0.9, 1.1, (7, 53)).astype("float32")
     expected = reference(mode, x, (0, 1), False)
