@@ -56,6 +56,19 @@ def _stamp(path: Path) -> str:
     return digest.hexdigest()
 
 
+def _stamp_of(function: Any) -> str:
+    """Return a digest of the code of a function and of the compiled functions in its closure."""
+    digest = hashlib.sha256(_stamp(Path(function.__code__.co_filename)).encode())
+    for called in _compiled_in_closure(function):
+        digest.update(_stamp_of(called).encode())
+    return digest.hexdigest()
+
+
+def _compiled_in_closure(function: Any) -> list[Any]:
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    return [value.py_func for value in cells if hasattr(value, "py_func")]
+
+
 class _SourceStamp:
     """Locator mix-in: a cache entry is valid as long as all code that may be compiled into it is unchanged."""
 
@@ -116,8 +129,15 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
         self._cache_file = CacheFile(
             cache_path=self._cache_path,
             filename_base=self._impl.filename_base,
-            source_stamp=self._impl.locator.get_source_stamp(),
+            source_stamp=_stamp_of(function),
         )
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        # numba adds the pickled closure; with compiled functions in it, it differs from process to process. These are
+        # part of the stamp and, by `specialised`, of the name.
+        if _compiled_in_closure(self._py_func):
+            return sig, codegen.magic_tuple(), hashlib.sha256(self._py_func.__code__.co_code).hexdigest()
+        return super()._index_key(sig, codegen)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         # LLVM fetches the machine code by a call into Python. A KeyboardInterrupt raised there is lost together with

@@ -49,6 +49,14 @@ def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return cast("Callable[_P, _R]", _with_caches(numba.njit(**options)(function)))
 
 
+def specialised(function: Callable[_P, _R], called: Callable[..., Any]) -> Callable[_P, _R]:
+    """Compile a closure as `lean` does; it is one of several that differ only in a compiled function they call."""
+    # The qualified name becomes the names of the machine code's symbols and of its file: these must differ, too.
+    callee = cast("_Recognising", called).py_func
+    function.__qualname__ = f"{function.__name__}.{callee.__module__}.{callee.__qualname__}"
+    return lean(function)
+
+
 def precompile(function: Callable[..., Any], *arguments: Any) -> None:
     """Compile a function for the types of these arguments, or load its machine code, without calling it."""
     cast("_Recognising", function).make_ready(arguments)

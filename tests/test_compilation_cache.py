@@ -145,6 +145,43 @@ def test_code_that_was_loaded_during_an_interrupt_can_be_called(tmp_path: Path) 
     assert [(run.returncode, run.stdout.split()) for run in said] == [(0, ["6.0"]), (0, ["interrupted", "6.0"])]
 
 
+def test_copies_of_a_function_for_others_are_kept_by_what_they_call(tmp_path: Path) -> None:
+    """A second process compiles nothing; a change of one called function makes its copy anew, and no other."""
+    rule = "from syclsched.compiled import lean\n\n@lean\ndef rule(x):\n    return x {}\n"
+    (tmp_path / "one.py").write_text(rule.format("+ 1"))
+    (tmp_path / "two.py").write_text(rule.format("* 10"))
+    (tmp_path / "main.py").write_text(
+        textwrap.dedent("""
+            import one, two
+            from syclsched.compiled import lean, specialised
+
+            def twice_of(rule):
+                def twice(x):
+                    return rule(rule(x))
+                return specialised(twice, rule)
+
+            def outer_of(rule):
+                twice = twice_of(rule)
+                def outer(x):
+                    return 1000 + twice(x)
+                return specialised(outer, twice)
+
+            for module in (one, two):
+                outer = outer_of(module.rule)
+                print(outer(3), len(outer.stats.cache_misses))
+        """)
+    )
+
+    def said() -> list[str]:
+        made = subprocess.run([sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return made.stdout.splitlines()
+
+    assert said() == ["1005 1", "1300 1"]
+    assert said() == ["1005 0", "1300 0"]
+    (tmp_path / "two.py").write_text(rule.format("* 100"))
+    assert said() == ["1005 0", "31000 1"]
+
+
 def test_an_index_that_names_a_class_that_is_gone_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = CacheFile(cache_path=str(tmp_path), filename_base="f", source_stamp="old")
     gone = type("Gone", (), {"__module__": __name__, "__qualname__": "Gone"})

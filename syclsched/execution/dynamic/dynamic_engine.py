@@ -9,7 +9,6 @@ deferred until its predecessor has completed. Events are polled; there is no thr
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -49,8 +48,8 @@ from syclsched.execution.lanes.lanes import Completion
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.statuses import failed_status
 from syclsched.model.plan import Lane, Plan
-from syclsched.scheduling.dynamic.hybrid import Hybrid
 from syclsched.scheduling.dynamic.policy_state import DynamicPolicy
+from syclsched.scheduling.dynamic.rule_policy import policy_with_rule
 from syclsched.scheduling.dynamic.state_tracker import StateTracker
 from syclsched.scheduling.tables import NOTHING
 
@@ -251,14 +250,11 @@ class DynamicEngine(ThreadedEngine):
 
     def _make_fast_path(self, run: RunResources, executor: DynamicExecutor) -> CompiledRun | None:
         """Return the compiled fast path of this run; None if it is not eligible."""
-        policy = self._policy
-        placement = fast_path_placement(run.layout, run.work, self._limits, policy, executor.submitter)
-        if placement is None:
+        policy = policy_with_rule(self._policy)
+        placement = fast_path_placement(run.layout, run.work, self._limits, executor.submitter)
+        if policy is None or placement is None:
             return None
-        bound = policy.bound if isinstance(policy, Hybrid) else math.inf
-        fast_path = CompiledRun(
-            run, executor, self._lookahead, self._state.known, policy.name, bound, placement, self._inbox
-        )
+        fast_path = CompiledRun(run, executor, self._lookahead, policy, self._state.known, placement, self._inbox)
         return fast_path if fast_path.prepare() else None
 
     def _run_fast_path(self, fast_path: CompiledRun, executor: DynamicExecutor) -> bool:

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from syclsched.scheduling.dynamic.central import Eager, Priority
-from syclsched.scheduling.dynamic.family import DYNAMIC_POLICIES, DynamicPolicies, SimulatedPolicy
-from syclsched.scheduling.dynamic.hybrid import Hybrid
-from syclsched.scheduling.dynamic.locality import Locality
+from syclsched.scheduling.dynamic.family import DynamicPolicies, SimulatedPolicy
 from syclsched.scheduling.dynamic.loop import run_dynamic
 from syclsched.scheduling.dynamic.outcome import DynamicRun, InterruptedTask, LoggedDecision, UnfinishedTask
+from syclsched.scheduling.dynamic.policies import DYNAMIC_POLICIES, Eager, Hybrid, Locality, Priority, WorkStealing
 from syclsched.scheduling.dynamic.policy_state import Decision, DynamicPolicy, LaneState, PolicyState, StaticInfo
-from syclsched.scheduling.dynamic.stealing import WorkStealing
+from syclsched.scheduling.dynamic.rule_policy import RulePolicy
 
 __all__ = [
     "DYNAMIC_POLICIES",
@@ -26,6 +24,7 @@ __all__ = [
     "LoggedDecision",
     "PolicyState",
     "Priority",
+    "RulePolicy",
     "SimulatedPolicy",
     "StaticInfo",
     "UnfinishedTask",

@@ -6,16 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syclsched.errors import PolicyError
-from syclsched.scheduling.dynamic.central import Eager, Priority
-from syclsched.scheduling.dynamic.locality import Locality
 from syclsched.scheduling.dynamic.loop import run_dynamic
+from syclsched.scheduling.dynamic.policies import DYNAMIC_POLICIES
 from syclsched.scheduling.dynamic.policy_state import DynamicPolicy
-from syclsched.scheduling.dynamic.stealing import WorkStealing
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable
-
-#: The policies that need no plan.
-DYNAMIC_POLICIES: tuple[DynamicPolicy, ...] = (Eager(), Priority(), Locality(), WorkStealing())
 
 #: In larger problems ``auto`` leaves these policies out: the loop is not compiled.
 _MAX_TASKS = 200

@@ -193,7 +193,7 @@ class Fetcher:
         """Copy an item to the space of a device in which it arrives first, if it is in none of them yet."""
         state = self._state
         reached = self._reached(device)
-        if state.origin[item] == NOTHING or any(space in state.where[item] for space in reached):
+        if state.origin[item] == NOTHING or not state.where[item].keys().isdisjoint(reached):
             return
         ends = [self._slot(item, space)[1] for space in reached]
         first = min(range(len(reached)), key=ends.__getitem__)

@@ -277,16 +277,18 @@ class _Run:
     def _check(self, decision: Decision) -> None:
         """Raise if a decision cannot be executed; that is a bug of the policy."""
         task, processor, start = decision
-        name = f"task {self._problem.names[task]!r}"
         if not 0 <= processor < len(self._state.lanes):
-            raise self._refusal(f"wants {name} on processor {processor}, which does not exist")
+            raise self._refusal(f"wants {self._name(task)} on processor {processor}, which does not exist")
         if self._book.bound(task) == NOTHING and task not in self._state.ready:
-            raise self._refusal(f"wants {name}, which is not ready or has been started")
+            raise self._refusal(f"wants {self._name(task)}, which is not ready or has been started")
         device = self._state.known.device_of[processor]
         if device not in self._book.able[task]:
-            raise self._refusal(f"wants {name} on {self._problem.devices[device]!r}, which cannot run it")
+            raise self._refusal(f"wants {self._name(task)} on {self._problem.devices[device]!r}, which cannot run it")
         if start and self._state.lanes[processor].running != NOTHING:
-            raise self._refusal(f"wants to start {name} on a lane that is busy")
+            raise self._refusal(f"wants to start {self._name(task)} on a lane that is busy")
+
+    def _name(self, task: int) -> str:
+        return f"task {self._problem.names[task]!r}"
 
     def _refusal(self, message: str) -> PolicyError:
         return PolicyError(message, where=f"policy {self._policy.name!r}")

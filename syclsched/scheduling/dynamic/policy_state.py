@@ -15,7 +15,7 @@ from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING
 
 #: An overdue task is expected to take this share of its estimate longer.
-_OVERDUE = 0.5
+OVERDUE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,7 @@ class PolicyState:
     lost_spaces: set[int] = field(default_factory=set)  # spaces lost with them
     #: For each kind and device the `drift` of that kind alone; 0 with too few measurements.
     correction: list[list[float]] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list, repr=False, compare=False)  # for rules: what they decide
 
     def seconds(self, task: int, device: int) -> float:
         """Return the estimated seconds of a task on a device, corrected by measurements there.
@@ -98,7 +99,7 @@ class PolicyState:
             return lane.until_s
         if lane.running == NOTHING:
             return self.now_s
-        return self.now_s + _OVERDUE * self.seconds(lane.running, self.known.device_of[processor])
+        return self.now_s + OVERDUE * self.seconds(lane.running, self.known.device_of[processor])
 
     def free_s(self, processor: int) -> float:
         """Return when a lane should have finished its submitted and queued tasks."""
@@ -109,8 +110,7 @@ class PolicyState:
         known, total_s = self.known, 0.0
         reached = known.reaches[device]
         for item in known.reads[task]:
-            locations = self.where[item]
-            if not any(space in locations for space in reached):
+            if self.where[item].keys().isdisjoint(reached):
                 origin = self.origin[item]
                 total_s += min([self._copy_s(item, origin, space) for space in reached])
         return total_s
@@ -139,6 +139,10 @@ class PolicyState:
             if any(self.where[item].get(space, math.inf) <= now_s for space in reached)
         )
 
+    def shares_memory(self, device: int, other: int) -> bool:
+        """Return whether a device can address the home space of another."""
+        return self.known.reaches[other][0] in self.known.reaches[device]
+
     def can_run(self, task: int, device: int) -> bool:
         """Return whether a device can run a ready task and its data can be copied there."""
         return self.seconds(task, device) < math.inf and self.transfer_s(task, device) < math.inf
@@ -162,6 +166,8 @@ class Decision(NamedTuple):
 
 class DynamicPolicy(Protocol):
     """Policy that decides while tasks run. It must be pure: equal states give equal decisions, and stay unchanged."""
+
+    __slots__ = ()
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ from syclsched.execution.dynamic import run_dynamically
 from syclsched.execution.dynamic.compiled import compiled_loop
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
-from syclsched.scheduling.dynamic.compiled.compiled_policies import CENTRAL
+from syclsched.scheduling.dynamic import Eager
 
 pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("compiled_policies")]
 
@@ -43,7 +43,7 @@ def test_what_decides_is_compiled_before_the_run_begins(
     live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first run of an installation was said to have taken 21 s, and missed its deadline."""
-    whole, calls = compiled_loop._DRIVE[CENTRAL], list[str]()
+    whole, calls = compiled_loop.loop_of(Eager.rule), list[str]()
 
     class Noting:
         def make_ready(self, arguments: tuple[Any, ...]) -> None:
@@ -56,7 +56,7 @@ def test_what_decides_is_compiled_before_the_run_begins(
             assert arguments[1].at[compiled_loop.BEGAN_NS] > 0
             return whole(*arguments)
 
-    monkeypatch.setitem(compiled_loop._DRIVE, CENTRAL, Noting())
+    monkeypatch.setattr(compiled_loop, "loop_of", lambda rule: Noting())
     with ss.run(pairs(), live[0], dynamic="eager", calibrate=False) as run:
         run.wait()
     assert calls[:2] == ["ready", "called"] and calls.count("ready") == 1

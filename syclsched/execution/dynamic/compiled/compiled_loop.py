@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from syclsched.compiled import call_address, lean, precompile
+from syclsched.compiled import call_address, lean, precompile, specialised
 from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.native.wakeup import Wakeup
 from syclsched.devices.submission.command_maker import EventStructure, LaneStructure
@@ -23,17 +24,8 @@ from syclsched.execution.dynamic.compiled.helper_loop import BELL as IDLE_BELL
 from syclsched.execution.dynamic.compiled.helper_loop import MADE as EVENTS_MADE
 from syclsched.execution.dynamic.compiled.helper_loop import SLEEP, SubmittedEvents, compiled_backoff
 from syclsched.execution.dynamic.compiled.helper_loop import WAIT as WAIT_FOR
-from syclsched.scheduling.dynamic.compiled.compiled_policies import (
-    CENTRAL,
-    HYBRID,
-    LOCALITY,
-    STEALING,
-    turn_central,
-    turn_hybrid,
-    turn_locality,
-    turn_stealing,
-)
 from syclsched.scheduling.dynamic.compiled.data_directory import COPY_FROM, COPY_PIECE, COPY_TO, FIRST_COPY, NBYTES
+from syclsched.scheduling.dynamic.compiled.policy_turn import turn_of
 from syclsched.scheduling.dynamic.compiled.run_state import BOUND, DEVIATION, N_COMMANDS, RunState
 from syclsched.scheduling.tables import Ints
 
@@ -91,7 +83,7 @@ class EventLoop:
     def __init__(
         self,
         board: RunState,
-        policy: int,
+        rule: Callable[[Any, Any], None],
         library: SubmissionLibrary,
         loop: SubmissionLoop,
         bell: Wakeup,
@@ -100,7 +92,7 @@ class EventLoop:
         lanes: Any,
     ) -> None:
         things = len(board.lane)
-        self._board, self._drive, self._loop, self._lanes = board, _DRIVE[policy], loop, lanes
+        self._board, self._drive, self._loop, self._lanes = board, loop_of(rule), loop, lanes
         self._library = library
         self._made = loop.new_event_array(2 * (things + 1))
         self.submit_ns = np.zeros(things + 1, np.int64)
@@ -268,62 +260,20 @@ def _now_s(machine: _LoopState) -> float:
     return float((call_address(machine.at[CLOCK], (0,)) - machine.at[BEGAN_NS]) * 1e-9)
 
 
-@lean
-def _drive_central(board: RunState, machine: _LoopState) -> int:
-    reason = _ON
-    while reason == _ON:
-        # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
-        if machine.state[CHANGED] or machine.state[IDLE_NS] > _SHORTEST_NAP_NS:
-            started = turn_central(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
-            reason = _submit_started(board, machine, started)
-        if reason == _ON:
-            reason = _poll(machine)
-    return reason
+@cache
+def loop_of(rule: Callable[[Any, Any], None]) -> Callable[[RunState, _LoopState], int]:
+    """Return the event loop, compiled for a policy's rule: a function that returns the reason for its return."""
+    turn = turn_of(rule)
 
+    def drive(board: RunState, machine: _LoopState) -> int:
+        reason = _ON
+        while reason == _ON:
+            # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
+            if machine.state[CHANGED] or machine.state[IDLE_NS] > _SHORTEST_NAP_NS:
+                started = turn(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
+                reason = _submit_started(board, machine, started)
+            if reason == _ON:
+                reason = _poll(machine)
+        return reason
 
-@lean
-def _drive_locality(board: RunState, machine: _LoopState) -> int:
-    reason = _ON
-    while reason == _ON:
-        # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
-        if machine.state[CHANGED] or machine.state[IDLE_NS] > _SHORTEST_NAP_NS:
-            started = turn_locality(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
-            reason = _submit_started(board, machine, started)
-        if reason == _ON:
-            reason = _poll(machine)
-    return reason
-
-
-@lean
-def _drive_stealing(board: RunState, machine: _LoopState) -> int:
-    reason = _ON
-    while reason == _ON:
-        # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
-        if machine.state[CHANGED] or machine.state[IDLE_NS] > _SHORTEST_NAP_NS:
-            started = turn_stealing(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
-            reason = _submit_started(board, machine, started)
-        if reason == _ON:
-            reason = _poll(machine)
-    return reason
-
-
-@lean
-def _drive_hybrid(board: RunState, machine: _LoopState) -> int:
-    reason = _ON
-    while reason == _ON:
-        # Decisions stand until the state changes; while idle, lanes may overrun their estimates.
-        if machine.state[CHANGED] or machine.state[IDLE_NS] > _SHORTEST_NAP_NS:
-            started = turn_hybrid(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
-            reason = _submit_started(board, machine, started)
-        if reason == _ON:
-            reason = _poll(machine)
-    return reason
-
-
-#: By policy: compiled separately, as a run needs one of them. Each returns the reason for its return.
-_DRIVE: dict[int, Callable[[RunState, _LoopState], int]] = {
-    CENTRAL: _drive_central,
-    LOCALITY: _drive_locality,
-    STEALING: _drive_stealing,
-    HYBRID: _drive_hybrid,
-}
+    return specialised(drive, turn)

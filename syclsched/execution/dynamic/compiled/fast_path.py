@@ -48,13 +48,10 @@ from syclsched.execution.dynamic.submission.execution_log import LogEntry
 from syclsched.execution.dynamic.submission.run_resources import RunResources
 from syclsched.execution.lanes.instruction_commands import command_of
 from syclsched.execution.lanes.lanes import Completion
-from syclsched.scheduling.dynamic.compiled.compiled_policies import CENTRAL, HYBRID, LOCALITY, STEALING
-from syclsched.scheduling.dynamic.compiled.run_state import new_run_state as make_board
+from syclsched.scheduling.dynamic.compiled.run_state import new_run_state
 from syclsched.scheduling.dynamic.compiled.run_state_updates import complete, release_sources
 from syclsched.scheduling.dynamic.policy_state import StaticInfo
-
-#: The compiled form of each policy.
-_COMPILED = {"eager": CENTRAL, "priority": CENTRAL, "dmdas": LOCALITY, "stealing": STEALING, "hybrid": HYBRID}
+from syclsched.scheduling.dynamic.rule_policy import RulePolicy
 
 #: Polling interval while lane threads finish their work.
 _LOOK_EVERY_S = 1e-3
@@ -72,9 +69,8 @@ class CompiledRun:
         run: RunResources,
         executor: DynamicExecutor,
         lookahead: SubmissionLookahead,
+        policy: RulePolicy,
         known: StaticInfo,
-        policy: str,
-        bound: float,
         placement: MemoryPlacement,
         inbox: Inbox[Any],
     ) -> None:
@@ -82,7 +78,7 @@ class CompiledRun:
         self._layout, self._work, self._table, self._submitter = layout, run.work, run.buffers, submitter
         self._hosts, self._executor, self._placement, self._inbox = run.hosts, executor, placement, inbox
         self._loop = submitter.loop
-        self._policy = _COMPILED[policy]
+        self._policy = policy
         self.tasks = len(layout.tasks)
         self._processors = len(known.device_of)
         space = placement.single_space
@@ -90,11 +86,11 @@ class CompiledRun:
         self._copied = [] if space is None else [n for n in inputs if layout.given_in[n] != space]
         spread = layout.spread if space is None else None
         copies_from = self.tasks + COPY_SLOTS
-        self.board = make_board(
-            layout.problem, known,
+        self.board = new_run_state(
+            layout.problem, policy, known,
             lanes=len(layout.lanes), things=copies_from + (0 if spread is None else spread.most_copies),
             is_host=[lane.kind == "host" for lane in layout.lanes[: self._processors]],
-            bound=bound, lookahead=(lookahead.fewest, lookahead.most, lookahead.seconds),
+            lookahead=(lookahead.fewest, lookahead.most, lookahead.seconds),
             before=self._copies_before(), contexts=placement.contexts, spread=spread,
             after=None if spread is None else layout.after, copies_from=copies_from,
         )  # fmt: skip
@@ -111,7 +107,7 @@ class CompiledRun:
         #: By lane: completion counts for one more completed task.
         self._one = np.eye(len(layout.lanes), dtype=np.int64)
         self._log = FastPathLog(layout, self.board, placement.single_space)
-        replans = self._policy == HYBRID and bound < math.inf
+        replans = policy.replans_above < math.inf
         self._replanner = Replanner(self.board, layout.problem, executor.counts) if replans else None
 
     def _copies_before(self) -> list[list[int]]:
@@ -140,7 +136,7 @@ class CompiledRun:
         threads, bell = submitter.threads, submitter.wakeup
         assert bell is not None
         self._driver = EventLoop(
-            self.board, self._policy, submitter.library, self._loop, bell, self._commands, self._addresses(),
+            self.board, self._policy.rule, submitter.library, self._loop, bell, self._commands, self._addresses(),
             None if threads is None else threads.lanes,
         )  # fmt: skip
         for task in range(self.tasks):

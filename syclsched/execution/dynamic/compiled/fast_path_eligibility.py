@@ -16,9 +16,6 @@ from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
 from syclsched.execution.dynamic.submission.dynamic_executor import COPY_SLOTS
 from syclsched.execution.dynamic.submission.submitter import Submitter
 from syclsched.execution.dynamic.submission.tasks import TaskWork
-from syclsched.scheduling.dynamic.family import DYNAMIC_POLICIES
-from syclsched.scheduling.dynamic.hybrid import Hybrid
-from syclsched.scheduling.dynamic.policy_state import DynamicPolicy
 from syclsched.scheduling.tables import NOTHING
 
 #: Memory that the fast path may use: of a space of unknown size, and as a share of a known size.
@@ -37,11 +34,9 @@ class MemoryPlacement:
 
 
 def fast_path_placement(
-    layout: IndexedGraph, work: TaskWork, limits: Sequence[int], policy: DynamicPolicy, submitter: Submitter
+    layout: IndexedGraph, work: TaskWork, limits: Sequence[int], submitter: Submitter
 ) -> MemoryPlacement | None:
     """Return the memory placement of a run; None if it is not eligible for the fast path."""
-    if not any(policy == known for known in DYNAMIC_POLICIES) and not isinstance(policy, Hybrid):
-        return None
     if faultpoints.active is not None or work.has_libraries:
         return None
     seconds = layout.problem.tables.seconds

@@ -38,7 +38,7 @@ class Replanner:
             switch_plan(board, *made)
             self._counts.replanned += 1
         started = int(board.counters[STARTED])
-        if self._planning or len(board.waiting) - started <= len(board.device_of):
+        if self._planning or len(board.waiting) - started <= len(board.known.device_of):
             return NEVER
         if started < self._next or board.scalars[DEVIATION] <= board.scalars[BOUND]:
             return self._next

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data transfers in compiled code: copy estimates, dependencies, and whether a task can be submitted yet.
+"""Data transfers in compiled code: copies, dependencies, and whether a task can be submitted yet.
 
-Estimates follow `syclsched.scheduling.dynamic.policy_state.PolicyState`, actions the engine's data manager: when a task
-is given to a lane, its data is copied to the lane's space. A task or copy that depends on commands for which its lane
-cannot wait (of another context, or host functions) is held until these have completed.
+As in the engine's data manager, a task's data is copied to the lane's space when the task is given to the lane. A task
+or copy that depends on commands for which its lane cannot wait (of another context, or host functions) is held until
+these have completed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,11 @@ from syclsched.scheduling.dynamic.compiled.data_directory import (
     DIRECT_S,
     FIRST_COPY,
     HOST_SPACE,
-    LATENCY_S,
     NBYTES,
     ORIGIN,
     PIECE,
     READERS,
     READS,
-    S_PER_BYTE,
     SPACE,
     VALID,
     WRITER_LANE,
@@ -38,93 +36,10 @@ from syclsched.scheduling.dynamic.compiled.data_directory import (
     WRITES,
     DataDirectory,
 )  # fmt: skip
+from syclsched.scheduling.dynamic.compiled.operations import copy_s
 from syclsched.scheduling.dynamic.compiled.run_state import N_COMMANDS, NOW, RunState
 from syclsched.scheduling.tables import NOTHING, Ints
 
-# --- estimates ------------------------------------------------------------------------------------
-
-
-@lean
-def copy_s(places: DataDirectory, piece: int, source: int, destination: int) -> float:
-    """Return the seconds of a copy of a piece."""
-    nbytes = places.pieces[piece, NBYTES]
-    if source == destination or nbytes == 0.0:
-        return 0.0
-    return float(places.links[source, destination, LATENCY_S] + nbytes * places.links[source, destination, S_PER_BYTE])
-
-
-@lean
-def _fastest_copy_s(places: DataDirectory, piece: int, device: int) -> float:
-    """Return the seconds of the fastest copy of a piece from its origin to a space that a device reaches."""
-    best_s = np.inf
-    for space in range(places.links.shape[0]):
-        if places.reaches[device, space]:
-            best_s = min(best_s, copy_s(places, piece, places.pieces[piece, ORIGIN], space))
-    return float(best_s)
-
-
-@lean
-def _is_valid_on(places: DataDirectory, piece: int, device: int) -> bool:
-    found = False
-    for space in range(places.links.shape[0]):
-        found |= places.reaches[device, space] and places.directory[piece, space, VALID]
-    return bool(found)
-
-
-@lean
-def transfer_s(places: DataDirectory, task: int, device: int) -> float:
-    """Return the seconds of the copies that a ready task still needs on a device."""
-    total_s = 0.0
-    for n in range(places.touch_start[task], places.touch_start[task + 1]):
-        piece = places.touches[n, PIECE]
-        if places.touches[n, READS] and not _is_valid_on(places, piece, device):
-            total_s += _fastest_copy_s(places, piece, device)
-    return float(total_s)
-
-
-@lean
-def arrival_s(places: DataDirectory, task: int, device: int, now_s: float) -> float:
-    """Return when all data of a ready task should be on a device, if missing data is fetched now."""
-    last_s = now_s
-    for n in range(places.touch_start[task], places.touch_start[task + 1]):
-        if not places.touches[n, READS]:
-            continue
-        piece = places.touches[n, PIECE]
-        first_s = np.inf
-        for space in range(places.links.shape[0]):
-            if places.reaches[device, space] and places.directory[piece, space, VALID]:
-                first_s = min(first_s, places.available_s[piece, space])
-        if first_s == np.inf:
-            made_s = max(now_s, places.available_s[piece, places.pieces[piece, ORIGIN]])
-            first_s = made_s + _fastest_copy_s(places, piece, device)
-        last_s = max(last_s, first_s)
-    return float(last_s)
-
-
-@lean
-def resident_bytes(places: DataDirectory, task: int, device: int, now_s: float) -> float:
-    """Return the bytes of a ready task's inputs that a device can read now."""
-    total = 0.0
-    for n in range(places.touch_start[task], places.touch_start[task + 1]):
-        piece, resident = places.touches[n, PIECE], False
-        for space in range(places.links.shape[0]):
-            resident |= (
-                places.reaches[device, space]
-                and places.directory[piece, space, VALID]
-                and places.available_s[piece, space] <= now_s
-            )
-        if resident and places.touches[n, READS]:
-            total += places.pieces[piece, NBYTES]
-    return float(total)
-
-
-@lean
-def shares_memory(places: DataDirectory, device: int, other: int) -> bool:
-    """Return whether a device can address the home space of another."""
-    return bool(places.reaches[device, places.reaches[other, places.links.shape[0]]])
-
-
-# --- actions --------------------------------------------------------------------------------------
 # Without slices: these take long to compile.
 
 
@@ -138,7 +53,7 @@ def try_submit(board: RunState, task: int, lane: int) -> bool:
         _depend_on(places.lanes, BEFORE, board.lane[command], board.place[command])
     first, end = places.touch_start[task], places.touch_start[task + 1]
     if first < end:
-        _choose_spaces(places, first, end, board.device_of[lane])
+        _choose_spaces(places, first, end, board.known.device_of[lane])
         resident = True
         for n in range(first, end):
             piece, space = places.touches[n, PIECE], places.touches[n, SPACE]

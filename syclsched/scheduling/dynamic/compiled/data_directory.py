@@ -2,7 +2,7 @@
 """Directory of a run's data as flat arrays for compiled code: valid copies, transfers, and held tasks.
 
 The counterpart of `syclsched.execution.dynamic.data.coherence`, which serves the engine in Python. A run in a single
-space needs no tracking and has no accesses here. `fetches` holds the code that uses it.
+space needs no tracking and has no accesses here. `compiled_transfers` holds the code that uses it.
 """
 
 from __future__ import annotations

@@ -46,22 +46,22 @@ class RunSnapshot(NamedTuple):
 
 def snapshot_of(board: RunState, succ_bytes: Floats) -> RunSnapshot:
     """Return a snapshot of a run."""
-    tasks, processors = len(board.waiting), len(board.device_of)
+    tasks, processors = len(board.waiting), len(board.known.device_of)
     now_s = float(board.scalars[NOW])
-    factors = board.drift.of_kind[board.kind]
+    factors = board.drift.of_kind[board.known.kind]
     lane = board.lane[:tasks].copy()
     ends_s = np.where(lane == NOTHING, 0.0, np.maximum(now_s, board.start_s + board.estimate_s))
     done = (board.place[:tasks] != NOTHING) & (board.place[:tasks] < board.done[np.maximum(lane, 0)])
-    places, device_of = board.places, board.device_of
+    places, device_of = board.places, board.known.device_of
     home = places.reaches[device_of, -1]
     apart = places.reaches[device_of][:, home].T == 0  # whether data must be copied from one lane to another
     links = places.links[np.ix_(home, home)]
     return RunSnapshot(
-        board.seconds * np.where(factors == 0.0, board.drift.of_device, factors),
-        board.device_of,
+        board.known.seconds * np.where(factors == 0.0, board.drift.of_device, factors),
+        board.known.device_of,
         board.succ_start,
         board.succ_task,
-        board.planned.copy(),
+        board.known.planned.copy(),
         lane,
         succ_bytes,
         np.where(apart, links[:, :, LATENCY_S], 0.0),
@@ -89,14 +89,13 @@ def plan_snapshot(frontier: RunSnapshot, stay: float = MIN_GAIN) -> tuple[Ints, 
 
 def switch_plan(board: RunState, planned: Ints, level: Ints) -> None:
     """Switch a run to another plan: bind all queued tasks again."""
-    tasks, processors = len(board.waiting), len(board.device_of)
+    tasks, processors = len(board.waiting), len(board.known.device_of)
     left = board.lane[:tasks] == NOTHING
-    board.planned[left] = planned[left]
-    board.level[left] = level[left]
-    order = np.lexsort((np.arange(tasks), board.level, board.planned)).astype(np.int64)
+    board.known.planned[left] = planned[left]
+    board.known.level[left] = level[left]
+    order = np.lexsort((np.arange(tasks), board.known.level, board.known.planned)).astype(np.int64)
     board.order[:] = order
-    board.order_at[:] = np.searchsorted(board.planned[order], np.arange(processors))
-    board.order_end[:] = np.searchsorted(board.planned[order], np.arange(processors), side="right")
+    board.order_at[:] = np.searchsorted(board.known.planned[order], np.arange(processors))
     rebind_queued(board)
 
 

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run state of a dynamic policy as flat arrays, for compiled code.
-
-`moves` holds its updates, `compiled_policies` the decisions. The uncompiled `State` and the policies' own `decide`
-define the decisions; tests compare both.
-"""
+"""Run state of a dynamic policy as flat arrays, for compiled code; the counterpart of `PolicyState`."""
 
 from __future__ import annotations
 
@@ -15,27 +11,37 @@ import numpy as np
 from syclsched.scheduling.dynamic.compiled.data_directory import DataDirectory, DataDistribution, new_data_directory
 from syclsched.scheduling.dynamic.drift import Drift, new_drift
 from syclsched.scheduling.dynamic.policy_state import StaticInfo
+from syclsched.scheduling.dynamic.rule_policy import RulePolicy
 from syclsched.scheduling.dynamic.static_info import rows as _rows
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
-#: Indices into `RunState.counters`: ready tasks, started tasks, and commands (tasks and the copies for them).
-READY, STARTED, N_COMMANDS = range(3)
-#: Indices into `RunState.scalars`: time, deviation so far, deviation above which a plan is left; then the lookahead.
+#: Indices into `RunState.counters`: the numbers of ready tasks, of started tasks, of commands (tasks and the copies for
+#: them) and of decisions, and whether queues are sorted by level.
+READY, STARTED, N_COMMANDS, DECIDED, SORTS_QUEUES = range(5)
+#: Indices into `RunState.scalars`: time, deviation so far, deviation above which to plan anew; then the lookahead.
 NOW, DEVIATION, BOUND, AHEAD_S, FEWEST, MOST = range(6)
+#: Columns of `RunState.decided`.
+TASK, LANE, STARTS = range(3)
+
+
+class StaticArrays(NamedTuple):
+    """Static information as arrays: those fields of `StaticInfo` that decisions need."""
+
+    seconds: Floats
+    kind: Ints
+    level: Ints
+    planned: Ints  # `NOTHING` without a plan
+    device_of: Ints  # the device of each task lane; task lanes come before copy lanes
 
 
 class RunState(NamedTuple):
     """Run state: T tasks, L lanes of which P run tasks, D devices, and S commands (tasks first, then copies)."""
 
-    seconds: Floats  # estimated seconds of each task on each device
-    #: As in `Known`; ``planned`` is `NOTHING` without a plan.
-    kind: Ints
-    level: Ints
-    planned: Ints
-    device_of: Ints  # the device of each task lane; task lanes come before copy lanes
+    known: StaticArrays
+    parameters: Floats  # of the policy
     is_host: Flags  # whether a lane is the host's: successors of its tasks wait until these have completed
     #: Dependencies; predecessors may also be copies.
     succ_start: Ints
@@ -48,6 +54,7 @@ class RunState(NamedTuple):
     waiting: Ints
     released_by: Ints
     ready: Ints  # the first ``counters[READY]`` are ready tasks: by level, then in the order in which they became ready
+    bound: Ints  # the lane in whose queue each task is; `NOTHING` if it is in none
     queue: Ints  # tasks bound to each lane
     queued: Ints  # length of each queue
     #: Estimated seconds of the queue, of the commands in flight, and the estimated end of these.
@@ -55,9 +62,7 @@ class RunState(NamedTuple):
     ahead_s: Floats
     until_s: Floats
     order: Ints  # with a plan: the tasks of each lane by level, lane by lane
-    #: The first task of each lane that has not started, and the end of the lane's tasks.
-    order_at: Ints
-    order_end: Ints
+    order_at: Ints  # the first task of each lane that has not started, or an earlier one
     #: The lane of each command and its sequence number there; `NOTHING` before submission. A held task has a lane, but
     #: no sequence number.
     lane: Ints
@@ -76,19 +81,19 @@ class RunState(NamedTuple):
     waits_count: Ints  # number of these waits
     started: Ints  # commands in order of submission
     unbound: Ints  # scratch: tasks to bind again
-    choice: Ints  # scratch: the task that each lane is to start
+    decided: Ints  # decisions of the policy: task, lane, and whether to start it; ``counters[DECIDED]`` of them
     counters: Ints  # see `READY`
     scalars: Floats  # see `NOW`
 
 
 def new_run_state(
     problem: Problem,
+    policy: RulePolicy,
     known: StaticInfo,
     *,
     lanes: int,
     things: int,
     is_host: Sequence[bool],
-    bound: float,
     lookahead: tuple[int, int, float],
     before: Sequence[Sequence[int]],
     contexts: Sequence[int] = (),
@@ -107,26 +112,26 @@ def new_run_state(
     if not contexts:
         contexts = [NOTHING if host else 0 for host in lane_is_host]
     planned = np.full(tasks, NOTHING) if known.planned is None else np.array(known.planned, np.int64)
+    seconds = np.array(known.seconds, np.float64).reshape(tasks, -1)
     level = np.array(known.level, np.int64)
     order = np.lexsort((np.arange(tasks), level, planned)).astype(np.int64)
-    ends = np.searchsorted(planned[order], np.arange(processors), side="right")
     fewest, most, ahead_s = lookahead
     return RunState(
-        seconds=np.array(known.seconds, np.float64).reshape(tasks, -1),
-        kind=np.array(known.kind, np.int64),
-        level=level,
-        planned=planned,
-        device_of=np.array(known.device_of, np.int64),
+        known=StaticArrays(
+            seconds, np.array(known.kind, np.int64), level, planned, np.array(known.device_of, np.int64)
+        ),
+        parameters=np.array(policy.parameters, np.float64),
         is_host=lane_is_host,
         succ_start=tables.succ_start.copy(),
         succ_task=tables.succ_task.copy(),
         pred_start=pred_start,
         pred_task=earlier,
-        drift=new_drift(np.array(known.seconds, np.float64).reshape(tasks, -1), max(known.kind, default=0) + 1),
+        drift=new_drift(seconds, max(known.kind, default=0) + 1),
         places=new_data_directory(known, spread, lanes=lanes, first_copy=copies_from, contexts=contexts),
         waiting=np.diff(tables.pred_start).astype(np.int64),
         released_by=np.full(tasks, NOTHING),
         ready=np.zeros(tasks, np.int64),
+        bound=np.full(tasks, NOTHING),
         queue=np.zeros((processors, tasks), np.int64),
         queued=np.zeros(processors, np.int64),
         queued_s=np.zeros(processors),
@@ -134,7 +139,6 @@ def new_run_state(
         until_s=np.zeros(lanes),
         order=order,
         order_at=np.searchsorted(planned[order], np.arange(processors)).astype(np.int64),
-        order_end=ends.astype(np.int64),
         lane=np.full(things, NOTHING),
         place=np.full(things, NOTHING),
         estimate_s=np.zeros(tasks),
@@ -147,9 +151,9 @@ def new_run_state(
         waits_count=np.zeros(things, np.int64),
         started=np.zeros(things, np.int64),
         unbound=np.zeros(tasks, np.int64),
-        choice=np.zeros(processors, np.int64),
-        counters=np.zeros(3, np.int64),
-        scalars=np.array([0.0, 0.0, bound, ahead_s, float(fewest), float(most)]),
+        decided=np.zeros((tasks + processors, 3), np.int64),
+        counters=np.array([0, 0, 0, 0, int(policy.sorts_queues)]),
+        scalars=np.array([0.0, 0.0, policy.replans_above, ahead_s, float(fewest), float(most)]),
     )
 
 

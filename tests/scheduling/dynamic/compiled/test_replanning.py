@@ -11,13 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.random_problems import problems
+from support.turns import advance
 
 from syclsched.scheduling import problem_from_matrices
 from syclsched.scheduling.dynamic import Hybrid
-from syclsched.scheduling.dynamic.compiled.compiled_policies import HYBRID, advance
 from syclsched.scheduling.dynamic.compiled.replanning import RunSnapshot, plan_snapshot, snapshot_of, switch_plan
-from syclsched.scheduling.dynamic.compiled.run_state import BOUND, DEVIATION, STARTED, RunState, bytes_between
-from syclsched.scheduling.dynamic.compiled.run_state import new_run_state as make_board
+from syclsched.scheduling.dynamic.compiled.run_state import (
+    BOUND,
+    DEVIATION,
+    STARTED,
+    RunState,
+    bytes_between,
+    new_run_state,
+)
 from syclsched.scheduling.dynamic.compiled.run_state_updates import complete, release_sources
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem
@@ -26,10 +32,11 @@ from syclsched.scheduling.timetable import Timetable
 
 
 def board_of(problem: Problem, plan: Timetable, lookahead: tuple[int, int, float] = (1, 2, 1e-3)) -> RunState:
-    known = Hybrid(plan).prepare(problem)
+    policy = Hybrid(plan)
+    known = policy.prepare(problem)
     lanes = len(known.device_of)
-    return make_board(
-        problem, known, lanes=lanes, things=len(problem), is_host=[False] * lanes, bound=0.05, lookahead=lookahead,
+    return new_run_state(
+        problem, policy, known, lanes=lanes, things=len(problem), is_host=[False] * lanes, lookahead=lookahead,
         before=[()] * len(problem),
     )  # fmt: skip
 
@@ -48,16 +55,16 @@ def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
 ) -> None:
     board = board_of(problem, Heft().schedule(problem))
     release_sources(board)
-    lanes, now_s, late = len(board.device_of), 0.0, []
+    lanes, now_s, late = len(board.known.device_of), 0.0, []
     while True:
-        started = advance(board, HYBRID, now_s)
+        started = advance(board, Hybrid, now_s)
         if data.draw(st.booleans()):
             late.append(plan_snapshot(snapshot_of(board, bytes_between(problem))))
         if late and data.draw(st.booleans()):
             switch_plan(board, *late.pop(0))
         busy = [lane for lane in range(lanes) if board.given[lane] > board.done[lane]]
         if not busy:
-            if started == len(problem) or advance(board, HYBRID, now_s) == started:
+            if started == len(problem) or advance(board, Hybrid, now_s) == started:
                 break
             continue
         lane = data.draw(st.sampled_from(busy))
@@ -68,7 +75,7 @@ def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
     at = {task: place for place, task in enumerate(order)}
     tables = problem.tables
     for task in order:
-        assert np.isfinite(tables.seconds[task, board.device_of[board.lane[task]]])
+        assert np.isfinite(tables.seconds[task, board.known.device_of[board.lane[task]]])
         for before in tables.pred_task[tables.pred_start[task] : tables.pred_start[task + 1]].tolist():
             assert at[before] < at[task]
 
@@ -78,12 +85,13 @@ def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
 def test_what_was_started_stays_and_the_rest_is_placed_where_it_can_run(problem: Problem) -> None:
     board = board_of(problem, Heft().schedule(problem))
     release_sources(board)
-    advance(board, HYBRID, 0.0)
+    advance(board, Hybrid, 0.0)
     planned, level = plan_snapshot(snapshot_of(board, bytes_between(problem)))
     there = board.place[: len(problem)] != NOTHING
     np.testing.assert_array_equal(planned[there], board.lane[: len(problem)][there])
     assert sorted(level.tolist()) == list(range(len(problem)))
-    assert all(np.isfinite(problem.tables.seconds[task, board.device_of[lane]]) for task, lane in enumerate(planned))
+    device_of = board.known.device_of
+    assert all(np.isfinite(problem.tables.seconds[task, device_of[lane]]) for task, lane in enumerate(planned))
 
 
 def test_what_takes_no_time_stays_on_its_lane() -> None:
@@ -129,16 +137,16 @@ def makespan(problem: Problem, true_s: Any, *, anew: bool) -> float:
     """Run a board on a virtual clock, with other times than it believes."""
     board = board_of(problem, Heft().schedule(problem))
     release_sources(board)
-    lanes, now_s = len(board.device_of), 0.0
+    lanes, now_s = len(board.known.device_of), 0.0
     free_s = [0.0] * lanes
     ends: list[tuple[float, int, int]] = []
     seen, ready_s = 0, np.zeros(len(problem))
     tables = problem.tables
     while True:
-        started = advance(board, HYBRID, now_s)
+        started = advance(board, Hybrid, now_s)
         for task in board.started[seen:started].tolist():
             lane = int(board.lane[task])
-            free_s[lane] = max(free_s[lane], now_s, ready_s[task]) + true_s[task, board.device_of[lane]]
+            free_s[lane] = max(free_s[lane], now_s, ready_s[task]) + true_s[task, board.known.device_of[lane]]
             heapq.heappush(ends, (free_s[lane], lane, task))
             for after in tables.succ_task[tables.succ_start[task] : tables.succ_start[task + 1]].tolist():
                 ready_s[after] = max(ready_s[after], free_s[lane])
@@ -149,7 +157,7 @@ def makespan(problem: Problem, true_s: Any, *, anew: bool) -> float:
             assert started == len(problem)
             return max(free_s)
         now_s, lane, task = heapq.heappop(ends)
-        end(board, lane, true_s[task, board.device_of[lane]], now_s)
+        end(board, lane, true_s[task, board.known.device_of[lane]], now_s)
         if anew and board.scalars[DEVIATION] > board.scalars[BOUND]:
             switch_plan(board, *plan_snapshot(snapshot_of(board, bytes_between(problem))))
 

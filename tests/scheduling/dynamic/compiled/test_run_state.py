@@ -11,10 +11,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.random_problems import problems
+from support.turns import advance
 
 from syclsched.scheduling.dynamic import Eager, Hybrid, Locality, Priority, WorkStealing
-from syclsched.scheduling.dynamic.compiled.compiled_policies import CENTRAL, HYBRID, LOCALITY, STEALING, advance, turn
 from syclsched.scheduling.dynamic.compiled.data_directory import DataDistribution
+from syclsched.scheduling.dynamic.compiled.policy_turn import turn_of
 from syclsched.scheduling.dynamic.compiled.run_state import N_COMMANDS, STARTED, new_run_state
 from syclsched.scheduling.dynamic.compiled.run_state_updates import complete, release_sources
 from syclsched.scheduling.dynamic.drift import KEPT, new_drift, record_duration
@@ -102,33 +103,32 @@ class ByHand:
 @settings(max_examples=25)
 @given(problem=problems(channels=False), data=st.data())
 @pytest.mark.parametrize("spread", [False, True], ids=["one", "several"])
-@pytest.mark.parametrize("which", ["eager", "priority", "dmdas", "stealing", "hybrid"])
+@pytest.mark.parametrize("which", ["eager", "priority", "dmdas", "dmdas by transfer", "stealing", "hybrid"])
 def test_decides_what_the_policy_decides(which: str, spread: bool, problem: Problem, data: st.DataObject) -> None:
     assume(not spread or np.isfinite(problem.tables.latency_s).all())
     tables = problem.tables
     item_bytes = np.round(tables.item_bytes)
     problem = replace(problem, tables=tables._replace(seconds=tables.seconds + 0.01, item_bytes=item_bytes))
     policies = {
-        "eager": (Eager(), CENTRAL), "priority": (Priority(), CENTRAL), "dmdas": (Locality(), LOCALITY),
-        "stealing": (WorkStealing(), STEALING), "hybrid": (Hybrid(Heft().schedule(problem)), HYBRID),
+        "eager": Eager(), "priority": Priority(), "dmdas": Locality(), "dmdas by transfer": Locality(beta=3.0),
+        "stealing": WorkStealing(), "hybrid": Hybrid(Heft().schedule(problem)),
     }  # fmt: skip
-    policy, code = policies[which]
+    policy = policies[which]
     hand = ByHand(problem, policy, spread=spread)
     if not spread:  # all devices share one space
         hand.book.state.known = hand.known = replace(hand.known, reaches=((0,),) * len(problem.devices))
     lanes, tasks = len(hand.known.device_of), len(problem)
-    bound = policy.bound if isinstance(policy, Hybrid) else math.inf
     items = data_of(problem, hand) if spread else None
     things = tasks if items is None else tasks + items.most_copies
     board = new_run_state(
-        problem, hand.known, lanes=lanes + 1, things=things, is_host=[False] * lanes, bound=bound, lookahead=LOOKAHEAD,
+        problem, policy, hand.known, lanes=lanes + 1, things=things, is_host=[False] * lanes, lookahead=LOOKAHEAD,
         before=[()] * tasks, spread=items, after=None if items is None else [()] * tasks, copies_from=tasks,
     )  # fmt: skip
     release_sources(board)
     now_s = 0.0
     while True:
         hand.advance(now_s)
-        started = advance(board, code, now_s)
+        started = advance(board, policy, now_s)
         mine = [(int(n), int(board.lane[n])) for n in board.started[: board.counters[N_COMMANDS]] if n < tasks]
         assert mine == hand.started and len(mine) == started
         busy = [lane for lane in range(lanes) if hand.flight[lane]]
@@ -143,7 +143,7 @@ def test_decides_what_the_policy_decides(which: str, spread: bool, problem: Prob
         counts[lane] = count
         end_ns[board.flight[lane, board.done[lane] :][:count]] = np.array(measured) * 1e9
         if data.draw(st.booleans()):  # at once with the next decisions
-            turn(board, code, counts, np.zeros(things, np.int64), end_ns, now_s)
+            turn_of(policy.rule)(board, counts, np.zeros(things, np.int64), end_ns, now_s)
         else:
             complete(board, counts, np.zeros(things, np.int64), end_ns, now_s)
     assert int(board.counters[STARTED]) == tasks == len({task for task, _ in hand.started})
@@ -177,10 +177,10 @@ def test_a_task_waits_for_the_last_of_each_other_lane_that_it_has_not_waited_for
     problem = problem_from_matrices(costs, {(0, 2): 0, (1, 2): 0, (0, 3): 0, (2, 3): 0})
     known = Eager().prepare(problem)
     board = new_run_state(
-        problem, known, lanes=2, things=4, is_host=[False] * 2, bound=math.inf, lookahead=(9, 9, 9.0), before=[()] * 4
+        problem, Eager(), known, lanes=2, things=4, is_host=[False] * 2, lookahead=(9, 9, 9.0), before=[()] * 4
     )
     release_sources(board)
-    assert advance(board, CENTRAL, 0.0) == 4
+    assert advance(board, Eager(), 0.0) == 4
     assert board.waits[2, : board.waits_count[2]].tolist() == [1]
     assert board.waits_count[3] == 0
 
