@@ -154,7 +154,7 @@ class Dispatcher(ProgramEngine):
             else:
                 self._admission.free(node)
             self._readiness.submitted(node)
-        elif self._must_skip(node):
+        elif self.must_skip(node):
             self._submitter.flush()  # in order: `Failures` tracks the latest write of each buffer
             self._skip_taken(node)
         elif node.on_host:
@@ -185,15 +185,6 @@ class Dispatcher(ProgramEngine):
         """Whether no more instructions may start."""
         return self.cancelled or self.failures.halted
 
-    def _must_skip(self, node: ProgramNode) -> bool:
-        if self._ending:
-            return True
-        if self.failures.none:
-            return False
-        # A buffer may be missing because its allocation failed.
-        allocated = all((use.array, use.space) in self.buffers for use in node.instruction.uses)
-        return not allocated or self.failures.cancels(node.instruction)
-
     def _submit(self, node: ProgramNode) -> None:
         lane = self._device_lane(node)
         if not lane.pacing.may_submit():
@@ -209,9 +200,15 @@ class Dispatcher(ProgramEngine):
 
     # --- for the submitter: implements `SubmissionHandler` ----------------------------------------
 
-    def must_skip(self, request: SubmissionRequest) -> bool:
+    def must_skip(self, node: ProgramNode) -> bool:
         """Return whether an instruction must not start: a predecessor has failed, or the run is ending."""
-        return self._must_skip(request.node)
+        if self._ending:
+            return True
+        if self.failures.none:
+            return False
+        # A buffer may be missing because its allocation failed.
+        allocated = all((use.array, use.space) in self.buffers for use in node.instruction.uses)
+        return not allocated or self.failures.cancels(node.instruction)
 
     def skip(self, request: SubmissionRequest) -> None:
         """Record an instruction that is not submitted, and order its successors."""
@@ -259,7 +256,7 @@ class Dispatcher(ProgramEngine):
     def _start_on_host(self, node: ProgramNode) -> None:
         if self._submitter.gathered:
             self._submitter.flush()  # it may wait for some of the batch, which must not wait for it
-            if self._must_skip(node):
+            if self.must_skip(node):
                 self._skip_taken(node)
                 return
         self._readiness.submitted(node)
@@ -275,7 +272,7 @@ class Dispatcher(ProgramEngine):
             if not message.unexecuted:
                 self._note_completed(message)
             for node in self._host_lane(message.node).take_unexecuted(message):
-                if self._must_skip(node):
+                if self.must_skip(node):
                     self._skip_on_host(node)
                 else:
                     self.records[node.id] = Record(now_ns())

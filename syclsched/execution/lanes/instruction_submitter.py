@@ -38,7 +38,7 @@ class SubmissionRequest:
 class SubmissionHandler(Protocol):
     """An engine, which is told the outcome of each submission."""
 
-    def must_skip(self, request: SubmissionRequest) -> bool:
+    def must_skip(self, node: ProgramNode) -> bool:
         """Return whether an instruction must not start: a predecessor has failed, or the run is ending."""
 
     def skip(self, request: SubmissionRequest) -> None:
@@ -104,7 +104,7 @@ class InstructionSubmitter:
         device = self.lanes.devices[node.lane].device
         if self.gathered and (command is None or not (limit is None or limit.admits(device))):
             self.flush()
-            if self._handler.must_skip(request):  # a gathered predecessor was refused
+            if self._handler.must_skip(node):  # a gathered predecessor was refused
                 self._handler.skip(request)
                 return
         if command is None:
@@ -135,7 +135,7 @@ class InstructionSubmitter:
             if helper is not None:
                 helper.wait_for_batch(self.loop, batch)
         for request in gathered[batch.done :]:
-            if self._handler.must_skip(request):
+            if self._handler.must_skip(request.node):
                 self._handler.skip(request)
             else:
                 self._submit_from_python(request)

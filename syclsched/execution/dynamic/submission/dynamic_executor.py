@@ -18,13 +18,12 @@ from syclsched.execution.dynamic.data.data_manager import DataManager, ResidentI
 from syclsched.execution.dynamic.data.remaining_uses import RemainingUses
 from syclsched.execution.dynamic.data.submission_lookahead import InFlightQueue
 from syclsched.execution.dynamic.submission.execution_log import ExecutionLog, LogEntry, instruction_of
-from syclsched.execution.dynamic.submission.failure_propagation import FailurePropagator
 from syclsched.execution.dynamic.submission.in_flight import CompletedTask, InFlightTask, measured_s
 from syclsched.execution.dynamic.submission.lane_sequence import LaneSequences
 from syclsched.execution.dynamic.submission.polled_durations import PolledDurations
 from syclsched.execution.dynamic.submission.run_resources import RunResources
 from syclsched.execution.dynamic.submission.submitter import Submitter
-from syclsched.execution.dynamic.submission.task_outcomes import TaskOutcomes
+from syclsched.execution.dynamic.submission.task_outcomes import FailurePropagator, TaskOutcomes
 from syclsched.execution.lanes.instruction_submitter import SubmissionRequest
 from syclsched.execution.lanes.lanes import Completion
 from syclsched.model.plan import InstructionKind
@@ -451,11 +450,11 @@ class DynamicExecutor:
 
     # --- for the submitter: implements `SubmissionHandler` ----------------------------------------
 
-    def must_skip(self, request: SubmissionRequest) -> bool:
+    def must_skip(self, node: ProgramNode) -> bool:
         """Return whether a task must not start: a predecessor has failed, or the run is ending."""
         if self.submitter.loop.stopped:
             return True
-        task = request.node.id
+        task = node.id
         return task < len(self._layout.tasks) and (self._outcomes.has_failed(task) or self._outcomes.cancels(task))
 
     def skip(self, request: SubmissionRequest) -> None:
