@@ -20,7 +20,7 @@ from syclsched.execution.dispatch.program_engine import ProgramEngine
 from syclsched.execution.dispatch.readiness import Readiness
 from syclsched.execution.lanes.failure_detection import read_device_failures, read_statuses
 from syclsched.execution.lanes.instruction_commands import CommandCache
-from syclsched.execution.lanes.instruction_submitter import BatchLimit, InstructionSubmitter, SubmissionRequest
+from syclsched.execution.lanes.instruction_submitter import InstructionSubmitter, SubmissionRequest
 from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.memory_admission import MemoryAdmission
@@ -113,9 +113,7 @@ class Dispatcher(ProgramEngine):
             self._loop_in_c, self.program, self._work, self._executables, self.buffers, self._queue_of
         )
         commands.prepare()
-        self._submitter = InstructionSubmitter(
-            self._lanes, self._events, self.counts, self, lambda request: commands.get(request.node), BatchLimit()
-        )
+        self._submitter = InstructionSubmitter(self._lanes, self._events, self.counts, self, commands, limited=True)
         if self.recording:
             self.clocks = self._lanes.with_new_last_anchor(self.clocks, self._loop_in_c.stamp)
 
@@ -167,7 +165,7 @@ class Dispatcher(ProgramEngine):
             self._readiness.submitted(node)
             self._skip_on_host(node)
         else:
-            self.skip(self._request(node))
+            self.skip(SubmissionRequest(node, None, None))
             self._readiness.submitted(node)
 
     def _skip_on_host(self, node: ProgramNode) -> None:
@@ -192,11 +190,8 @@ class Dispatcher(ProgramEngine):
             self._throttled += 1
             lane.call_when_ready(lambda: self._inbox.put("room"))
             return
-        self._submitter.take(self._request(node))
+        self._submitter.take(SubmissionRequest(node, self._work.get(node.id), self._executables.get(node.id)))
         self._readiness.submitted(node)
-
-    def _request(self, node: ProgramNode) -> SubmissionRequest:
-        return SubmissionRequest(node, self._work.get(node.id), self._executables.get(node.id), Record(0))
 
     # --- for the submitter: implements `SubmissionHandler` ----------------------------------------
 
@@ -212,17 +207,17 @@ class Dispatcher(ProgramEngine):
 
     def skip(self, request: SubmissionRequest) -> None:
         """Record an instruction that is not submitted, and order its successors."""
-        node, request.record = request.node, Record(now_ns(), "cancelled")
+        node = request.node
         self.failures.lost(node.instruction)
-        self.records[node.id] = request.record
+        self.records[node.id] = Record(now_ns(), "cancelled")
         self._pass_over(request, ordered=not self._ending)
 
-    def submitted(self, request: SubmissionRequest) -> None:
+    def submitted(self, request: SubmissionRequest, submit_ns: int) -> None:
         """Record a submission, and watch for the completion if host instructions depend on it."""
         node = request.node
         if self.recording:
-            self.records[node.id] = request.record
-        lane = self._device_lane(node)
+            self.records[node.id] = request.record or Record(submit_ns)
+        lane = self._submitter.lanes.devices[node.lane]
         lane.submitted(node)
         self.failures.done(node.instruction)
         if node.id in self.program.waited_for:
@@ -235,7 +230,7 @@ class Dispatcher(ProgramEngine):
     def refused(self, request: SubmissionRequest, error: Exception) -> None:
         """Record an instruction that the runtime refuses, and order its successors."""
         node, work, instruction = request.node, request.work, request.node.instruction
-        if self.recording:
+        if self.recording and request.record is not None:
             self.records[node.id] = request.record
         begun = work is not None and not work.implementation.is_kernel
         reason: FailureReason = "copy" if instruction.kind == "copy" else "submission"

@@ -91,16 +91,20 @@ class CommandCache(CommandFactory):
                 for buffer in uses
             ):
                 try:
-                    command = self._make(node)
+                    command = self.get(node)
                 except Exception:  # tried again at submission, where the error is reported
                     command = None
                 if command is not None:
                     self._prepared[number] = command
 
     def get(self, node: ProgramNode) -> Command | None:
-        """Return the command of an instruction with allocated buffers; None if Python must submit it."""
+        """Return the command of an instruction of the program; see `make`."""
+        return self.make(node, self._work.get(node.id), self._executables.get(node.id))
+
+    def make(self, node: ProgramNode, work: InstructionWork | None, executable: Executable | None) -> Command | None:
+        """Return the command of an instruction, the prepared one if there is one; None if Python must submit it."""
         command = self._prepared.get(node.id)
-        return self._make(node) if command is None else command
+        return super().make(node, work, executable) if command is None else command
 
     def fused(self, nodes: Sequence[ProgramNode]) -> Command:
         """Return one command for several fused launches; see `syclsched.execution.replay.launch_fusion`."""
@@ -111,12 +115,9 @@ class CommandCache(CommandFactory):
         return JointCommand(self._loop.kernel(first.id, first.lane, waits, joined), slots, self._alone)
 
     def _alone(self, number: int) -> Command:
-        command = self._make(self._program.nodes[number])
+        command = self.get(self._program.nodes[number])
         assert command is not None, number
         return command
-
-    def _make(self, node: ProgramNode) -> Command | None:
-        return self.make(node, self._work.get(node.id), self._executables.get(node.id))
 
 
 def command_of(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +14,7 @@ from syclsched.execution.core.events import EventTable
 from syclsched.execution.core.execution_records import Counts, Record
 from syclsched.execution.core.program import ProgramNode
 from syclsched.execution.core.work import InstructionWork
+from syclsched.execution.lanes.instruction_commands import CommandFactory
 from syclsched.execution.lanes.lane_set import LaneSet
 
 #: First and largest size of a limited batch in instructions. The first batch is small, so that lanes start early; each
@@ -32,7 +32,7 @@ class SubmissionRequest:
     #: None for copies and barriers.
     work: InstructionWork | None
     executable: Executable | None
-    record: Record  # its submission time is 0 until the instruction is submitted
+    record: Record | None = None  # None if it is not recorded before its submission
 
 
 class SubmissionHandler(Protocol):
@@ -44,33 +44,11 @@ class SubmissionHandler(Protocol):
     def skip(self, request: SubmissionRequest) -> None:
         """Record an instruction that is not submitted because of `must_skip`, and order its successors."""
 
-    def submitted(self, request: SubmissionRequest) -> None:
+    def submitted(self, request: SubmissionRequest, submit_ns: int) -> None:
         """Record a submission."""
 
     def refused(self, request: SubmissionRequest, error: Exception) -> None:
         """Record an instruction that the runtime refuses, and order its successors."""
-
-
-class BatchLimit:
-    """Limit of the instructions submitted in one call: of one device, few at first, for a short time."""
-
-    def __init__(self) -> None:
-        self._most, self._count, self._seconds = _FIRST_SIZE, 0, 0.0
-        self._device: str | None = None
-
-    def admits(self, device: str) -> bool:
-        """Return whether the batch may grow by an instruction of a device."""
-        return device == self._device and self._count < self._most and self._seconds <= _LONGEST_S
-
-    def add(self, device: str, duration_s: float) -> None:
-        """Count an instruction of the batch."""
-        self._device = device
-        self._count += 1
-        self._seconds += duration_s
-
-    def begin_next(self) -> None:
-        """Begin the next batch, empty, with twice the size."""
-        self._most, self._count, self._seconds = min(2 * self._most, _LARGEST_SIZE), 0, 0.0
 
 
 class InstructionSubmitter:
@@ -82,27 +60,32 @@ class InstructionSubmitter:
         events: EventTable,
         counts: Counts,
         handler: SubmissionHandler,
-        make_command: Callable[[SubmissionRequest], Command | None],
-        limit: BatchLimit | None = None,
+        commands: CommandFactory,
+        *,
+        limited: bool,
     ) -> None:
         self.lanes = lanes
         self.loop = events.loop
         #: Instructions not yet submitted, oldest first.
         self.gathered: list[SubmissionRequest] = []
-        self._events, self._counts, self._handler = events, counts, handler
-        self._make_command, self._limit = make_command, limit
+        self._events, self._counts, self._handler, self._factory = events, counts, handler, commands
+        #: Whether a batch is of one device, small at first, and short.
+        self._limited = limited
+        self._largest, self._batch_s, self._device = _FIRST_SIZE, 0.0, ""
+        self._batch: list[Command] = []
+        self._batch_lanes: set[int] = set()
         #: By instruction: library calls point into their commands until they complete.
         self._commands: dict[int, Command] = {}
 
     def take(self, request: SubmissionRequest) -> None:
         """Gather an instruction for the next `flush`, or submit it now if only Python can."""
-        node, limit = request.node, self._limit
+        node = request.node
         try:
-            command = self._make_command(request)
+            command = self._factory.make(node, request.work, request.executable)
         except Exception:  # submission from Python fails likewise, and names the task
             command = None
         device = self.lanes.devices[node.lane].device
-        if self.gathered and (command is None or not (limit is None or limit.admits(device))):
+        if self.gathered and (command is None or (self._limited and (device != self._device or self._is_full))):
             self.flush()
             if self._handler.must_skip(node):  # a gathered predecessor was refused
                 self._handler.skip(request)
@@ -111,27 +94,32 @@ class InstructionSubmitter:
             self._submit_from_python(request)
             return
         self._commands[node.id] = command
+        self._batch.append(command)
+        self._batch_lanes.add(node.lane)
+        self._batch_s += node.instruction.duration_s
+        self._device = device
         self.gathered.append(request)
-        if limit is not None:
-            limit.add(device, node.instruction.duration_s)
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._batch) >= self._largest or self._batch_s > _LONGEST_S
 
     def flush(self) -> None:
         """Submit the gathered instructions; after a refusal, or when the run is ending, decide again for each."""
         if not self.gathered:
             return
-        gathered, self.gathered = self.gathered, []
-        if self._limit is not None:
-            self._limit.begin_next()
-        begun_ns = now_ns()
-        batch = self.loop.submit([self._commands[request.node.id] for request in gathered])
+        gathered, commands, lanes = self.gathered, self._batch, self._batch_lanes
+        self.gathered, self._batch, self._batch_lanes, self._batch_s = [], [], set(), 0.0
+        self._largest = min(2 * self._largest, _LARGEST_SIZE)
+        handler, begun_ns = self._handler, now_ns()
+        batch = self.loop.submit(commands)
         self._counts.submission_ns += now_ns() - begun_ns
         self._counts.barriers += batch.fences
         self._counts.submissions += batch.done + batch.further
         for request, submit_ns in zip(gathered, batch.submit_ns, strict=False):
-            request.record.submit_ns = submit_ns
             self._events.put_submitted(request.node.id)
-            self._handler.submitted(request)
-        for helper in {self.lanes.devices[request.node.lane].helper for request in gathered}:
+            handler.submitted(request, submit_ns)
+        for helper in {self.lanes.devices[lane].helper for lane in lanes}:
             if helper is not None:
                 helper.wait_for_batch(self.loop, batch)
         for request in gathered[batch.done :]:
@@ -155,7 +143,8 @@ class InstructionSubmitter:
         self._commands.pop(number, None)
 
     def _submit_from_python(self, request: SubmissionRequest) -> None:
-        node, record = request.node, request.record
+        node = request.node
+        record = request.record = request.record or Record(0)
         lane, before = self.lanes.devices[node.lane], self.events_before(node)
         record.submit_ns = now_ns()
         try:
@@ -168,4 +157,4 @@ class InstructionSubmitter:
         self._counts.submissions += 1
         record.event, record.first_event = event, lane.first_event
         self._events.put(node.id, event, node.lane)
-        self._handler.submitted(request)
+        self._handler.submitted(request, record.submit_ns)

@@ -383,7 +383,7 @@ class DynamicExecutor:
         requests = [pending.request for _, pending in finished if pending.request is not None]
         seen_ns, untimed = now_ns(), dict[int, list[InFlightTask]]()
         for (lane, pending), request, times in zip(finished, requests, self.submitter.times(requests), strict=True):
-            slot, record = request.node.id, request.record
+            slot, record = request.node.id, _record_of(request)
             del self._stamps.slots[lane, pending.place], self._on_devices[slot]
             if record.submit_ns:
                 record.device_ns = times
@@ -402,7 +402,7 @@ class DynamicExecutor:
                 self._free_slots.append(slot)
         for lane in {lane for lane, _ in finished}:
             on_lane = untimed.get(lane, [])
-            submit_ns = on_lane[0].request.record.submit_ns if on_lane and on_lane[0].request is not None else 0
+            submit_ns = _record_of(on_lane[0].request).submit_ns if on_lane and on_lane[0].request is not None else 0
             spans_ns = self._observed.estimate_spans(lane, submit_ns, len(on_lane), seen_ns)
             for pending, span_ns in zip(on_lane, spans_ns, strict=True):
                 assert pending.entry.record is not None
@@ -412,7 +412,8 @@ class DynamicExecutor:
 
     def _broken_off(self, pending: InFlightTask, request: SubmissionRequest) -> None:
         """Record a submission that was broken off, by an error or a cancellation: its values are missing."""
-        request.record.submit_ns, request.record.outcome = now_ns(), "cancelled"
+        record = _record_of(request)
+        record.submit_ns, record.outcome = now_ns(), "cancelled"
         if request.node.id < len(self._layout.tasks):
             self.left_out += 1
             self._outcomes.broken_off(pending.task)
@@ -461,14 +462,15 @@ class DynamicExecutor:
         """Record a task that is not submitted, and order its successors."""
         if self.submitter.loop.stopped:
             return  # polling records it as broken off
-        task, record = request.node.id, request.record
+        task, record = request.node.id, _record_of(request)
         record.submit_ns, record.outcome = now_ns(), "failed" if self._outcomes.has_failed(task) else "cancelled"
         self.left_out += 1
         self._outcomes.left_out(task)
         self.submitter.put_noop(request)
 
-    def submitted(self, request: SubmissionRequest) -> None:
-        """Do nothing: polling records the completion."""
+    def submitted(self, request: SubmissionRequest, submit_ns: int) -> None:
+        """Record the time of a submission."""
+        _record_of(request).submit_ns = submit_ns
 
     def refused(self, request: SubmissionRequest, error: Exception) -> None:
         """Record a task or copy that the runtime refuses, and order its successors."""
@@ -477,3 +479,8 @@ class DynamicExecutor:
             self._outcomes.never_begun.add(pending.task)
         self.failure_propagator.lose(pending, "could not be submitted:", error)
         self.submitter.put_noop(request)
+
+
+def _record_of(request: SubmissionRequest) -> Record:
+    assert request.record is not None, request.node
+    return request.record

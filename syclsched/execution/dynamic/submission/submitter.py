@@ -21,14 +21,8 @@ class Submitter(InstructionSubmitter):
     """The device lanes of one run, which compiled code also submits to."""
 
     def __init__(self, run: RunResources, handler: SubmissionHandler) -> None:
-        make = CommandFactory(run.events.loop, run.queues, run.buffers).make
-        super().__init__(
-            run.lanes,
-            run.events,
-            run.counts,
-            handler,
-            lambda request: make(request.node, request.work, request.executable),
-        )
+        commands = CommandFactory(run.events.loop, run.queues, run.buffers)
+        super().__init__(run.lanes, run.events, run.counts, handler, commands, limited=False)
         #: The library of the compiled loop.
         self.library = load_library()
         #: Threads that execute lanes on host cores; None if the SYCL queues do.
@@ -90,18 +84,18 @@ class Submitter(InstructionSubmitter):
     def times(self, requests: Sequence[SubmissionRequest]) -> list[tuple[int, int] | None]:
         """Return start and end of completed instructions on their device's clock, ns; None without timestamps."""
         found: list[tuple[int, int] | None] = [None] * len(requests)
+        events = [None if request.record is None else request.record.event for request in requests]
+        firsts = [None if request.record is None else request.record.first_event for request in requests]
         numbers = {
             n: request.node.id
             for n, request in enumerate(requests)
-            if request.record.first_event is None and self.loop.has_event(request.node.id)
+            if firsts[n] is None and self.loop.has_event(request.node.id)
         }
         for n, times in zip(numbers, self.loop.times(list(numbers.values())), strict=True):
             found[n] = times
-        for n, request in enumerate(requests):
-            record = request.record
-            if found[n] is None and record.event is not None:
-                first = record.event if record.first_event is None else record.first_event
-                found[n] = (first.profiling_info_start, record.event.profiling_info_end)
+        for n, (event, first) in enumerate(zip(events, firsts, strict=True)):
+            if found[n] is None and event is not None:
+                found[n] = ((first or event).profiling_info_start, event.profiling_info_end)
         return found
 
     def adopt(self, request: SubmissionRequest) -> None:
