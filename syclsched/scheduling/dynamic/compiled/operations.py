@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import lean
+from syclsched.compiled import inlined, lean
 from syclsched.scheduling.dynamic.compiled.data_directory import (
     HELD_ON,
     LAST,
@@ -219,19 +219,19 @@ def is_decided(state: RunState, task: int) -> bool:
     return found
 
 
-@operation(lambda state, task, lane: state.decisions.append(Decision(task, lane, True)))
+@operation(lambda state, task, lane: state.decisions.append(Decision(task, lane, True)), inline=True)
 def start(state: RunState, task: int, lane: int) -> None:
     """Add the decision to start a task on a lane, which must be open."""
     _decide(state, task, lane, 1)
 
 
-@operation(lambda state, task, lane: state.decisions.append(Decision(task, lane, False)))
+@operation(lambda state, task, lane: state.decisions.append(Decision(task, lane, False)), inline=True)
 def bind(state: RunState, task: int, lane: int) -> None:
     """Add the decision to put a task into a lane's queue."""
     _decide(state, task, lane, 0)
 
 
-@lean
+@inlined
 def _decide(state: RunState, task: int, lane: int, starts: int) -> None:
     count = state.counters[DECIDED]
     state.decided[count, TASK], state.decided[count, LANE], state.decided[count, STARTS] = task, lane, starts
