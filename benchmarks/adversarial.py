@@ -24,7 +24,7 @@ from common import parser
 from syclsched.errors import PolicyError, SyclschedError
 from syclsched.scheduling import Problem, Timetable, candidates, get, makespan_s, problem_from_arrays, validate
 from syclsched.scheduling.exact import solve
-from syclsched.scheduling.refine import refine
+from syclsched.scheduling.search import refine
 
 #: Weights and speeds stay between these, as in PISA's.
 LEAST, MOST = 0.1, 1.0

@@ -25,7 +25,7 @@ from syclsched.errors import PolicyError, SyclschedError
 from syclsched.scheduling import Problem, Timetable, candidates, get, makespan_s, validate
 from syclsched.scheduling.bounds import lower_bound
 from syclsched.scheduling.exact import solve
-from syclsched.scheduling.refine import refine
+from syclsched.scheduling.search import refine
 
 DEVICES = 3
 SMALL_SIZES, SMALL_CCRS = (20, 30, 40), (0.1, 1.0, 5.0)

@@ -37,7 +37,7 @@ from common import parser, repeated
 
 from syclsched.scheduling import Problem, Timetable, candidates, get, problem_from_arrays, validate
 from syclsched.scheduling.portfolio import run_policies
-from syclsched.scheduling.refine import refine
+from syclsched.scheduling.search import refine
 from syclsched.scheduling.tables import Floats, Ints
 
 #: The instances of ``--compare``.

@@ -14,8 +14,8 @@ from syclsched.planner.rewrite_choice import check_rewrite, plan_rewritten
 from syclsched.planner.search_budget import SearchBudget, budget_end_s
 from syclsched.scheduling.objectives import Constraint
 from syclsched.scheduling.objectives import minimize as aim_at
-from syclsched.scheduling.refine.meter import Clock
 from syclsched.scheduling.registry import AUTO
+from syclsched.scheduling.search.meter import Clock
 
 
 def plan_graph(

@@ -13,9 +13,9 @@ from syclsched.scheduling.objectives import (
     SearchResult,
     search,
 )
-from syclsched.scheduling.refine import default_steps, refine
-from syclsched.scheduling.refine.meter import Clock
 from syclsched.scheduling.registry import AUTO
+from syclsched.scheduling.search import default_steps, refine
+from syclsched.scheduling.search.meter import Clock
 
 
 def budget_end_s(budget_s: float | None, clock: Clock | None) -> float | None:

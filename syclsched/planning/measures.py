@@ -10,8 +10,9 @@ import numpy as np
 from syclsched.model.plan import Instruction, Plan
 from syclsched.model.platform import Platform
 from syclsched.model.profile import Power, Quantity
+from syclsched.scheduling.core.busy_time import busy_seconds
 from syclsched.scheduling.objectives import Metrics
-from syclsched.scheduling.objectives.power import busy_seconds, weigh
+from syclsched.scheduling.objectives.power import weigh
 
 
 def measure(plan: Plan, platform: Platform) -> Metrics:

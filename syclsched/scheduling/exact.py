@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from syclsched.errors import PolicyError
+from syclsched.scheduling.core.orders import time_order
 from syclsched.scheduling.problem import Problem, makespan_s
-from syclsched.scheduling.refine.chains import load
-from syclsched.scheduling.refine.decode import compute_all_times, order_of
-from syclsched.scheduling.refine.prepare import prepare
+from syclsched.scheduling.search.incremental.decode import read_in
+from syclsched.scheduling.search.incremental.evaluator import IncrementalEvaluator
 from syclsched.scheduling.tables import Floats, Ints
 from syclsched.scheduling.timetable import Timetable
 
@@ -84,7 +84,7 @@ class _Programme:
         self.problem = problem
         self.tick_s = start_s / TICKS
         self.model = cp_model.CpModel()
-        self._search = prepare(problem.tables, 0)
+        self._evaluator = IncrementalEvaluator(problem.tables, 0)
         tables = problem.tables
         count = len(problem)
         horizon = TICKS + 1
@@ -107,7 +107,7 @@ class _Programme:
         return math.floor(seconds / self.tick_s)
 
     def _place_tasks(self, start: Timetable) -> None:
-        tables, model, costs = self.problem.tables, self.model, self._search.costs
+        tables, model, costs = self.problem.tables, self.model, self._evaluator.state.costs
         chosen = tables.processor_device[start.processor]
         running: list[list[Any]] = [[] for _ in self.problem.devices]
         for task in range(len(self.problem)):
@@ -136,7 +136,7 @@ class _Programme:
 
     def _origins(self) -> dict[int, dict[int, Any]]:
         """Return, for each made item and space, the literal that says the item is in the space after it is made."""
-        tables, model, search = self.problem.tables, self.model, self._search
+        tables, model, homes = self.problem.tables, self.model, self._evaluator.state.homes
         lies: dict[int, dict[int, Any]] = {}
         for task in range(len(self.problem)):
             for k in range(int(tables.make_start[task]), int(tables.make_start[task + 1])):
@@ -144,7 +144,7 @@ class _Programme:
                 where: dict[int, list[Any]] = {}
                 for device, is_here in self.on[task].items():
                     if replaced < 0:
-                        where.setdefault(int(search.homes[device]), []).append(is_here)
+                        where.setdefault(int(homes[device]), []).append(is_here)
                         continue
                     for origin, was_there in self._origin_of(lies, replaced).items():
                         both = model.new_bool_var("")
@@ -170,12 +170,10 @@ class _Programme:
         return some
 
     def _read_in(self, nbytes: float, origin: int, device: int) -> int:
-        from syclsched.scheduling.refine.decode import read_in
-
-        return int(read_in(self._search.lines, nbytes, origin, device))
+        return int(read_in(self._evaluator.state.lines, nbytes, origin, device))
 
     def _copies(self) -> None:
-        tables, lines = self.problem.tables, self._search.lines
+        tables, lines = self.problem.tables, self._evaluator.state.lines
         for task in range(len(self.problem)):
             for k in range(int(tables.read_start[task]), int(tables.read_start[task + 1])):
                 item = int(tables.read_item[k])
@@ -193,10 +191,10 @@ class _Programme:
                             self.model.add(after).only_enforce_if([lies, is_here])
 
     def _wishes(self) -> None:
-        tables, search = self.problem.tables, self._search
+        tables, want_s = self.problem.tables, self._evaluator.state.want_s
         for k, item in enumerate(tables.want_item.tolist()):
             for origin, lies in self._origin_of(self.lies, item).items():
-                seconds, maker = float(search.want_s[k, origin]), int(tables.item_producer[item])
+                seconds, maker = float(want_s[k, origin]), int(tables.item_producer[item])
                 made = self.end[maker] if maker >= 0 else 0
                 if seconds > TICKS * self.tick_s:
                     self.model.add_bool_and([lies.Not()])
@@ -205,15 +203,11 @@ class _Programme:
 
     def timetable(self, solver: Any) -> Timetable:
         """Return the solution with exact times: its order and placement, decoded by the engine."""
-        tables, search = self.problem.tables, self._search
         begin: Floats = np.array([float(solver.value(b)) for b in self.begin])
         end: Floats = np.array([float(solver.value(e)) for e in self.end])
-        order = order_of(tables.pred_start, tables.pred_task, begin, end)
-        processor = self._lanes(solver, order, begin, end)
-        load(search.nodes, search.lanes, search.order, order, processor)
-        compute_all_times(search)
-        nodes = search.nodes[:-1]
-        return Timetable(nodes["processor"].copy(), nodes["start_s"].copy(), nodes["finish_s"].copy())
+        order = time_order(self.problem.tables, begin, end)
+        self._evaluator.load(order, self._lanes(solver, order, begin, end))
+        return self._evaluator.timetable()
 
     def _lanes(self, solver: Any, order: Ints, begin: Floats, end: Floats) -> Ints:
         """Return processors: each task on the lane of its device that has been idle longest."""

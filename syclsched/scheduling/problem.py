@@ -11,16 +11,17 @@ space takes a latency and a time per byte. ``docs/scheduling-model.md`` states t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from syclsched.model.platform import Contention
+from syclsched.errors import CapabilityError, DeviceNotFoundError
+from syclsched.model.platform import HOST, Contention
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.scheduling.data_locations import DataLocations
-from syclsched.scheduling.tables import NOTHING, Ints, Tables
+from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables, frozen
 from syclsched.scheduling.timetable import Timetable
 from syclsched.simulation.lazy_objects import make_objects
 
@@ -87,6 +88,20 @@ class Problem:
     def has_channels(self) -> bool:
         """Whether copies can delay each other, so that a timetable must list them."""
         return bool((self.tables.channel >= 0).any())
+
+    @property
+    def backing_space(self) -> int:
+        """The host's space, into which results are copied as soon as they are made; `NOTHING` without one."""
+        return self.spaces.index(HOST) if HOST in self.spaces else NOTHING
+
+    def input_bytes(self) -> Floats:
+        """Return the bytes of inputs in each space, without the user's own arrays in host memory."""
+        given = np.flatnonzero(self.tables.item_producer == NOTHING)
+        nbytes = np.bincount(self.tables.item_space[given], self.tables.item_bytes[given], len(self.spaces))
+        standing: Floats = nbytes.astype(np.float64)
+        if HOST in self.spaces:
+            standing[self.spaces.index(HOST)] = 0.0
+        return standing
 
     def copy_seconds(self, nbytes: float, source: int, destination: int) -> float:
         """Return the seconds to copy ``nbytes`` from one space to another; infinity without a route."""
@@ -184,3 +199,36 @@ def makespan_s(problem: Problem, timetable: Timetable) -> float:
         ready_s = DataLocations(tables, timetable).ready_s(tables.want_item, tables.want_space)
         done_s = max(done_s, float(ready_s.max()))
     return done_s
+
+
+def on_devices(problem: Problem, devices: Iterable[str]) -> Problem:
+    """Return the problem with the named devices only; tasks, items and spaces keep their numbers."""
+    names = set(devices)
+    for name in names.difference(problem.devices):
+        raise DeviceNotFoundError(f"no device {name!r}", where="problem", hint=f"It has {', '.join(problem.devices)}")
+    kept = np.array([i for i, name in enumerate(problem.devices) if name in names], dtype=np.int64)
+    tables = problem.tables
+    seconds = tables.seconds[:, kept]
+    nowhere = np.flatnonzero(np.isinf(seconds).all(axis=1))
+    if len(nowhere):
+        able = "none of the devices kept can run it"
+        raise CapabilityError(able, where=f"task {problem.names[nowhere[0]]!r}", hint="Keep a device that can")
+    lanes, reaches = np.diff(tables.device_start)[kept], np.diff(tables.reach_start)[kept]
+    processors = np.flatnonzero(np.isin(tables.processor_device, kept))
+    reached = np.flatnonzero(np.isin(np.repeat(np.arange(len(problem.devices)), np.diff(tables.reach_start)), kept))
+    part = tables._replace(
+        seconds=seconds,
+        device_start=np.cumsum([0, *lanes]),
+        processor_device=np.repeat(np.arange(len(kept)), lanes),
+        reach_start=np.cumsum([0, *reaches]),
+        reach_space=tables.reach_space[reached],
+        busy_w=tables.busy_w[kept],
+        idle_w=tables.idle_w[kept],
+    )
+    return replace(
+        problem,
+        devices=tuple([problem.devices[i] for i in kept]),
+        lanes=tuple([problem.lanes[p] for p in processors]),
+        implementation=problem.implementation[:, kept],
+        tables=frozen(part),
+    )

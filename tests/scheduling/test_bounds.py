@@ -30,7 +30,7 @@ from syclsched.scheduling.build import build_problem
 from syclsched.scheduling.matrices import problem_from_arrays, problem_from_matrices
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem, makespan_s
-from syclsched.scheduling.refine import refine
+from syclsched.scheduling.search import refine
 
 #: Two devices with memory of their own, and links that cost next to nothing.
 TWO = Platform(

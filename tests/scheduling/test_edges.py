@@ -12,7 +12,7 @@ from syclsched.errors import CapabilityError
 from syclsched.scheduling import Problem, candidates, makespan_s, problem_from_arrays, validate
 from syclsched.scheduling.bounds import lower_bound
 from syclsched.scheduling.portfolio import run_policies
-from syclsched.scheduling.refine import refine
+from syclsched.scheduling.search import refine
 
 Pairs = Iterable[tuple[int, int]]
 

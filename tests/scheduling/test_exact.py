@@ -16,7 +16,7 @@ from syclsched.scheduling.exact import solve
 from syclsched.scheduling.matrices import problem_from_matrices
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem, makespan_s
-from syclsched.scheduling.refine import refine
+from syclsched.scheduling.search import refine
 from syclsched.scheduling.validate import validate
 
 

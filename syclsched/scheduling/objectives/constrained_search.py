@@ -9,27 +9,26 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from syclsched.scheduling.core.orders import depth_first, time_order
 from syclsched.scheduling.objectives.aims import METRICS, Aim, Constraint
-from syclsched.scheduling.objectives.constrained_anneal import TIE, BestFound, Goal, anneal, cost_of, excess_of
-from syclsched.scheduling.objectives.constrained_decode import decode
-from syclsched.scheduling.objectives.depth_first_order import depth_first
 from syclsched.scheduling.objectives.infeasible import check_working_sets, excess, infeasible_error
-from syclsched.scheduling.objectives.memory_accounting import LIMIT
 from syclsched.scheduling.objectives.metrics import Metrics, check_known, evaluate, resolve_space
-from syclsched.scheduling.objectives.search_state import COPIES, LISTED, SearchState, load, make_search_state
 from syclsched.scheduling.portfolio import run_policies
 from syclsched.scheduling.problem import Problem
-from syclsched.scheduling.refine.decode import order_of
-from syclsched.scheduling.refine.meter import Clock, Meter
 from syclsched.scheduling.registry import candidates
-from syclsched.scheduling.tables import Ints
-from syclsched.scheduling.timetable import Copies, Timetable
+from syclsched.scheduling.search.constrained.evaluator import ConstrainedEvaluator
+from syclsched.scheduling.search.constrained.memory_accounting import LIMIT
+from syclsched.scheduling.search.constrained.state import ENERGY, INTERVAL, MAKESPAN, Goal
+from syclsched.scheduling.search.cooling import Cooling, Start, cool_repeatedly, first_best
+from syclsched.scheduling.search.meter import Clock, Meter
+from syclsched.scheduling.timetable import Timetable
 
-#: Temperatures at the start and the end of a cooling, relative to the objective at the start of the search.
-HOT, COLD = 0.03, 0.0003
+#: Coolings, each from the best state so far or from the next best start; temperatures are relative to the objective at
+#: the start of the search.
+COOLINGS = (Cooling(0.03, 0.01, 20_000),) * 4
 
-#: Number of coolings, each from the best state so far or from the next best start.
-COOLINGS = 4
+#: Weight of the makespan where it is not the objective: a tie-breaker.
+TIE = 1e-3
 
 #: When memory is minimised: number of limits tried, each halfway between a feasible and an infeasible one.
 HALVINGS = 8
@@ -38,7 +37,7 @@ HALVINGS = 8
 FEW_POLICIES = ("heft", "peft", "min-min", "clustering", "round-robin")
 MANY_TASKS = 2_000
 
-_METRIC_NUMBER = {"makespan": 0, "interval": 1, "energy": 2}
+_METRIC_NUMBER = {"makespan": MAKESPAN, "interval": INTERVAL, "energy": ENERGY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,29 +127,26 @@ class _ConstrainedSearch:
     """State of the search; results are added to ``known``."""
 
     def __init__(self, problem: Problem, aim: Aim, meter: Meter, seed: int, known: list[SearchResult]) -> None:
-        self.problem, self.meter, self.known = problem, meter, known
-        self.tables = problem.tables
+        self.problem, self.meter, self.known, self.aim = problem, meter, known, aim
+        tables = problem.tables
         if aim.uses("energy"):  # devices of unknown power cannot be used
-            unknown_power = np.isnan(self.tables.busy_w)
-            seconds = np.where(unknown_power[None, :], np.inf, self.tables.seconds)
+            seconds = np.where(np.isnan(tables.busy_w)[None, :], np.inf, tables.seconds)
             seconds.flags.writeable = False
-            self.tables = self.tables._replace(seconds=seconds)
-        self.aim = aim
-        self.state = make_search_state(problem, power=aim.uses("energy"))
-        self.words = np.array([(seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1], np.uint64)
+            tables = tables._replace(seconds=seconds)
+        self.evaluator = ConstrainedEvaluator(problem, power=aim.uses("energy"), tables=tables, seed=seed)
         self.starts = list(self._starts())
 
-    def _starts(self) -> Iterator[tuple[Ints, Ints]]:
+    def _starts(self) -> Iterator[Start]:
         """Yield start orders and processors: the known ones, and depth-first orders, which release memory soonest."""
-        tables = self.problem.tables
-        deep = depth_first(tables)
+        tables = self.evaluator.state.tables
+        deep = depth_first(tables.pred_start, tables.succ_start, tables.succ_task)
         for found in self.known:
             timetable = found.timetable
             processor = np.array(timetable.processor, np.int64)
             device = tables.processor_device[processor]
-            if np.isinf(self.tables.seconds[np.arange(len(processor)), device]).any():
+            if np.isinf(tables.seconds[np.arange(len(processor)), device]).any():
                 continue
-            yield order_of(tables.pred_start, tables.pred_task, timetable.start_s, timetable.finish_s), processor
+            yield time_order(tables, timetable.start_s, timetable.finish_s), processor
             if self.aim.uses("memory"):
                 yield deep, processor
                 # One lane of each device: fewer arrays are live at once.
@@ -176,43 +172,19 @@ class _ConstrainedSearch:
 
     def cool(self, aim: Aim, begin: float, end: float) -> None:
         """Anneal towards an aim over a part of the budget, and add the best state to ``known``."""
-        state, tables = self.state, self.tables
         self._set_limits(aim)
-        goal = self._goal(aim)
-        ranked = sorted(((*self._decode(start, goal), k) for k, start in enumerate(self.starts)), key=lambda r: r[:2])
-        ranked = [r for r in ranked if r[1] < math.inf]
-        if not ranked:
+        self._set_goal(aim)
+        ranked = sorted(((*self.evaluator.worth(*start)[::-1], k) for k, start in enumerate(self.starts)))
+        starts = [self.starts[k] for _, cost, k in ranked if cost < math.inf]
+        if not starts:
             return
-        first = self.starts[ranked[0][2]]
-        goal = goal._replace(weight=goal.weight / max(self._cost_without_penalty(first, goal), 1e-300))
-        best = BestFound(first[0].copy(), first[1].copy(), np.array(self._decode(first, goal)[::-1]))
-        chunk = max(1, 20_000 // max(1, len(self.problem)))
-        for cooling in range(COOLINGS):
-            a = begin + (end - begin) * cooling / COOLINGS
-            b = begin + (end - begin) * (cooling + 1) / COOLINGS
-            start = (best.order.copy(), best.processor.copy())
-            if cooling % 2:
-                start = self.starts[ranked[cooling % len(ranked)][2]]
-            current = self._decode(start, goal)[1]
-            while (spent := self.meter.spent()) < min(1.0, b):  # rounding may take b beyond 1
-                cooled = min(1.0, max(0.0, spent - a) / (b - a))
-                count = self.meter.left(chunk)
-                temperature = HOT * (COLD / HOT) ** cooled
-                current = anneal(tables, state, goal, best, self.words, current, temperature, count)
-                self.meter.count(count)
-        self._decode((best.order, best.processor), goal)
-        self._add_known()
-
-    def _decode(self, start: tuple[Ints, Ints], goal: Goal) -> tuple[float, float]:
-        """Decode a start; return its excess and its cost."""
-        load(self.state, *start)
-        decode(self.tables, self.state)
-        broken = float(excess_of(self.state.value, self.state.room, goal))
-        return broken, float(cost_of(self.state.value, broken, goal))
-
-    def _cost_without_penalty(self, start: tuple[Ints, Ints], goal: Goal) -> float:
-        self._decode(start, goal)
-        return float(cost_of(self.state.value, 0.0, goal))
+        self.evaluator.scale_goal(*starts[0])
+        best = first_best(starts[0], *self.evaluator.worth(*starts[0]))
+        cool_repeatedly(self.evaluator, COOLINGS, starts, best, self.meter, (begin, end))
+        self.evaluator.load(best.order, best.processor)
+        found = self.evaluator.timetable()
+        if np.isfinite(found.finish_s).all():
+            self.known.append(SearchResult(found, evaluate(self.problem, found)))
 
     def _set_limits(self, aim: Aim) -> None:
         limits = np.full(len(self.problem.spaces), np.inf)
@@ -222,34 +194,18 @@ class _ConstrainedSearch:
             elif constraint.metric == "memory":
                 space = self.problem.spaces.index(constraint.space or "")
                 limits[space] = min(limits[space], constraint.limit)
-        self.state.room[:, LIMIT] = limits
+        self.evaluator.state.room[:, LIMIT] = limits
 
-    def _goal(self, aim: Aim) -> Goal:
+    def _set_goal(self, aim: Aim) -> None:
         weight, limit = np.zeros(3), np.full(3, np.inf)
         number = _METRIC_NUMBER[aim.metric]
-        self._decode(self.starts[0], Goal(weight, limit, np.ones(3)))
-        scale = np.where(np.isfinite(self.state.value) & (self.state.value > 0.0), self.state.value, 1.0)
+        value = self.evaluator.values(*self.starts[0])
+        scale = np.where(np.isfinite(value) & (value > 0.0), value, 1.0)
         weight[number] = 1.0
         if number:
-            weight[0] = TIE * scale[number] / scale[0]
+            weight[MAKESPAN] = TIE * scale[number] / scale[MAKESPAN]
         for constraint in aim.constraints:
             if constraint.metric in _METRIC_NUMBER:
                 k = _METRIC_NUMBER[constraint.metric]
                 limit[k] = min(limit[k], constraint.limit)
-        return Goal(weight, limit, scale)
-
-    def _add_known(self) -> None:
-        """Add the timetable of the current state to ``known``."""
-        found = timetable_of(self.state)
-        if np.isfinite(found.finish_s).all():
-            self.known.append(SearchResult(found, evaluate(self.problem, found)))
-
-
-def timetable_of(state: SearchState) -> Timetable:
-    """Return a decoded state as a timetable."""
-    copies = None
-    if state.counts[LISTED]:
-        count = int(state.counts[COPIES])
-        what, when_s = state.copy_what[:count].T, state.copy_when_s[:count].T
-        copies = Copies(what[0].copy(), what[1].copy(), what[2].copy(), when_s[0].copy(), when_s[1].copy())
-    return Timetable(state.processor.copy(), state.start_s.copy(), state.finish_s.copy(), copies)
+        self.evaluator.set_goal(Goal(weight, limit, scale))

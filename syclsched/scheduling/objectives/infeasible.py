@@ -11,7 +11,6 @@ from syclsched.errors import InfeasibleError, MemoryLimitError
 from syclsched.model.text.quantities import format_quantity
 from syclsched.model.text.units import format_exact_bytes
 from syclsched.scheduling.objectives.aims import METRICS, Aim, Constraint
-from syclsched.scheduling.objectives.memory_use import input_bytes
 from syclsched.scheduling.objectives.metrics import Metrics
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING, Ints, Tables
@@ -55,7 +54,7 @@ def check_working_sets(problem: Problem, constraints: Sequence[Constraint]) -> N
             limits[where] = np.minimum(limits[where], constraint.limit)
     if np.isinf(limits).all():
         return
-    standing = input_bytes(problem)
+    standing = problem.input_bytes()
     for space in np.flatnonzero(standing > limits).tolist():
         raise MemoryLimitError(
             f"{format_exact_bytes(standing[space])} lie there from the start, "

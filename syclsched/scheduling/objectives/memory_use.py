@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from syclsched.compiled import compiled
-from syclsched.model.platform import HOST
 from syclsched.scheduling.data_locations import DataLocations
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables
@@ -45,23 +44,7 @@ def peak_bytes(problem: Problem, timetable: Timetable, done_s: float) -> Floats:
     time_s = np.concatenate([end_s, begin_s])
     order = np.argsort(time_s, kind="stable")
     held = np.concatenate([-nbytes, nbytes])[order]
-    return input_bytes(problem) + _sweep(np.concatenate([space, space])[order], held, len(problem.spaces))
-
-
-def input_bytes(problem: Problem) -> Floats:
-    """Return the bytes of inputs in each space, without the user's own arrays in host memory."""
-    tables = problem.tables
-    given = np.flatnonzero(tables.item_producer == NOTHING)
-    nbytes = np.bincount(tables.item_space[given], tables.item_bytes[given], len(problem.spaces))
-    standing: Floats = nbytes.astype(np.float64)
-    if HOST in problem.spaces:
-        standing[problem.spaces.index(HOST)] = 0.0
-    return standing
-
-
-def backing_space(problem: Problem) -> int:
-    """Return the host's space, into which results are copied as soon as they are made; `NOTHING` without one."""
-    return problem.spaces.index(HOST) if HOST in problem.spaces else NOTHING
+    return problem.input_bytes() + _sweep(np.concatenate([space, space])[order], held, len(problem.spaces))
 
 
 def blocks(problem: Problem, timetable: Timetable, done_s: float) -> Blocks:
@@ -156,7 +139,7 @@ def _copies(problem: Problem, timetable: Timetable, where: DataLocations, reads:
     arrival_s = where.ready_s(item, space)
     complete_s = np.full(len(unique), math.inf)
     np.minimum.at(complete_s, row, needed_s)
-    at_once = (space == backing_space(problem)) | (complete_s < arrival_s)
+    at_once = (space == problem.backing_space) | (complete_s < arrival_s)
     complete_s = np.where(at_once, arrival_s, complete_s)
     seconds = arrival_s - where.made_s[item]
     return Blocks(item, space, complete_s - seconds, complete_s)

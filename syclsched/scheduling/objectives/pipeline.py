@@ -8,15 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from syclsched.errors import PolicyError
+from syclsched.scheduling.core.orders import time_order
 from syclsched.scheduling.objectives.aims import minimize
-from syclsched.scheduling.objectives.constrained_decode import decode
 from syclsched.scheduling.objectives.constrained_search import policy_timetables, search
 from syclsched.scheduling.objectives.modulo import Operations, earliest, fit
 from syclsched.scheduling.objectives.pipelined_schedule import PipelinedSchedule
-from syclsched.scheduling.objectives.search_state import LISTED, SearchState, load, make_search_state
 from syclsched.scheduling.problem import Problem
-from syclsched.scheduling.refine.decode import order_of
-from syclsched.scheduling.refine.meter import Clock
+from syclsched.scheduling.search.constrained.evaluator import ConstrainedEvaluator
+from syclsched.scheduling.search.constrained.state import LISTED, ConstrainedState
+from syclsched.scheduling.search.meter import Clock
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 from syclsched.scheduling.timetable import Copies, Timetable
 
@@ -52,7 +52,7 @@ def pipeline(
 def modulo_schedule(problem: Problem, timetable: Timetable) -> PipelinedSchedule:
     """Return the schedule with the shortest interval that is found for a timetable's assignment."""
     tables = problem.tables
-    order = order_of(tables.pred_start, tables.pred_task, timetable.start_s, timetable.finish_s)
+    order = time_order(tables, timetable.start_s, timetable.finish_s)
     state, carried = _steady_state(problem, order, np.array(timetable.processor, np.int64))
     ops, copies, rank_s = _operations(problem, state, carried)
     position = np.empty(len(rank_s), np.int64)
@@ -71,7 +71,7 @@ def modulo_schedule(problem: Problem, timetable: Timetable) -> PipelinedSchedule
 # --- inside ---------------------------------------------------------------------------------------
 
 
-def _steady_state(problem: Problem, order: Ints, processor: Ints) -> tuple[SearchState, list[tuple[int, int]]]:
+def _steady_state(problem: Problem, order: Ints, processor: Ints) -> tuple[ConstrainedState, list[tuple[int, int]]]:
     """Return the steady state of successive iterations, and the (first, last) items carried from one to the next."""
     tables = problem.tables
     last = np.arange(len(tables.item_bytes))
@@ -79,25 +79,28 @@ def _steady_state(problem: Problem, order: Ints, processor: Ints) -> tuple[Searc
         last[tables.make_replaces[row]] = last[tables.make_item[row]]
     inputs = np.flatnonzero(tables.item_producer == NOTHING)
     carried = [(int(item), int(last[item])) for item in inputs if last[item] != item]
-    state = make_search_state(problem, power=False)
+    evaluator = ConstrainedEvaluator(problem)
     input_space = tables.item_space.copy()
     for _ in range(len(problem.spaces) + 2):
-        load(state, order, processor)
         item_space = input_space.copy()
         item_space.flags.writeable = False
-        decode(tables._replace(item_space=item_space), state)
+        evaluator.set_tables(tables._replace(item_space=item_space))
+        evaluator.load(order, processor)
+        origin = evaluator.state.origin
         moved = False
         for item, final in carried:
-            moved = moved or input_space[item] != state.origin[final]
-            input_space[item] = state.origin[final]
+            moved = moved or input_space[item] != origin[final]
+            input_space[item] = origin[final]
         if not moved:
-            return state, carried
+            return evaluator.state, carried
     raise PolicyError(
         "the arrays updated in place change their memory space in every generation", where="modulo schedule"
     )
 
 
-def _operations(problem: Problem, s: SearchState, carried: list[tuple[int, int]]) -> tuple[Operations, Ints, Floats]:
+def _operations(
+    problem: Problem, s: ConstrainedState, carried: list[tuple[int, int]]
+) -> tuple[Operations, Ints, Floats]:
     """Return tasks and copies as operations, (item, destination) of the copies, and a priority time for each."""
     t, tasks = problem.tables, len(problem)
     final = dict(carried)
@@ -173,7 +176,7 @@ def _operations(problem: Problem, s: SearchState, carried: list[tuple[int, int]]
 
 def _overwrite_edges(
     problem: Problem,
-    s: SearchState,
+    s: ConstrainedState,
     carried: list[tuple[int, int]],
     seconds: list[float],
     copies: dict[tuple[int, int], int],
@@ -218,11 +221,11 @@ def _serial_interval_s(ops: Operations) -> float:
 
 
 def _schedule(
-    s: SearchState, ops: Operations, copies: Ints, begin_s: Floats, interval_s: float, bound_s: float
+    s: ConstrainedState, ops: Operations, copies: Ints, begin_s: Floats, interval_s: float, bound_s: float
 ) -> PipelinedSchedule:
     tasks = len(s.order)
     listed = None
-    if s.counts[LISTED]:
+    if s.copying[LISTED]:
         when_s = begin_s[tasks:]
         listed = Copies(
             copies[:, 0].copy(),

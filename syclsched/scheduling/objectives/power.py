@@ -7,10 +7,10 @@ import math
 
 import numpy as np
 
-from syclsched.compiled import compiled
 from syclsched.errors import PolicyError
+from syclsched.scheduling.core.busy_time import busy_seconds
 from syclsched.scheduling.problem import Problem
-from syclsched.scheduling.tables import Floats, Ints
+from syclsched.scheduling.tables import Floats
 from syclsched.scheduling.timetable import Timetable
 
 
@@ -49,16 +49,3 @@ def require_power(problem: Problem) -> None:
             where=f"task {problem.names[task]!r}",
             hint="Give busy_w and idle_w, watts, under power in the profiles of these devices",
         )
-
-
-@compiled
-def busy_seconds(device: Ints, start_s: Floats, finish_s: Floats, devices: int) -> Floats:
-    """Return the seconds in which at least one task runs on each device."""
-    busy, until = np.zeros(devices), np.zeros(devices)
-    for task in np.argsort(start_s):
-        d = device[task]
-        begin = max(start_s[task], until[d])
-        if finish_s[task] > begin:
-            busy[d] += finish_s[task] - begin
-            until[d] = finish_s[task]
-    return busy

@@ -7,11 +7,9 @@ from itertools import chain, permutations
 
 import numpy as np
 
-from syclsched.scheduling.objectives.constrained_decode import decode
-from syclsched.scheduling.objectives.constrained_search import timetable_of
-from syclsched.scheduling.objectives.depth_first_order import depth_first
-from syclsched.scheduling.objectives.search_state import load, make_search_state
+from syclsched.scheduling.core.orders import depth_first
 from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.search.constrained.evaluator import ConstrainedEvaluator
 from syclsched.scheduling.tables import Floats, Ints
 from syclsched.scheduling.timetable import Timetable
 
@@ -31,7 +29,7 @@ def stages(problem: Problem) -> Timetable | None:
     devices = range(len(problem.devices))
     if len(tables.processor_device) < 2 or len(problem) == 0:
         return None
-    order = depth_first(tables)
+    order = depth_first(tables.pred_start, tables.succ_start, tables.succ_task)
     lanes = [np.flatnonzero(tables.processor_device == device).tolist() for device in devices]
     orders = permutations(devices) if len(devices) <= _MOST_ORDERED else [tuple(devices)]
     cut = [
@@ -43,10 +41,9 @@ def stages(problem: Problem) -> Timetable | None:
         return None
     processor = np.empty(len(problem), np.int64)
     processor[order] = found[1]
-    state = make_search_state(problem, power=False)
-    load(state, order, processor)
-    decode(tables, state)
-    made = timetable_of(state)
+    evaluator = ConstrainedEvaluator(problem)
+    evaluator.load(order, processor)
+    made = evaluator.timetable()
     return made if np.isfinite(made.finish_s).all() else None
 
 

@@ -9,13 +9,13 @@ from syclsched.scheduling.policies.cpop import Cpop
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.policies.peft import Peft
 from syclsched.scheduling.problem import Problem
-from syclsched.scheduling.refine import refine
+from syclsched.scheduling.search import refine
 from syclsched.scheduling.timetable import Timetable
 
 
 @dataclass(frozen=True, slots=True)
 class Refined:
-    """The better of HEFT, CPOP and PEFT, refined by `syclsched.scheduling.refine.refine`."""
+    """The better of HEFT, CPOP and PEFT, refined by `syclsched.scheduling.search.refine`."""
 
     name: str = "refine"  # name that users type
     steps: int | None = None  # maximum number of moves; by default from the number of tasks

@@ -16,14 +16,13 @@ from support.random_problems import READ, WRITE, build, problems
 
 from syclsched.errors import InfeasibleError, MemoryLimitError, PlatformError, PolicyError
 from syclsched.scheduling import get, makespan_s, problem_from_matrices, validate
+from syclsched.scheduling.core.orders import depth_first
 from syclsched.scheduling.objectives.aims import Constraint, minimize
-from syclsched.scheduling.objectives.constrained_decode import decode
-from syclsched.scheduling.objectives.constrained_search import search, timetable_of
-from syclsched.scheduling.objectives.depth_first_order import depth_first
-from syclsched.scheduling.objectives.memory_accounting import LIMIT, OVER
+from syclsched.scheduling.objectives.constrained_search import search
 from syclsched.scheduling.objectives.metrics import evaluate
-from syclsched.scheduling.objectives.search_state import load, make_search_state
 from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.search.constrained.evaluator import ConstrainedEvaluator
+from syclsched.scheduling.search.constrained.memory_accounting import LIMIT, OVER
 from syclsched.scheduling.tables import NOTHING
 
 
@@ -56,14 +55,13 @@ def test_what_is_decoded_is_valid_and_measured_right(channels: bool) -> None:
         problem, order, processor = given_
         if channels:  # which of several spaces an item is read in is decided otherwise there
             assume((np.diff(problem.tables.reach_start) == 1).all())
-        state = make_search_state(problem, power=False)
-        load(state, order, processor)
-        decode(problem.tables, state)
-        timetable = timetable_of(state)
+        evaluator = ConstrainedEvaluator(problem)
+        makespan_s_, interval_s, _ = evaluator.values(order, processor)
+        timetable = evaluator.timetable()
         validate(problem, timetable)
         metrics = evaluate(problem, timetable)
-        assert state.value[0] == pytest.approx(metrics.makespan_s)
-        assert state.value[1] == pytest.approx(metrics.initiation_interval_s)
+        assert makespan_s_ == pytest.approx(metrics.makespan_s)
+        assert interval_s == pytest.approx(metrics.initiation_interval_s)
 
     check()
 
@@ -77,14 +75,14 @@ def test_limits_that_the_decoder_keeps_are_kept_at_every_instant(channels: bool)
         assume((np.diff(problem.tables.reach_start) == 1).all())
         space = which % len(problem.spaces)
         assume(space not in problem.tables.want_space)
-        state = make_search_state(problem, power=False)
-        state.room[space, LIMIT] = 0.0
-        load(state, order, processor)
-        decode(problem.tables, state)
-        state.room[space, LIMIT] = limit = factor * state.room[space, OVER]  # what the order needs at least
-        decode(problem.tables, state)
-        assert state.room[space, OVER] == 0.0
-        timetable = timetable_of(state)
+        evaluator = ConstrainedEvaluator(problem)
+        room = evaluator.state.room
+        room[space, LIMIT] = 0.0
+        evaluator.load(order, processor)
+        room[space, LIMIT] = limit = factor * room[space, OVER]  # what the order needs at least
+        evaluator.load(order, processor)
+        assert room[space, OVER] == 0.0
+        timetable = evaluator.timetable()
         validate(problem, timetable)
         peak = Story(problem, timetable).peak_bytes(makespan_s(problem, timetable))
         assert peak[problem.spaces[space]] <= limit * (1 + 1e-9)
@@ -129,16 +127,15 @@ def brute_force(problem: Problem, measure: str, limits: dict[str, float]) -> flo
     """The least of one measure over all placements and orders, semi-active; of tiny problems without memory limits."""
     best = math.inf
     tables = problem.tables
-    state = make_search_state(problem, power=True)
+    evaluator = ConstrainedEvaluator(problem, power=True)
     for order in itertools.permutations(range(len(problem))):
         position = {task: k for k, task in enumerate(order)}
         rows = np.repeat(np.arange(len(problem)), np.diff(tables.pred_start))
         if any(position[a] > position[b] for a, b in zip(tables.pred_task.tolist(), rows.tolist(), strict=True)):
             continue
         for processor in itertools.product(range(len(tables.processor_device)), repeat=len(problem)):
-            load(state, np.array(order), np.array(processor))
-            decode(tables, state)
-            value = dict(zip(("makespan", "interval", "energy"), state.value.tolist(), strict=True))
+            values = evaluator.values(np.array(order), np.array(processor)).tolist()
+            value = dict(zip(("makespan", "interval", "energy"), values, strict=True))
             if all(value[name] <= limit for name, limit in limits.items()):
                 best = min(best, value[measure])
     return best
@@ -219,4 +216,5 @@ def test_an_unknown_space_is_named() -> None:
 
 def test_depth_first_is_topological_and_follows_chains() -> None:
     problem = problem_from_matrices([[1.0]] * 6, {(0, 1): 1.0, (1, 2): 1.0, (3, 4): 1.0, (4, 5): 1.0})
-    assert depth_first(problem.tables).tolist() in ([0, 1, 2, 3, 4, 5], [3, 4, 5, 0, 1, 2])
+    order = depth_first(problem.tables.pred_start, problem.tables.succ_start, problem.tables.succ_task)
+    assert order.tolist() in ([0, 1, 2, 3, 4, 5], [3, 4, 5, 0, 1, 2])

@@ -15,10 +15,9 @@ from support.instances import layered
 from syclsched.errors import PolicyError
 from syclsched.scheduling import problem_from_matrices, validate
 from syclsched.scheduling.objectives import evaluate, front
-from syclsched.scheduling.objectives.constrained_decode import decode
 from syclsched.scheduling.objectives.front import dominates
-from syclsched.scheduling.objectives.search_state import load, make_search_state
 from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.search.constrained.evaluator import ConstrainedEvaluator
 
 
 def powered(problem: Problem) -> Problem:
@@ -36,13 +35,12 @@ def tiny(seed: int) -> Problem:
 
 def true_front(problem: Problem) -> list[tuple[float, float]]:
     """All non-dominated (makespan, energy) over placements and orders."""
-    state, found = make_search_state(problem, power=True), set()
+    evaluator, found = ConstrainedEvaluator(problem, power=True), set()
     order_of = [o for o in itertools.permutations(range(5)) if o.index(0) < o.index(2) > o.index(1) and o[-1] == 4]
     for order in order_of:
         for processor in itertools.product(range(2), repeat=5):
-            load(state, np.array(order), np.array(processor))
-            decode(problem.tables, state)
-            found.add((float(state.value[0]), float(state.value[2])))
+            makespan_s, _, energy_j = evaluator.values(np.array(order), np.array(processor)).tolist()
+            found.add((makespan_s, energy_j))
     return [p for p in found if not any(dominates(q, p) for q in found)]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoder of the constrained search: from order and placement to times, copies and memory use, task by task.
+"""Decoder of the constrained evaluator: from order and placement to times, copies and memory use, task by task.
 
 Every task starts as early as its processor, predecessors, copies and the memory for its results allow. Where a space is
 limited, tasks wait for free memory; an allocation that does not fit even then is counted as excess.
@@ -11,61 +11,48 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import compiled, inlined, lean
-from syclsched.scheduling.objectives.memory_accounting import FLOOR, HELD, LIMIT, OVER, STANDING, allocate, release
-from syclsched.scheduling.objectives.search_state import (
+from syclsched.compiled import inlined, lean
+from syclsched.scheduling.core.busy_time import find_busy_seconds
+from syclsched.scheduling.search.constrained.memory_accounting import (
+    FLOOR,
+    HELD,
+    LIMIT,
+    OVER,
+    STANDING,
+    allocate,
+    release,
+)
+from syclsched.scheduling.search.constrained.state import (
     BACKING,
     COPIES,
     ENERGY,
     INTERVAL,
     LISTED,
     MAKESPAN,
-    SearchState,
+    ConstrainedState,
 )
-from syclsched.scheduling.tables import Floats, Ints, Tables
-
-
-@compiled
-def decode(t: Tables, s: SearchState) -> None:
-    """Derive everything that follows from an order and a placement."""
-    _locate(t, s)
-    _place(t, s)
-    _measure(t, s)
+from syclsched.scheduling.search.incremental.decode import read_in
+from syclsched.scheduling.tables import Floats, Ints
 
 
 @lean
-def _read_in(
-    origin: int, nbytes: float, device: int, reach_start: Ints, reach_space: Ints, latency_s: Floats, s_per_byte: Floats
-) -> int:
-    """Return the space in which a device reads an item: its origin if reached, else the one with the fastest copy."""
-    best, best_s = reach_space[reach_start[device]], np.inf
-    for k in range(reach_start[device], reach_start[device + 1]):
-        space = reach_space[k]
-        if space == origin:
-            return int(origin)
-        copy_s = latency_s[origin, space] + nbytes * s_per_byte[origin, space] if nbytes > 0.0 else 0.0
-        if copy_s < best_s:
-            best, best_s = space, copy_s
-    return int(best)
-
-
-@lean
-def _locate(t: Tables, s: SearchState) -> None:
+def locate(s: ConstrainedState) -> None:
     """Find where each item lies and is read, and count its uses; a copy is a use of its source."""
-    processor, device_of, read_start, read_item = s.processor, t.processor_device, t.read_start, t.read_item
+    t, nodes, lanes = s.tables, s.nodes, s.lanes
+    read_start, read_item = t.read_start, t.read_item
     make_start, make_item, make_replaces, nbytes = t.make_start, t.make_item, t.make_replaces, t.item_bytes
-    reach_start, reach_space, latency_s, s_per_byte = t.reach_start, t.reach_space, t.latency_s, t.s_per_byte
     origin, own, left, lasting, read_space = s.origin, s.own, s.left, s.lasting, s.read_space
     left[:] = 0
     for item in range(origin.size):
         own[item] = t.item_producer[item] < 0
         origin[item] = t.item_space[item]
-    for task in range(processor.size):
-        device = device_of[processor[task]]
-        s.device[task] = device
+    for task in range(s.order.size):
+        processor = nodes[task].processor
+        device = lanes[processor].device
+        s.processor[task], s.device[task] = processor, device
         for row in range(read_start[task], read_start[task + 1]):
             item = read_item[row]
-            space = _read_in(origin[item], nbytes[item], device, reach_start, reach_space, latency_s, s_per_byte)
+            space = read_in(s.lines, nbytes[item], origin[item], device)
             read_space[row] = space
             if nbytes[item] > 0.0:
                 if left[item, space] == 0 and space != origin[item]:
@@ -73,9 +60,9 @@ def _locate(t: Tables, s: SearchState) -> None:
                 left[item, space] += 1
         for row in range(make_start[task], make_start[task + 1]):
             item, old = make_item[row], make_replaces[row]
-            space = reach_space[reach_start[device]]
+            space = s.homes[device]
             if old >= 0:
-                space = _read_in(origin[old], nbytes[old], device, reach_start, reach_space, latency_s, s_per_byte)
+                space = read_in(s.lines, nbytes[old], origin[old], device)
                 own[item] = own[old] and space == origin[old]
             origin[item] = space
             if lasting[item]:
@@ -113,31 +100,32 @@ def _copy(
 
 
 @lean
-def _place(t: Tables, s: SearchState) -> None:
+def place(s: ConstrainedState) -> None:
     """Place the tasks in order: their copies, memory and times, and the memory they release."""
+    t = s.tables
     _clear(s)
     for task in s.order:
         processor = s.processor[task]
         start = max(t.release_s[task], s.free_s[processor])
         for k in range(t.pred_start[task], t.pred_start[task + 1]):
             start = max(start, s.finish_s[t.pred_task[k]])
-        start = _bring_inputs(t, s, task, start)
-        start = _allocate_results(t, s, task, start)
+        start = _bring_inputs(s, task, start)
+        start = _allocate_results(s, task, start)
         seconds = t.seconds[task, s.device[task]]
         finish = start + seconds
         s.start_s[task], s.finish_s[task], s.free_s[processor] = start, finish, finish
         s.load_s[processor] += seconds
-        _release_inputs(t, s, task, start, finish)
-        _deliver_results(t, s, task, finish)
-    _copy_wanted(t, s)
+        _release_inputs(s, task, start, finish)
+        _deliver_results(s, task, finish)
+    _copy_wanted(s)
 
 
 @inlined
-def _clear(s: SearchState) -> None:
+def _clear(s: ConstrainedState) -> None:
     """Clear the times, the copies and the memory of an earlier placement."""
     s.free_s[:], s.load_s[:], s.port_s[:], s.made_s[:], s.size[:] = 0.0, 0.0, 0.0, 0.0, 0
     s.arrival_s[:] = np.inf
-    s.counts[COPIES] = 0
+    s.copying[COPIES] = 0
     memory = s.room
     for space in range(memory.shape[0]):
         memory[space, HELD], memory[space, FLOOR] = memory[space, STANDING], 0.0
@@ -145,18 +133,20 @@ def _clear(s: SearchState) -> None:
 
 
 @inlined
-def _fetch(t: Tables, s: SearchState, item: int, space: int, made_s: float) -> float:
+def _fetch(s: ConstrainedState, item: int, space: int, made_s: float) -> float:
     """Allocate memory for an item in a space and copy it there from its origin; return its arrival."""
+    t = s.tables
     source, nbytes = s.origin[item], t.item_bytes[item]
     copy_s = t.latency_s[source, space] + nbytes * t.s_per_byte[source, space]
     memory_s = allocate(s.room, s.heap, s.size, space, nbytes)
     line = (item, source, space, copy_s)
-    return _copy(line, memory_s, made_s, t.channel, s.port_s, s.load_s, s.copy_what, s.copy_when_s, s.counts)
+    return _copy(line, memory_s, made_s, t.channel, s.port_s, s.load_s, s.copy_what, s.copy_when_s, s.copying)
 
 
 @inlined
-def _bring_inputs(t: Tables, s: SearchState, task: int, start: float) -> float:
+def _bring_inputs(s: ConstrainedState, task: int, start: float) -> float:
     """Copy the inputs of a task that are not where it reads them; return its start after their arrival."""
+    t = s.tables
     for row in range(t.read_start[task], t.read_start[task + 1]):
         item, space = t.read_item[row], s.read_space[row]
         s.first[row] = False
@@ -164,15 +154,16 @@ def _bring_inputs(t: Tables, s: SearchState, task: int, start: float) -> float:
             start = max(start, s.made_s[item])
             continue
         if s.arrival_s[item, space] == np.inf:
-            s.arrival_s[item, space] = s.last_s[item, space] = _fetch(t, s, item, space, s.made_s[item])
+            s.arrival_s[item, space] = s.last_s[item, space] = _fetch(s, item, space, s.made_s[item])
             s.first[row] = True
         start = max(start, s.arrival_s[item, space])
     return start
 
 
 @inlined
-def _allocate_results(t: Tables, s: SearchState, task: int, start: float) -> float:
+def _allocate_results(s: ConstrainedState, task: int, start: float) -> float:
     """Allocate memory for the results of a task; return its start after the wait for free memory."""
+    t = s.tables
     for row in range(t.make_start[task], t.make_start[task + 1]):
         item, old = t.make_item[row], t.make_replaces[row]
         # An in-place result reuses the memory of the old value, unless the old value has other readers there.
@@ -182,8 +173,9 @@ def _allocate_results(t: Tables, s: SearchState, task: int, start: float) -> flo
 
 
 @inlined
-def _release_inputs(t: Tables, s: SearchState, task: int, start: float, finish: float) -> None:
+def _release_inputs(s: ConstrainedState, task: int, start: float, finish: float) -> None:
     """Count the reads of a task as done, and release the inputs without further uses."""
+    t = s.tables
     left, last_s, own = s.left, s.last_s, s.own
     for row in range(t.read_start[task], t.read_start[task + 1]):
         item, space = t.read_item[row], s.read_space[row]
@@ -192,7 +184,7 @@ def _release_inputs(t: Tables, s: SearchState, task: int, start: float, finish: 
         source = s.origin[item]
         if s.first[row]:
             # Copies that are not listed can be made as late as their first reader allows.
-            complete = s.arrival_s[item, space] if s.counts[LISTED] else start
+            complete = s.arrival_s[item, space] if s.copying[LISTED] else start
             left[item, source] -= 1
             last_s[item, source] = max(last_s[item, source], complete)
             if left[item, source] == 0 and not own[item]:
@@ -208,8 +200,9 @@ def _release_inputs(t: Tables, s: SearchState, task: int, start: float, finish: 
 
 
 @inlined
-def _deliver_results(t: Tables, s: SearchState, task: int, finish: float) -> None:
+def _deliver_results(s: ConstrainedState, task: int, finish: float) -> None:
     """Copy results at once to the host's memory and to spaces where they are wanted; release those without uses."""
+    t = s.tables
     left, last_s, wanted = s.left, s.last_s, s.wanted
     for row in range(t.make_start[task], t.make_start[task + 1]):
         item = t.make_item[row]
@@ -218,8 +211,8 @@ def _deliver_results(t: Tables, s: SearchState, task: int, finish: float) -> Non
         for space in range(s.room.shape[0]):
             if space == source or left[item, space] == 0 or t.item_bytes[item] == 0.0:
                 continue
-            if space == s.counts[BACKING] or wanted[item, space]:
-                arrival_s = _fetch(t, s, item, space, finish)
+            if space == s.copying[BACKING] or wanted[item, space]:
+                arrival_s = _fetch(s, item, space, finish)
                 s.arrival_s[item, space] = last_s[item, space] = arrival_s
                 left[item, source] -= 1
                 last_s[item, source] = max(last_s[item, source], arrival_s)
@@ -228,18 +221,19 @@ def _deliver_results(t: Tables, s: SearchState, task: int, finish: float) -> Non
 
 
 @inlined
-def _copy_wanted(t: Tables, s: SearchState) -> None:
+def _copy_wanted(s: ConstrainedState) -> None:
     """Copy the items that are wanted in a space at the end and have not arrived there."""
+    t = s.tables
     for k in range(t.want_item.size):
         item, space = t.want_item[k], t.want_space[k]
         if t.item_bytes[item] > 0.0 and space != s.origin[item] and s.arrival_s[item, space] == np.inf:
-            s.arrival_s[item, space] = _fetch(t, s, item, space, s.made_s[item])
+            s.arrival_s[item, space] = _fetch(s, item, space, s.made_s[item])
 
 
-@compiled
-def _measure(t: Tables, s: SearchState) -> None:
+@lean
+def measure(s: ConstrainedState) -> None:
     """Compute makespan, largest load and energy."""
-    finish_s, start_s, load_s, device_of, device_start = s.finish_s, s.start_s, s.load_s, s.device, t.device_start
+    t, finish_s, load_s = s.tables, s.finish_s, s.load_s
     done = 0.0
     for task in range(finish_s.size):
         done = max(done, finish_s[task])
@@ -251,16 +245,11 @@ def _measure(t: Tables, s: SearchState) -> None:
     for k in range(load_s.size):
         largest_s = max(largest_s, load_s[k])
     joules = 0.0
-    for device in range(s.watts.shape[0]):
-        busy_w, idle_w = s.watts[device, 0], s.watts[device, 1]
-        if busy_w == 0.0 and idle_w == 0.0:
-            continue
-        busy_s, until = load_s[device_start[device]], 0.0
-        if device_start[device + 1] - device_start[device] > 1:
-            busy_s = 0.0
-            for task in np.argsort(start_s):
-                if device_of[task] == device and finish_s[task] > max(until, start_s[task]):
-                    busy_s += finish_s[task] - max(until, start_s[task])
-                    until = finish_s[task]
-        joules += busy_w * busy_s + idle_w * max(0.0, done - busy_s)
+    if s.watts.shape[0]:
+        several_lanes = s.watts.shape[0] < t.processor_device.size
+        if several_lanes:
+            find_busy_seconds(s.device, s.start_s, finish_s, s.by_start, s.busy)
+        for device in range(s.watts.shape[0]):
+            busy_s = s.busy[device, 0] if several_lanes else load_s[device]
+            joules += s.watts[device, 0] * busy_s + s.watts[device, 1] * max(0.0, done - busy_s)
     s.value[MAKESPAN], s.value[INTERVAL], s.value[ENERGY] = done, largest_s, joules

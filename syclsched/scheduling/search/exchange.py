@@ -13,14 +13,11 @@ import math
 import random
 from collections.abc import Sequence
 
-from syclsched.scheduling.refine.anneal import BestSchedule, anneal
-from syclsched.scheduling.refine.chains import load
-from syclsched.scheduling.refine.critical import critical_path
-from syclsched.scheduling.refine.decode import compute_all_times
-from syclsched.scheduling.refine.meter import Meter
-from syclsched.scheduling.refine.prepare import prepare
-from syclsched.scheduling.refine.records import Search
-from syclsched.scheduling.tables import Ints, Tables
+from syclsched.scheduling.search.annealing import Best
+from syclsched.scheduling.search.cooling import Start
+from syclsched.scheduling.search.incremental.evaluator import IncrementalEvaluator
+from syclsched.scheduling.search.meter import Meter
+from syclsched.scheduling.tables import Tables
 
 #: Number of replicas, and lowest and highest temperature in mean steps of the critical path, spaced geometrically.
 #: Tuned on instances of 40 tasks: a third to a half of all swaps is accepted.
@@ -29,31 +26,20 @@ REPLICAS, COLDEST, HOTTEST = 10, 0.03, 1.0
 #: Steps of each replica between swaps.
 SWAP_STEPS = 300
 
-#: A start state: its makespan, the order of the tasks, and the processor of each.
-StartState = tuple[float, Ints, Ints]
 
-
-def exchange(
-    tables: Tables, starts: Sequence[StartState], best: BestSchedule, meter: Meter, seed: int, bound_s: float
-) -> None:
+def exchange(tables: Tables, starts: Sequence[Start], best: Best, meter: Meter, seed: int, bound_s: float) -> None:
     """Search until the budget is spent, or the best makespan reaches a bound."""
-    replicas: list[Search] = []
-    current_s: list[float] = []
-    for k in range(REPLICAS):
-        # Large offsets, so that replicas of searches with different (small) seeds differ.
-        search = prepare(tables, seed + (k + 1) * 1_000_003)
-        _, order, processor = starts[k % len(starts)]
-        load(search.nodes, search.lanes, search.order, order.copy(), processor.copy())
-        current_s.append(compute_all_times(search))
-        replicas.append(search)
-    step_s = current_s[0] / max(1, critical_path(replicas[0]))
+    # Large offsets, so that replicas of searches with different (small) seeds differ.
+    replicas = [IncrementalEvaluator(tables, seed + (k + 1) * 1_000_003) for k in range(REPLICAS)]
+    current_s = [replica.load(*starts[k % len(starts)]) for k, replica in enumerate(replicas)]
+    step_s = replicas[0].temperature_unit(current_s[0])
     temperatures_s = [step_s * COLDEST * (HOTTEST / COLDEST) ** (k / (REPLICAS - 1)) for k in range(REPLICAS)]
     rng = random.Random(seed)
     round_number = 0
-    while meter.spent() < 1.0 and best.makespan_s[0] > bound_s:
-        for k, search in enumerate(replicas):
+    while meter.spent() < 1.0 and best.cost > bound_s:
+        for k, replica in enumerate(replicas):
             steps = meter.left(SWAP_STEPS)
-            current_s[k] = anneal(search, best, current_s[k], temperatures_s[k], steps)
+            current_s[k] = replica.anneal(best, current_s[k], temperatures_s[k], steps)
             meter.count(steps)
         # Even-numbered replicas swap with the next, then odd ones, so that a state can travel the whole range.
         for k in range(round_number % 2, REPLICAS - 1, 2):

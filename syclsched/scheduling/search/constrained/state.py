@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State of the constrained search: order and placement of tasks, and everything derived from them."""
+"""State of the constrained evaluator: order and placement of tasks, everything derived from them, and the objective."""
 
 from __future__ import annotations
 
@@ -8,26 +8,43 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from syclsched.scheduling.objectives.memory_accounting import LIMIT, STANDING
-from syclsched.scheduling.objectives.memory_use import backing_space, input_bytes
 from syclsched.scheduling.problem import Problem
-from syclsched.scheduling.tables import NOTHING, Floats, Ints
+from syclsched.scheduling.search.constrained.memory_accounting import LIMIT, STANDING
+from syclsched.scheduling.search.incremental.prepare import prepare
+from syclsched.scheduling.search.incremental.records import Records
+from syclsched.scheduling.search.random_numbers import Words
+from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables
 
 Flags = npt.NDArray[np.bool_]
 
-#: Indices of metrics in `SearchState.value` and `Goal.limit`; the decoder enforces memory limits.
+#: Indices of metrics in `ConstrainedState.value` and in the columns of `Goal`.
 MAKESPAN, INTERVAL, ENERGY = 0, 1, 2
 
-#: Maximum number of tasks moved at once.
-MOST_MOVED = 32
+
+class Goal(NamedTuple):
+    """Objective weights and limits of the search; the decoder enforces the limits of spaces, in `State.room`."""
+
+    weight: Floats  # cost of one unit of makespan, interval and energy
+    limit: Floats  # upper limit of each; infinity for none
+    scale: Floats  # reference values for limits of 0
 
 
-class SearchState(NamedTuple):
+class ConstrainedState(NamedTuple):
     """``T`` tasks, ``P`` processors, ``I`` items, ``S`` spaces, ``R`` reads, ``W`` wanted results, ``C`` channels."""
 
-    #: Tasks in a topological order, and the position of each. Tasks of a processor, and copies on a channel, run in it.
+    tables: Tables  # of the problem
+    goal: Goal
+    #: As in `IncrementalState`; only the fields of ``nodes`` for order and placement are used.
+    nodes: Records
+    lanes: Records
     order: Ints
-    position: Ints
+    arcs: Ints
+    costs: Records
+    lines: Records
+    homes: Ints
+    counts: Ints
+    moved: Records
+    words: Words
     #: Processor and device of each task.
     processor: Ints
     device: Ints
@@ -57,34 +74,44 @@ class SearchState(NamedTuple):
     #: Item, source, destination of each copy; its start and finish.
     copy_what: Ints
     copy_when_s: Floats
-    counts: Ints  # number of listed copies; whether copies are listed; the host's space
+    copying: Ints  # number of listed copies; whether copies are listed; the host's space
     value: Floats  # makespan, interval, energy
-    watts: Floats  # busy and idle power; zeros if energy is irrelevant
+    watts: Floats  # busy and idle power by device; empty if energy is irrelevant
+    busy: Floats  # seconds in which at least one lane of each device computes, and the end of its last task
+    by_start: Ints  # the tasks, nearly sorted by start
 
 
-#: Indices into `SearchState.counts`.
+#: Indices into `ConstrainedState.copying`.
 COPIES, LISTED, BACKING = 0, 1, 2
 
 
-def make_search_state(problem: Problem, *, power: bool) -> SearchState:
-    """Return a state without limits and without placed tasks."""
-    t = problem.tables
+_PLACEMENT = ("nodes", "lanes", "order", "arcs", "costs", "lines", "homes", "counts", "moved", "words")
+
+
+def make_constrained_state(
+    problem: Problem, *, power: bool, tables: Tables | None = None, seed: int = 0
+) -> ConstrainedState:
+    """Return a state without limits and placed tasks, with the makespan as the objective.
+
+    Other tables than the problem's may be given.
+    """
+    t = problem.tables if tables is None else tables
     tasks, items, spaces = len(problem), len(t.item_bytes), len(problem.spaces)
     processors, channels = len(t.processor_device), int(t.channel.max(initial=NOTHING)) + 1
     room = np.zeros((spaces, 5))
     room[:, LIMIT] = np.inf
-    room[:, STANDING] = input_bytes(problem)
+    room[:, STANDING] = problem.input_bytes()
     wanted = np.zeros((items, spaces), np.bool_)
     wanted[t.want_item, t.want_space] = True
     lasting = np.zeros(items, np.bool_)
     lasting[list(problem.lasting)] = True
-    watts = np.zeros((len(problem.devices), 2))
-    if power:
-        watts[:] = np.nan_to_num(np.stack([t.busy_w, t.idle_w], axis=1))
+    watts = np.nan_to_num(np.stack([t.busy_w, t.idle_w], axis=1)) if power else np.zeros((0, 2))
     copies = len(t.read_item) + len(t.want_item) if channels else 0
-    return SearchState(
-        order=np.arange(tasks),
-        position=np.arange(tasks),
+    placement = prepare(t, seed)
+    return ConstrainedState(
+        tables=t,
+        goal=Goal(np.array([1.0, 0.0, 0.0]), np.full(3, np.inf), np.ones(3)),
+        **{name: getattr(placement, name) for name in _PLACEMENT},
         processor=np.zeros(tasks, np.int64),
         device=np.zeros(tasks, np.int64),
         start_s=np.zeros(tasks),
@@ -107,14 +134,9 @@ def make_search_state(problem: Problem, *, power: bool) -> SearchState:
         size=np.zeros(spaces, np.int64),
         copy_what=np.zeros((copies, 3), np.int64),
         copy_when_s=np.zeros((copies, 2)),
-        counts=np.array([0, channels > 0, backing_space(problem)], np.int64),
+        copying=np.array([0, channels > 0, problem.backing_space], np.int64),
         value=np.zeros(3),
         watts=watts,
+        busy=np.zeros((len(watts), 2)),
+        by_start=np.arange(tasks),
     )
-
-
-def load(state: SearchState, order: Ints, processor: Ints) -> None:
-    """Set order and placement."""
-    state.order[:] = order
-    state.position[order] = np.arange(len(order))
-    state.processor[:] = processor

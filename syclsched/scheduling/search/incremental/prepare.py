@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from syclsched.compiled import compiled
-from syclsched.scheduling.refine.records import (
+from syclsched.scheduling.search.incremental.records import (
     COST,
     FLOW,
     LANE,
@@ -17,13 +17,14 @@ from syclsched.scheduling.refine.records import (
     NODE,
     TIMED,
     WANT,
+    IncrementalState,
     Records,
-    Search,
 )
+from syclsched.scheduling.search.random_numbers import seeded
 from syclsched.scheduling.tables import Floats, Ints, Tables
 
 
-def prepare(tables: Tables, seed: int) -> Search:
+def prepare(tables: Tables, seed: int) -> IncrementalState:
     """Return the records of a problem without placed tasks."""
     count, items = tables.seconds.shape[0], tables.item_bytes.size
     flow_start, flow_read, wait_start, wait_task = _reads(
@@ -36,7 +37,7 @@ def prepare(tables: Tables, seed: int) -> Search:
     lines = _lines(tables)
     want_s = _want_s(tables)
     touched = count if (tables.make_replaces >= 0).any() else -1
-    return Search(
+    return IncrementalState(
         nodes=_nodes(tables, flow_start, np.searchsorted(maker[by_maker], np.arange(count + 1)), wait_start),
         lanes=_lanes(tables),
         order=np.arange(count),
@@ -50,12 +51,11 @@ def prepare(tables: Tables, seed: int) -> Search:
         wants=_records(WANT, tables.item_producer[tables.want_item], tables.want_item),
         want_s=want_s,
         origin=tables.item_space.copy(),
-        counts=np.array([0, 0, 0, 0, count, touched, touched]),
+        counts=np.array([0, 0, 0, 0, count, touched, touched, 0]),
         moved=np.zeros(MOST_MOVED, MOVED),
         timed=np.zeros(count, TIMED),
         placed=np.zeros((items, 2), np.int64),
-        # Any state but 0 is valid; the multiplier spreads small seeds over all bits.
-        words=np.array([(seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1], np.uint64),
+        words=seeded(seed),
         path=np.zeros(count, np.int64),
     )
 

@@ -1,30 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Critical path of a search state, and the random numbers of the search."""
+"""Critical path of a search state, and the random numbers of the state."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from syclsched.compiled import lean
-from syclsched.scheduling.refine.decode import arrival_s
-from syclsched.scheduling.refine.records import Records, Search, Words
-
-
-@lean
-def random_unit(words: Words) -> float:
-    """Return a random number in [0, 1): xorshift64* (Vigna 2016)."""
-    x = words[0]
-    x ^= x >> np.uint64(12)
-    x ^= x << np.uint64(25)
-    x ^= x >> np.uint64(27)
-    words[0] = x
-    return float((x * np.uint64(2685821657736338717)) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
-
-
-@lean
-def random_below(words: Words, count: int) -> int:
-    """Return a random integer from 0 to ``count`` - 1."""
-    return int(random_unit(words) * count)
+from syclsched.scheduling.search.incremental.decode import arrival_s
+from syclsched.scheduling.search.incremental.records import LENGTH, IncrementalState, Records
+from syclsched.scheduling.search.random_numbers import Words, random_below
 
 
 @lean
@@ -43,14 +25,14 @@ def _finishes_last(nodes: Records, lanes: Records, words: Words) -> int:
 
 
 @lean
-def critical_path(search: Search) -> int:
-    """Trace a longest chain back from the last task, into ``search.path``; return its length.
+def critical_path(state: IncrementalState) -> int:
+    """Trace a longest chain back from the last task, into ``state.path``; return and store its length.
 
     Each task on it starts when its predecessor on the processor finishes, or when an input from a predecessor arrives;
     where several do, one is chosen at random.
     """
-    nodes, lanes, arcs, flows, path = search.nodes, search.lanes, search.arcs, search.flows, search.path
-    lines, origin, words = search.lines, search.origin, search.words
+    nodes, lanes, arcs, flows, path = state.nodes, state.lanes, state.arcs, state.flows, state.path
+    lines, origin, words = state.lines, state.origin, state.words
     task = _finishes_last(nodes, lanes, words)
     length = 0
     while task >= 0:
@@ -75,14 +57,15 @@ def critical_path(search: Search) -> int:
                 if random_below(words, ties) == 0:
                     found = flow.task
         task = found
+    state.counts[LENGTH] = length
     return length
 
 
 @lean
-def compute_tails(search: Search) -> None:
+def compute_tails(state: IncrementalState) -> None:
     """Compute the longest path from the start of each task to the end, with tasks where they are."""
-    nodes, lanes, arcs, flows, order = search.nodes, search.lanes, search.arcs, search.flows, search.order
-    lines, origin = search.lines, search.origin
+    nodes, lanes, arcs, flows, order = state.nodes, state.lanes, state.arcs, state.flows, state.order
+    lines, origin = state.lines, state.origin
     for task in range(order.size):
         nodes[task].out_s = 0.0
     for place in range(order.size - 1, -1, -1):

@@ -11,32 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.random_problems import problems
 
+from syclsched.scheduling.core.orders import time_order
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem, makespan_s
-from syclsched.scheduling.refine.chains import clear_undo_log, load, undo
-from syclsched.scheduling.refine.critical import compute_tails, critical_path
-from syclsched.scheduling.refine.decode import compute_all_times, order_of, update_times
-from syclsched.scheduling.refine.moves import propose
-from syclsched.scheduling.refine.prepare import prepare
-from syclsched.scheduling.refine.records import MOVES, Search
-from syclsched.scheduling.timetable import Timetable
+from syclsched.scheduling.search.incremental.chains import clear_undo_log, undo
+from syclsched.scheduling.search.incremental.critical import compute_tails, critical_path
+from syclsched.scheduling.search.incremental.decode import update_times
+from syclsched.scheduling.search.incremental.evaluator import IncrementalEvaluator
+from syclsched.scheduling.search.incremental.moves import prepare_moves, propose
+from syclsched.scheduling.search.incremental.records import IncrementalState
 from syclsched.scheduling.validate import validate
 
 
-def begin(problem: Problem, seed: int) -> tuple[Search, float]:
-    tables, start = problem.tables, Heft().schedule(problem)
-    search = prepare(tables, seed)
-    order = order_of(tables.pred_start, tables.pred_task, start.start_s, start.finish_s)
-    load(search.nodes, search.lanes, search.order, order, start.processor)
-    return search, compute_all_times(search)
+def begin(problem: Problem, seed: int) -> tuple[IncrementalEvaluator, float]:
+    start = Heft().schedule(problem)
+    evaluator = IncrementalEvaluator(problem.tables, seed)
+    return evaluator, evaluator.load(time_order(problem.tables, start.start_s, start.finish_s), start.processor)
 
 
-def timetable(search: Search) -> Timetable:
-    nodes = search.nodes[:-1]
-    return Timetable(nodes["processor"].copy(), nodes["start_s"].copy(), nodes["finish_s"].copy())
-
-
-def everything(search: Search) -> tuple[bytes, ...]:
+def everything(search: IncrementalState) -> tuple[bytes, ...]:
     nodes = search.nodes[:-1]
     columns = [nodes[name].tobytes() for name in ("position", "processor", "before", "after", "start_s", "finish_s")]
     return (*columns, search.order.tobytes(), search.lanes.tobytes(), search.origin.tobytes())
@@ -45,21 +38,21 @@ def everything(search: Search) -> tuple[bytes, ...]:
 @given(problems(channels=False))
 @settings(max_examples=60, deadline=None)
 def test_a_list_schedule_is_decoded_into_one_that_is_no_longer(problem: Problem) -> None:
-    search, found_s = begin(problem, 0)
-    validate(problem, timetable(search))
-    assert found_s == makespan_s(problem, timetable(search))
+    evaluator, found_s = begin(problem, 0)
+    validate(problem, evaluator.timetable())
+    assert found_s == makespan_s(problem, evaluator.timetable())
     assert found_s <= makespan_s(problem, Heft().schedule(problem)) * (1 + 1e-12)
 
 
 @given(problems(channels=False), st.integers(0, 1000))
 @settings(max_examples=80, deadline=None)
 def test_moves_are_worked_out_as_if_from_nothing_and_taken_back_without_trace(problem: Problem, seed: int) -> None:
-    search, _ = begin(problem, seed)
+    evaluator, _ = begin(problem, seed)
+    search = evaluator.state
     for step in range(30):
         before = everything(search)
-        compute_tails(search)
-        propose(search, critical_path(search), math.inf)
-        if search.counts[MOVES] == 0:
+        prepare_moves(search)
+        if not propose(search, math.inf):
             continue
         found_s = update_times(search, math.inf)
         assert not search.nodes["dirty"].any()
@@ -68,11 +61,10 @@ def test_moves_are_worked_out_as_if_from_nothing_and_taken_back_without_trace(pr
             assert everything(search) == before
             continue
         clear_undo_log(search.counts, search.order.size)
-        validate(problem, timetable(search))
-        again = prepare(problem.tables, seed)
-        load(again.nodes, again.lanes, again.order, search.order, search.nodes["processor"][:-1].copy())
-        assert compute_all_times(again) == found_s
-        assert everything(again) == everything(search)
+        validate(problem, evaluator.timetable())
+        again = IncrementalEvaluator(problem.tables, seed)
+        assert again.load(search.order, search.nodes["processor"][:-1].copy()) == found_s
+        assert everything(again.state) == everything(search)
 
 
 @given(problems(channels=False), st.integers(0, 1000), st.sampled_from([0.9, 1.0, 1.1]))
@@ -80,15 +72,15 @@ def test_moves_are_worked_out_as_if_from_nothing_and_taken_back_without_trace(pr
 def test_work_that_leads_nowhere_is_given_up_and_leaves_nothing_dirty(
     problem: Problem, seed: int, share: float
 ) -> None:
-    search, now_s = begin(problem, seed)
+    evaluator, now_s = begin(problem, seed)
+    search = evaluator.state
     for _ in range(20):
         before = everything(search)
-        compute_tails(search)
-        propose(search, critical_path(search), math.inf)
+        prepare_moves(search)
+        propose(search, math.inf)
         found_s = update_times(search, share * now_s)
-        again = prepare(problem.tables, 0)
-        load(again.nodes, again.lanes, again.order, search.order, search.nodes["processor"][:-1].copy())
-        truly_s = compute_all_times(again)
+        again = IncrementalEvaluator(problem.tables, 0)
+        truly_s = again.load(search.order, search.nodes["processor"][:-1].copy())
         assert found_s == truly_s or (found_s == math.inf and truly_s > share * now_s)
         assert not search.nodes["dirty"].any()
         undo(search)
@@ -98,7 +90,7 @@ def test_work_that_leads_nowhere_is_given_up_and_leaves_nothing_dirty(
 @given(problems(channels=False))
 @settings(max_examples=60, deadline=None)
 def test_the_critical_path_leads_without_a_gap_from_the_beginning_to_the_end(problem: Problem) -> None:
-    search, _ = begin(problem, 0)
+    search = begin(problem, 0)[0].state
     path = search.path[: critical_path(search)].tolist()
     nodes = search.nodes[:-1]
     assert nodes["finish_s"][path[0]] == nodes["finish_s"].max()
@@ -110,7 +102,7 @@ def test_the_critical_path_leads_without_a_gap_from_the_beginning_to_the_end(pro
 @given(problems(channels=False))
 @settings(max_examples=60, deadline=None)
 def test_head_and_tail_of_a_task_are_within_the_makespan(problem: Problem) -> None:
-    search, _ = begin(problem, 0)
+    search = begin(problem, 0)[0].state
     compute_tails(search)
     nodes = search.nodes[:-1]
     longest_s = float((nodes["start_s"] + nodes["out_s"]).max())

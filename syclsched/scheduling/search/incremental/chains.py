@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from syclsched.compiled import lean
-from syclsched.scheduling.refine.records import (
+from syclsched.scheduling.search.incremental.records import (
     DIRTY,
     HIGHEST,
     LOWEST,
@@ -12,8 +12,8 @@ from syclsched.scheduling.refine.records import (
     ORIGINS,
     TIMES,
     TOUCHED,
+    IncrementalState,
     Records,
-    Search,
 )
 from syclsched.scheduling.tables import Ints
 
@@ -148,18 +148,24 @@ def clear_undo_log(counts: Ints, tasks: int) -> None:
 
 
 @lean
-def undo(search: Search) -> None:
-    """Undo all logged changes, latest first, and clear the log. No task may be dirty."""
-    nodes, lanes, order, counts = search.nodes, search.lanes, search.order, search.counts
-    for k in range(counts[TIMES]):
-        entry = search.timed[k]
-        nodes[entry.task].start_s = entry.start_s
-        nodes[entry.task].finish_s = entry.finish_s
-    for k in range(counts[ORIGINS]):
-        search.origin[search.placed[k, 0]] = search.placed[k, 1]
+def undo_moves(nodes: Records, lanes: Records, order: Ints, counts: Ints, moved: Records) -> None:
+    """Undo the logged moves, latest first; the log stays."""
     for k in range(counts[MOVES] - 1, -1, -1):
-        move = search.moved[k]
+        move = moved[k]
         unlink(nodes, lanes, move.task)
         shift(nodes, order, move.task, move.position)
         link(nodes, lanes, order, move.task, move.processor)
+
+
+@lean
+def undo(state: IncrementalState) -> None:
+    """Undo all logged changes, latest first, and clear the log. No task may be dirty."""
+    nodes, lanes, order, counts = state.nodes, state.lanes, state.order, state.counts
+    for k in range(counts[TIMES]):
+        entry = state.timed[k]
+        nodes[entry.task].start_s = entry.start_s
+        nodes[entry.task].finish_s = entry.finish_s
+    for k in range(counts[ORIGINS]):
+        state.origin[state.placed[k, 0]] = state.placed[k, 1]
+    undo_moves(nodes, lanes, order, counts, state.moved)
     clear_undo_log(counts, order.size)

@@ -10,34 +10,33 @@ from hypothesis import strategies as st
 from support.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU_EDGES, layered
 from support.random_problems import problems
 
+from syclsched.scheduling.core.orders import time_order
 from syclsched.scheduling.matrices import problem_from_matrices
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.policies.peft import Peft
 from syclsched.scheduling.problem import Problem, makespan_s
-from syclsched.scheduling.refine import search as searching
-from syclsched.scheduling.refine.anneal import BestSchedule
-from syclsched.scheduling.refine.decode import order_of
-from syclsched.scheduling.refine.exchange import REPLICAS, SWAP_STEPS, StartState, exchange
-from syclsched.scheduling.refine.meter import Meter
-from syclsched.scheduling.refine.search import EXCHANGE_STEPS, refine
+from syclsched.scheduling.search import refine, refinement
+from syclsched.scheduling.search.annealing import Best
+from syclsched.scheduling.search.cooling import Start, first_best
+from syclsched.scheduling.search.exchange import REPLICAS, SWAP_STEPS, exchange
+from syclsched.scheduling.search.meter import Meter
+from syclsched.scheduling.search.refinement import EXCHANGE_STEPS
 from syclsched.scheduling.validate import validate
 
 
-def states(problem: Problem) -> list[StartState]:
-    tables, made = problem.tables, [policy.schedule(problem) for policy in (Heft(), Peft())]
-    return sorted(
-        (
-            (makespan_s(problem, m), order_of(tables.pred_start, tables.pred_task, m.start_s, m.finish_s),
-             np.array(m.processor, np.int64))
-            for m in made
-        ),
-        key=lambda state: state[0],
-    )  # fmt: skip
+def states(problem: Problem) -> list[tuple[float, Start]]:
+    made = [policy.schedule(problem) for policy in (Heft(), Peft())]
+    found = [
+        (makespan_s(problem, m), (time_order(problem.tables, m.start_s, m.finish_s), np.array(m.processor, np.int64)))
+        for m in made
+    ]
+    return sorted(found, key=lambda state: state[0])
 
 
-def run(problem: Problem, steps: int, seed: int) -> tuple[BestSchedule, Meter]:
-    starts, meter = states(problem), Meter(steps, None)
-    best = BestSchedule(starts[0][1].copy(), starts[0][2].copy(), np.array([starts[0][0]]))
+def run(problem: Problem, steps: int, seed: int) -> tuple[Best, Meter]:
+    found, meter = states(problem), Meter(steps, None)
+    starts = [start for _, start in found]
+    best = first_best(starts[0], found[0][0])
     exchange(problem.tables, starts, best, meter, seed, 0.0)
     return best, meter
 
@@ -46,8 +45,8 @@ def run(problem: Problem, steps: int, seed: int) -> tuple[BestSchedule, Meter]:
 @settings(max_examples=30, deadline=None)
 def test_it_keeps_the_best_and_uses_all_its_steps_and_no_more(problem: Problem, seed: int) -> None:
     best, meter = run(problem, 2 * REPLICAS * SWAP_STEPS + 7, seed)
-    assert best.makespan_s[0] <= states(problem)[0][0]
-    assert best.makespan_s[0] == 0.0 or meter.done == 2 * REPLICAS * SWAP_STEPS + 7
+    assert best.cost <= states(problem)[0][0]
+    assert best.cost == 0.0 or meter.done == 2 * REPLICAS * SWAP_STEPS + 7
 
 
 def test_equal_seeds_search_alike_and_others_do_not() -> None:
@@ -70,7 +69,7 @@ def test_it_is_taken_where_there_are_many_steps_and_finds_the_optimum(
         taken.append(1)
         exchange(*arguments)
 
-    monkeypatch.setattr(searching, "exchange", noted)
+    monkeypatch.setattr(refinement, "exchange", noted)
     problem = problem_from_matrices(costs, edges)
     found = refine(problem, [Heft().schedule(problem)], steps=2 * EXCHANGE_STEPS * len(problem))
     validate(problem, found)

@@ -9,9 +9,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import compiled, inlined, lean
-from syclsched.scheduling.refine.chains import clear_undo_log
-from syclsched.scheduling.refine.records import DIRTY, HIGHEST, LOWEST, ORIGINS, TIMES, Records, Search
+from syclsched.compiled import inlined, lean
+from syclsched.scheduling.search.incremental.chains import clear_undo_log
+from syclsched.scheduling.search.incremental.records import (
+    DIRTY,
+    HIGHEST,
+    LOWEST,
+    ORIGINS,
+    TIMES,
+    IncrementalState,
+    Records,
+)
 from syclsched.scheduling.tables import Floats, Ints
 
 
@@ -53,19 +61,19 @@ def ready_s(
 
 
 @lean
-def _place_products(search: Search, task: int, device: int) -> bool:
+def _place_products(state: IncrementalState, task: int, device: int) -> bool:
     """Update the origins of a task's items; return whether any has changed."""
     moved = False
-    for k in range(search.nodes[task].make, search.nodes[task + 1].make):
-        make = search.makes[k]
-        space = search.homes[device]
+    for k in range(state.nodes[task].make, state.nodes[task + 1].make):
+        make = state.makes[k]
+        space = state.homes[device]
         if make.replaces >= 0:
-            space = read_in(search.lines, make.nbytes, search.origin[make.replaces], device)
-        if space != search.origin[make.item]:
-            n_logged = search.counts[ORIGINS]
-            search.placed[n_logged, 0], search.placed[n_logged, 1] = make.item, search.origin[make.item]
-            search.counts[ORIGINS] = n_logged + 1
-            search.origin[make.item] = space
+            space = read_in(state.lines, make.nbytes, state.origin[make.replaces], device)
+        if space != state.origin[make.item]:
+            n_logged = state.counts[ORIGINS]
+            state.placed[n_logged, 0], state.placed[n_logged, 1] = make.item, state.origin[make.item]
+            state.counts[ORIGINS] = n_logged + 1
+            state.origin[make.item] = space
             moved = True
     return moved
 
@@ -84,10 +92,10 @@ def _makespan_of(lanes: Records, nodes: Records, wants: Records, want_s: Floats,
 
 
 @lean
-def update_times(search: Search, limit_s: float) -> float:
+def update_times(state: IncrementalState, limit_s: float) -> float:
     """Recompute the times of dirty tasks and of all that depend on them; afterwards no task is dirty."""
-    nodes, order, counts, arcs, timed = search.nodes, search.order, search.counts, search.arcs, search.timed
-    lanes, flows, costs, lines, origin = search.lanes, search.flows, search.costs, search.lines, search.origin
+    nodes, order, counts, arcs, timed = state.nodes, state.order, state.counts, state.arcs, state.timed
+    lanes, flows, costs, lines, origin = state.lanes, state.flows, state.costs, state.lines, state.origin
     alive = True
     place, pending, touched = counts[LOWEST], counts[DIRTY], counts[HIGHEST] + 1
     # Sums in another order round differently: equal makespans must not be rejected.
@@ -131,7 +139,7 @@ def update_times(search: Search, limit_s: float) -> float:
             node.start_s = start
             node.finish_s = finish
         if dirt == 2 or node.updates == 1:
-            changed = _place_products(search, task, device) or changed
+            changed = _place_products(state, task, device) or changed
         if changed:
             if node.after >= 0 and nodes[node.after].dirty == 0:
                 nodes[node.after].dirty = 1
@@ -143,33 +151,14 @@ def update_times(search: Search, limit_s: float) -> float:
     counts[DIRTY] = 0
     if not alive:
         return np.inf
-    return _makespan_of(search.lanes, nodes, search.wants, search.want_s, search.origin)
+    return _makespan_of(state.lanes, nodes, state.wants, state.want_s, state.origin)
 
 
 @lean
-def compute_all_times(search: Search) -> float:
+def compute_all_times(state: IncrementalState) -> float:
     """Compute all times of a newly loaded state; return the makespan, infinity if the state is infeasible."""
-    search.counts[LOWEST] = 0
-    search.counts[DIRTY] = search.order.size
-    makespan = update_times(search, np.inf)
-    clear_undo_log(search.counts, search.order.size)
+    state.counts[LOWEST] = 0
+    state.counts[DIRTY] = state.order.size
+    makespan = update_times(state, np.inf)
+    clear_undo_log(state.counts, state.order.size)
     return makespan
-
-
-@compiled
-def order_of(pred_start: Ints, pred_task: Ints, start_s: Floats, finish_s: Floats) -> Ints:
-    """Return the tasks by start, then finish, then number, with every task after its predecessors.
-
-    Each key is first raised to those of the predecessors, because of tasks of no duration and of times that are off by
-    rounding.
-    """
-    start, finish = start_s.copy(), finish_s.copy()
-    for task in range(start.size):
-        for k in range(pred_start[task], pred_start[task + 1]):
-            before = pred_task[k]
-            start[task] = max(start[task], start[before])
-            if start[task] == start[before]:
-                finish[task] = max(finish[task], finish[before])
-    # Stable sorts by the minor key first; task numbers are in a topological order.
-    by_finish = np.argsort(finish, kind="mergesort")
-    return by_finish[np.argsort(start[by_finish], kind="mergesort")]

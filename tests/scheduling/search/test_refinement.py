@@ -18,7 +18,7 @@ from syclsched.scheduling.matrices import problem_from_matrices
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.policies.refined import Refined
 from syclsched.scheduling.problem import Problem, makespan_s
-from syclsched.scheduling.refine import default_steps, refine
+from syclsched.scheduling.search import default_steps, refine
 from syclsched.scheduling.timetable import Timetable
 from syclsched.scheduling.validate import validate
 

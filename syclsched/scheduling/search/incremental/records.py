@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Search data as a few arrays of records, with static and changing fields of a task side by side.
+"""IncrementalState data as a few arrays of records, with static and changing fields of a task side by side.
 
 Compiled functions receive arrays by value, seven words each: calls with a few arrays of records are much faster than
 with many arrays of numbers. All fields of a task lie in one or two cache lines.
@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from syclsched.scheduling.search.random_numbers import Words
 from syclsched.scheduling.tables import Floats, Ints
 
 Records = npt.NDArray[np.void]
-Words = npt.NDArray[np.uint64]
 
 #: A task. ``pred``, ``succ`` and ``wait`` are the starts of its rows in ``arcs`` (a row ends where the next task's
 #: begins); ``wait`` are predecessors from which it reads nothing. ``flow``, ``feed`` and ``make`` are the same for
@@ -51,15 +51,15 @@ TIMED = np.dtype([("task", np.int64), ("start_s", np.float64), ("finish_s", np.f
 
 #: Indices into ``counts``: numbers of logged moves, times and origins, number of dirty tasks, lower bound of their
 #: positions, last position that the logged moves touch, and its initial value: the end if tasks overwrite items, as
-#: then any task may move its item.
-MOVES, TIMES, ORIGINS, DIRTY, LOWEST, HIGHEST, TOUCHED = 0, 1, 2, 3, 4, 5, 6
+#: then any task may move its item; number of tasks on the critical path.
+MOVES, TIMES, ORIGINS, DIRTY, LOWEST, HIGHEST, TOUCHED, LENGTH = 0, 1, 2, 3, 4, 5, 6, 7
 
 #: Maximum number of tasks that one move of the search moves.
 MOST_MOVED = 64
 
 
-class Search(NamedTuple):
-    """State of the search; ``T`` tasks, ``P`` processors, ``D`` devices, ``S`` spaces, ``I`` items."""
+class IncrementalState(NamedTuple):
+    """Order and placement of the tasks, and their times in the contention-free model."""
 
     nodes: Records  # the tasks, and a sentinel that ends their rows
     lanes: Records  # the processors

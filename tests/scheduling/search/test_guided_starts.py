@@ -10,7 +10,7 @@ from support.random_problems import problems
 from syclsched.scheduling.matrices import problem_from_matrices
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem, makespan_s
-from syclsched.scheduling.refine.guided import SHARES, guided_starts
+from syclsched.scheduling.search.guided_starts import SHARES, guided_starts
 from syclsched.scheduling.validate import validate
 
 

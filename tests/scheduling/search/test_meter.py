@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from syclsched.scheduling.refine.meter import Meter
+from syclsched.scheduling.search.meter import Meter
 
 
 def test_steps_are_counted_down() -> None:

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Search for better schedules: simulated annealing from finished timetables, with two evaluators."""
+
+from syclsched.scheduling.search.refinement import default_steps, refine
+
+__all__ = ["default_steps", "refine"]
