@@ -21,7 +21,7 @@ from syclsched.scheduling.objectives import (
     Metrics,
 )
 from syclsched.scheduling.portfolio import ROUNDING, PolicyResult
-from syclsched.scheduling.subsets import on_devices
+from syclsched.scheduling.problem import on_devices
 from syclsched.simulation import predict
 
 #: Plans with more task-device pairs than this carry no options; `Plan.explain` then says less.

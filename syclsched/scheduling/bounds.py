@@ -135,7 +135,7 @@ def _relaxed(problem: Problem) -> Problem:
         count, kept = len(problem), np.ones(len(tables.pred_task), dtype=bool)
         kept[problem.reuse_arcs] = False
         after = np.repeat(np.arange(count), np.diff(tables.pred_start))[kept]
-        changed |= arcs(count, tables.pred_task[kept], after, tables.pred_bytes[kept])._asdict()
+        changed |= arcs(count, tables.pred_task[kept], after, tables.pred_bytes[kept])
     # Least latency and least slope over all routes, separately: no relayed copy takes less than both together.
     latency_s, s_per_byte = (
         _closure(tables.latency_s),

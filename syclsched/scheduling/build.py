@@ -18,7 +18,7 @@ from syclsched.model.platform import HOST, Device, Platform
 from syclsched.model.task import Task
 from syclsched.scheduling.items import Items, follow_items
 from syclsched.scheduling.problem import NOTHING, Problem
-from syclsched.scheduling.rows import Arcs, arcs
+from syclsched.scheduling.rows import Columns, arcs
 from syclsched.scheduling.tables import Floats, Ints, Tables, frozen
 
 _NONE: Mapping[str, str] = {}
@@ -61,8 +61,8 @@ def build_problem(
         submission=submission,
         device_start=np.concatenate(([0], np.cumsum(lanes))),
         processor_device=np.repeat(np.arange(len(devices)), lanes),
-        **links._asdict(),
-        **items.columns._asdict(),
+        **links,
+        **items.columns,
         reach_start=np.cumsum([0, *[len(r) for r in reach]]),
         reach_space=np.array(list(chain.from_iterable(reach))),
         latency_s=latency_s,
@@ -104,7 +104,7 @@ def _pieces(graph: TaskGraph) -> dict[str, dict[str, float]]:
     return found
 
 
-def _arcs(graph: TaskGraph, submission: Ints, nbytes: Mapping[str, float]) -> tuple[Arcs, Ints]:
+def _arcs(graph: TaskGraph, submission: Ints, nbytes: Mapping[str, float]) -> tuple[Columns, Ints]:
     """Return the arcs, and those of them that exist only because an array's name is reused (see `Problem`)."""
     edges = implicit_edges(graph.tasks, graph.touched())
     # Data flows along RAW edges only, and these always name an array.
@@ -125,7 +125,7 @@ def _arcs(graph: TaskGraph, submission: Ints, nbytes: Mapping[str, float]) -> tu
     if not reuse.any():
         return made, np.empty(0, dtype=np.int64)
     required_pairs = np.unique(first[~reuse] * count + second[~reuse])
-    pairs = made.pred_task * count + np.repeat(np.arange(count), np.diff(made.pred_start))
+    pairs = made["pred_task"] * count + np.repeat(np.arange(count), np.diff(made["pred_start"]))
     return made, np.flatnonzero(~np.isin(pairs, required_pairs))
 
 

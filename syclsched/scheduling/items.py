@@ -9,30 +9,16 @@ from typing import NamedTuple
 import numpy as np
 
 from syclsched.model.access import Access, AccessMode
-from syclsched.scheduling.tables import NOTHING, Floats, Ints
-
-
-class _ItemColumns(NamedTuple):
-    """The item columns of `Tables`, by the same names."""
-
-    item_bytes: Floats
-    item_producer: Ints
-    item_space: Ints
-    read_start: Ints
-    read_item: Ints
-    make_start: Ints
-    make_item: Ints
-    make_replaces: Ints
-    want_item: Ints
-    want_space: Ints
+from syclsched.scheduling.rows import Columns
+from syclsched.scheduling.tables import NOTHING, Ints
 
 
 class Items(NamedTuple):
-    """Result of `follow_items`: names of arrays, the array of each item, and the columns."""
+    """Result of `follow_items`: names of arrays, and the array of each item."""
 
     arrays: tuple[str, ...]
     item_array: Ints
-    columns: _ItemColumns
+    columns: Columns  # the item columns of `Tables`
 
 
 def follow_items(
@@ -73,18 +59,18 @@ def follow_items(
         make_start.append(len(make_item))
     want_item = [current[array] if array in current else new_item(array, NOTHING) for array in wanted]
     index = np.array(array_of, dtype=np.int64)
-    columns = _ItemColumns(
-        item_bytes=np.array(list(nbytes.values()), dtype=np.float64)[index],
-        item_producer=_ints(producer),
-        item_space=_ints(space),
-        read_start=_ints(read_start),
-        read_item=_ints(read_item),
-        make_start=_ints(make_start),
-        make_item=_ints(make_item),
-        make_replaces=_ints(make_replaces),
-        want_item=_ints(want_item),
-        want_space=_ints(list(wanted.values())),
-    )
+    columns: Columns = {
+        "item_bytes": np.array(list(nbytes.values()), dtype=np.float64)[index],
+        "item_producer": _ints(producer),
+        "item_space": _ints(space),
+        "read_start": _ints(read_start),
+        "read_item": _ints(read_item),
+        "make_start": _ints(make_start),
+        "make_item": _ints(make_item),
+        "make_replaces": _ints(make_replaces),
+        "want_item": _ints(want_item),
+        "want_space": _ints(list(wanted.values())),
+    }
     index.flags.writeable = False
     return Items(tuple(nbytes), index, columns)
 

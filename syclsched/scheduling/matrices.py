@@ -96,7 +96,7 @@ def problem_from_arrays(
         submission=submission,
         device_start=device_start,
         processor_device=np.repeat(np.arange(width), processors),
-        **arcs(count, before, after, nbytes)._asdict(),
+        **arcs(count, before, after, nbytes),
         item_bytes=nbytes,
         item_producer=before,
         item_space=np.full(len(before), NOTHING),

@@ -12,21 +12,10 @@ from typing import Protocol, runtime_checkable
 
 from syclsched.errors import PolicyError
 from syclsched.scheduling.dynamic.family import DynamicPolicies
-from syclsched.scheduling.policies.clustering import Clustering
-from syclsched.scheduling.policies.cpop import Cpop
-from syclsched.scheduling.policies.dls import Dls
-from syclsched.scheduling.policies.etf import Etf
-from syclsched.scheduling.policies.heft import Heft
-from syclsched.scheduling.policies.lookahead import Lookahead
-from syclsched.scheduling.policies.maxmin import MaxMin
-from syclsched.scheduling.policies.mcp import Mcp
-from syclsched.scheduling.policies.minmin import MinMin
-from syclsched.scheduling.policies.peft import Peft
-from syclsched.scheduling.policies.random_ import Random
+from syclsched.scheduling.policies.baselines import Random, RoundRobin, SingleDevices
+from syclsched.scheduling.policies.heft import Clustering, Cpop, Heft, Lookahead, Mcp, Peft
+from syclsched.scheduling.policies.ready_tasks import Dls, Etf, MaxMin, MinMin, Sufferage
 from syclsched.scheduling.policies.refined import Refined
-from syclsched.scheduling.policies.roundrobin import RoundRobin
-from syclsched.scheduling.policies.single import SingleDevices
-from syclsched.scheduling.policies.sufferage import Sufferage
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable
 

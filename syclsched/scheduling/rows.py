@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import heapq
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from syclsched.compiled import compiled
 from syclsched.scheduling.tables import Floats, Ints
+
+#: Some columns of `Tables`, by their names.
+Columns = dict[str, npt.NDArray[Any]]
 
 
 class _SparseRows(NamedTuple):
@@ -42,21 +46,8 @@ def row_starts(owner: Ints, count: int) -> Ints:
     return starts
 
 
-class Arcs(NamedTuple):
-    """The arc columns of `Tables`, by the same names."""
-
-    pred_start: Ints
-    pred_task: Ints
-    pred_bytes: Floats
-    pred_copies: Ints
-    succ_start: Ints
-    succ_task: Ints
-    succ_bytes: Floats
-    succ_copies: Ints
-
-
-def arcs(count: int, before: Ints, after: Ints, nbytes: Floats) -> Arcs:
-    """Return the dependencies as rows of predecessors and of successors, one arc for each pair of tasks."""
+def arcs(count: int, before: Ints, after: Ints, nbytes: Floats) -> Columns:
+    """Return the arc columns of `Tables`: rows of predecessors and of successors, one arc for each pair of tasks."""
     if not _are_sorted(before, after):
         order = sorted_by_ends(count, before, after)
         before, after, nbytes = before[order], after[order], nbytes[order]
@@ -69,7 +60,10 @@ def arcs(count: int, before: Ints, after: Ints, nbytes: Floats) -> Arcs:
         nbytes, copies = np.add.reduceat(nbytes, heads), np.add.reduceat(copies, heads)
     pred_start, back = rows_of(after, count)
     succ_start = row_starts(before, count)
-    return Arcs(pred_start, before[back], nbytes[back], copies[back], succ_start, after, nbytes, copies)
+    return {
+        "pred_start": pred_start, "pred_task": before[back], "pred_bytes": nbytes[back], "pred_copies": copies[back],
+        "succ_start": succ_start, "succ_task": after, "succ_bytes": nbytes, "succ_copies": copies,
+    }  # fmt: skip
 
 
 def sorted_by_ends(count: int, before: Ints, after: Ints) -> Ints:

@@ -12,8 +12,8 @@ from support.instances import TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
 
 from syclsched.errors import PolicyError
 from syclsched.scheduling import problem_from_matrices, registry
+from syclsched.scheduling.policies.baselines import Single
 from syclsched.scheduling.policies.heft import Heft
-from syclsched.scheduling.policies.single import Single
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable
 

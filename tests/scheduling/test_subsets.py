@@ -15,7 +15,7 @@ from syclsched.errors import CapabilityError, DeviceNotFoundError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Platform
 from syclsched.scheduling import build_problem, problem_from_arrays
-from syclsched.scheduling.subsets import on_devices
+from syclsched.scheduling.problem import on_devices
 from syclsched.scheduling.tables import Tables
 
 

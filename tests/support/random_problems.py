@@ -59,7 +59,7 @@ def build(
         submission=np.array(range(tasks) if submission is None else submission),
         device_start=np.cumsum([0, *lanes]),
         processor_device=np.repeat(np.arange(devices), lanes),
-        **arcs(tasks, ends[:, 0], ends[:, 1], np.array([flow[2] for flow in flows], dtype=np.float64))._asdict(),
+        **arcs(tasks, ends[:, 0], ends[:, 1], np.array([flow[2] for flow in flows], dtype=np.float64)),
         item_bytes=np.array(followed.nbytes),
         item_producer=np.array(followed.producer),
         item_space=np.array(followed.space),

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Built-in scheduling policies, one per file, each from its paper."""
+"""Built-in scheduling policies, by family; each class states its paper and how it differs."""

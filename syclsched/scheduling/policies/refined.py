@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syclsched.scheduling.policies.cpop import Cpop
-from syclsched.scheduling.policies.heft import Heft
-from syclsched.scheduling.policies.peft import Peft
+from syclsched.scheduling.policies.heft import Cpop, Heft, Peft
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.search import refine
 from syclsched.scheduling.timetable import Timetable

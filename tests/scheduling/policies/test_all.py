@@ -175,7 +175,7 @@ def test_data_in_shared_memory_is_not_copied(name: str) -> None:
 
 
 def test_random_goes_by_its_seed() -> None:
-    from syclsched.scheduling.policies.random_ import Random
+    from syclsched.scheduling.policies.baselines import Random
 
     problem = layered(60, 4, 2, seed=5)
     first, second = Random().schedule(problem), Random(seed=1).schedule(problem)

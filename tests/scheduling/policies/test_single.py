@@ -9,7 +9,7 @@ import pytest
 
 from syclsched.errors import PolicyError
 from syclsched.scheduling import problem_from_arrays, problem_from_matrices, validate
-from syclsched.scheduling.policies.single import Single, SingleDevices
+from syclsched.scheduling.policies.baselines import Single, SingleDevices
 
 INF = math.inf
 

@@ -12,8 +12,7 @@ from support.random_problems import problems
 
 from syclsched.scheduling.core.orders import time_order
 from syclsched.scheduling.matrices import problem_from_matrices
-from syclsched.scheduling.policies.heft import Heft
-from syclsched.scheduling.policies.peft import Peft
+from syclsched.scheduling.policies.heft import Heft, Peft
 from syclsched.scheduling.problem import Problem, makespan_s
 from syclsched.scheduling.search import refine, refinement
 from syclsched.scheduling.search.annealing import Best

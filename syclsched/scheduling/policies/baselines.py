@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Baseline policies: one device, round-robin, and random placement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from syclsched.errors import PolicyError
+from syclsched.scheduling.core.list_schedulers import by_rank, in_order, mean_upward_ranks
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.tables import Ints
+from syclsched.scheduling.timetable import Timetable
+
+PREFIX = "single"
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """Run all tasks on one device; tasks that it cannot run, such as host functions, go where they finish first."""
+
+    device: str  # name of the device
+    max_tasks: int | None = None  # in larger problems ``auto`` leaves this policy out
+
+    @property
+    def name(self) -> str:
+        """Name of the policy, with the device's name."""
+        return f"{PREFIX}:{self.device}"
+
+    def schedule(self, problem: Problem) -> Timetable:
+        """Return the timetable of the policy."""
+        if self.device not in problem.devices:
+            raise PolicyError(
+                f"no device {self.device!r}",
+                where=f"policy {self.name!r}",
+                hint=f"The platform has {', '.join(problem.devices)}",
+            )
+        pinned = np.full(len(problem), problem.devices.index(self.device), np.int64)
+        return in_order(problem, by_rank(problem, mean_upward_ranks(problem)), pinned=pinned)
+
+
+@dataclass(frozen=True, slots=True)
+class SingleDevices:
+    """The family of policies that place everything on one device."""
+
+    prefix: str = PREFIX
+    argument: str = "device"
+
+    def members(self, problem: Problem) -> tuple[str, ...]:
+        """Return one name for each device that can run more than barriers."""
+        seconds = problem.tables.seconds
+        real = (problem.implementation >= 0).any(axis=1)
+        relevant = seconds[real] if real.any() else seconds
+        able = np.isfinite(relevant).any(axis=0).tolist()
+        return tuple(
+            f"{self.prefix}:{device}" for device, is_able in zip(problem.devices, able, strict=True) if is_able
+        )
+
+    def make(self, argument: str) -> Single:
+        """Return the policy for the device called ``argument``."""
+        return Single(argument)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRobin:
+    """Place tasks by priority and submission, each on the device of the next processor in turn that can run it.
+
+    A device has one turn per lane; the task takes the lane that is free first. A task whose data cannot reach its
+    device goes where it finishes first.
+    """
+
+    name: str = "round-robin"  # name that users type
+    max_tasks: int | None = None  # in larger problems ``auto`` leaves this policy out
+
+    def schedule(self, problem: Problem) -> Timetable:
+        """Return the timetable of the policy."""
+        order = by_rank(problem)
+        return in_order(problem, order, pinned=_cyclic_devices(problem, order))
+
+
+def _cyclic_devices(problem: Problem, order: Ints) -> Ints:
+    device, seconds = problem.tables.processor_device, problem.tables.seconds
+    pinned = np.zeros(len(problem), np.int64)
+    left, position = order, np.arange(len(order)) % len(device)
+    for _ in device:
+        candidate = device[position]
+        able = np.isfinite(seconds[left, candidate])
+        pinned[left[able]] = candidate[able]
+        left, position = left[~able], (position[~able] + 1) % len(device)
+    return pinned
+
+
+@dataclass(frozen=True, slots=True)
+class Random:
+    """Place tasks in a random topological order, each on a random device that can run it.
+
+    Equal problems and seeds give equal timetables. A task whose data cannot reach its device goes where it finishes
+    first.
+    """
+
+    name: str = "random"  # name that users type
+    max_tasks: int | None = None  # in larger problems ``auto`` leaves this policy out
+    seed: int = 0  # of the random numbers
+
+    def schedule(self, problem: Problem) -> Timetable:
+        """Return the timetable of the policy."""
+        generator = np.random.default_rng(self.seed)
+        order = by_rank(problem, generator.random(len(problem)))
+        lots = np.where(np.isfinite(problem.tables.seconds), generator.random(problem.tables.seconds.shape), -1.0)
+        return in_order(problem, order, pinned=lots.argmax(axis=1) if len(problem) else order)
