@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from syclsched.kernels.common import ceil_div
-from syclsched.kernels.nn import activation as act
-from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.opencl_types import BYTES, TYPES, sum_dtype
 from syclsched.model.operation import DeviceLimits, Launch
 
@@ -28,15 +26,6 @@ VECTOR_BYTES: Final = 64
 ROWS: Final = 14
 #: Target number of work-groups per compute unit: blocks are large, so the tail effect matters.
 GROUPS: Final = 16
-
-
-@dataclass(frozen=True, slots=True)
-class BlockOverlap:
-    """Number of a block's first rows and columns that its predecessors store, if it can be nonzero."""
-
-    #: OpenCL C expressions; empty for none.
-    rows: str = ""
-    columns: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,79 +95,13 @@ def declare(block: RegisterBlock) -> str:
     return f"AV {', '.join(names)};"
 
 
-def strided_vector(pointer: str, stride: int, width: int) -> str:
-    """Return a vector of elements with a stride of ``stride``."""
-    if width == 1:
-        return f"(AV)({pointer})[0]"
-    return f"(AV)({', '.join(f'(A)({pointer})[{lane * stride}]' for lane in range(width))})"
-
-
-def step(block: RegisterBlock, values: list[str], weights: str, *, lanes: int = 1) -> str:
+def step(block: RegisterBlock, values: list[str], weights: str) -> str:
     """Return code that adds one term to all sums."""
-    lines = []
-    for j in range(block.vectors):
-        if lanes == 1:
-            lines.append(f"const AV w{j} = LOADV({weights} + {j * block.width});")
-        else:
-            lines.append(
-                f"const AV w{j} = {strided_vector(f'{weights} + {j * block.width * lanes}', lanes, block.width)};"
-            )
+    lines = [f"const AV w{j} = LOADV({weights} + {j * block.width});" for j in range(block.vectors)]
     for r, value in enumerate(values):
         updates = " ".join(f"s{r}_{j} = fma((AV)v, w{j}, s{r}_{j});" for j in range(block.vectors))
         lines.append(f"{{ const A v = {value}; {updates} }}")
     return "\n      ".join(lines)
-
-
-def overlap_guard(block: RegisterBlock, rows: int, columns: int, row: str, column: str) -> tuple[str, BlockOverlap]:
-    """Return the declarations that prevent storing a sum twice, and the names they declare."""
-    again = BlockOverlap(
-        f"(({row}) - {rows - block.rows})" if rows % block.rows else "",
-        f"(({column}) - {columns - block.columns})" if columns % block.columns else "",
-    )
-    named = BlockOverlap("again_rows" if again.rows else "", "again_columns" if again.columns else "")
-    pairs = (("again_rows", again.rows), ("again_columns", again.columns))
-    return " ".join(f"const int {name} = max(0, {value});" for name, value in pairs if value), named
-
-
-def stored_once(
-    block: RegisterBlock, name: str, row: int, column: int, here: str, along: int, again: BlockOverlap
-) -> str:
-    """Return code that stores a vector of sums, except elements stored by the block's predecessors."""
-    lanes = [f".s{lane:x}" for lane in range(block.width)] if block.width > 1 else [""]
-    parts = [f"y[{here} + {lane * along}] = {name}{part};" for lane, part in enumerate(lanes)]
-    whole = f"STOREV(y + {here}, {name});" if along == 1 else " ".join(parts)
-    if again.columns:
-        each = " ".join(f"if ({column + lane} >= {again.columns}) {part}" for lane, part in enumerate(parts))
-        whole = f"if ({column} >= {again.columns}) {{ {whole} }} else {{ {each} }}"
-    # Every block has at least one new row, so its last row needs no check.
-    return f"if ({row} >= {again.rows}) {{ {whole} }}" if again.rows and row < block.rows - 1 else whole
-
-
-def stored(
-    block: RegisterBlock,
-    activation: Activation,
-    kind: str,
-    down: int,
-    along: int,
-    bias: str = "",
-    residual: str = "",
-    again: BlockOverlap = BlockOverlap(),
-) -> list[str]:
-    """Return code that finishes all sums and stores them."""
-    out = []
-    for row in range(block.rows):
-        for j in range(block.vectors):
-            name, offset = f"s{row}_{j}", j * block.width
-            here = f"to + {row * down + offset * along}"
-            if bias:
-                out.append(f"  {name} += LOADV({bias} + {offset});")
-            if residual:
-                at = f"{residual} + {here}"
-                more = f"LOADV({at})" if along == 1 else strided_vector(at, along, block.width)
-                out.append(f"  {name} += {more};")
-            out.append(f"  {act.opencl(activation, name, kind, 'AV')}")
-            out.append("  " + stored_once(block, name, row, offset, here, along, again))
-    return out
 
 
 def packed(weights: Any, columns: int, block: RegisterBlock) -> Any:

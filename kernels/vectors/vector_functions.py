@@ -28,6 +28,26 @@ def load_vector(array: Any, place: Any) -> Any:
     return array.ravel()[place : place + LANES]
 
 
+def load(array: Any, place: Any) -> Any:
+    """Return the element at offset ``place``; see `load_vector`."""
+    return array.ravel()[place]
+
+
+def store(array: Any, place: Any, value: Any) -> None:
+    """Store a value, converted to the array's dtype, at offset ``place``."""
+    array.ravel()[place] = value
+
+
+def load_strided(array: Any, place: Any, stride: Any) -> Any:
+    """Return `LANES` elements with a stride from offset ``place`` on; see `load_vector`."""
+    return array.ravel()[place : place + (LANES - 1) * stride + 1 : stride]
+
+
+def store_strided(array: Any, place: Any, stride: Any, vector: Any) -> None:
+    """Store a vector with a stride from offset ``place`` on."""
+    array.ravel()[place : place + (len(vector) - 1) * stride + 1 : stride] = vector
+
+
 def load_second(array: Any, place: Any) -> Any:
     """Return every second element from offset ``place`` on; see `load_vector`."""
     return array.ravel()[place : place + 2 * LANES - 1 : 2]
@@ -160,5 +180,26 @@ def vlog1p(x: Any) -> Any:
 
 
 def vfma(a: Any, b: Any, c: Any) -> Any:
-    """Return ``a * b + c``, rounded once."""
-    return [x * y + z for x, y, z in zip(a, b, c, strict=True)]
+    """Return ``a * b + c`` (vectors or scalars), rounded once."""
+    return _each(lambda x, y, z: x * y + z, a, b, c)
+
+
+def _narrow(lanes: int) -> tuple[Callable[..., Any], ...]:
+    """Return `splat`, `load_vector` and `load_strided` of fewer lanes; the names end with their number."""
+
+    def splat(value: Any) -> Any:
+        return [value] * lanes
+
+    def load_vector(array: Any, place: Any) -> Any:
+        return array.ravel()[place : place + lanes]
+
+    def load_strided(array: Any, place: Any, stride: Any) -> Any:
+        return array.ravel()[place : place + (lanes - 1) * stride + 1 : stride]
+
+    for function in (made := (splat, load_vector, load_strided)):
+        function.__name__ += str(lanes)
+    return made
+
+
+#: Number of lanes -> its functions `splat`, `load_vector` and `load_strided`.
+BY_LANES = {LANES: (splat, load_vector, load_strided), **{lanes: _narrow(lanes) for lanes in (2, 4, 8)}}

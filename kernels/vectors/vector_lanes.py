@@ -10,14 +10,16 @@ from llvmlite import ir
 from numba.core import types
 from numba_dpex.kernel_api_impl.spirv.overloads._registry import lower
 
-from syclsched.kernels.vectors.vector_functions import LANES, high, largest, low, places, splat, total
+from syclsched.kernels.vectors.vector_functions import BY_LANES, LANES, high, largest, low, places, total
 from syclsched.kernels.vectors.vector_type import LANE_INDEX, SCALAR, Vector, broadcast, define, lane_mask
 
 
 def register() -> tuple[Any, ...]:
     """Register the functions with numba-dpex's compiler; return them."""
-    define(splat, lambda value: Vector(types.unliteral(value), LANES) if isinstance(value, SCALAR) else None)
-    lower(splat, types.Any)(_splat)
+    splats = [each for each, *_ in BY_LANES.values()]
+    for lanes, (splat, *_) in BY_LANES.items():
+        define(splat, _splat_type(lanes))
+        lower(splat, types.Any)(_splat)
     define(places, lambda zero: Vector(zero, LANES) if isinstance(zero, types.Integer) else None)
     lower(places, types.Integer)(_places)
     define(total, _reduction_type)
@@ -27,7 +29,11 @@ def register() -> tuple[Any, ...]:
     for symbol, first in ((low, 0), (high, 1)):
         define(symbol, _half_type)
         lower(symbol, Vector)(_half(first))
-    return splat, places, total, largest, low, high
+    return *splats, places, total, largest, low, high
+
+
+def _splat_type(lanes: int) -> Callable[..., Any]:
+    return lambda value: Vector(types.unliteral(value), lanes) if isinstance(value, SCALAR) else None
 
 
 def _splat(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

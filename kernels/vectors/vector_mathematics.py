@@ -40,7 +40,7 @@ from syclsched.kernels.vectors.vector_functions import (
 from syclsched.kernels.vectors.vector_type import Vector, broadcast_all, common, define, of_count
 
 #: Functions that are OpenCL built-ins of the same name without its first letter.
-_BUILTINS = (vexp, vlog, vsqrt, vfabs, vtanh, vexpm1, vlog1p, vfma)
+_BUILTINS = (vexp, vlog, vsqrt, vfabs, vtanh, vexpm1, vlog1p)
 #: Function -> its branch-free single-precision version, and the OpenCL built-in for double precision, if any.
 _STRAIGHT: dict[Any, tuple[Function, str | None]] = {
     vpower: (power, "exp"),
@@ -51,6 +51,7 @@ _STRAIGHT: dict[Any, tuple[Function, str | None]] = {
     vadd_power: (scaled_exponential.add_power, None),
     vinverse_root: (inverse_root, None),
     vinverse_three_quarters: (inverse_three_quarters, None),
+    vfma: (lambda o, a, b, c: o.fma(a, b, c), "fma"),
 }
 
 
@@ -62,11 +63,8 @@ def register() -> tuple[Any, ...]:
         for kinds in itertools.product((Vector, types.Float), repeat=count):
             lower(symbol, *kinds)(_straight(function, builtin))
     for symbol in _BUILTINS:
-        count = 3 if symbol is vfma else 1
-        define(symbol, of_count(_builtin_type, count))
-        for kinds in itertools.product((Vector, types.Any), repeat=count):
-            if Vector in kinds:
-                lower(symbol, *kinds)(_builtin(symbol.__name__[1:]))
+        define(symbol, of_count(_builtin_type, 1))
+        lower(symbol, Vector)(_builtin(symbol.__name__[1:]))
     return *_STRAIGHT, *_BUILTINS
 
 

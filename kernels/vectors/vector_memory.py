@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from llvmlite import ir
@@ -12,43 +12,132 @@ from numba_dpex.core.types import USMNdArray
 from numba_dpex.kernel_api_impl.spirv.overloads._registry import lower
 
 from syclsched.kernels.common import transpose_shuffles
-from syclsched.kernels.vectors.vector_functions import LANES, load_second, load_vector, store_vector, turn
-from syclsched.kernels.vectors.vector_type import Vector, define, lane_mask
+from syclsched.kernels.vectors.vector_functions import (
+    BY_LANES,
+    LANES,
+    load,
+    load_second,
+    store,
+    store_strided,
+    store_vector,
+    turn,
+)
+from syclsched.kernels.vectors.vector_type import LANE_INDEX, Vector, define, lane_mask
 
 
 def register() -> tuple[Any, ...]:
     """Register the functions with numba-dpex's compiler; return them."""
-    define(load_vector, _load_type)
-    define(load_second, _load_type)
-    lower(load_vector, USMNdArray, types.Integer)(_load)
+    define(load, lambda array, place: array.dtype if isinstance(place, types.Integer) else None)
+    lower(load, USMNdArray, types.Integer)(_load_number)
+    define(store, lambda array, place, value: types.void if isinstance(place, types.Integer) else None)
+    lower(store, USMNdArray, types.Integer, types.Any)(_store_number)
+    for lanes, (_, load_vector, load_strided) in BY_LANES.items():
+        define(load_vector, _load_type(lanes))
+        lower(load_vector, USMNdArray, types.Integer)(_load)
+        define(load_strided, _strided_type(lanes))
+        lower(load_strided, USMNdArray, types.Integer, types.Integer)(_load_strided)
+    define(load_second, _load_type(LANES))
     lower(load_second, USMNdArray, types.Integer)(_load_second)
+    define(store_strided, lambda array, place, stride, vector: types.void if isinstance(vector, Vector) else None)
+    lower(store_strided, USMNdArray, types.Integer, types.Integer, Vector)(_store_strided)
     define(store_vector, _store_type)
     lower(store_vector, USMNdArray, types.Integer, Vector)(_store)
     define(turn, _transposition_type)
     lower(turn, USMNdArray, types.Integer, types.Integer, USMNdArray, types.Integer, types.Integer)(_transposition)
-    return load_vector, load_second, store_vector, turn
+    loads = [function for _, *functions in BY_LANES.values() for function in functions]
+    return load, store, *loads, load_second, store_vector, store_strided, turn
 
 
 def _address(context: Any, builder: Any, array: Any, given: Any, place: Any, lanes: int) -> Any:
     """Return the pointer to a vector at an offset of an array of the given types, and the type of its elements."""
-    view = context.make_array(given[0])(context, builder, array)
-    index = context.cast(builder, place, given[1], types.intp)
-    element = builder.gep(view.data, [index], inbounds=True)
+    element = _element(context, builder, array, given, place)
     kind = ir.VectorType(element.type.pointee, lanes)
     return builder.bitcast(element, kind.as_pointer(element.type.addrspace)), element.type.pointee
+
+
+def _element(context: Any, builder: Any, array: Any, given: Any, place: Any) -> Any:
+    """Return the pointer to an element at an offset of an array of the given types."""
+    view = context.make_array(given[0])(context, builder, array)
+    return builder.gep(view.data, [context.cast(builder, place, given[1], types.intp)], inbounds=True)
+
+
+def _strided_function(module: Any, name: str, result: Any, pointer: Any, *given: Any) -> tuple[Any, bool]:
+    """Return the function of a kernel's module that loads or stores with a stride, and whether it is new."""
+    kind = ir.FunctionType(result, [pointer, ir.IntType(64), *given])
+    name += "".join(character if character.isalnum() else "_" for character in str(kind))
+    if name in module.globals:
+        return module.globals[name], False
+    function = ir.Function(module, kind, name)
+    function.linkage, function.calling_convention = "internal", "spir_func"
+    function.attributes.add("alwaysinline")
+    return function, True
+
+
+def _strided_call(
+    context: Any, builder: Any, signature: Any, arguments: Any, name: str, result: Any, *given: Any
+) -> Any:
+    """Call a function of an offset's pointer, a stride and more, which is compiled once for a kernel."""
+    pointer = _element(context, builder, arguments[0], signature.args, arguments[1])
+    stride = context.cast(builder, arguments[2], signature.args[2], types.intp)
+    function, is_new = _strided_function(builder.module, name, result, pointer.type, *(each.type for each in given))
+    if is_new:
+        inner = ir.IRBuilder(function.append_basic_block())
+        first, apart, *vectors = function.args
+        count = (vectors[0].type if vectors else result).count
+        lanes = [ir.Constant(LANE_INDEX, lane) for lane in range(count)]
+        places = [first]
+        for _ in lanes[1:]:
+            places.append(inner.gep(places[-1], [apart], inbounds=True))
+        if vectors:
+            for lane, place in zip(lanes, places, strict=True):
+                inner.store(inner.extract_element(vectors[0], lane), place)
+            inner.ret_void()
+        else:
+            vector = ir.Constant(result, ir.Undefined)
+            for lane, place in zip(lanes, places, strict=True):
+                vector = inner.insert_element(vector, inner.load(place), lane)
+            inner.ret(vector)
+    call = builder.call(function, [pointer, stride, *given])
+    call.cconv = "spir_func"
+    return call
+
+
+def _load_number(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    return builder.load(_element(context, builder, arguments[0], signature.args, arguments[1]))
+
+
+def _store_number(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    value = context.cast(builder, arguments[2], signature.args[2], signature.args[0].dtype)
+    builder.store(value, _element(context, builder, arguments[0], signature.args, arguments[1]))
+    return context.get_dummy_value()
 
 
 def _element_bytes(element: Any) -> int:
     return {"float": 4, "double": 8}.get(str(element)) or max(element.width // 8, 1)
 
 
-def _load_type(array: Any, place: Any) -> Any:
-    return Vector(array.dtype, LANES) if isinstance(place, types.Integer) else None
+def _load_type(lanes: int) -> Callable[..., Any]:
+    return lambda array, place: Vector(array.dtype, lanes) if isinstance(place, types.Integer) else None
 
 
 def _load(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    pointer, element = _address(context, builder, arguments[0], signature.args, arguments[1], LANES)
+    lanes = signature.return_type.lanes
+    pointer, element = _address(context, builder, arguments[0], signature.args, arguments[1], lanes)
     return builder.load(pointer, align=_element_bytes(element))
+
+
+def _strided_type(lanes: int) -> Callable[..., Any]:
+    return lambda array, place, stride: Vector(array.dtype, lanes) if isinstance(place, types.Integer) else None
+
+
+def _load_strided(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    kind = context.get_value_type(signature.return_type)
+    return _strided_call(context, builder, signature, arguments, "load_strided", kind)
+
+
+def _store_strided(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    _strided_call(context, builder, signature, arguments, "store_strided", ir.VoidType(), arguments[3])
+    return context.get_dummy_value()
 
 
 def _load_second(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

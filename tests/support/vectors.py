@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from syclsched.kernels.nn import dpex
+from syclsched.kernels.tensor.writing.numba_writer import python_kernel
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
     DeviceLimits,
@@ -45,7 +45,7 @@ def on_vectors(
 
     def kernel(signature: Signature) -> Any:
         lines = (f"def tried(item, {', '.join(names)}):", f"i = item.get_global_id(0) * {WIDTH}", *numba_dpex)
-        return dpex.compiled("\n    ".join(lines) + "\n", "tried", signature.dtypes[names[0]])
+        return python_kernel("\n    ".join(lines) + "\n", "tried", real=signature.dtypes[names[0]])
 
     def launch(signature: Signature, _: DeviceLimits) -> Launch:
         return Launch((signature.shapes[names[0]][0] // WIDTH,), (1,))

@@ -8,14 +8,15 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.common import OPENCL_C, REAL_DTYPES
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.convolution import conv_groups, conv_numba, conv_opencl, winograd_opencl, winograd_tiling
+from syclsched.kernels.nn.convolution import conv_blocks, conv_groups, winograd_opencl, winograd_tiling
 from syclsched.kernels.nn.convolution.conv_parameters import label, parameters, residual_of
 from syclsched.kernels.nn.geometry import arranged, channels, last, size, spatial
 from syclsched.kernels.nn.opencl_types import BYTES, sum_dtype
 from syclsched.kernels.onednn.operations import conv as onednn
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.kernels.windows import Convolution, Window
 from syclsched.model.operation import Implementation, Operation, Signature, Split, Work
 
@@ -108,29 +109,37 @@ def _winograd(convolution: Convolution, extra: Mapping[str, Any]) -> tuple[Imple
     )
 
 
+def _refuses_empty(signature: Signature) -> str | None:
+    empty = any(0 in shape for shape in signature.shapes.values())
+    return "arrays must not be empty" if empty else None
+
+
 @cache
 def _conv(convolution: Convolution, bias: bool, residual: str) -> Operation:
     window, groups, activation = convolution.window, convolution.groups, convolution.activation
     attributes = {"window": window, "groups": groups, "last_": convolution.channels_last}
     extra = {"activation": activation, "bias": bias, "residual": residual}
+    arrays = parameters(window.ndim, bias=bias, residual=residual)
+    opencl, numba = (
+        replace(each, prepare=partial(conv_blocks.prepare, **attributes))
+        for each in generated_implementations(
+            arrays,
+            partial(conv_blocks.write, **extra, **attributes),
+            partial(conv_blocks.launch, **attributes),
+            revision="3",
+            numba_dtypes=REAL_DTYPES,
+        )
+    )
+    numba = replace(numba, requires=replace(numba.requires, refuses=_refuses_empty), efficiency=0.3)
     return Operation(
         name=label("conv", convolution, bias=bias, residual=residual),
-        parameters=parameters(window.ndim, bias=bias, residual=residual),
+        parameters=arrays,
         implementations=(
             onednn.conv(convolution, residual=residual),
             conv_groups.conv(convolution, bias=bias, residual=residual),
-            Implementation(
-                "opencl-c",
-                "opencl-c",
-                partial(conv_opencl.load, **extra, **attributes),
-                partial(conv_opencl.launch, **attributes),
-                OPENCL_C,
-                efficiency=0.5,
-                revision="2",
-                prepare=partial(conv_opencl.prepare, **attributes),
-            ),
+            opencl,
             *_winograd(convolution, extra),
-            conv_numba.conv(**extra, **attributes),
+            numba,
             Implementation(
                 "numpy",
                 "host",

@@ -20,7 +20,7 @@ from syclsched.kernels.common import Ints, ceil_div
 from syclsched.kernels.groups import head, implementation, lanes
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.convolution.conv_opencl import geometry, is_depthwise
+from syclsched.kernels.nn.convolution.conv_blocks import geometry, is_depthwise
 from syclsched.kernels.nn.geometry import channels, size, strides_of
 from syclsched.kernels.nn.opencl_types import sum_dtype
 from syclsched.kernels.nn.product.tiled_products import GroupTiling, Operand, ProductExtents, source

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import OPENCL_C, Ints
+from syclsched.kernels.common import Ints
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.convolution import conv_transpose_opencl
+from syclsched.kernels.nn.convolution import conv_transpose_blocks
 from syclsched.kernels.nn.convolution.conv_parameters import label, parameters
 from syclsched.kernels.nn.geometry import arranged, channels, last, size, spatial
 from syclsched.kernels.nn.opencl_types import BYTES, sum_dtype
 from syclsched.kernels.onednn.operations import conv as onednn
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.kernels.windows import Convolution, Window, spread, times
 from syclsched.model.operation import Implementation, Operation, Signature, Split, Work
 
@@ -107,20 +109,20 @@ def _conv_transpose(convolution: Convolution, output_padding: Ints, bias: bool) 
     within = {"window": window, "groups": convolution.groups, "last_": convolution.channels_last}
     attributes = {**within, "output_padding": output_padding}
     more = f"o{times(output_padding)}" if any(output_padding) else ""
+    arrays = parameters(window.ndim, bias=bias)
+    opencl, _ = generated_implementations(
+        arrays,
+        partial(conv_transpose_blocks.write, bias=bias, activation=activation, **within),
+        partial(conv_transpose_blocks.launch, **within),
+        efficiency=0.4,
+        revision="2",
+    )
     return Operation(
         name=label("conv_transpose", convolution, more=more, bias=bias),
-        parameters=parameters(window.ndim, bias=bias),
+        parameters=arrays,
         implementations=(
             onednn.conv_transpose(convolution, output_padding=output_padding),
-            Implementation(
-                "opencl-c",
-                "opencl-c",
-                partial(conv_transpose_opencl.load, bias=bias, activation=activation, **within),
-                partial(conv_transpose_opencl.launch, **within),
-                OPENCL_C,
-                efficiency=0.4,
-                prepare=partial(conv_transpose_opencl.prepare, **within),
-            ),
+            replace(opencl, prepare=partial(conv_transpose_blocks.prepare, **within)),
             Implementation("numpy", "host", partial(_load_host, activation=activation, **attributes), efficiency=0.1),
         ),
         work=partial(_work, extra=bias + act.cost(activation)),

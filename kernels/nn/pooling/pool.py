@@ -14,12 +14,22 @@ from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last, size, spatial
 from syclsched.kernels.nn.line_operations import lines_launch
 from syclsched.kernels.nn.opencl_types import BYTES, FLOATS, TYPES, empty_kernel, sum_dtype
-from syclsched.kernels.nn.pooling import pool_channels_opencl, pool_lines_opencl, pool_numba
-from syclsched.kernels.nn.rows_opencl import RowCode
+from syclsched.kernels.nn.pooling import pool_channels_opencl, pool_lines_opencl, pool_numba, pool_whole_channels
 from syclsched.kernels.onednn.operations import pool as onednn
+from syclsched.kernels.tensor.writing.opencl_writer import opencl_writer
 from syclsched.kernels.windows import Window, times
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split, Work
+from syclsched.model.operation import (
+    DeviceLimits,
+    Implementation,
+    Launch,
+    OpenCLSource,
+    Operation,
+    Parameter,
+    Signature,
+    Split,
+    Work,
+)
 
 #: Maximum pooling supports integers, too.
 MAX_DTYPES = (*FLOATS, "int8", "uint8", "int32", "int64")
@@ -109,12 +119,13 @@ def _generator(
     return pool_channels_opencl.PooledChannels(y, x, signature.dtypes["y"], window, kernel)
 
 
-def _count(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -> int:
+def _launch_opencl(signature: Signature, limits: DeviceLimits, *, window: Window, kernel: Ints, last_: bool) -> Launch:
     if not size(signature.shapes["y"]):
-        return 1
+        return Launch((1,), (1,))
     if _is_global(signature, window=window, kernel=kernel, last_=last_) and signature.dtypes["y"] in FLOATS:
-        return size(signature.shapes["y"])
-    return _generator(signature, window, kernel, last_).items
+        return pool_whole_channels.launch(signature, limits)
+    items = _generator(signature, window, kernel, last_).items
+    return lines_launch(signature, limits, count=lambda _: items)
 
 
 _PARAMETERS = "__global T* restrict y, __global const T* restrict x"
@@ -135,7 +146,7 @@ def _load_opencl(
     if not size(y):
         return empty_kernel("pool", _PARAMETERS.replace("T*", "uchar*"))
     if _is_global(signature, window=window, kernel=kernel, last_=last_) and dtype in FLOATS:
-        return _load_global(mode, size(y), RowCode(size(sizes), dtype), activation)
+        return pool_whole_channels.load(signature, opencl_writer, mode=mode, activation=activation)
     generator, kind, tables, value = _generator(signature, window, kernel, last_), sum_dtype(dtype), "", "v"
     join, least = "{0} + {1}", "(A)0"
     if mode == "max":
@@ -154,21 +165,6 @@ def _load_opencl(
     start = f"const size_t i = get_global_id(0);\n  if (i >= {generator.items}) return;"
     head = f"{generator.head}{tables}{functions}WHOLE_VECTORS __kernel void pool({_PARAMETERS})"
     return OpenCLSource(f"{head} {{\n  {start}\n  {body}\n}}\n", "pool")
-
-
-def _load_global(mode: str, results: int, rows: RowCode, activation: Activation) -> OpenCLSource:
-    """Return the kernel of windows that cover a whole channel, one row each."""
-    if mode == "max":
-        larger = "s = (s >= v) | (s != s) ? s : v;"
-        first = f"AV s = (AV)-INFINITY; {rows.along(f'const AV v = LOADV(x + j); {larger}')}"
-        lanes = ["s"] if rows.block.width == 1 else [f"s.s{lane:x}" for lane in range(rows.block.width)]
-        code = f"{first} A m = {lanes[0]};" + "".join(f" m = m >= {v} || m != m ? m : {v};" for v in lanes[1:])
-    else:
-        code = f"{rows.summed('sum', '', 'LOADV(x + j)')} A m = sum / {rows.length};"
-    code += f" {act.opencl(activation, 'm', sum_dtype(rows.dtype))} y[i] = m;"
-    start = f"const size_t i = get_global_id(0);\n  if (i >= {results}) return;\n  x += i * {rows.length};"
-    source = f"{rows.head}WHOLE_VECTORS __kernel void pool({_PARAMETERS}) {{\n  {start}\n  {code}\n}}\n"
-    return OpenCLSource(source, "pool")
 
 
 def _lowest(dtype: str) -> str:
@@ -217,10 +213,10 @@ def _pool(
                 "opencl-c",
                 "opencl-c",
                 partial(_load_opencl, **how, **attributes),
-                partial(lines_launch, count=partial(_count, **attributes)),
+                partial(_launch_opencl, **attributes),
                 OPENCL_C,
                 efficiency=0.4,
-                revision="2",
+                revision="3",
             ),
             pool_numba.pool(dtypes=dtypes, **how, **attributes),
             Implementation(

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels-first pooling in numba-dpex, in vectors along lines of windows, or over whole channels.
+"""Channels-first pooling in numba-dpex, in vectors along lines of windows.
 
 A work-item computes whole lines of the last axis. Windows that lie within the array along that axis are computed in
-vectors, the last of which starts where it still fits; windows at the edges, one by one. A window that covers a channel
-is a reduction of a row.
+vectors, the last of which starts where it still fits; windows at the edges, one by one.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from syclsched.kernels.common import Ints, ceil_div
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.activation_numba import applied, applied_wide
 from syclsched.kernels.nn.geometry import size
-from syclsched.kernels.nn.rows_numba import indented, reduced_row, rows_launch, rows_text
+from syclsched.kernels.nn.rows_numba import indented, rows_launch
 from syclsched.kernels.vectors.vector_functions import LANES
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import DeviceLimits, Launch, Signature
@@ -130,36 +129,8 @@ for k in range({kernel[axis]}):
     return indented(text, depth)
 
 
-def channel_text(mode: str, activation: Activation) -> str:
-    """Return the kernel of a window that covers a whole channel of floating-point numbers."""
-    text = "def pool(item, y, x):\n" + rows_text("y.size", "x.size // y.size")
-    if mode == "average":
-        text += reduced_row(
-            "s", "0", "{0} = {0} + load_vector(x, {1})", "{0} += load(x, {1})", "{0} + {1}", "total({0})"
-        )
-        return text + indented(f"v = s / real(n)\n{applied(activation, '')}store(y, row, v)", 2)
-    text += reduced_row(
-        "s",
-        "-inf",
-        "w = load_vector(x, {1})\n{0} = choose(w > {0}, w, {0})",
-        "v = load(x, {1})\n{0} = v if v > {0} else {0}",
-        "choose({0} > {1}, {0}, {1})",
-        "largest({0})",
-    )
-    # Comparisons ignore NaN, so a second value, 0 or NaN, records whether there are any.
-    text += reduced_row(
-        "t",
-        "0",
-        "w = load_vector(x, {1})\n{0} = choose(w == w, {0}, w)",
-        "v = load(x, {1})\n{0} = {0} if v == v else v",
-        "{0} + {1}",
-        "total({0})",
-    )
-    return text + indented(f"v = s if t == t else t\n{applied(activation, '')}store(y, row, v)", 2)
-
-
 def launch(signature: Signature, limits: DeviceLimits) -> Launch:
-    """Return the index space of both kernels; a line or a channel is a row."""
+    """Return the index space; a line is a row."""
     y, x = signature.shapes["y"], signature.shapes["x"]
     lines = size(y[:-1])
     return rows_launch(limits, lines, size(x) // lines)

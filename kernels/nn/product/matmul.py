@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import OPENCL_C, Ints
+from syclsched.kernels.common import REAL_DTYPES, Ints
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.line_operations import number
 from syclsched.kernels.nn.opencl_types import BYTES, FLOATS, sum_dtype
 from syclsched.kernels.nn.panels import ROWS
-from syclsched.kernels.nn.product import matmul_groups, matmul_numba, matmul_opencl
+from syclsched.kernels.nn.product import matmul_blocks, matmul_groups
 from syclsched.kernels.onednn.operations import matmul as onednn
+from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
 
@@ -78,6 +80,17 @@ def _repeats(shape: Ints, y: Ints) -> bool:
     return len(shape) < len(y) or shape[0] != y[0]
 
 
+def _refuses(signature: Signature) -> str | None:
+    """Return why the numba-dpex kernel does not support a product, or None."""
+    if any(len(signature.shapes[name]) != 2 for name in "ab"):
+        return "it multiplies two matrices, not many"
+    if 0 in signature.shapes["y"]:
+        return "the result must not be empty"
+    if "c" in signature.shapes and signature.shapes["c"] != signature.shapes["y"][-1:]:
+        return "it adds a bias of one number for each column"
+    return None
+
+
 def _host(
     *,
     y: Any,
@@ -126,38 +139,33 @@ def _matmul(
         "residual" if residual else "",
         act.label(activation),
     ]
+    parameters = (
+        Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
+        Parameter("a", AccessMode.READ, like="y"),
+        Parameter("b", AccessMode.READ, like="y"),
+        *([Parameter("c", AccessMode.READ, like="y")] if bias else []),
+        *([Parameter("r", AccessMode.READ, like="y")] if residual else []),
+    )
     attributes = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     scaled = {"alpha": alpha, "beta": beta, "activation": activation}
-    opencl = Implementation(
-        "opencl-c",
-        "opencl-c",
-        partial(matmul_opencl.load, bias=bias, residual=residual, **scaled, **attributes),
-        partial(matmul_opencl.launch, **attributes),
-        OPENCL_C,
-        efficiency=0.5,
-        prepare=partial(matmul_opencl.prepare, **attributes),
-    )
-    # Transposed operands and activations are left to the OpenCL C kernel.
-    numba = [
-        Implementation(
-            "numba-dpex",
-            "numba-dpex",
-            partial(matmul_numba.load, alpha=alpha, beta=beta, bias=bias, residual=residual),
-            matmul_numba.launch,
-            matmul_numba.REQUIRES,
-            efficiency=0.35,
+    known = {"bias": bias, "residual": residual, **scaled, **attributes}
+    opencl, numba = (
+        replace(each, prepare=partial(matmul_blocks.prepare, **attributes))
+        for each in generated_implementations(
+            parameters,
+            partial(matmul_blocks.write, **known),
+            partial(matmul_blocks.launch, **attributes),
+            revision="2",
+            numba_dtypes=REAL_DTYPES,
         )
-    ] * (not transpose_a and not transpose_b and not activation)
+    )
+    numba = replace(numba, requires=replace(numba.requires, refuses=_refuses), efficiency=0.35)
+    # Transposed operands and activations are left to the OpenCL C kernel, which compiles faster.
+    is_plain = not transpose_a and not transpose_b and not activation
     host = partial(_load_host, **scaled, **attributes)
     return Operation(
         name=" ".join(filter(None, names)),
-        parameters=(
-            Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
-            Parameter("a", AccessMode.READ, like="y"),
-            Parameter("b", AccessMode.READ, like="y"),
-            *([Parameter("c", AccessMode.READ, like="y")] if bias else []),
-            *([Parameter("r", AccessMode.READ, like="y")] if residual else []),
-        ),
+        parameters=parameters,
         implementations=(
             onednn.matmul(
                 transpose_a=transpose_a,
@@ -167,9 +175,9 @@ def _matmul(
                 residual=residual,
                 activation=activation,
             ),
-            matmul_groups.matmul(bias=bias, residual=residual, **scaled, **attributes),
+            matmul_groups.matmul(**known),
             opencl,
-            *numba,
+            *[numba] * is_plain,
             Implementation("numpy", "host", host, efficiency=0.4),
         ),
         work=partial(_work, transpose_a=transpose_a, extra=(alpha != 1) + bias + residual + act.cost(activation)),

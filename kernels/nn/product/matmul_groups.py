@@ -11,7 +11,7 @@ from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.opencl_types import literal, sum_dtype
-from syclsched.kernels.nn.product.matmul_opencl import ProductShape, bias_strides
+from syclsched.kernels.nn.product.matmul_blocks import ProductShape, bias_strides
 from syclsched.kernels.nn.product.tiled_products import GroupTiling, Operand, ProductExtents, source
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, OpenCLSource, Signature
 
@@ -72,7 +72,8 @@ def _source(
     def offset(steps: Ints) -> str:
         return " + ".join([f"n{axis} * {step}" for axis, step in enumerate(steps) if step] or ["0"])
 
-    begin += [f"a += {offset(shape.a)}; b += {offset(shape.b)}; y += product * {shape.m * shape.n};"]
+    begin += [f"a += ({offset(shape.a)}) * {shape.m * shape.k}; b += ({offset(shape.b)}) * {shape.n * shape.k};"]
+    begin += [f"y += product * {shape.m * shape.n};"]
     finish = [f"v *= {literal(alpha, kind)};"] if alpha != 1 else []
     if bias:
         *steps, down, along = bias_strides(signature, shape)

@@ -48,7 +48,7 @@ class KernelWriter(ABC):
         self.lines: list[str] = []
         self._depth = 1
         self._names = 0
-        self._lanes = 1  # numbers per value: 1, or a vector in `over_wide`
+        self._lanes = 1  # numbers per value: 1, or those of a vector in `vectors_of`
 
     def fresh(self, stem: str = "t") -> str:
         """Return an unused name."""
@@ -79,17 +79,22 @@ class KernelWriter(ABC):
     def extents(self, array: str) -> tuple[str, ...]:
         """Return the extents of an array: constants in OpenCL C; read at run time, by one kernel for all, in Python."""
 
-    def read(self, array: str, index: str) -> str:
-        """Define the number, or in `each_vector` the vector, at an index of an array, and return its name."""
-        load = self.load if self._lanes == 1 else self.load_vector
-        return self.value(compute_dtype(self.signature.dtypes[array]), load(array, index))
+    def read(self, array: str, index: str, stride: str = "1") -> str:
+        """Define the number, or in `vectors_of` the vector, at an index of an array, and return its name."""
+        if self._lanes == 1:
+            text = self.load(array, index)
+        else:
+            text = self.load_vector(array, index) if stride == "1" else self.load_strided(array, index, stride)
+        return self.loaded(compute_dtype(self.signature.dtypes[array]), text)
 
-    def write(self, array: str, index: str, value: str) -> None:
-        """Store a number, or in `each_vector` a vector, of the array's compute dtype at an index of an array."""
+    def write(self, array: str, index: str, value: str, stride: str = "1") -> None:
+        """Store a number, or in `vectors_of` a vector, of the array's compute dtype at an index of an array."""
         if self._lanes == 1:
             self.store(array, index, value)
-        else:
+        elif stride == "1":
             self.store_vector(array, index, value, compute_dtype(self.signature.dtypes[array]))
+        else:
+            self.store_strided(array, index, value, stride)
 
     @abstractmethod
     def index(self, expression: str) -> str:
@@ -98,6 +103,10 @@ class KernelWriter(ABC):
     @abstractmethod
     def value(self, dtype: str, expression: str) -> str:
         """Define a constant value, and return its name."""
+
+    def loaded(self, dtype: str, expression: str) -> str:
+        """Define a constant value that is loaded, so that it has its dtype already, and return its name."""
+        return self.value(dtype, expression)
 
     @abstractmethod
     def variable(self, dtype: str | None, expression: str) -> str:
@@ -175,6 +184,10 @@ class KernelWriter(ABC):
         """Return the text of a b + c, of vectors rounded once."""
 
     @abstractmethod
+    def add_multiple(self, dtype: str, number: str, b: str, c: str) -> str:
+        """Return the text of number b + c, of vectors b and c or, with one lane, numbers, rounded once."""
+
+    @abstractmethod
     def div(self, a: str, b: str) -> str:
         """Return the text of a division of indices."""
 
@@ -211,15 +224,16 @@ class KernelWriter(ABC):
 
     def each_vector(self, vectors: int, body: Callable[[Callable[[str], str], str], None]) -> None:
         """Emit the body for each vector of wides, given a function from wide to vector and the first lane."""
-        with self._vectors_of(LANES):
+        with self.vectors_of(LANES):
             for number in range(vectors):
                 body(partial(_vector, number), str(number * LANES))
 
     @contextmanager
-    def _vectors_of(self, lanes: int) -> Iterator[None]:
-        self._lanes = lanes
+    def vectors_of(self, lanes: int) -> Iterator[None]:
+        """Let values be vectors of 2, 4, 8 or `LANES` numbers, or numbers again."""
+        before, self._lanes = self._lanes, lanes
         yield
-        self._lanes = 1
+        self._lanes = before
 
     @abstractmethod
     def places(self, dtype: str) -> str:
@@ -228,6 +242,18 @@ class KernelWriter(ABC):
     @abstractmethod
     def load_vector(self, array: str, index: str) -> str:
         """Return the text, in `over_wide`, that loads a vector from an array at an index."""
+
+    @abstractmethod
+    def spread(self, dtype: str, value: str) -> str:
+        """Return the text, in `vectors_of`, of a vector with one number in all lanes."""
+
+    @abstractmethod
+    def load_strided(self, array: str, index: str, stride: str) -> str:
+        """Return the text, in `vectors_of`, that loads elements with a stride."""
+
+    @abstractmethod
+    def store_strided(self, array: str, index: str, value: str, stride: str) -> None:
+        """Emit, in `vectors_of`, the store of a vector to elements with a stride."""
 
     @abstractmethod
     def load_second(self, array: str, index: str) -> str:
@@ -265,13 +291,13 @@ class KernelWriter(ABC):
             return [self.value(dtype, expression) for (_, dtype), expression in pairs]
 
         parts = [[_vector(number, wide) for wide, _ in wides] for number in range(vectors)]
-        with self._vectors_of(LANES):
+        with self.vectors_of(LANES):
             while len(parts) > 1:
                 parts = [combined(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
         (found,), lanes = parts, LANES
         while lanes > 1:
             lanes //= 2
-            with self._vectors_of(lanes):
+            with self.vectors_of(lanes):
                 low, high = zip(*map(self.halves, found), strict=True)
                 found = combined([*low], [*high])
         return found

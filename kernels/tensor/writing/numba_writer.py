@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from syclsched.kernels.common import NUMBA_DTYPES
-from syclsched.kernels.tensor.writing.kernel_writer import UNSIGNED, KernelWriter
+from syclsched.kernels.tensor.writing.kernel_writer import LANES, UNSIGNED, KernelWriter
 from syclsched.kernels.vectors import numba_vectors
 from syclsched.model.operation import Parameter, Signature
 
@@ -48,6 +48,9 @@ class _NumbaWriter(KernelWriter):
         self.assign(name, dtype, expression)
         return name
 
+    def loaded(self, dtype: str, expression: str) -> str:
+        return self.index(expression)  # a conversion to the same dtype takes time to compile
+
     def variable(self, dtype: str | None, expression: str) -> str:
         name = self.fresh("v")
         self.assign(name, dtype, expression)
@@ -60,7 +63,8 @@ class _NumbaWriter(KernelWriter):
             self.line(f"{name} = {dtype}({expression})")
 
     def store(self, array: str, index: str, value: str) -> None:
-        self.line(f"{self._at(array, index)} = {value}")
+        whole = self.signature.dtypes[array] == "bool"
+        self.line(f"{self._at(array, index)} = {value}" if whole else f"store({array}, {index}, {value})")
 
     def private(self, dtype: str, size: int) -> str:
         name = self.fresh("a")
@@ -80,7 +84,7 @@ class _NumbaWriter(KernelWriter):
         return self.block(f"while {condition}:")
 
     def load(self, array: str, index: str) -> str:
-        return self._at(array, index)
+        return self._at(array, index) if self.signature.dtypes[array] == "bool" else f"load({array}, {index})"
 
     def constant(self, value: Any, dtype: str) -> str:
         if dtype == "bool":
@@ -122,6 +126,9 @@ class _NumbaWriter(KernelWriter):
     def multiply_add(self, a: str, b: str, c: str) -> str:
         return f"vfma({a}, {b}, {c})" if self._lanes > 1 else f"({a} * {b} + {c})"
 
+    def add_multiple(self, dtype: str, number: str, b: str, c: str) -> str:
+        return f"vfma({number}, {b}, {c})"
+
     def div(self, a: str, b: str) -> str:
         return f"({a} // {b})"
 
@@ -162,7 +169,19 @@ class _NumbaWriter(KernelWriter):
         return self.value(dtype, f"places({self.constant(0, dtype)})")
 
     def load_vector(self, array: str, index: str) -> str:
-        return f"load_vector({array}, {index})"
+        return f"load_vector{self._narrow()}({array}, {index})"
+
+    def _narrow(self) -> str:
+        return "" if self._lanes == LANES else str(self._lanes)
+
+    def spread(self, dtype: str, value: str) -> str:
+        return value if self._lanes == 1 else f"splat{self._narrow()}({value})"
+
+    def load_strided(self, array: str, index: str, stride: str) -> str:
+        return f"load_strided{self._narrow()}({array}, {index}, {stride})"
+
+    def store_strided(self, array: str, index: str, value: str, stride: str) -> None:
+        self.line(f"store_strided({array}, {index}, {stride}, {value})")
 
     def load_second(self, array: str, index: str) -> str:
         return f"load_second({array}, {index})"
@@ -196,8 +215,11 @@ def flat_index(rank: int, index: str = "i") -> str:
 
 
 @lru_cache(maxsize=1024)
-def python_kernel(text: str, name: str, constants: tuple[tuple[str, str, str], ...] = ()) -> Any:
-    """Return the numba-dpex kernel of a source text; cached, because numba stores compiled code in the kernel."""
+def python_kernel(text: str, name: str, constants: tuple[tuple[str, str, str], ...] = (), real: str = "float32") -> Any:
+    """Return the numba-dpex kernel of a source text, in which ``real`` is a dtype.
+
+    It is cached, because numba stores compiled code in the kernel.
+    """
     import numba_dpex
     import numpy as np
     from numba_dpex.kernel_api import PrivateArray
@@ -205,6 +227,7 @@ def python_kernel(text: str, name: str, constants: tuple[tuple[str, str, str], .
     namespace: dict[str, Any] = {name: getattr(np, name) for name in NUMBA_DTYPES if name != "bool"}
     namespace |= vars(numba_vectors.functions())
     namespace |= {"math": math, "PrivateArray": PrivateArray, "nan": math.nan, "inf": math.inf}
+    namespace["real"] = np.dtype(real).type
     # Safe to execute: the text consists only of operators known here, and constants are reprs of numbers.
     namespace |= {
         name: np.dtype(dtype).type(float(number) if dtype.startswith("float") else int(number))

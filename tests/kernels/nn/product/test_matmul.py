@@ -96,7 +96,7 @@ def test_work_groups_make_many_blocks(run: Any, limits: DeviceLimits) -> None:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_numba_dpex_multiplies_with_local_memory(run: Any, dtype: str) -> None:
+def test_numba_dpex_multiplies_blocks_of_any_size(run: Any, dtype: str) -> None:
     operation = nn.matmul(alpha=0.5, beta=-2.0, bias=True, residual=True)
     for m, n, k in [(1, 1, 1), (17, 65, 130), (29, 70, 257), (15, 300, 128), (28, 512, 256)]:
         a, b, c, r = (numbers(*shape, dtype=dtype) for shape in ((m, k), (k, n), (n,), (m, n)))

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Matrix products by register blocks of rows of a by columns of b, with either operand transposed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from syclsched.kernels.common import Ints
+from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn import panels
+from syclsched.kernels.nn.activation import Activation
+from syclsched.kernels.nn.block_sums import BlockStart, BlockSums, count_blocks
+from syclsched.kernels.nn.geometry import size
+from syclsched.kernels.nn.panels import RegisterBlock
+from syclsched.kernels.tensor.writing.iteration_space import unravel_index
+from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter, compute_dtype
+from syclsched.kernels.tensor.writing.lines import product
+from syclsched.model.operation import DeviceLimits, Launch, Signature
+
+
+def strides(shape: Ints, like: Ints) -> Ints:
+    """Return the strides, in elements, of an array broadcast to shape ``like``: 0 for repeated axes."""
+    shape = (1,) * (len(like) - len(shape)) + shape
+    found, step = [], 1
+    for extent in reversed(shape):
+        found.append(0 if extent == 1 else step)
+        step *= extent
+    return tuple(reversed(found))
+
+
+@dataclass(frozen=True, slots=True)
+class ProductShape:
+    """A batch of matrix products, with as few matrices as possible."""
+
+    batch: Ints  # extents of the batch
+    #: Extents of each product.
+    m: int
+    n: int
+    k: int
+    #: Strides of a and b along each batch axis, in matrices.
+    a: Ints
+    b: Ints
+
+    @classmethod
+    def of(cls, signature: Signature, transpose_a: bool, transpose_b: bool) -> ProductShape:
+        """Return the products of a signature; a batch with a common b becomes one product with more rows."""
+        y, a, b = (signature.shapes[name] for name in ("y", "a", "b"))
+        k = a[-2] if transpose_a else a[-1]
+        before = y[:-2]
+        c = signature.shapes.get("c", ())
+        plain = c == y or size(c[:-1]) == 1
+        if not transpose_a and size(b[:-2]) == 1 and a[:-2] == before and plain:
+            return cls((), size(before) * y[-2], y[-1], k, (), ())
+        return cls(before, y[-2], y[-1], k, strides(a[:-2], before), strides(b[:-2], before))
+
+    def block(self, dtype: str) -> RegisterBlock:
+        """Return the block of results that a work-item computes."""
+        return RegisterBlock.of(self.m, self.n, dtype)
+
+    def items(self, dtype: str) -> int:
+        """Return the number of blocks."""
+        block = self.block(dtype)
+        return size(self.batch) * panels.block_count(self.m, block.rows) * panels.block_count(self.n, block.columns)
+
+
+def launch(signature: Signature, limits: DeviceLimits, *, transpose_a: bool, transpose_b: bool) -> Launch:
+    """Return the index space."""
+    if not size(signature.shapes["y"]):
+        return Launch((1,), (1,))
+    return panels.launch(limits, ProductShape.of(signature, transpose_a, transpose_b).items(signature.dtypes["y"]))
+
+
+def prepare(
+    signature: Signature, queue: Any, constants: Mapping[str, Any], *, transpose_a: bool, transpose_b: bool
+) -> Mapping[str, Any]:
+    """Return the constants with b packed into panels."""
+    if "b" not in constants or not size(signature.shapes["y"]) or not size(signature.shapes["b"]):
+        return constants
+    b = constants["b"]
+    shape = ProductShape.of(signature, transpose_a, transpose_b)
+    columns = b.reshape(size(b.shape[:-2]), *b.shape[-2:])
+    columns = columns if transpose_b else columns.swapaxes(1, 2)
+    return {**constants, "b": panels.packed(columns, shape.n, shape.block(signature.dtypes["y"]))}
+
+
+def write(
+    w: KernelWriter,
+    *,
+    transpose_a: bool,
+    transpose_b: bool,
+    alpha: float,
+    beta: float,
+    bias: bool,
+    residual: bool,
+    activation: Activation,
+) -> None:
+    """Emit the kernel."""
+    signature = w.signature
+    if not size(signature.shapes["y"]):
+        return
+    shape, t = ProductShape.of(signature, transpose_a, transpose_b), compute_dtype(signature.dtypes["y"])
+    block = shape.block(signature.dtypes["y"])
+    *before, m, n = w.extents("y")
+    m = m if shape.batch else product(w, (*before, m))
+    # Packed or not, a constant b has as many numbers.
+    k = w.extents("a")[-2 if transpose_a else -1]
+    tall, count = count_blocks(w, m, block.rows), count_blocks(w, n, block.columns)
+    item = w.index(w.item)
+    with w.if_block(f"{item} < {tall} * {count} * {size(shape.batch)}"):
+        *places, panel, number = unravel_index(w, item, (*map(str, shape.batch), count, tall))
+        rows = BlockStart.of(w, number, block.rows, m, shape.m)
+        columns = BlockStart.of(w, panel, block.columns, n, shape.n)
+        down, along = ("1", m) if transpose_a else (k, "1")
+        a = w.index(f"{_offset(places, shape.a)} * {m} * {k} + {rows.at} * {down}")
+        apart = [w.index(f"{row} * {down}") for row in range(block.rows)]
+        matrix, stride = _offset(places, shape.b), "1"
+        if "b" in signature.constants and size(signature.shapes["b"]):
+            b = w.index(f"({matrix} * {count} + {panel}) * {k} * {block.columns}")
+            step = str(block.columns)
+        elif transpose_b:
+            b, step, stride = w.index(f"{matrix} * {n} * {k} + {columns.at} * {k}"), "1", k
+        else:
+            b, step = w.index(f"{matrix} * {n} * {k} + {columns.at}"), n
+        sums = BlockSums.zeros(w, t, block)
+        with w.loop("0", k) as term:
+            here = w.index(f"{a} + {term} * {along}")
+            values = [w.load("a", f"{here} + {each}") for each in apart]
+            sums.add(values, "b", w.index(f"{b} + {term} * {step}"), stride)
+        c, c_down, c_along = _bias(w, shape, places, rows.at, columns.at, n) if bias else ("", "", "")
+
+        def finish(x: str, at: str, row: int, column: int) -> str:
+            if alpha != 1:
+                x = w.value(t, f"{x} * {w.constant(alpha, t)}")
+            if bias:
+                where = f"{c} + {row} * {c_down}"
+                if c_along == "1":
+                    added = w.read("c", f"{where} + {column}")
+                else:
+                    with w.vectors_of(1):
+                        added = w.read("c", where)
+                x = w.value(t, f"{x} + {added}" if beta == 1 else f"{x} + {w.constant(beta, t)} * {added}")
+            if residual:
+                x = w.value(t, f"{x} + {w.read('r', at)}")
+            return act.emit(w, activation, t, x)
+
+        to = w.index(f"({_offset(places, strides(shape.batch, shape.batch))} * {m} + {rows.at}) * {n} + {columns.at}")
+        sums.store(to, (n, "1"), finish, rows, columns)
+
+
+def _offset(places: list[str], steps: Ints) -> str:
+    """Return the text of a matrix's number in an array with given strides."""
+    return f"({' + '.join(f'{place} * {step}' for place, step in zip(places, steps, strict=True) if step) or '0'})"
+
+
+def _bias(
+    w: KernelWriter, shape: ProductShape, places: list[str], row: str, column: str, n: str
+) -> tuple[str, str, str]:
+    """Emit the offset of a block's first number in c; return its name and the strides along rows and columns."""
+    *steps, down, along = bias_strides(w.signature, shape)
+    by_row = "0" if not down else "1" if down == 1 else n
+    first = f"{_offset(places, tuple(steps))} + {row} * {by_row} + {column} * {along}"
+    return w.index(first), by_row, str(along)
+
+
+def bias_strides(signature: Signature, shape: ProductShape) -> Ints:
+    """Return c's strides along the batch, rows and columns, in elements: 0 where repeated."""
+    c = signature.shapes["c"]
+    if c == signature.shapes["y"] and not shape.batch:
+        return (shape.n, 1)
+    if size(c[:-1]) == 1:
+        return (0,) * (len(shape.batch) + 1) + (int(size(c) > 1),)
+    return strides(c, (*shape.batch, shape.m, shape.n))
