@@ -41,7 +41,8 @@ def test_quantised_convolutions(channels: int) -> None:
     constants = {
         "sx": np.float32(0.02),
         "zx": np.uint8(120),
-        "w": whole(6, 4, 3, 3, dtype="int8"),
+        # Weights of 7 bits: without VNNI, ONNX Runtime saturates sums of two products of uint8 and int8 to 16 bits.
+        "w": whole(6, 4, 3, 3, dtype="int8") // 2,
         "sw": np.linspace(0.01, 0.02, channels, dtype=np.float32),
         "zw": np.zeros(channels, np.int8),
         "sy": np.float32(0.7),
