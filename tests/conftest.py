@@ -25,15 +25,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 _KERNELS = Path(__file__).parent / "kernels"
-#: How many modules had been imported when the garbage collector was last told what stays.
+#: Number of imported modules at the last `gc.freeze`.
 _imported = 0
 
 
-def _set_aside_what_stays() -> None:
-    """Have the garbage collector leave alone all there is now, which would make it slower by some hundred times.
+def _freeze_imported_objects() -> None:
+    """Exclude all present objects from garbage collection, which they would make some hundred times slower.
 
-    Tests ask for collections to see what they leave behind; modules, compiled kernels and collected tests are none of
-    that, and there are millions of objects of them.
+    Tests collect garbage to find leaks; modules, compiled kernels and collected tests are no leaks, and they are
+    millions of objects.
     """
     global _imported
     _imported = len(sys.modules)
@@ -55,10 +55,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    _set_aside_what_stays()
+    _freeze_imported_objects()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     if nextitem is not None and (nextitem.path != item.path or len(sys.modules) > _imported + 50):
-        _set_aside_what_stays()
+        _freeze_imported_objects()

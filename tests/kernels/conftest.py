@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import kernel_builds
-from support.kernel_builds import build_what_others_built, note
+from support.kernel_builds import build_programs_of_other_devices, record_program
 
 from syclsched.devices.programs.dpex_compiler import kernel_spirv
 from syclsched.devices.programs.programs import compile_code
@@ -116,8 +116,8 @@ def _run_kernel(
     else:
         code = loaded
         arguments = [value.usm_data if kind is None else value for value, kind in zip(values, kinds, strict=True)]
-    build_what_others_built(queue)
-    note(queue, code)
+    build_programs_of_other_devices(queue)
+    record_program(queue, code)
     kernel = _built(code, queue)
     # SYCL counts dimensions from the slowest, OpenCL C from the fastest.
     local = None if launch.local_range is None else list(reversed(launch.local_range))

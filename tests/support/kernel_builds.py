@@ -16,7 +16,7 @@ from syclsched.devices.programs import dpex_compiler
 from syclsched.devices.programs.programs import build_together
 from syclsched.model.operation import OpenCLSource
 
-#: OpenCL C by test, whatever device it is for, and by queue.
+#: OpenCL C by test (named without its device) and by queue.
 _SOURCES: dict[str, dict[Any, dict[OpenCLSource, None]]] = defaultdict(dict)
 _running = ""
 
@@ -31,10 +31,10 @@ def begin(item: Any) -> None:
             seed(zlib.crc32(_running.encode()))(item.obj)
 
 
-def build_what_others_built(queue: Any) -> None:
-    """Build the programs that the running test has built for other devices together; once for a queue.
+def build_programs_of_other_devices(queue: Any) -> None:
+    """Build in one step, once for a queue, all programs that the running test has built for other devices.
 
-    The emulator takes 0.11 s for each program, whatever is in it.
+    The emulator takes 0.11 s for each build, of any size.
     """
     sources = _SOURCES[_running]
     if queue not in sources:
@@ -42,8 +42,8 @@ def build_what_others_built(queue: Any) -> None:
         sources[queue] = {}
 
 
-def note(queue: Any, code: Any) -> None:
-    """Note what a test builds for a device."""
+def record_program(queue: Any, code: Any) -> None:
+    """Record a program that a test builds for a device."""
     if isinstance(code, OpenCLSource):
         _SOURCES[_running][queue][code] = None
 

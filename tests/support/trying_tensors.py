@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from support.kernel_builds import build_what_others_built, note
+from support.kernel_builds import build_programs_of_other_devices, record_program
 from syclsched.model.operation import DeviceLimits, Operation, Signature
 
 Arrays = dict[str, np.ndarray]
@@ -44,10 +44,10 @@ def run_on(queue: Any, operation: Operation, name: str, arrays: Arrays, limits: 
     assert operation.check(signature) is None
     device = queue.sycl_device
     limits = limits or DeviceLimits(device.max_work_group_size, device.max_compute_units, device.local_mem_size)
-    build_what_others_built(queue)
+    build_programs_of_other_devices(queue)
     executable = compile_task(operation, implementation, signature, queue, limits)
     for step, _ in getattr(executable, "steps", [(executable, ())]):
-        note(queue, getattr(step, "code", None))
+        record_program(queue, getattr(step, "code", None))
     # A guard behind every array: nothing may be written there.
     usm, guards = {}, {}
     for key, value in arrays.items():
