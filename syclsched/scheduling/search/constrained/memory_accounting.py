@@ -12,7 +12,7 @@ import numpy as np
 from syclsched.compiled import lean
 from syclsched.scheduling.tables import Floats, Ints
 
-#: Columns of `State.room`.
+#: Columns of `ConstrainedState.room`.
 LIMIT, HELD, FLOOR, OVER, STANDING = 0, 1, 2, 3, 4
 
 
