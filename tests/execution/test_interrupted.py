@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -17,6 +18,7 @@ from support.onednn_calls import linear, needs_onednn
 from support.opened import live_on
 from support.running import DTYPE, MIX, plan_by, plan_on, sequential
 
+import syclsched
 from syclsched.devices.submission.native_run import NativeRun
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.execution import Runner, bind
@@ -28,6 +30,7 @@ from syclsched.model.graph import TaskGraph
 
 pytestmark = pytest.mark.sycl
 SIZE = 64
+_PACKAGE = str(Path(syclsched.__file__).parent)
 
 
 class Interrupt:
@@ -38,7 +41,7 @@ class Interrupt:
         self.raised = False
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:
-        if "syclsched" in frame.f_code.co_filename and "tests" not in frame.f_code.co_filename:
+        if frame.f_code.co_filename.startswith(_PACKAGE):
             self._calls += 1
             if self._calls == self._at:
                 self.raised = True

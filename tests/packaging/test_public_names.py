@@ -75,8 +75,15 @@ def test_every_package_says_what_of_it_is_public() -> None:
             )
 
 
-def test_the_old_place_of_streams_works_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "syclsched.execution.stream", raising=False)
-    with pytest.warns(DeprecationWarning, match=r"import Stream and StreamStatistics from syclsched\.execution"):
-        old = importlib.import_module("syclsched.execution.stream")
-    assert old.Stream is importlib.import_module("syclsched.execution").Stream
+@pytest.mark.parametrize(
+    ("old", "new", "name"),
+    [
+        ("syclsched.execution.stream", "syclsched.execution", "Stream"),
+        ("syclsched.scheduling.refine", "syclsched.scheduling.search", "refine"),
+    ],
+)
+def test_an_old_place_works_with_a_warning(monkeypatch: pytest.MonkeyPatch, old: str, new: str, name: str) -> None:
+    monkeypatch.delitem(sys.modules, old, raising=False)
+    with pytest.warns(DeprecationWarning, match=rf"{name} and \w+ from {new}$"):
+        module = importlib.import_module(old)
+    assert getattr(module, name) is getattr(importlib.import_module(new), name)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constrained evaluator of the search: any objective, limits, and contention."""
+"""Constrained evaluator of the search: any objective, limits, and contention. Internal."""

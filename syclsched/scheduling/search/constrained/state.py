@@ -22,7 +22,7 @@ MAKESPAN, INTERVAL, ENERGY = 0, 1, 2
 
 
 class Goal(NamedTuple):
-    """Objective weights and limits of the search; the decoder enforces the limits of spaces, in `ConstrainedState.room`."""
+    """Objective weights and limits; the decoder enforces the limits of spaces (`ConstrainedState.room`)."""
 
     weight: Floats  # cost of one unit of makespan, interval and energy
     limit: Floats  # upper limit of each; infinity for none
