@@ -97,8 +97,6 @@ class BlockSums:
         """
         w, width = self.w, self.block.width
         down, along = strides
-        downs = [w.index(f"{row} * {down}") for row in range(self.block.rows)]
-        alongs = [w.index(f"{j * width} * {along}") for j in self._vectors]
         for row, names in enumerate(self.names):
             # Every block has at least one new row, so its last row needs no check.
             check = once and rows.repeated and row < self.block.rows - 1
@@ -106,7 +104,7 @@ class BlockSums:
                 for j, name in enumerate(names):
                     column = j * width
                     # Not named: as names, compilers keep the indices of all stores in registers during the sums.
-                    at = " + ".join([to, *downs[row : row + 1] * (row > 0), *alongs[j : j + 1] * (j > 0)])
+                    at = " + ".join([to, *[f"{row} * {down}"] * (row > 0), *[f"{column} * {along}"] * (j > 0)])
                     with w.vectors_of(width):
                         found = finish(name, at, row, column)
                     self._store(
