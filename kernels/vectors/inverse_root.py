@@ -2,8 +2,9 @@
 """Powers -1/2 and -3/4 of single-precision numbers, without hardware division and square root.
 
 Division and square root take as long as twenty multiplications. An approximation is one instruction, and a step of
-Newton's method doubles its digits: for y near x^(-1/n), y' = y + y (1 - x y^n) / n. The result is accurate within a few
-units in the last place; of infinity it is 0, of 0 and negative numbers NaN.
+Newton's method doubles its digits: for y near x^(-1/n), y' = y + y (1 - x y^n) / n. The result is accurate within 5
+units in the last place (-3/4 within 12 where approximations have 12 bits); of infinity it is 0, of 0 and negative
+numbers NaN.
 """
 
 from __future__ import annotations
