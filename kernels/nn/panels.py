@@ -104,11 +104,16 @@ def step(block: RegisterBlock, values: list[str], weights: str) -> str:
     return "\n      ".join(lines)
 
 
-def packed(weights: Any, columns: int, block: RegisterBlock) -> Any:
-    """Return weights (groups, columns, terms) as panels (groups, panels, terms, columns of a block)."""
+def packed(weights: Any, columns: int, block: RegisterBlock, ndim: int) -> Any:
+    """Return weights (groups, columns, terms) as panels (groups, panels, terms, columns of a block) in one line."""
     import numpy as np
 
     count = block_count(columns, block.columns)
     begins = [min(panel * block.columns, columns - block.columns) for panel in range(count)]
     pieces = [weights[:, begin : begin + block.columns].transpose(0, 2, 1) for begin in begins]
-    return np.ascontiguousarray(np.stack(pieces, axis=1))
+    return one_line(np.stack(pieces, axis=1), ndim)
+
+
+def one_line(array: Any, ndim: int) -> Any:
+    """Return all elements along the last of so many axes: numba-dpex compiles kernels for the unpacked array's axes."""
+    return array.reshape(*(1,) * (ndim - 1), -1)

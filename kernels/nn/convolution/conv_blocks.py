@@ -88,7 +88,7 @@ def prepare(
     outside, inside = w.shape[0] // groups, w.shape[1]
     # (groups, O, C, positions) -> (groups, O, positions, C): the order of summation.
     terms = w.reshape(groups, outside, inside, -1).transpose(0, 1, 3, 2).reshape(groups, outside, -1)
-    return {**constants, "w": panels.packed(terms, outside, _block(signature, window, groups, last_))}
+    return {**constants, "w": panels.packed(terms, outside, _block(signature, window, groups, last_), w.ndim)}
 
 
 def write(

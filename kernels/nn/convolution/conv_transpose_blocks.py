@@ -62,7 +62,7 @@ def prepare(
     inside, outside = w.shape[0] // groups, w.shape[1]
     terms = w.reshape(groups, inside, outside, size(w.shape[2:])).transpose(0, 2, 3, 1)
     terms = terms.reshape(groups, outside, inside * size(w.shape[2:]))
-    return {**constants, "w": panels.packed(terms, outside, _block(signature, window, last_))}
+    return {**constants, "w": panels.packed(terms, outside, _block(signature, window, last_), w.ndim)}
 
 
 def write(w: KernelWriter, *, window: Window, groups: int, last_: bool, activation: Activation, bias: bool) -> None:

@@ -44,10 +44,8 @@ def launch(signature: Signature, limits: DeviceLimits, *, last: bool) -> Launch:
 
 
 def packed(w: Any, *, last: bool) -> Any:
-    """Return weights (C, 1, *kernel) as (positions, C) for channels last; unchanged for channels first."""
-    import numpy as np
-
-    return np.ascontiguousarray(w.reshape(w.shape[0], -1).T) if last else w
+    """Return weights (C, 1, *kernel) as (positions, C) in one line for channels last; unchanged for channels first."""
+    return panels.one_line(w.reshape(w.shape[0], -1).T, w.ndim) if last else w
 
 
 def write(w: KernelWriter, *, window: Window, last: bool, activation: Activation, bias: bool, residual: str) -> None:

@@ -82,7 +82,7 @@ def prepare(
     shape = ProductShape.of(signature, transpose_a, transpose_b)
     columns = b.reshape(size(b.shape[:-2]), *b.shape[-2:])
     columns = columns if transpose_b else columns.swapaxes(1, 2)
-    return {**constants, "b": panels.packed(columns, shape.n, shape.block(signature.dtypes["y"]))}
+    return {**constants, "b": panels.packed(columns, shape.n, shape.block(signature.dtypes["y"]), b.ndim)}
 
 
 def write(
