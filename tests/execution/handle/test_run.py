@@ -129,8 +129,9 @@ def test_many_waits_become_one_fence(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     platform = with_lanes(platform, 12)
     graph = TaskGraph("fan-in")
-    x = graph.array("x", data=np.ones(10, DTYPE))
-    parts = [graph.array(f"p{i}", data=np.full(10, i)) for i in range(11)]
+    size = 1 << 19  # kernels long enough that most still run when the last is submitted: only their events are fenced
+    x = graph.array("x", data=np.ones(size, DTYPE))
+    parts = [graph.array(f"p{i}", data=np.full(size, i)) for i in range(11)]
     for i, part in enumerate(parts):
         graph.kernel(MIX, name=f"part{i}", x=x, y=part, a=1)
     graph.barrier(name="meet")
