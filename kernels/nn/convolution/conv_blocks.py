@@ -194,7 +194,7 @@ class _DirectConvolution:
         apart = [w.index(f"{row * window.strides[-1]} * {self.x.strides[-1]}") for row in range(self.block.rows)]
         with ExitStack() as loops:
             for axis, (output, extent) in enumerate(zip(outputs[:-1], self.x.extents, strict=False)):
-                k = loops.enter_context(w.loop("0", str(self.kernel[axis])))
+                k = loops.enter_context(self._loop(str(self.kernel[axis])))
                 at = window.strides[axis], window.begins[axis], window.dilations[axis]
                 seen = w.index(f"{output} * {at[0]} - {at[1]} + {k} * {at[2]}")
                 loops.enter_context(w.if_block(w.all_of(f"({seen} >= 0)", f"({seen} < {extent})")))
@@ -215,7 +215,7 @@ class _DirectConvolution:
             p = w.index(f"{row} + {at} * {self.x.strides[-1]}")
             columns, positions = self.block.columns, size(self.kernel)
             wk = w.index(f"{weights} + {position}" + (f" * {self.inside} * {columns}" if self.is_packed else ""))
-            with w.loop("0", count) as c:
+            with self._loop(count) as c:
                 here = w.index(f"{p} + {c} * {self.x.channel}")
                 values = [w.load("x", f"{here} + {each}") for each in apart]
                 zero = w.constant(0.0, self.dtype)
@@ -230,18 +230,22 @@ class _DirectConvolution:
                 # Kernel positions along the last axis and channels form one contiguous run, also in the weights.
                 terms(begin, first, f"{self.kernel[-1]} * {self.inside}", {})
             else:
-                with w.loop("0", str(self.kernel[-1])) as k:
+                with self._loop(str(self.kernel[-1])) as k:
                     at = w.index(f"{begin} + {k} * {window.dilations[-1]}")
                     terms(at, f"({first} + {k})", self.inside, {})
         if always:
             return
-        with w.if_block(w.negate(inside)), w.loop("0", str(self.kernel[-1])) as k:
+        with w.if_block(w.negate(inside)), self._loop(str(self.kernel[-1])) as k:
             at = w.index(f"{begin} + {k} * {window.dilations[-1]}")
             checks = {}
             for r in self._checked_rows():
                 where = w.index(f"{at} + {r * shift}")
                 checks[r] = w.value("bool", w.all_of(f"({where} >= 0)", f"({where} < {extent})"))
             terms(at, f"({first} + {k})", self.inside, checks)
+
+    def _loop(self, count: str) -> Any:
+        # With a counter of 32 bits, 3x3 takes up to 5 % less time in OpenCL C; matrix products would take more.
+        return self.w.loop("0", count, short=True)
 
     def _checked_rows(self) -> list[int]:
         """Return the pixels of a block that may be beyond the array: only the first and the last ones."""

@@ -125,8 +125,8 @@ class KernelWriter(ABC):
         """Declare an array in private memory; ``name[i]`` can be read and assigned."""
 
     @abstractmethod
-    def loop(self, start: str, stop: str, step: str = "1") -> Any:
-        """Open an ascending loop; yields the name of its index."""
+    def loop(self, start: str, stop: str, step: str = "1", *, short: bool = False) -> Any:
+        """Open an ascending loop; yields the name of its index, which a ``short`` loop may keep in 32 bits."""
 
     @abstractmethod
     def if_block(self, condition: str) -> Any:

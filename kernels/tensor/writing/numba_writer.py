@@ -72,7 +72,7 @@ class _NumbaWriter(KernelWriter):
         return name
 
     @contextmanager
-    def loop(self, start: str, stop: str, step: str = "1") -> Iterator[str]:
+    def loop(self, start: str, stop: str, step: str = "1", *, short: bool = False) -> Iterator[str]:
         name = self.fresh("k")
         with self.block(f"for {name} in range({start}, {stop}, {step}):"):
             yield name

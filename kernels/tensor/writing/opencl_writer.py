@@ -35,6 +35,8 @@ class _OpenCLWriter(KernelWriter):
         super().__init__(signature, parameters)
         self._attribute = ""
         self._functions: dict[str, tuple[Function, int]] = {}
+        #: Whether every index into an array, packed weights included, fits into 31 bits.
+        self._is_small = all(math.prod(shape) < 1 << 30 for shape in signature.shapes.values())
 
     def _type(self, dtype: str) -> str:
         return "bool" if dtype == "bool" else f"{C_TYPES[compute_dtype(dtype)]}{self._lanes if self._lanes > 1 else ''}"
@@ -71,9 +73,9 @@ class _OpenCLWriter(KernelWriter):
         return name
 
     @contextmanager
-    def loop(self, start: str, stop: str, step: str = "1") -> Iterator[str]:
-        name = self.fresh("k")
-        with self.block(f"for (long {name} = {start}; {name} < {stop}; {name} += {step}) {{", "}"):
+    def loop(self, start: str, stop: str, step: str = "1", *, short: bool = False) -> Iterator[str]:
+        name, dtype = self.fresh("k"), "int" if short and self._is_small else "long"
+        with self.block(f"for ({dtype} {name} = {start}; {name} < {stop}; {name} += {step}) {{", "}"):
             yield name
 
     def if_block(self, condition: str) -> Any:

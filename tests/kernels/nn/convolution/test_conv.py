@@ -271,3 +271,15 @@ def test_depthwise_in_vectors_of_channels(run: Any, channels: int, in_place: boo
 def test_devices_transpose(run: Any, name: str, case: Case) -> None:
     operation, arrays, wanted, dtype = case
     close(run(operation, name, arrays)["y"], wanted, dtype)
+
+
+def test_counters_of_loops_hold_every_index_of_large_arrays() -> None:
+    (operation,) = (each for each in nn.conv(2).implementations if each.name == "opencl-c")
+
+    def source(channels: int) -> str:
+        x, w = (1, channels, 1 << 10, 1 << 10), (2, channels, 1, 1)
+        shapes = {"y": (1, 2, 1 << 10, 1 << 10), "x": x, "w": w}
+        return operation.load(Signature(shapes, dict.fromkeys(shapes, "float32"), {})).source
+
+    assert "for (int " in source(1 << 9)
+    assert "for (int " not in source(1 << 11)  # 2 ** 31 numbers
