@@ -237,5 +237,9 @@ class HostOperatorWarning(UserWarning):
     """No device supports some operators of a model; they run on the host with onnx's reference implementation."""
 
 
+class UnseenFailureWarning(RuntimeWarning):
+    """A run failed, and nothing has waited for it, asked for its results or closed it."""
+
+
 class RemadeModelWarning(UserWarning):
     """A model's shapes depend on values of floating-point inputs; it is planned and bound anew for every value."""

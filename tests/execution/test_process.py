@@ -50,6 +50,16 @@ except KeyboardInterrupt:
 """
 
 
+UNSEEN = """
+run.close()
+from support.opened import REFUSED
+graph = TaskGraph("unseen")
+graph.kernel(REFUSED, name="bad", x=graph.array("x", data=np.arange(100)), y=graph.array("y", data=np.arange(100)), a=1)
+failed = execute(plan_on(graph, platform, "cpu"), graph, open_devices(platform))
+failed.join()
+print("leaving", flush=True)
+"""
+
 HANG = """
 from syclsched.execution.handle import resources
 run.close()
@@ -185,6 +195,12 @@ def test_interpreter_exit_with_a_run_on_its_way() -> None:
     assert process.returncode == 0, process.stderr
     assert process.stdout.split() == ["leaving", "False"]
     assert "Traceback" not in process.stderr
+
+
+def test_a_failure_that_nobody_saw_is_told_at_exit() -> None:
+    process = run_program(UNSEEN, tasks=10)
+    assert process.stdout == "leaving\n" and process.returncode == 0, process.stderr
+    assert process.stderr.count("the run failed, and nothing has waited for it: task 'bad'") == 1, process.stderr
 
 
 def test_ctrl_c_while_waiting() -> None:

@@ -43,6 +43,7 @@ _DEVICE_EXTENSIONS = 0x1030
 _DEVICE_PLATFORM = 0x1031
 _KERNEL_FUNCTION_NAME = 0x1190
 _KERNEL_PROGRAM = 0x1194
+_PROGRAM_BUILD_LOG = 0x1183
 _COMPLETE = 0
 
 #: In the order of ``struct functions`` of ``_submit_opencl.c``; extension functions are looked up for each platform.
@@ -73,6 +74,11 @@ class OpenCL(Backend):
         from dpctl import program
 
         return program.create_program_from_source(queue, code.source, code.options)
+
+    def build_log(self, code: OpenCLSource, queue: SyclQueue) -> str:
+        """Return what the device's compiler writes about OpenCL C, which dpctl's error does not tell."""
+        native = load_native() or _loaded_functions()
+        return "" if native is None else native.build_log(code, queue)
 
     def computes_on_host_cores(self, queue: SyclQueue) -> bool:
         """Return whether a queue's device is the CPU device or the FPGA emulator."""
@@ -117,6 +123,14 @@ class NativeOpenCL:
         self._extension = _function(
             opencl, "clGetExtensionFunctionAddressForPlatform", pointer, pointer, ctypes.c_char_p
         )
+        self._create_program = _function(
+            opencl, "clCreateProgramWithSource", pointer, pointer, ctypes.c_uint32, pointer, pointer, pointer
+        )
+        self._build_program = _function(
+            opencl, "clBuildProgram", number, pointer, ctypes.c_uint32, pointer, ctypes.c_char_p, pointer, pointer
+        )
+        self._build_info = _function(opencl, "clGetProgramBuildInfo", number, pointer, *info[1:])
+        self._release_program = _function(opencl, "clReleaseProgram", number, pointer)
         self._create_kernel = _function(opencl, "clCreateKernel", pointer, pointer, ctypes.c_char_p, pointer)
         self._create_queue = _function(
             opencl, "clCreateCommandQueueWithProperties", pointer, pointer, pointer, pointer, pointer
@@ -166,6 +180,25 @@ class NativeOpenCL:
             return self._create_queue(context, device, properties, ctypes.byref(ctypes.c_int32())) or None
         finally:
             self.release_queue(native)
+
+    def build_log(self, code: OpenCLSource, queue: SyclQueue) -> str:
+        """Build a program for a queue's device, and return what its compiler writes."""
+        native = self._queue_native(queue.addressof_ref(), ctypes.byref(ctypes.c_int32()))
+        try:
+            device, context = (_pointer(self._queue_info, native, name) for name in (_QUEUE_DEVICE, _QUEUE_CONTEXT))
+            text = ctypes.c_char_p(code.source.encode())
+            program = self._create_program(context, 1, ctypes.byref(text), None, ctypes.byref(ctypes.c_int32()))
+            if not program:
+                return ""
+            try:
+                devices = ctypes.byref(ctypes.c_void_p(device))
+                self._build_program(program, 1, devices, code.options.encode(), None, None)
+                log = _text(partial(self._build_info, program), device, _PROGRAM_BUILD_LOG)
+            finally:
+                self._release_program(program)
+        finally:
+            self.release_queue(native)
+        return log.decode(errors="replace")
 
     def kernel(self, kernel: Any) -> int:
         """Return a new native kernel of the program of a SYCL kernel, to be released with `release_kernel`.
@@ -262,15 +295,18 @@ def load_native() -> NativeOpenCL | None:
     value = os.environ.get(NATIVE_VARIABLE, "1")
     if value == "0":
         warnings.warn(f"{NATIVE_VARIABLE}=0 is deprecated and means {NATIVE_VARIABLE}=sycl", DeprecationWarning, 2)
-    if value != "1":
-        return None
+    return _loaded_functions() if value == "1" else None
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+def _loaded_functions() -> NativeOpenCL | None:
+    """Return the functions of the loaded libraries, or None if some are missing."""
     try:
         return NativeOpenCL()
     except (OSError, AttributeError):
         return None
-
-
-# --- inside ---------------------------------------------------------------------------------------
 
 
 def _loaded(*names: str) -> Any:

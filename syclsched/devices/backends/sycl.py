@@ -61,6 +61,10 @@ class Backend:
         """Return a program built from OpenCL C."""
         raise CapabilityError(f"a {self.facts.name} device takes no OpenCL C, and no SPIR-V")
 
+    def build_log(self, code: OpenCLSource, queue: SyclQueue) -> str:
+        """Return what the compiler writes about OpenCL C that `build` refuses; empty if its error tells it all."""
+        return ""
+
     def computes_on_host_cores(self, queue: SyclQueue) -> bool:
         """Return whether kernels run on the host's cores, of which the last is used by a waiting thread only."""
         return False

@@ -16,6 +16,7 @@ from typing import Any
 from syclsched.devices.backends.registry import backend_of
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.bounded_cache import BoundedCache
+from syclsched.devices.programs.build_log import describe_log
 from syclsched.devices.programs.combined_source import ProgramPart, combined_source, program_part, suffix
 from syclsched.errors import CapabilityError, ExecutionError
 from syclsched.model.operation import OpenCLSource, SpirvModule
@@ -104,7 +105,11 @@ def _build(loaded: SpirvModule | OpenCLSource, queue: SyclQueue, where: str) -> 
     except CapabilityError as error:
         raise CapabilityError(error.what, where=where, hint=error.hint) from error
     except (program.SyclProgramCompilationError, ValueError) as error:
-        language = "SPIR-V" if isinstance(loaded, SpirvModule) else "OpenCL C"
+        if isinstance(loaded, SpirvModule):
+            language, log = "SPIR-V", ""
+        else:
+            language, log = "OpenCL C", describe_log(backend_of(queue).build_log(loaded, queue), loaded.source)
+        said = f"{error}:\n{log}" if log else str(error)
         raise CapabilityError(
-            f"the device's compiler refuses the kernel's {language}: {error}".rstrip(": "), where=where
+            f"the device's compiler refuses the kernel's {language}: {said}".rstrip(": "), where=where
         ) from error

@@ -181,8 +181,9 @@ def _make(piece: CompileRequest, given: Any, loaded: dict[Hashable, Any]) -> Exe
             given = kernel_spirv(given, operation, signature, ndim, grouped=grouped, device=queue.sycl_device)
         except KernelCompilationError as error:
             raise ExecutionError(f"numba-dpex cannot compile the kernel: {error}", where=where) from error
-    return KernelExecutable(
-        kernel=compile_code(given, queue, where),
+    kernel = compile_code(given, queue, where)
+    made = KernelExecutable(
+        kernel=kernel,
         operation=operation,
         signature=signature,
         global_range=list(reversed(launch.global_range)),
@@ -190,6 +191,22 @@ def _make(piece: CompileRequest, given: Any, loaded: dict[Hashable, Any]) -> Exe
         descriptors=implementation.kind == "numba-dpex",
         code=given,
     )
+    if implementation.kind != "numba-dpex":  # numba-dpex compiles a kernel for these very arguments
+        _check_argument_count(kernel, made.arguments_count, given, operation, where)
+    return made
+
+
+def _check_argument_count(kernel: Any, passed: int, code: Any, operation: Operation, where: str) -> None:
+    """Raise if a kernel takes another number of arguments than the operation has: the runtime would not say why."""
+    taken = int(kernel.get_num_args())
+    if taken != passed:
+        names = ", ".join(parameter.name for parameter in operation.parameters)
+        raise ExecutionError(
+            f"the kernel {code.kernel_name!r} takes {taken} argument{'s' * (taken != 1)}, and the operation passes "
+            f"{passed}: {names}",
+            where=where,
+            hint="Give the kernel one argument for each parameter of the operation, in the same order",
+        )
 
 
 def _array_arguments(part: SequencePart) -> tuple[tuple[str, str], ...]:

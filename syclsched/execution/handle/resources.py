@@ -15,10 +15,11 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from syclsched.errors import DeadlineError, ExecutionError
+from syclsched.errors import DeadlineError, ExecutionError, SyclschedError, UnseenFailureWarning
 from syclsched.execution.core import stall_timeout
 from syclsched.execution.core.waiting import SLICE_S, Flag, wait_flag
 from syclsched.execution.handle.engine import Engine
@@ -57,7 +58,7 @@ class Resources:
         self.watch: _RunMonitor | None = None
         self._devices = devices
         self._owns_devices = owns_devices
-        self._abandoned = self._released = False
+        self._abandoned = self._released = self._reported = False
         # Reentrant: a garbage collection under the lock may drop a run, whose finaliser calls `abandon`.
         self._lock = threading.RLock()
         self._when_ended: list[Callable[[], None]] = []
@@ -70,12 +71,42 @@ class Resources:
         """The engine that executes the run now."""
         return self.engines.active
 
+    @property
+    def failure(self) -> SyclschedError | None:
+        """The error of the run or of its first failed task, or why it was given up; None if there is none so far."""
+        return self.engines.error or self.engines.active.failures.first or self.hung
+
+    @property
+    def reported(self) -> bool:
+        """Whether a caller has been told that the run failed or was cancelled."""
+        return self._reported
+
+    def mark_reported(self) -> None:
+        """Note that a caller has been told how the run ended."""
+        self._reported = True
+        _unseen_failures.discard(self)
+
+    def warn_if_unseen(self) -> None:
+        """Warn of a failure that no caller has been told of; once."""
+        error = self.failure
+        if error is None or self._reported:
+            return
+        self.mark_reported()
+        text = f"{self._where}: the run failed, and nothing has waited for it: {error}"
+        if _LOGGER.hasHandlers():
+            _LOGGER.error("%s", text)
+        warnings.warn(text, UnseenFailureWarning, stacklevel=2)
+
     def abandon(self) -> None:
-        """Cancel the run, and release everything as soon as its last kernel has ended; returns at once."""
+        """Cancel the run, and release everything as soon as its last kernel has ended; returns at once.
+
+        It warns of a failure that nobody has seen: the run is dropped, or the interpreter exits.
+        """
         self._abandoned = True
         self.engines.cancel()
         if self.engines.ended:
             self.release()
+        self.warn_if_unseen()
 
     def when_ended(self, call: Callable[[], None]) -> None:
         """Register a callback for the end of the run, on any thread; call it at once if the run has ended."""
@@ -140,6 +171,7 @@ class Resources:
             released, self._released = self._released, True
         if released:
             return
+        _unseen_failures.discard(self)
         self.engine.buffers.clear()
         if self._owns_devices:
             self._devices.close()
@@ -151,6 +183,8 @@ class Resources:
     def _ended(self) -> None:
         """Handle the end of the last engine; on its thread."""
         unfinished.discard(self)
+        if not (self._reported or self._abandoned) and self.failure is not None:
+            _unseen_failures.add(self)
         waiting: list[Callable[[], None]] | None = None
         try:
             while waiting is None:
@@ -206,6 +240,8 @@ class StallDetector:
 
 #: Runs whose engines have not ended: they must be stopped before the interpreter exits.
 unfinished: set[Resources] = set()
+#: Runs that failed, of which no caller has been told and which were not closed.
+_unseen_failures: set[Resources] = set()
 
 
 def _never_free(resources: Resources) -> None:
@@ -218,6 +254,7 @@ def _forget_after_fork() -> None:
     for resources in list(unfinished):
         _never_free(resources)
     unfinished.clear()
+    _unseen_failures.clear()
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)
@@ -232,6 +269,8 @@ def _stop_all() -> None:
         if resources.hung is None:
             resources.engines.join(max(0.0, deadline - time.monotonic()))
     hung = [resources for resources in list(unfinished) if not resources.engines.ended]
+    for resources in list(_unseen_failures):
+        resources.warn_if_unseen()
     if hung:
         _exit_at_once(hung)
 

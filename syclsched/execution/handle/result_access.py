@@ -62,7 +62,6 @@ class ResultAccess(ABC):
         self._joined = joined or {}
         self._resources, self._engines = resources, resources.engines
         self._closed = False
-        self._reported = False
 
     @abstractmethod
     def _interrupted(self) -> None:
@@ -185,17 +184,16 @@ class ResultAccess(ABC):
         for piece in engine.statuses_behind(array):
             error = failed_status(piece, engine.buffers)
             if error is not None:
-                self._reported = True
+                self._resources.mark_reported()
                 raise error
 
     def _raise_failure(self) -> None:
-        engines = self._engines
-        error = engines.error or engines.active.failures.first or self._resources.hung
+        engines, error = self._engines, self._resources.failure
         if error is not None:
-            self._reported = True
+            self._resources.mark_reported()
             raise error
         if engines.cancelled and not engines.active.completed:
-            self._reported = True
+            self._resources.mark_reported()
             raise self._resources.late or RunCancelledError("the run was cancelled", where=f"plan {self.plan.name!r}")
 
     def _wait_value(self, engine: Engine, name: str, timeout: float | None) -> AllocatedBuffer:

@@ -38,7 +38,8 @@ class Run(ResultAccess):
     """A plan being executed. Made by `execute`; use it in a ``with`` statement, or call `close`.
 
     Leaving the ``with`` block waits for the run and frees its memory; after an exception the run is cancelled first. A
-    run that is garbage-collected is cancelled.
+    run that is garbage-collected is cancelled. If a run failed and nothing has waited for it, asked for a result or its
+    trace, or closed it, an `UnseenFailureWarning` says so when it is garbage-collected or the interpreter exits.
 
     Parameters
     ----------
@@ -208,6 +209,7 @@ class Run(ResultAccess):
             raise ExecutionError("the run was given up: there is no trace", where=self._where) from self._resources.hung
         if not self._resources.engine.recording:
             raise ExecutionError("the run was started with trace=False", where=f"plan {self.plan.name!r}")
+        self._resources.mark_reported()
         if self._trace is None:
             self._trace = self._engines.trace()
         return self._trace
@@ -262,6 +264,11 @@ class Run(ResultAccess):
             self._resources.wait_or_fail()
         self._release()
 
+    def close_before_next(self) -> None:
+        """Close the run of a runner that starts another one; warn if it failed and nobody has seen it."""
+        self._resources.warn_if_unseen()
+        self.close()
+
     def collect_results(self, names: Iterable[str]) -> dict[str, NumpyArray]:
         """Wait, return results by name, and close the run in any case."""
         try:
@@ -277,7 +284,7 @@ class Run(ResultAccess):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            if kind is None and not self._closed and not self._reported:
+            if kind is None and not self._closed and not self._resources.reported:
                 self.wait()
         finally:
             self.close()

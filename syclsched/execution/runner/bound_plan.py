@@ -237,7 +237,7 @@ class Runner:
             self._last = self.start_dispatched(values)
         else:
             if self._last is not None:
-                self._last.close()
+                self._last.close_before_next()
             replay = self._instances.generations[0].replay(values, record=self._trace, time_each_call=self._exact)
             self._last = self.start_replay(replay, values)
         self._last.record_in(self._recorder)
@@ -250,7 +250,7 @@ class Runner:
         if self._instances is None or not self._one_call_eligible:
             return None
         if self._last is not None:
-            self._last.close()
+            self._last.close_before_next()
             self._last = None
         return self._run_by_call(self._instances.generations[0].fly, values, names)
 
@@ -318,7 +318,7 @@ class Runner:
         if prepared is None:
             return
         if self._last is not None:
-            self._last.close()
+            self._last.close_before_next()
         if self._instances is not None:
             self._finalizer.detach()
             self._instances.abandon()
@@ -376,7 +376,7 @@ class Runner:
                 self._last.join()
             self._check_not_hung()
             if self._last is not None:
-                self._last.close()
+                self._last.close_before_next()
             names = self._prepared.results if results is None else tuple(results)
 
             def attempt(failed: int) -> Stream:

@@ -291,6 +291,28 @@ def test_bad_program_is_refused(loaded: Any, error: type[Exception], message: st
         task_compiler.compile_task(operation(implementation), implementation, signature, queue_on("cpu"), LIMITS)
 
 
+@pytest.mark.sycl
+def test_a_refused_source_comes_with_the_compilers_log_and_the_line(queue: Any) -> None:
+    source = OPENCL.replace("* a +", "* no_such_name +")
+    implementation = kernel_implementation("opencl-c", lambda _: OpenCLSource(source, "grid"))
+    signature = Signature({"x": (2, 2), "y": (2, 2)}, {"x": "float32", "y": "float32"}, {"a": 1})
+    with pytest.raises(CapabilityError, match="undeclared identifier 'no_such_name'") as caught:
+        task_compiler.compile_task(operation(implementation), implementation, signature, queue, LIMITS)
+    assert "y[i * get_global_size(1) + j] = x[i * get_global_size(1) + j] * no_such_name" in str(caught.value)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize(("given", "count"), [("int a, int b", "4 arguments"), ("", "2 arguments")])
+def test_another_number_of_kernel_arguments_is_found_when_it_is_compiled(given: str, count: str, queue: Any) -> None:
+    source = (
+        f"__kernel void grid(__global const float *x, __global float *y{', ' * bool(given)}{given}) {{ y[0] = x[0]; }}"
+    )
+    implementation = kernel_implementation("opencl-c", lambda _: OpenCLSource(source, "grid"))
+    signature = Signature({"x": (2, 2), "y": (2, 2)}, {"x": "float32", "y": "float32"}, {"a": 1})
+    with pytest.raises(ExecutionError, match=f"'grid' takes {count}, and the operation passes 3: x, y, a"):
+        task_compiler.compile_task(operation(implementation), implementation, signature, queue, LIMITS)
+
+
 def test_host_implementation_is_a_function() -> None:
     implementation = Implementation("host", "host", lambda _: abs)
     executable = task_compiler.compile_task(operation(implementation), implementation, Signature({}, {}), None, None)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -33,9 +34,10 @@ from syclsched.errors import (
     RaceError,
     TaskFailedError,
     UnknownArrayError,
+    UnseenFailureWarning,
     WaitTimeoutError,
 )
-from syclsched.execution import execute
+from syclsched.execution import Run, bind, execute
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 
@@ -84,6 +86,55 @@ def test_refused_kernel_among_others_names_its_task(live: tuple[Platform, Any]) 
     assert outcome == {"before": "done", "bad": "failed", "after": "done", "child": "cancelled"}
     np.testing.assert_array_equal(run.result("y_after"), 2 * np.arange(100))
     run.close()
+
+
+def failing(platform: Platform, devices: Any) -> Run:
+    """Start a run whose only task fails, and wait for its end without being told how it ended."""
+    graph = TaskGraph("unseen")
+    graph.kernel(REFUSED, name="bad", x=graph.array("x", data=np.arange(100)), y=graph.array("y", (100,), DTYPE), a=1)
+    run = execute(plan_on(graph, platform, "cpu"), graph, devices, {"y": np.zeros(100, DTYPE)})
+    run.join()
+    return run
+
+
+def test_a_failure_that_nobody_saw_is_warned_of_when_the_run_is_dropped(
+    live: tuple[Platform, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    run = failing(*live)
+    with pytest.warns(UnseenFailureWarning, match=r"'unseen': the run failed, and nothing has waited.*task 'bad'"):
+        del run
+    assert "task 'bad'" in caplog.text
+
+
+def test_a_failure_that_nobody_saw_is_warned_of_when_the_next_run_follows(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = TaskGraph("unseen")
+    graph.kernel(
+        REFUSED, name="bad", x=graph.array("x", data=np.arange(100)), y=graph.array("y", data=np.arange(100)), a=1
+    )
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        first = runner.run()
+        first.join()
+        with pytest.warns(UnseenFailureWarning, match="task 'bad'"):
+            second = runner.run()
+        with pytest.raises(TaskFailedError, match="'bad'"):
+            second.wait()
+
+
+@pytest.mark.parametrize("look", ["wait", "result", "trace", "close"])
+def test_a_failure_that_was_seen_is_not_warned_of(look: str, live: tuple[Platform, Any]) -> None:
+    run = failing(*live)
+    if look in ("wait", "result"):
+        with pytest.raises(TaskFailedError, match="'bad'"):
+            run.wait() if look == "wait" else run.result("y")
+    elif look == "trace":
+        assert [s.outcome for s in run.trace().spans if s.kind == "launch"] == ["failed"]
+    else:
+        run.close()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        del run
+    assert not told
 
 
 @pytest.mark.parametrize("device", ["cpu", "accelerator", "host"])

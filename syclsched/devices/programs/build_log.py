@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build log of an OpenCL C compiler, shortened for an error message, with the source line of the first error. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+#: Most lines of a log that a message repeats, and most characters of one line.
+_MOST_LINES: Final = 24
+_LONGEST_LINE: Final = 300
+#: Lines that say nothing about the source.
+_NOISE: Final = re.compile(
+    r"(?:Compilation|Device build|Options used by backend compiler|Build) ?(?:started|done|failed)?:?"
+)
+#: An error's line in the source, as Clang's diagnostics and those of compilers made from it give it.
+_ERROR: Final = re.compile(r"(?:^|[^\d])(\d+):\d+: (?:fatal )?error:", re.MULTILINE)
+
+
+def describe_log(log: str, source: str) -> str:
+    """Return the lines of a build log that an error message repeats, each on a line of its own; empty for no log."""
+    lines = [line.rstrip()[:_LONGEST_LINE] for line in log.replace("\0", "").splitlines()]
+    lines = [line for line in lines if line.strip() and not _NOISE.fullmatch(line.strip())]
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[:_MOST_LINES], f"... ({len(lines) - _MOST_LINES} more lines)"]
+    text = "\n".join(lines)
+    found = _ERROR.search(text)
+    of_source = source.splitlines()
+    if found is not None and 1 <= int(found.group(1)) <= len(of_source):
+        shown = of_source[int(found.group(1)) - 1].strip()[:_LONGEST_LINE]
+        if shown and shown not in text:
+            text += f"\nline {found.group(1)} is: {shown}"
+    return text
