@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -28,6 +29,15 @@ class History(Protocol):
     def lookup(self, key: HistoryKey) -> Quantity | None:
         """Return the seconds measured for ``key``, or None if there are none."""
         ...
+
+
+def known_refusals(history: History | None) -> Mapping[HistoryKey, str]:
+    """Return why devices or libraries refused implementations when these were to be timed, by key.
+
+    A history need not keep refusals; `HistoryStore` does.
+    """
+    refusals = getattr(history, "refusals", None)
+    return {} if refusals is None else dict(refusals())
 
 
 class MemoryHistory(dict[HistoryKey, Quantity]):

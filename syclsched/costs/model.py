@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from syclsched.costs.capability import unsupported
 from syclsched.costs.estimate import Estimate, sequence_estimate
-from syclsched.costs.history import History, history_key, in_run_key
+from syclsched.costs.history import History, history_key, in_run_key, known_refusals
 from syclsched.costs.rates import Rates, rates_of
 from syclsched.costs.roofline import checked_efficiency, checked_work, roofline_seconds, working_set
 from syclsched.costs.stated import stated_seconds
@@ -40,12 +40,26 @@ class CostModel:
     def __init__(self, platform: Platform, history: History | None = None) -> None:
         self.platform = platform
         self._history = history
+        self._refusals = known_refusals(history)
         self._classes: dict[object, _CostClass] = {}
         self._rates: dict[str, Rates] = {}
 
     def supports(self, task: Task, implementation: Implementation, device: Device) -> str | None:
         """Return why ``device`` cannot run ``implementation`` of ``task``, or None if it can."""
-        return unsupported(task, implementation, device)
+        missing = unsupported(task, implementation, device)
+        if missing is not None or not self._refusals or task.operation is None or task.signature is None:
+            return missing
+        return self._refusal(task.operation, task.signature, implementation, device)
+
+    def refusals(self, task: Task, device: Device) -> Iterator[tuple[Implementation, str]]:
+        """Yield the implementations of a task that the device or a library refused when they were to be timed."""
+        if not self._refusals or task.operation is None or task.signature is None:
+            return
+        for implementation in task.operation.implementations:
+            if unsupported(task, implementation, device) is None:
+                reason = self._refusal(task.operation, task.signature, implementation, device)
+                if reason is not None:
+                    yield implementation, reason
 
     def task_seconds(self, task: Task, implementation: Implementation, device: Device) -> Estimate:
         """Return the predicted seconds of a task, whether or not the device supports it."""
@@ -76,7 +90,7 @@ class CostModel:
         if task.operation is None or any(choice is not None for choice in self.choices(task, devices)):
             return
         lacking = [
-            f"{device.name}: " + ", ".join(f"{i.name}: {unsupported(task, i, device)}" for i in implementations)
+            f"{device.name}: " + ", ".join(f"{i.name}: {self.supports(task, i, device)}" for i in implementations)
             for device in devices
             if (implementations := _relevant_implementations(task.operation, device))
         ]
@@ -113,7 +127,7 @@ class CostModel:
     def _find_best(self, task: Task, device: Device) -> Choice | None:
         best: Choice | None = None
         for implementation in task.operation.implementations if task.operation is not None else ():
-            if unsupported(task, implementation, device) is not None:
+            if self.supports(task, implementation, device) is not None:
                 continue
             estimate = self.task_seconds(task, implementation, device)
             if best is None or estimate.seconds < best[1].seconds:
@@ -134,6 +148,17 @@ class CostModel:
         work = checked_work(operation, signature, where)
         efficiency = checked_efficiency(implementation, where)
         return Estimate(roofline_seconds(work, working_set(signature, work), efficiency, rates), rates.origin)
+
+    def _refusal(
+        self, operation: Operation, signature: Signature, implementation: Implementation, device: Device
+    ) -> str | None:
+        """Return why an implementation, or one of its steps, was refused; None if it was not."""
+        found = self._refusals.get(history_key(device.key, operation, implementation, signature))
+        for part in () if found is not None else sequence_parts(operation, implementation, signature):
+            of_part = self._refusal(part.operation, part.signature, part.implementation, device)
+            if of_part is not None:
+                return f"{part.operation.name}: {of_part}"
+        return found
 
     def _measured(
         self, operation: Operation, signature: Signature, implementation: Implementation, device: Device

@@ -250,6 +250,24 @@ class Option(Serialisable):
     origin: Text
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal(Serialisable):
+    """An implementation of a task that a device or library refused to run when it was to be timed.
+
+    Parameters
+    ----------
+    task, device, implementation : str
+        Names.
+    reason : str
+        The error.
+    """
+
+    task: Name
+    device: Name
+    implementation: Name
+    reason: Text
+
+
 class _WeaklyReferable:
     """Base with ``__weakref__``: data derived from a plan are cached in weak dictionaries."""
 
@@ -286,6 +304,8 @@ class Plan(Serialisable, _WeaklyReferable):
         The candidates that were considered.
     options : tuple of Option
         Costs of the tasks on other devices.
+    refusals : tuple of Refusal
+        Implementations that were not considered, because a device or library refuses them.
     lower_bound_s : float
         Lower bound of the makespan of any plan of the graph (as rewritten) for the platform, with the same costs; 0 if
         unknown.
@@ -321,6 +341,7 @@ class Plan(Serialisable, _WeaklyReferable):
     counters: Counters = field(default_factory=Counters)
     candidates: tuple[Candidate, ...] = ()
     options: tuple[Option, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
     lower_bound_s: NonNegative = 0.0
     aim: Text = "minimize makespan"
     energy_j: NonNegative | None = None

@@ -66,6 +66,7 @@ class Attempt:
             with_metrics(self.plan, self.metrics, bound_s),
             platform=platform.without_profiles(),
             options=builder.options(),
+            refusals=builder.refusals(),
             aim=str(self.aim),
         )
         verify(plan, builder.graph)

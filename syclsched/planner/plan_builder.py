@@ -12,7 +12,7 @@ from syclsched.costs import CostModel
 from syclsched.errors import CapabilityError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import with_memory_limit
-from syclsched.model.plan import Option, Plan
+from syclsched.model.plan import Option, Plan, Refusal
 from syclsched.model.platform import Platform
 from syclsched.planning import build_plan
 from syclsched.scheduling import Problem, build_problem, to_schedule
@@ -90,6 +90,17 @@ class PlanBuilder:
                 if best is not None and task.operation is not None:
                     found.append(Option(task.name, device.name, best[0].name, best[1].seconds, best[1].origin))
         return tuple(found)
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Return the implementations of each task that devices or libraries refuse."""
+        if len(self.graph) * len(self.platform.devices) > _MAX_OPTIONS:
+            return ()
+        return tuple(
+            Refusal(task.name, device.name, implementation.name, reason)
+            for task in self.graph.tasks
+            for device in self.platform.devices
+            for implementation, reason in self.costs.refusals(task, device)
+        )
 
 
 def with_metrics(plan: Plan, metrics: Metrics, bound_s: float) -> Plan:

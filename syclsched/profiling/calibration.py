@@ -18,7 +18,7 @@ from syclsched.costs.history import HistoryKey, history_key, signature_text
 from syclsched.costs.model import CostModel
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.task_compiler import CompileRequest, build_ahead, compile_task
-from syclsched.errors import ExecutionError
+from syclsched.errors import CapabilityError, ExecutionError
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature
@@ -71,6 +71,10 @@ class RecordingHistory(Protocol):
         """Add samples."""
         ...
 
+    def refuse(self, key: HistoryKey, reason: str) -> None:
+        """Note that a device or library refuses an implementation, so that it is not planned."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
@@ -79,7 +83,10 @@ class Calibration:
     #: Implementations timed now, and known before.
     measured: int
     known: int
-    failures: tuple[tuple[str, str], ...] = ()  # label and error of each failed case
+    failures: tuple[tuple[str, str], ...] = ()  # label and error of each case that could not be timed
+    #: Labels of the failures that are refusals by a device or library: such implementations are not planned. Other
+    #: failures, such as a lack of memory, may pass, and do not keep an implementation out of plans.
+    refused: tuple[str, ...] = ()
     complete: bool = True  # false if it was interrupted; finished measurements are recorded
     #: Implementations not timed: another is close to the device's roofline, or there is no alternative.
     left_out: int = 0
@@ -129,6 +136,7 @@ def calibrate(
     n_alternatives = Counter(case.key.operation + " " + case.key.signature for case in cases)
     open_cases = [c for c in unknown if not choices_only or n_alternatives[c.key.operation + " " + c.key.signature] > 1]
     failures: list[tuple[str, str]] = []
+    refused: list[str] = []
     measured, left_out, complete = 0, len(unknown) - len(open_cases), True
     best: dict[tuple[str, str, str], float] = {}
     for case in cases:
@@ -166,11 +174,17 @@ def calibrate(
         except InterruptedMeasurement:
             complete = False
             break
+        except CapabilityError as error:
+            history.refuse(case.key, str(error))
+            refused.append(case.label)
+            failures.append((case.label, f"{type(error).__name__}: {error}"))
         except Exception as error:  # dpctl's errors share no base class
             failures.append((case.label, f"{type(error).__name__}: {error}"))
     if progress is not None and complete and open_cases:
         progress(len(open_cases), len(open_cases), "")
-    return Calibration(measured, len(cases) - len(unknown), tuple(failures), complete, left_out)
+    return Calibration(
+        measured, len(cases) - len(unknown), tuple(failures), tuple(refused), complete=complete, left_out=left_out
+    )
 
 
 def _build_ahead(cases: Sequence[_Case], devices: QueueProvider) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,14 @@ from support.sample_profiles import device_profile
 import syclsched
 from syclsched.costs.history import history_key
 from syclsched.costs.model import CostModel
-from syclsched.errors import MeasurementError
+from syclsched.errors import CapabilityError, MeasurementError, MemoryLimitError
 from syclsched.kernels.tensor.reductions.reduce import reduce
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
+from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Device, Platform
+from syclsched.planner import plan_graph
 from syclsched.profiling.calibration import calibrate, synthetic_data
 from syclsched.profiling.measure import microkernels, overlap, throughput
 from syclsched.profiling.measure.bandwidth import last_level_cache_bytes, triad, triad_bytes
@@ -391,6 +393,62 @@ def test_what_does_not_compile_is_listed_and_the_rest_measured(machine: tuple[Pl
         done = calibrate(scale_graph(scale_operation(fails=True)), platform, live, history, seconds_each=0.0)
     assert done.measured == 2
     assert [label for label, _ in done.failures] == ["scale (opencl-c) on cpu"] * 2
+
+
+def refusing(error: Exception) -> tuple[Operation, Callable[[], None]]:
+    """An operation with a library, first in order, that raises an error wherever it is called; what mends it."""
+    broken = True
+
+    def call(queue: Any, arguments: Any, depends: list[Any]) -> Any:
+        if broken:
+            raise error
+        return queue.submit_barrier(depends)
+
+    def mend() -> None:
+        nonlocal broken
+        broken = False
+
+    operation = scale_operation()
+    library = Implementation("library", "library", lambda _: call)
+    return replace(operation, implementations=(library, *operation.implementations)), mend
+
+
+@pytest.mark.sycl
+def test_what_a_library_refuses_is_not_planned_until_it_can_be_timed(
+    machine: tuple[Platform, Any], tmp_path: Path
+) -> None:
+    platform, live = machine
+    platform = replace(platform, devices=tuple(d for d in platform.devices if not d.is_host))
+    operation, mend = refusing(CapabilityError("no engine for this device", where="a library"))
+    graph = scale_graph(operation)
+    path = tmp_path / "history.sqlite3"
+    with HistoryStore(path) as history:
+        done = calibrate(graph, platform, live, history, seconds_each=0.0)
+    assert done.refused == ("scale (library) on cpu",) * 2
+    with HistoryStore(path) as history:  # as another process opens it
+        plan = plan_graph(graph, platform, history=history)
+        assert {a.implementation for a in plan.schedule.assignments} == {"opencl-c"}
+        assert "refused      by cpu: library: a library: no engine for this device" in plan.explain("scale_0")
+        assert Plan.from_json(plan.to_json()).refusals == plan.refusals
+        kernels = replace(operation, implementations=operation.implementations[:1])
+        only = TaskGraph()
+        only.kernel(kernels, x=only.array("x", (64,), "float32"))
+        with pytest.raises(CapabilityError, match="library: a library: no engine"):
+            plan_graph(only, platform, history=history)
+        mend()
+        again = calibrate(graph, platform, live, history, seconds_each=0.0)
+        assert (again.measured, again.refused) == (2, ())
+        assert not history.refusals()
+
+
+@pytest.mark.sycl
+def test_what_may_pass_keeps_nothing_out_of_plans(machine: tuple[Platform, Any]) -> None:
+    platform, live = machine
+    operation, _ = refusing(MemoryLimitError("no memory just now"))
+    with HistoryStore(":memory:") as history:
+        done = calibrate(scale_graph(operation), platform, live, history, seconds_each=0.0)
+        assert [label for label, _ in done.failures] == ["scale (library) on cpu"] * 2
+        assert done.refused == () and not history.refusals()
 
 
 @pytest.mark.sycl

@@ -128,10 +128,14 @@ def apply_memory_limit(platform: Platform, memory_limit: str | None, *, of_many:
 
 
 def _calibrate(session: PlanningSession, graph: TaskGraph, live: OpenDevices, console: Console) -> None:
+    from rich.markup import escape
+
     with calibration_bar(console) as progress:
         found = replace(session, progress=progress).calibrate(graph, live)
+    refused = {label for each in found for label in each.refused}
     for what, why in (failure for each in found for failure in each.failures):
-        console.print(f"[yellow]not timed:[/yellow] {what}: {why}", soft_wrap=True)
+        state = "refused, so not planned" if what in refused else "not timed"
+        console.print(f"[yellow]{state}:[/yellow] {escape(f'{what}: {why}')}", soft_wrap=True)
 
 
 def _faster_plan(

@@ -304,8 +304,14 @@ def _done_again(plan: Plan, task: str) -> list[str]:
 
 def _elsewhere(plan: Plan, task: str, device: str, instruction: Instruction) -> list[str]:
     options = sorted((o for o in plan.options if o.task == task), key=lambda o: o.seconds)
+    refused = [
+        f"  refused      by {_clean(r.device, 20)}: {_clean(r.implementation, 16)}: "
+        f"{_clean('; '.join(r.reason.splitlines()), 200)}"
+        for r in plan.refusals
+        if r.task == task
+    ]
     if not options:
-        return ["  elsewhere    the plan does not record what it would cost elsewhere"]
+        return ["  elsewhere    the plan does not record what it would cost elsewhere", *refused]
     here = [o for o in options if o.device == device and o.implementation == instruction.implementation]
     here_s = here[0].seconds if here else instruction.duration_s
     lines = ["  would cost, alone on the machine"]
@@ -316,7 +322,8 @@ def _elsewhere(plan: Plan, task: str, device: str, instruction: Instruction) -> 
             f"    {'*' if chosen else ' '} {_clean(option.device, 20):<20} {_clean(option.implementation, 16):<16} "
             f"{format_seconds(option.seconds):>9}  {option.origin}{ratio}"
         )
-    return lines + _more(len(options) - MAX_ROWS, "    ") + _margin(options, device, here_s, _clean(plan.policy))
+    lines += _more(len(options) - MAX_ROWS, "    ") + refused[:MAX_ROWS] + _more(len(refused) - MAX_ROWS, "    ")
+    return lines + _margin(options, device, here_s, _clean(plan.policy))
 
 
 def _margin(options: Sequence[Option], device: str, here_s: float, policy: str) -> list[str]:

@@ -20,6 +20,9 @@ from syclsched.profiling.storage.profile_store import data_folder
 #: Newest samples kept per key; older ones may reflect another state of the machine.
 KEPT_SAMPLES = 64
 
+#: Most characters kept of a reason why an implementation was refused: a compiler's log can be pages long.
+_LONGEST_REASON = 2_000
+
 #: Time-out for the file lock while another process writes.
 LOCK_TIMEOUT_S = 10.0
 
@@ -34,6 +37,15 @@ CREATE TABLE IF NOT EXISTS samples (
     seconds REAL NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_key ON samples (device_key, operation, implementation, revision, signature);
+CREATE TABLE IF NOT EXISTS refusals (
+    device_key TEXT NOT NULL,
+    operation TEXT NOT NULL,
+    implementation TEXT NOT NULL,
+    revision TEXT NOT NULL,
+    signature TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    PRIMARY KEY (device_key, operation, implementation, revision, signature)
+);
 """
 _KEY = "device_key = ? AND operation = ? AND implementation = ? AND revision = ? AND signature = ?"
 
@@ -81,7 +93,25 @@ class HistoryStore:
                 f"(SELECT id FROM samples WHERE {_KEY} ORDER BY id DESC LIMIT {KEPT_SAMPLES})",
                 (*columns, *columns),
             )
+            self._connection.execute(f"DELETE FROM refusals WHERE {_KEY}", columns)
             self._cache.pop(key, None)
+
+    def refuse(self, key: HistoryKey, reason: str) -> None:
+        """Note that a device or library refuses an implementation; it holds until the implementation is timed."""
+        with self._lock, self._guarded(), self._connection:
+            self._connection.execute(
+                "INSERT OR REPLACE INTO refusals (device_key, operation, implementation, revision, signature, reason) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (*astuple(key), reason[:_LONGEST_REASON]),
+            )
+
+    def refusals(self) -> dict[HistoryKey, str]:
+        """Return the implementations that devices or libraries refuse, with the reasons."""
+        with self._lock, self._guarded():
+            rows = self._connection.execute(
+                "SELECT device_key, operation, implementation, revision, signature, reason FROM refusals"
+            ).fetchall()
+        return {HistoryKey(*map(str, columns)): str(reason) for *columns, reason in rows}
 
     def samples(self) -> list[tuple[HistoryKey, tuple[float, ...]]]:
         """Return all samples by key, the oldest first."""
@@ -108,6 +138,7 @@ class HistoryStore:
         """Remove everything about a device."""
         with self._lock, self._guarded(), self._connection:
             self._connection.execute("DELETE FROM samples WHERE device_key = ?", (device_key,))
+            self._connection.execute("DELETE FROM refusals WHERE device_key = ?", (device_key,))
             self._cache.clear()
 
     def __len__(self) -> int:
