@@ -13,6 +13,7 @@ from typing import Any
 
 from numba.core import caching
 
+from syclsched.folder_trust import may_load_from
 from syclsched.interrupts import interrupts_deferred
 
 _PACKAGE = Path(__file__).parent
@@ -69,15 +70,33 @@ def _compiled_in_closure(function: Any) -> list[Any]:
     return [value.py_func for value in cells if hasattr(value, "py_func")]
 
 
+@lru_cache(maxsize=1024)
+def _is_trusted(folder: Path, beside: Path | None) -> bool:
+    return may_load_from(folder, beside)
+
+
 class _SourceStamp:
     """Locator mix-in: a cache entry is valid as long as all code that may be compiled into it is unchanged."""
 
     def get_source_stamp(self) -> str:
         return _stamp(Path(self._py_file))  # type: ignore[attr-defined]
 
+    def ensure_cache_path(self) -> None:
+        """Refuse a folder that others can write to: what numba finds in it is executed."""
+        super().ensure_cache_path()  # type: ignore[misc]
+        if not _is_trusted(Path(self.get_cache_path()), self._source_folder()):  # type: ignore[attr-defined]
+            raise PermissionError("others can write to the cache folder")
+
+    def _source_folder(self) -> Path | None:
+        """Return the folder of the source if the cache is beside it."""
+        return None
+
 
 class _InTree(_SourceStamp, caching._InTreeCacheLocator):  # type: ignore[misc]
-    """Cache beside the source."""
+    """Cache beside the source; the checkout, or the installation, may belong to another user."""
+
+    def _source_folder(self) -> Path:
+        return Path(self._py_file).parent
 
 
 class _Provided(_SourceStamp, caching._UserProvidedCacheLocator):  # type: ignore[misc]

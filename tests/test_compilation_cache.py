@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -194,3 +195,38 @@ def test_an_index_that_names_a_class_that_is_gone_is_stale(tmp_path: Path, monke
     assert file._load_index() == {}
     file.save("key", b"other code")
     assert list(file._load_index()) == ["key"]
+
+
+def test_code_that_others_may_have_written_is_not_loaded(tmp_path: Path) -> None:
+    program = textwrap.dedent(
+        f"""
+        import sys
+        sys.path.insert(0, {str(Path(module.__file__).parents[1])!r})
+        from syclsched.compiled import compiled
+
+        @compiled
+        def twice(value):
+            return 2.0 * value
+
+        assert twice(2.0) == 4.0
+        print(sum(twice.stats.cache_hits.values()))
+        """
+    )
+    source, cache = tmp_path / "program.py", tmp_path / "cache"
+    source.write_text(program)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "XDG_CACHE_HOME": str(tmp_path / "user")}
+
+    def hits(mode: int) -> tuple[str, str]:
+        for each in (cache, source.parent / "__pycache__", tmp_path / "user"):
+            each.mkdir(exist_ok=True)
+            each.chmod(mode)
+        ended = subprocess.run(
+            [sys.executable, str(source)], env=environment, capture_output=True, text=True, timeout=300, check=True
+        )
+        return ended.stdout.strip(), ended.stderr
+
+    assert hits(0o700)[0] == "0"
+    assert hits(0o700)[0] == "1"
+    told, said = hits(0o777)
+    assert told == "0"
+    assert f"nothing is loaded from a cache folder: {cache} can be written to by everyone" in said

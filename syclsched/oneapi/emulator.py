@@ -18,7 +18,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from syclsched.atomic_write import write_atomically
+from syclsched.folder_trust import explained, make_private_folder, why_untrusted
 from syclsched.oneapi.cache_folder import cache_root
 
 _SWITCH_VARIABLE = "SYCLSCHED_FPGA_EMULATOR"
@@ -29,6 +32,8 @@ _COMPANIONS = ("clbltfn*", "cllibrary*", "__ocl_svml_*", "libcommon_clang*")
 _CONFIGURATIONS = ("cl.cfg", "cl.fpga_emu.cfg")
 _RECORD = "source.json"
 _ABANDONED_AFTER_S = 3600.0
+#: Properties of a file that change whenever its content does; no user but root can set the last one.
+_UNCHANGED = ("st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,9 @@ def prepare(
         return Emulator(None, f"no FPGA emulator: intel-opencl-rt {version or 'of unknown version'} cannot become one")
     root = folder if folder is not None else cache_root() / "fpga-emulator"
     try:
+        make_private_folder(root)
+        if (reason := why_untrusted(root)) is not None:
+            return Emulator(None, f"no FPGA emulator: nothing is loaded from {root}: {explained(reason)}")
         return Emulator(str(_ensure(Path(source), str(version), root)))
     except (OSError, RuntimeError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
@@ -78,7 +86,6 @@ def _ensure(source: Path, version: str, root: Path) -> Path:
     library = final / EMULATOR_LIBRARY
     if _complete(final, identity):
         return library
-    root.mkdir(parents=True, exist_ok=True)
     remove_stale(root)
     temporary = Path(tempfile.mkdtemp(prefix=".building-", dir=root))
     try:
@@ -101,16 +108,45 @@ def _identity(source: Path, version: str) -> dict[str, str | int]:
 
 
 def _complete(folder: Path, identity: Mapping[str, str | int]) -> bool:
-    """Return whether a folder has the whole library and all links in it are valid."""
+    """Return whether a folder has the library as it was made, and all links in it are valid."""
     try:
+        record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
         return (
-            (folder / EMULATOR_LIBRARY).stat().st_size == identity["size_bytes"]
-            and json.loads((folder / _RECORD).read_text(encoding="utf-8")) == identity
+            why_untrusted(folder) is None
+            and record["source"] == identity
             and all((folder / name).is_file() for name in _CONFIGURATIONS)
             and all(path.exists() for path in folder.iterdir())
+            and _is_as_made(folder, record)
         )
-    except (OSError, ValueError):
+    except (OSError, ValueError, KeyError, TypeError):
         return False
+
+
+def _is_as_made(folder: Path, record: Mapping[str, Any]) -> bool:
+    """Return whether the library has the recorded content; it is read only if it may have changed, as it is large."""
+    library = folder / EMULATOR_LIBRARY
+    if record["copy"] == _state(library):
+        return True
+    if record["sha256"] != _digest(library):
+        return False
+    # Copied or given other permissions. Without the new state the next process reads it again.
+    with contextlib.suppress(OSError):
+        write_atomically(folder / _RECORD, json.dumps({**record, "copy": _state(library)}).encode())
+    return True
+
+
+def _state(file: Path) -> list[int]:
+    """Return what changes with a file's content."""
+    status = file.lstat()
+    return [getattr(status, name) for name in _UNCHANGED]
+
+
+def _digest(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as opened:
+        while piece := opened.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def _build(source: Path, folder: Path, identity: Mapping[str, str | int]) -> None:
@@ -123,7 +159,9 @@ def _build(source: Path, folder: Path, identity: Mapping[str, str | int]) -> Non
     for name in _CONFIGURATIONS:
         (folder / name).write_text(configuration, encoding="utf-8")
     # Written last, because a folder without it counts as incomplete.
-    (folder / _RECORD).write_text(json.dumps(identity), encoding="utf-8")
+    library = folder / EMULATOR_LIBRARY
+    record = {"source": identity, "sha256": _digest(library), "copy": _state(library)}
+    (folder / _RECORD).write_text(json.dumps(record), encoding="utf-8")
 
 
 def _emulator_configuration(cpu_configuration: str) -> str:
@@ -163,8 +201,8 @@ def _abandoned(folder: Path) -> bool:
 
 def _stale(folder: Path) -> bool:
     try:
-        record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-        return bool(record != _identity(Path(record["library"]), record["version"]))
+        source = json.loads((folder / _RECORD).read_text(encoding="utf-8"))["source"]
+        return bool(source != _identity(Path(source["library"]), source["version"]))
     except (OSError, ValueError, KeyError, TypeError):
         return True
 

@@ -86,7 +86,7 @@ def test_a_damaged_folder_is_made_again(runtime: Path, tmp_path: Path, damage: s
     again = prepare(runtime, tmp_path / "cache")
     assert again.library is not None
     assert Path(again.library).read_bytes() == runtime.read_bytes()
-    assert json.loads((folder / "source.json").read_text())["version"] == VERSION
+    assert json.loads((folder / "source.json").read_text())["source"]["version"] == VERSION
     assert (folder / "cl.cfg").is_file()
 
 
@@ -149,3 +149,42 @@ def test_a_runtime_that_brings_its_own_is_used_as_it_is(runtime: Path, tmp_path:
 
 def test_no_runtime_no_emulator(tmp_path: Path) -> None:
     assert emulator.prepare(None, VERSION, {}, tmp_path).library is None
+
+
+def test_nothing_is_loaded_from_a_folder_that_others_can_write_to(runtime: Path, tmp_path: Path) -> None:
+    root = tmp_path / "cache"
+    assert prepare(runtime, root).library is not None
+    root.chmod(0o777)
+    made = prepare(runtime, root)
+    assert made.library is None
+    assert f"{root} can be written to by everyone" in str(made.note) and "chmod" in str(made.note)
+    root.chmod(0o700)
+    folder = Path(str(prepare(runtime, root).library)).parent
+    folder.chmod(0o777)
+    assert prepare(runtime, root).note is None
+    assert folder.stat().st_mode & 0o777 == 0o700  # made anew
+
+
+def test_a_library_with_other_content_is_not_loaded(runtime: Path, tmp_path: Path) -> None:
+    library = Path(str(prepare(runtime, tmp_path / "cache").library))
+    status = library.stat()
+    library.write_bytes(runtime.read_bytes()[::-1])
+    os.utime(library, ns=(status.st_atime_ns, status.st_mtime_ns))  # as before, and of the same size
+    assert prepare(runtime, tmp_path / "cache").library == str(library)
+    assert library.read_bytes() == runtime.read_bytes()
+
+
+def test_the_library_is_read_again_only_if_it_may_have_changed(
+    runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = Path(str(prepare(runtime, tmp_path / "cache").library))
+    read: list[Path] = []
+    digest = emulator._digest
+    monkeypatch.setattr(emulator, "_digest", lambda file: (read.append(file), digest(file))[1])
+    before = library.stat().st_ino
+    for expected in (0, 1, 1):
+        assert prepare(runtime, tmp_path / "cache").library == str(library)
+        assert len(read) == expected
+        if not read:
+            library.chmod(0o700)
+    assert library.stat().st_ino == before

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from syclsched.atomic_write import write_atomically
+from syclsched.folder_trust import make_private_folder
 
 
 @contextlib.contextmanager
@@ -22,7 +23,8 @@ def mark(path: Path) -> Iterator[None]:
     If the cache folder cannot be written, there is no marker and the body runs all the same.
     """
     with contextlib.suppress(OSError):
-        write_atomically(path, f"{os.getpid()} {_started(os.getpid())}".encode(), folders=True)
+        make_private_folder(path.parent)
+        write_atomically(path, f"{os.getpid()} {_started(os.getpid())}".encode())
     try:
         yield
     finally:

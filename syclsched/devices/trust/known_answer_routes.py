@@ -29,6 +29,7 @@ from syclsched.devices.programs.dpex_compiler import kernel_spirv
 from syclsched.devices.trust import known_answers as ka
 from syclsched.devices.trust.known_answers import Array, Dtype
 from syclsched.errors import CapabilityError
+from syclsched.folder_trust import make_private_folder, may_load_from
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import OpenCLSource, Operation, Parameter, Signature, Work
 from syclsched.oneapi.cache_folder import cache_root
@@ -101,13 +102,16 @@ def dpex_spirv(queue: SyclQueue, function: Callable[..., None], dtype: Dtype) ->
     if shipped is not None:
         return shipped
     path = cache_root() / "known-answers" / f"{key}.spv"
-    stored = _read_spirv(path)
+    keeps = may_load_from(path.parent)
+    stored = _read_spirv(path) if keeps else None
     if stored is not None:
         return stored
     name, spirv = dpex_compile(queue, function, dtype)
     content = name.encode() + b"\n" + spirv
     try:
-        write_atomically(path, hashlib.sha256(content).digest() + content, folders=True)
+        if keeps:
+            make_private_folder(path.parent)
+            write_atomically(path, hashlib.sha256(content).digest() + content)
     except OSError:
         return name, spirv  # with a read-only or full cache the next process compiles again
     return name, spirv

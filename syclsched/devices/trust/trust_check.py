@@ -23,6 +23,7 @@ from syclsched.devices.trust import crash_marker, known_answer_routes, known_ans
 from syclsched.devices.trust.known_answer_routes import ROUTES, Route, RouteUnavailable
 from syclsched.devices.trust.known_answers import Dtype
 from syclsched.devices.trust.probe import probe
+from syclsched.folder_trust import make_private_folder, may_load_from
 from syclsched.oneapi import processor
 from syclsched.oneapi.cache_folder import cache_root
 
@@ -68,14 +69,17 @@ def check(
     started_s = time.perf_counter()
     root = _root_device(device)
     path = cache_root() / "trust" / f"{verdict_key(root)}.json"
-    remembered = None if refresh or routes is not None else _recall(path)
+    # Verdicts that others may have written are neither read nor added to.
+    keeps = may_load_from(path.parent)
+    remembered = None if refresh or routes is not None or not keeps else _recall(path)
     if remembered is not None:
         checks = remembered
     elif routes is not None:
         checks = _run_checks(root, routes)
     else:
-        checks = _check_guarded(root, path) if guarded else _run_checks(root, ROUTES)
-        _remember(path, root, checks)
+        checks = _check_guarded(root, path) if guarded and keeps else _run_checks(root, ROUTES)
+        if keeps:
+            _remember(path, root, checks)
     trusted, reason = judge(checks)
     return _TrustVerdict(trusted, reason, checks, remembered is not None, time.perf_counter() - started_s)
 
@@ -198,7 +202,8 @@ def _remember(path: Path, device: SyclDevice, checks: tuple[KnownAnswerResult, .
         return  # an error, perhaps for lack of memory: the next process checks again
     content = {"device": device.name, "checks": [asdict(each) for each in checks]}
     try:
-        write_atomically(path, json.dumps(content, indent=1).encode(), folders=True)
+        make_private_folder(path.parent)
+        write_atomically(path, json.dumps(content, indent=1).encode())
     except OSError:
         return  # with a read-only or full cache every process runs the check
 

@@ -169,6 +169,14 @@ def judge_folders(facts: Facts) -> Iterator[Finding]:
                 f"nothing can be kept in the folder for {folder.purpose}",
                 f'export {folder.variable}="$(mktemp -d)"',
             )
+        elif folder.untrusted is not None:
+            yield Finding(
+                "folders",
+                "warning",
+                f"nothing is loaded from {folder.path}: {folder.untrusted}",
+                f"all in the folder for {folder.purpose} is made anew by every process, or missing",
+                f'export {folder.variable}="$(mktemp -d)"',
+            )
         elif folder.free_bytes is not None and folder.free_bytes < folder.needed_bytes:
             yield Finding(
                 "folders",

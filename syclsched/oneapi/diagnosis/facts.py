@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from syclsched.folder_trust import why_untrusted
 from syclsched.oneapi import built_libraries, emulator, environment, libraries, loading, processor
 from syclsched.oneapi.cache_folder import APPLICATION, cache_root
 
@@ -49,6 +50,7 @@ class Folder:
     writable: bool
     needed_bytes: int
     free_bytes: int | None
+    untrusted: str | None = None  # why nothing is loaded from it, if others can write to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +194,8 @@ def load_average() -> float | None:
         return None
 
 
-def folder_fact(path: Path, purpose: str, variable: str, needed_bytes: int) -> Folder:
-    """Return whether a folder, or its nearest existing parent, can be written to, and its free space."""
+def folder_fact(path: Path, purpose: str, variable: str, needed_bytes: int, *, holds_code: bool = False) -> Folder:
+    """Return whether a folder, or its nearest existing parent, can be written to, its free space, and its trust."""
     existing = path
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
@@ -203,7 +205,8 @@ def folder_fact(path: Path, purpose: str, variable: str, needed_bytes: int) -> F
         free: int | None = status.f_bavail * status.f_frsize
     except OSError:
         free = None
-    return Folder(str(path), purpose, variable, writable, needed_bytes, free)
+    untrusted = why_untrusted(path) if holds_code else None
+    return Folder(str(path), purpose, variable, writable, needed_bytes, free, untrusted)
 
 
 def _mounted_read_only(path: Path) -> bool:
@@ -221,6 +224,12 @@ def _folders(emulator_there: bool) -> tuple[Folder, ...]:
     data = Path(platformdirs.user_data_dir(APPLICATION, appauthor=False))
     needed_bytes = _SMALL_FILES_BYTES if emulator_there else _SMALL_FILES_BYTES + _EMULATOR_BYTES
     return (
-        folder_fact(cache_root(), "cache (FPGA emulator, compiled checks, verdicts)", "XDG_CACHE_HOME", needed_bytes),
+        folder_fact(
+            cache_root(),
+            "cache (FPGA emulator, compiled checks, verdicts)",
+            "XDG_CACHE_HOME",
+            needed_bytes,
+            holds_code=True,
+        ),
         folder_fact(data, "data (device profiles)", "XDG_DATA_HOME", _SMALL_FILES_BYTES),
     )

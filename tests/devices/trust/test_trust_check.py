@@ -334,3 +334,22 @@ def test_kernels_compiled_here_give_the_answers_of_the_shipped_ones(cpu: Any, mo
     verdict = trust_check.check(cpu, routes=only(DPEX))
     assert verdict.trusted
     assert {(each.dtype, each.kind) for each in verdict.checks} == {(d.name, k) for d in ka.DTYPES for k in ka.KINDS}
+
+
+@pytest.mark.sycl
+def test_a_verdict_that_others_may_have_written_is_not_believed(
+    cpu: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def right(queue: Any, dtypes: Any) -> Iterator[RouteResult]:
+        yield RouteResult(ka.DTYPES[0], ka.RAMP, 2, np.arange(2), np.arange(2))
+
+    monkeypatch.setattr(trust_check, "ROUTES", {"x": right})
+    assert trust_check.check(cpu).trusted
+    folder = cache_root() / "trust"
+    before = sorted(folder.iterdir())
+    folder.chmod(0o777)
+    assert not trust_check.check(cpu).remembered
+    assert f"{folder} can be written to by everyone" in caplog.text
+    assert sorted(folder.iterdir()) == before
+    folder.chmod(0o700)
+    assert trust_check.check(cpu).remembered
