@@ -398,6 +398,15 @@ def test_names_settle_other_inputs() -> None:
     assert "n = 4" in refusal(lambda: imported(model, {"a": (4, 3), "b": (5, 3)}))
 
 
+def test_question_marks_are_unknown_extents_and_no_common_one() -> None:
+    model = model_of([node("MatMul", ["a", "b"], ["y"])], {"a": ("?", "?"), "b": ("?", 4)}, ["y"])
+    assert imported(model, {"a": (2, 3), "b": (3, 4)}).values["y"].shape == (2, 4)
+    with pytest.raises(OpenDimensionError) as caught:
+        imported(model, {"a": (2, 3)})
+    assert caught.value.names == ("b[0]",)
+    assert "no open dimension" in refusal(lambda: imported(model, {"a": (2, 3)}, dimensions={"?": 3}))
+
+
 @pytest.mark.parametrize(
     ("shapes", "said"),
     [

@@ -320,7 +320,8 @@ def _declared(value: Any, where: str, what: str) -> DeclaredValue:
 
 
 def _extent(dimension: Any) -> Dimension:
-    """Return a declared extent; some exporters write a negative one for an unknown one."""
+    """Return a declared extent; some exporters write a negative one, or the name ``?``, for an unknown one."""
     if dimension.WhichOneof("value") == "dim_value":
         return int(dimension.dim_value) if dimension.dim_value >= 0 else None
-    return dimension.dim_param or None
+    # As a name, "?" would make all unknown extents of a model the same one.
+    return dimension.dim_param if dimension.dim_param not in ("", "?") else None
