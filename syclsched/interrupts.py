@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deferral of Ctrl-C during code that must not be interrupted."""
+"""Deferral of Ctrl-C during code that must not be interrupted, and its delivery where Python would lose it.
+
+Python discards exceptions that are raised in callbacks of weak references, in ``__del__`` and in functions called by C,
+and so a KeyboardInterrupt that is raised there.
+"""
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # the enumerations of `signal` take ten times as long
+import sys
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from signal import SIGINT
 from types import FrameType
 from typing import Any
@@ -31,10 +38,58 @@ class interrupts_deferred:
         if before is not None:
             _signal.signal(_INTERRUPT, before)
             if self._came:
-                before(*self._came[-1])
+                self._deliver(before)
+
+    def _deliver(self, handler: Any) -> None:
+        handler(*self._came[-1])
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
         self._came.append((number, frame))
 
 
+class interrupts_postponed(interrupts_deferred):
+    """`interrupts_deferred` for callbacks, from which an exception cannot be raised: Ctrl-C comes shortly after."""
+
+    __slots__ = ()
+
+    def _deliver(self, handler: Any) -> None:
+        _interrupt_soon()
+
+
+def call_in_callback(call: Callable[[], object]) -> None:
+    """Call a function in a callback, which Ctrl-C does not cut short; it comes afterwards."""
+    with interrupts_postponed():
+        call()
+
+
+def redeliver_lost_interrupts() -> None:
+    """Make the interpreter repeat Ctrl-C where its exception was lost in a callback, for the rest of the process."""
+    if not isinstance(sys.unraisablehook, _LostInterrupts):
+        sys.unraisablehook = _LostInterrupts(sys.unraisablehook)
+
+
+class _LostInterrupts:
+    """Hook for exceptions that are lost: repeats Ctrl-C, and passes all others on."""
+
+    def __init__(self, following: Any) -> None:
+        self.following = following
+
+    def __call__(self, lost: Any) -> None:
+        if issubclass(lost.exc_type, KeyboardInterrupt):
+            _interrupt_soon()
+        else:
+            self.following(lost)
+
+
+def _interrupt_soon() -> None:
+    """Repeat Ctrl-C from another thread, when the callback has probably ended; if not, it is lost and comes again."""
+    main = threading.main_thread().ident
+    again = threading.Timer(_PAUSE_S, _signal.pthread_kill, (main, _INTERRUPT))  # also wakes a waiting main thread
+    again.daemon = True
+    with suppress(RuntimeError):  # no thread can be started while the interpreter ends
+        again.start()
+
+
 _INTERRUPT = int(SIGINT)
+#: Seconds after which an interrupt is repeated.
+_PAUSE_S = 1e-3

@@ -4,10 +4,33 @@
 from __future__ import annotations
 
 import signal
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from syclsched.interrupts import interrupts_deferred
+from syclsched.interrupts import call_in_callback, interrupts_deferred, redeliver_lost_interrupts
+
+
+class Thing:
+    """An object that can be referred to weakly."""
+
+
+@pytest.fixture
+def lost(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Return the exceptions that are lost, for which there is a hook of the test's own."""
+    found: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", found.append)
+    yield found
+
+
+def wait_for_interrupt() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        threading.Event().wait(60)
 
 
 def test_an_interrupt_waits_until_the_end() -> None:
@@ -17,3 +40,34 @@ def test_an_interrupt_waits_until_the_end() -> None:
         reached = True
     assert reached
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_lost_in_a_callback_comes_again(lost: list[Any]) -> None:
+    redeliver_lost_interrupts()
+    thing = Thing()
+    reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+    del thing
+    wait_for_interrupt()
+    assert reference() is None and not lost
+
+
+def test_other_lost_exceptions_go_where_they_went_before(lost: list[Any]) -> None:
+    redeliver_lost_interrupts()
+    redeliver_lost_interrupts()
+    sys.unraisablehook(SimpleNamespace(exc_type=ValueError))  # type: ignore[arg-type]
+    assert [each.exc_type for each in lost] == [ValueError]
+
+
+def test_a_callback_is_not_cut_short(lost: list[Any]) -> None:
+    done = []
+
+    def call() -> None:
+        signal.raise_signal(signal.SIGINT)
+        done.append("all of it")
+
+    thing = Thing()
+    weakref.finalize(thing, call_in_callback, call)
+    del thing
+    assert done == ["all of it"]
+    wait_for_interrupt()
+    assert not lost

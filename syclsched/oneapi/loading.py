@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from syclsched.errors import RuntimeMissingError
+from syclsched.interrupts import redeliver_lost_interrupts
 from syclsched.oneapi import built_libraries, environment, fork_check, libraries, processor
 from syclsched.oneapi import emulator as emulators
 from syclsched.oneapi.libraries import LibraryFound
@@ -51,6 +52,7 @@ def load() -> Runtime:
         if _runtime is None:
             _runtime = _load()
             fork_check.watch()
+            redeliver_lost_interrupts()  # objects of the stack are released in callbacks
         return _runtime
 
 

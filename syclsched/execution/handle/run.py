@@ -21,6 +21,7 @@ from syclsched.execution.handle.resources import Resources, StallDetector
 from syclsched.execution.handle.result_access import ResultAccess
 from syclsched.execution.handle.watchdog import WATCHDOG, RunWatch
 from syclsched.execution.memory.buffers import NumpyArray
+from syclsched.interrupts import call_in_callback
 from syclsched.model.trace import Trace
 from syclsched.oneapi.fork_check import check_not_forked
 
@@ -80,7 +81,7 @@ class Run(ResultAccess):
         super().__init__(resources, devices, values, joined)
         self._trace: Trace | None = None
         self._keep = keep
-        self._finalizer = weakref.finalize(self, self._resources.abandon)
+        self._finalizer = weakref.finalize(self, call_in_callback, self._resources.abandon)
         self._finalizer.atexit = False  # `resources` ends all runs at interpreter exit
         WATCHDOG.watch(RunWatch(self._resources, safeguards), self._resources)
         engine.start()

@@ -30,6 +30,7 @@ from syclsched.execution.replay.replay_eligibility import why_not_replayed
 from syclsched.execution.runner.one_off import start
 from syclsched.execution.runner.recorder import KEPT_RUNS, Recorder
 from syclsched.execution.runner.zero_copy_inputs import ZeroCopyInputs
+from syclsched.interrupts import call_in_callback
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.recovery import Recovery
@@ -148,7 +149,7 @@ class Runner:
             self._prepared = laid_out if self.why_not_replayed is None else self._prepared
         if self.why_not_replayed is None:
             self._instances = InstancePool(self._prepared, self._executables, load_library(), queues, devices)
-            self._finalizer = weakref.finalize(self, self._instances.abandon)
+            self._finalizer = weakref.finalize(self, call_in_callback, self._instances.abandon)
             self._finalizer.atexit = False  # each run has a finaliser of its own for that
         # Tracing, safeguards and deadlines need a `Run`; a one-call run has none.
         watched = self._trace or safeguards != DEFAULT_SAFEGUARDS or bool(self._prepared.deadlines_s)
