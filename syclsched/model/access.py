@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import enum
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 #: A range of rows along axis 0: first row, and one past the last.
@@ -75,3 +77,21 @@ class Access:
 def row_range_name(array: str, rows: RowRange) -> str:
     """Return the name of a range of rows of an array: ``a[0:100]``."""
     return f"{array}[{rows[0]}:{rows[1]}]"
+
+
+def merge_range_names(names: Iterable[str]) -> list[str]:
+    """Return names of arrays and ranges of rows, with ranges that follow each other merged: ``a[0:1], a[1:5], b``."""
+    found: list[str] = []
+    before: tuple[str, int, int] | None = None
+    for name in names:
+        parts = _RANGE_NAME.fullmatch(name)
+        mine = None if parts is None else (parts[1], int(parts[2]), int(parts[3]))
+        if mine is not None and before is not None and before[::2] == mine[:2]:
+            mine = (mine[0], before[1], mine[2])
+            found.pop()
+        found.append(name if mine is None else row_range_name(mine[0], mine[1:]))
+        before = mine
+    return found
+
+
+_RANGE_NAME = re.compile(r"(.+)\[(\d+):(\d+)\]", re.DOTALL)

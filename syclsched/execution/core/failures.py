@@ -8,7 +8,12 @@ from typing import Literal, NamedTuple
 
 from syclsched.errors import ExecutionError, SyclschedError, TaskFailedError
 from syclsched.execution.core.program import Buffer
+from syclsched.model.access import merge_range_names
 from syclsched.model.plan import Instruction, PlannedTask
+from syclsched.model.text.units import listed
+
+#: Arrays that an error lists.
+_MOST_ARRAYS = 8
 
 InvalidOutcome = Literal["failed", "cancelled"]
 
@@ -115,7 +120,8 @@ class Failures:
 def task_failed_error(instruction: Instruction, cause: BaseException, verb: str) -> TaskFailedError:
     """Return the error to raise for a task whose instruction failed."""
     task = instruction.task or instruction.kind
-    arrays = ", ".join(repr(use.array) for use in instruction.uses)
+    names = dict.fromkeys(merge_range_names(use.array for use in instruction.uses))  # of a copy both ends have one
+    arrays = listed([repr(name) for name in names], _MOST_ARRAYS)
     message = str(cause) if isinstance(cause, SyclschedError) else f"{type(cause).__name__}: {cause}"
     place = f"task {task!r}" + (f" (arrays {arrays})" if arrays else "")
     error = TaskFailedError(f"{verb} {message}".rstrip(": "), task=task, where=place)

@@ -86,3 +86,11 @@ def test_error_names_task_arrays_and_cause() -> None:
     error = task_failed_error(touch(1, "potrf_3", ("A33", UPDATE)), cause, "could not be submitted:")
     assert str(error) == "task 'potrf_3' (arrays 'A33'): could not be submitted: argument 'x': odd"
     assert error.__cause__ is cause
+
+
+def test_an_error_names_ranges_once_and_not_every_array() -> None:
+    uses = [(f"x[{i}:{i + 1}]", READ) for i in range(300)] + [("y", UPDATE), ("y", READ), ("x[500:600]", READ)]
+    text = str(task_failed_error(touch(0, "a", *uses), ValueError("no"), "raised"))
+    assert text == "task 'a' (arrays 'x[0:300]', 'y', 'x[500:600]'): raised ValueError: no"
+    many = str(task_failed_error(touch(0, "a", *((f"z{i}", READ) for i in range(300))), ValueError("no"), "raised"))
+    assert many.startswith("task 'a' (arrays 'z0', 'z1', ") and "and 292 more)" in many
