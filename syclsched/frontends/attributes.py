@@ -22,6 +22,9 @@ _OF_EDGE = frozenset({"bytes", "cost", "weight"})
 #: Most devices with a cost of their own in one node.
 _MAX_DEVICES = 64
 
+#: Largest number of a file, whatever it counts.
+_MOST = max(MAX_SECONDS, 1e18)
+
 #: Accepted number syntax. Python's ``float`` accepts more (``1_000``, digits of other scripts).
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
@@ -59,8 +62,8 @@ def parse_number(text: str, what: str, where: str) -> float:
     if not _NUMBER.fullmatch(text.strip()) and text.strip().lower() not in _NOT_FINITE:
         raise FormatError(f"{what} is {quoted_name(text)}, expected a number", where=where)
     value = float(text)
-    if not 0.0 <= value <= max(MAX_SECONDS, 1e18):
-        raise FormatError(f"{what} is {quoted_name(text)}, expected a finite number of zero or more", where=where)
+    if not 0.0 <= value <= _MOST:
+        raise FormatError(f"{what} is {quoted_name(text)}, expected a finite number from 0 to {_MOST:g}", where=where)
     return value
 
 

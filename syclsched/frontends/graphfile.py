@@ -18,7 +18,7 @@ from syclsched.errors import CycleError, FormatError, GraphError, SyclschedError
 from syclsched.frontends.graph_limits import Limits
 from syclsched.frontends.graph_units import Units
 from syclsched.model.access import AccessMode
-from syclsched.model.cost_only import MAX_BYTES, MAX_SECONDS, add_cost_only, is_cost_only, stated_cost
+from syclsched.model.cost_only import MAX_BYTES, MAX_CORES, MAX_SECONDS, add_cost_only, is_cost_only, stated_cost
 from syclsched.model.graph import TaskGraph
 from syclsched.model.profile import Count, Name, Text
 from syclsched.model.task import ArrayRows, LogicalArray, Task
@@ -70,7 +70,7 @@ class _FiledTask(_Strict):
     family: Name = "task"  # kind of work
     seconds: _Seconds | None = None
     seconds_on: dict[Name, _Seconds] = field(default_factory=dict)
-    cores: Annotated[float, Ge(1)] = 1.0
+    cores: Annotated[float, Ge(1), Le(MAX_CORES)] = 1.0
     priority: Annotated[int, Ge(-(1 << 31)), Le((1 << 31) - 1)] = 0  # larger runs first among otherwise equal tasks
     accesses: tuple[_FiledAccess, ...] = ()
     after: tuple[Name, ...] = ()  # explicit predecessors, besides those that follow from accesses

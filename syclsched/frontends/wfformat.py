@@ -19,14 +19,14 @@ from syclsched.errors import FormatError
 from syclsched.frontends.assemble import ListedTask, check_bytes, check_name, graph_of_files, quoted_name
 from syclsched.frontends.graph_limits import Limits
 from syclsched.frontends.graph_units import Units
-from syclsched.model.cost_only import MAX_BYTES, MAX_SECONDS
+from syclsched.model.cost_only import MAX_BYTES, MAX_CORES, MAX_SECONDS
 from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.naming import MAX_NAME_LENGTH
 from syclsched.model.text.json_serialisation import from_json
 
 _Seconds = Annotated[float, Ge(0), Le(MAX_SECONDS)]
 _Size = Annotated[int, Ge(0), Le(MAX_BYTES)]
-_Cores = Annotated[float, Ge(1)]
+_Cores = Annotated[float, Ge(1), Le(MAX_CORES)]
 _Number = Annotated[float, Ge(-(1 << 31)), Le((1 << 31) - 1)]
 _Id = Annotated[str, MinLen(1)]
 

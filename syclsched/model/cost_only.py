@@ -8,7 +8,6 @@ and the graph's fingerprint find it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -30,6 +29,8 @@ REFERENCE_LINK_BYTES_PER_S = 10e9
 #: Limits: 30,000 years, and 9 PB, beyond which a double does not represent every byte count.
 MAX_SECONDS = 1e12
 MAX_BYTES = 1 << 53
+#: Most cores of one task: a hundred times those of the largest machines.
+MAX_CORES = 1e9
 
 #: Pseudo device name for all devices that are not named.
 ANY_DEVICE = "any"
@@ -68,8 +69,8 @@ class StatedCost:
         for name, value in (*named.items(), *((f"{_ON}{device}", value) for device, value in self.on.items())):
             if not 0.0 <= value <= MAX_SECONDS:
                 return f"{name} is {value!r}, not from 0 to {MAX_SECONDS:g}"
-        if not 1.0 <= self.cores < math.inf:
-            return f"cores is {self.cores!r}, not 1 or more"
+        if not 1.0 <= self.cores <= MAX_CORES:
+            return f"cores is {self.cores!r}, not from 1 to {MAX_CORES:g}"
         return None
 
     def scalars(self) -> dict[str, Scalar]:

@@ -144,6 +144,8 @@ def test_attributes_that_the_user_names() -> None:
         ("digraph { a [seconds_gpu=inf] }", "seconds_gpu is 'inf'"),
         ("digraph { a [seconds=1e15] }", "seconds is 1000000000000000.0"),
         ("digraph { a [cost=1, cores=0] }", "cores is 0.0"),
+        ("digraph { a [cost=1, cores=1e10] }", "cores is 10000000000.0, not from 1 to 1e+09"),
+        ("digraph { a [cost=1, cores=1e308] }", "cores is '1e308', expected a finite number from 0 to 1e+18"),
         ("digraph { a [cost=1, priority=1.5] }", "priority is '1.5', expected a whole number"),
         ("digraph { a [cost=1, priority=99999999999] }", "32 bits"),
         ('digraph { a [cost=1, family=""] }', "name is empty"),

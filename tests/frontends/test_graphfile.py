@@ -47,6 +47,7 @@ def test_the_sample() -> None:
         ({"tasks": [{"name": "a", "seconds": "1"}]}, "at tasks.0.seconds"),
         ({"tasks": [{"name": "a", "seconds_on": {"gpu": -1}}]}, "at tasks.0.seconds_on.gpu"),
         ({"tasks": [{"name": "a", "seconds": 1, "cores": 0.5}]}, "at tasks.0.cores"),
+        ({"tasks": [{"name": "a", "seconds": 1, "cores": 1e308}]}, "at tasks.0.cores"),
         ({"tasks": [{"name": "a", "seconds": 1, "code": "rm"}]}, "at tasks.0.code"),
         ({"tasks": [{"name": "a", "seconds": 1}, {"name": "a", "seconds": 1}]}, "at tasks.1: the name 'a' is taken"),
         ({"tasks": [{"name": "a", "seconds": 1, "after": ["b"]}]}, "at tasks.0.after: no task 'b'"),

@@ -126,6 +126,7 @@ def test_same_speed_takes_runtimes_as_they_are() -> None:
         ("workflow.execution.tasks.1.runtimeInSeconds", 1e300, "execution.tasks.1.runtimeInSeconds"),
         ("workflow.execution.tasks.1.runtimeInSeconds", "soon", "execution.tasks.1.runtimeInSeconds"),
         ("workflow.execution.tasks.1.coreCount", 0, "execution.tasks.1.coreCount"),
+        ("workflow.execution.tasks.1.coreCount", 1e308, "execution.tasks.1.coreCount"),
         ("workflow", [], "workflow"),
     ],
 )

@@ -75,6 +75,7 @@ def test_a_plan_depends_on_the_cost() -> None:
         StatedCost(1.0, cores=0.5),
         StatedCost(1.0, cores=math.nan),
         StatedCost(1.0, cores=math.inf),
+        StatedCost(1.0, cores=1e308),
     ],
 )
 def test_impossible_costs_are_refused_by_name(cost: StatedCost) -> None:
