@@ -57,6 +57,11 @@ class AttributeNames:
         return name.lower() if name.lower() in _OF_EDGE else None
 
 
+def is_cost(attribute: str) -> bool:
+    """Return whether a node attribute holds a cost, by its canonical name."""
+    return attribute.partition("_")[0] in _COSTS
+
+
 def parse_number(text: str, what: str, where: str) -> float:
     """Parse a finite, non-negative number."""
     if not _NUMBER.fullmatch(text.strip()) and text.strip().lower() not in _NOT_FINITE:

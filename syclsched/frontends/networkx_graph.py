@@ -24,6 +24,10 @@ Node attributes, all optional except ``operation``; `to_networkx` writes and `fr
 The digraph's own attribute ``arrays`` maps array names to `_ArraySpec` mappings (``shape``, ``dtype``, and optionally
 ``temporary`` and ``data``), to NumPy arrays, which give their own shape, dtype and initial value, or to `LogicalArray`.
 
+A digraph whose nodes have costs instead of operations is read as DOT and GraphML files are: the attributes are those of
+`syclsched.frontends.attributes` (``seconds``, ``cost``, ``weight``, ... of nodes, ``bytes``, ``cost`` or ``weight`` of
+edges), as numbers or text, in the same units. Its tasks can be planned and simulated, not run.
+
 Edges are explicit dependencies, except those that `to_networkx` marked as implied by accesses or barriers (``kind``
 ``RAW``, ``WAR``, ``WAW`` or ``barrier``) if they are still implied.
 """
@@ -34,6 +38,9 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
 from syclsched.errors import ArgumentError, GraphError
+from syclsched.frontends.assemble import ListedEdge, graph_of_edges
+from syclsched.frontends.attributes import AttributeNames, edge_bytes, is_cost, listed_task
+from syclsched.frontends.graph_units import Units
 from syclsched.model.access import Access, AccessMode
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
@@ -45,6 +52,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
 _IMPLIED = ("RAW", "WAR", "WAW", "barrier")
+#: Node attributes of tasks with code, and of barriers and copies.
+_OF_CODE = frozenset({"operation", "arguments", "rows", "shapes", "accesses", "kind"})
 
 
 class _ArraySpec(TypedDict, total=False):
@@ -87,10 +96,14 @@ def from_networkx(
     *,
     arrays: Mapping[str, Any] | None = None,
     name: str | None = None,
+    units: Units | None = None,
 ) -> TaskGraph:
-    """Convert a digraph to a task graph."""
+    """Convert a digraph to a task graph; the units are for digraphs whose nodes have costs instead of operations."""
     _check_kind(digraph)
     names = _node_names(digraph)
+    known = AttributeNames(*(() if units is None else (units.task_cost, units.edge_cost)))
+    if not operations and not arrays and _has_only_costs(digraph, known):
+        return _of_costs(digraph, names, known, units or Units(), name)
     edges = [(names[before], names[after]) for before, after in digraph.edges]
     where = f"digraph {_title(digraph, name)!r}"
     order = acyclic_order(names.values(), edges, where, "A task graph is acyclic; remove an edge")
@@ -112,6 +125,39 @@ def from_networkx(
             graph.edge(*pair)
     graph.validate()
     return graph
+
+
+def _has_only_costs(digraph: nx.DiGraph, known: AttributeNames) -> bool:
+    """Return whether nodes have costs, and nothing that tells what a task of code does."""
+    nodes = [attributes for _, attributes in digraph.nodes(data=True)]
+    if digraph.graph.get("arrays") or any(not _OF_CODE.isdisjoint(attributes) for attributes in nodes):
+        return False
+    return any(is_cost(attribute) for attributes in nodes for attribute in _texts(attributes, known.of_node))
+
+
+def _of_costs(
+    digraph: nx.DiGraph, names: Mapping[Hashable, str], known: AttributeNames, units: Units, name: str | None
+) -> TaskGraph:
+    """Return the graph of tasks with costs instead of code."""
+    title = _title(digraph, name)
+    where = f"digraph {title!r}"
+    tasks = [
+        listed_task(text, _texts(digraph.nodes[node], known.of_node), units, f"{where}, node {text!r}")
+        for node, text in names.items()
+    ]
+    pairs = [(names[before], names[after]) for before, after in digraph.edges]
+    places = [f"{where}, edge {before!r} -> {after!r}" for before, after in pairs]
+    edges = [
+        ListedEdge(before, after, edge_bytes(_texts(attributes, known.of_edge), units, place))
+        for (before, after), place, (_, _, attributes) in zip(pairs, places, digraph.edges(data=True), strict=True)
+    ]
+    return graph_of_edges(title, tasks, edges, where, places.__getitem__)
+
+
+def _texts(attributes: Mapping[Any, Any], known: Callable[[str], str | None]) -> dict[str, str]:
+    """Return the recognised attributes by their canonical names, as text, as a file has them."""
+    named = ((known(key), value) for key, value in attributes.items() if isinstance(key, str))
+    return {key: str(value) for key, value in named if key is not None}
 
 
 # --- to networkx ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -13,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import graphs, touching
 
-from syclsched.errors import ArgumentError, CycleError, GraphError, UnknownArrayError
-from syclsched.frontends import from_networkx, to_networkx
+from syclsched.errors import ArgumentError, CycleError, FormatError, GraphError, UnknownArrayError
+from syclsched.frontends import Units, from_networkx, read_graph, to_networkx
 from syclsched.kernels.elementwise import AXPY
 from syclsched.model.access import AccessMode
 from syclsched.model.constant import constant
@@ -223,3 +224,60 @@ def test_constants_and_other_shapes_come_back() -> None:
     back = from_networkx(to_networkx(graph))
     assert back.fingerprint() == graph.fingerprint()
     assert back.task("host").constants == {"w": weights}
+
+
+def costs() -> nx.DiGraph:
+    """Return a digraph of three tasks with costs, as other programs make them."""
+    digraph = nx.DiGraph(name="costs")
+    digraph.add_node("a", cost=3, cores=np.int64(4))
+    digraph.add_node("b", seconds=0.25, seconds_gpu=np.float64(1e-5), priority=2, family="fft", color="red")
+    digraph.add_node(7, weight="1.5")
+    digraph.add_edge("a", "b", bytes=1000)
+    digraph.add_edge("a", 7, cost=2)
+    digraph.add_edge("b", 7)
+    return digraph
+
+
+@pytest.mark.parametrize("units", [None, Units(time_s=2.0, communication_bytes=10.0, same_speed=True)])
+def test_costs_are_read_as_from_a_graphml_file(units: Units | None, tmp_path: Path) -> None:
+    nx.write_graphml(costs(), tmp_path / "costs.graphml")
+    expected = read_graph(tmp_path / "costs.graphml", units=units)
+    graph = from_networkx(costs(), units=units)
+    assert described(graph) == described(expected)
+    assert graph.fingerprint() == expected.fingerprint()
+    assert [t.name for t in graph.tasks] == ["a", "b", "7"]
+    # Once made, it goes to networkx and back like any other.
+    assert from_networkx(to_networkx(graph)).fingerprint() == graph.fingerprint()
+
+
+def test_own_names_of_cost_attributes() -> None:
+    digraph = nx.DiGraph()
+    digraph.add_node("a", time=2, cost=100)
+    digraph.add_node("b", time=3)
+    digraph.add_edge("a", "b", data=5, cost=100)
+    graph = from_networkx(digraph, units=Units(task_cost="time", edge_cost="data", communication_bytes=8.0))
+    assert [array.nbytes for array in graph.arrays.values()] == [40]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda g: g.nodes["a"].update(cost="much"), "node 'a': cost is 'much'"),
+        (lambda g: g.nodes["a"].update(cost=float("nan")), "node 'a': cost is 'nan'"),
+        (lambda g: g.nodes["a"].pop("cost"), "node 'a': task 'a' has no cost"),
+        (lambda g: g.edges["a", "b"].update(bytes=-1), "edge 'a' -> 'b': bytes is '-1'"),
+        (lambda g: g.add_edge(7, "a"), "cycle"),
+    ],
+)
+def test_costs_that_are_wrong_are_refused_with_their_place(change: Any, expected: str) -> None:
+    digraph = costs()
+    change(digraph)
+    with pytest.raises(FormatError, match=expected):
+        from_networkx(digraph)
+
+
+def test_costs_beside_operations_are_no_substitute() -> None:
+    digraph = costs()
+    digraph.add_node("code", operation=lambda: None)
+    with pytest.raises(GraphError, match="attribute 'operation' is missing"):
+        from_networkx(digraph)
