@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser of WfFormat (WfCommons JSON) workflows, recorded or generated, schema versions 1.4 and 1.5.
+"""Parser of WfFormat (WfCommons JSON) workflows, recorded or generated, schema versions 1.4 to 1.6.
 
 Runtimes are those on one core (or ``coreCount`` cores) of the recorded machine, which is taken as the reference core.
 Recorded clock rates are not used: they are momentary, often those of an idle machine.
@@ -43,7 +43,8 @@ class _Command(_Loose):
     program: str | None = None
 
 
-# --- version 1.5 ----------------------------------------------------------------------------------
+# --- versions 1.5 and 1.6 -------------------------------------------------------------------------
+# Version 1.6 adds optional metrics, and says which characters names have.
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class _Execution15Task(_Loose):
     coreCount: _Cores = 1.0
     priority: _Number = 0.0
     command: _Command | None = None
+    category: str | None = None  # not in the schema, but written by WfCommons
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +92,10 @@ class _Workflow15(_Loose):
 
 @dataclass(frozen=True, slots=True)
 class _WfFormat15(_Loose):
-    """The fields used of a version 1.5 file."""
+    """The fields used of a version 1.5 or 1.6 file."""
 
-    document_name: ClassVar[str] = "a workflow in WfFormat, schema version 1.5"
-    schemaVersion: Literal["1.5"]
+    document_name: ClassVar[str] = "a workflow in WfFormat, schema version 1.5 or 1.6"
+    schemaVersion: Literal["1.5", "1.6"]
     workflow: _Workflow15
     name: str = ""
 
@@ -153,7 +155,7 @@ class _Workflow:
 def parse_wfformat(text: bytes, version: str, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
     """Parse a WfFormat workflow; each file becomes one array, shared by all its readers."""
     document: _WfFormat14 | _WfFormat15
-    if version == "1.5":
+    if version in ("1.5", "1.6"):
         document = from_json(_WfFormat15, text, where=where, strict=False)
         found = _read_15(document.workflow, where, limits, units)
     elif version == "1.4":
@@ -161,7 +163,7 @@ def parse_wfformat(text: bytes, version: str, *, name: str, where: str, limits: 
         found = _read_14(document.workflow, where, limits, units)
     else:
         raise FormatError(
-            f"at schemaVersion: it is {version[:40]!r}, expected one of 1.4, 1.5",
+            f"at schemaVersion: it is {version[:40]!r}, expected one of 1.4, 1.5, 1.6",
             where=where,
             hint="WfCommons' WfFormat repository has a script that migrates older files",
         )
@@ -198,7 +200,7 @@ def _read_15(workflow: _Workflow15, where: str, limits: Limits, units: Units) ->
                 task.id,
                 units.cost(record.runtimeInSeconds, cores=record.coreCount),
                 place,
-                family=_family(record.command, task.name or task.id),
+                family=(record.category or _family(record.command, task.name or task.id))[:MAX_NAME_LENGTH],
                 priority=int(record.priority),
                 reads=_declared(task.inputFiles, found.sizes, place),
                 writes=_declared(task.outputFiles, found.sizes, place),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workflows of WfCommons, versions 1.4 and 1.5."""
+"""Workflows of WfCommons, versions 1.4 to 1.6."""
 
 from __future__ import annotations
 
@@ -54,6 +54,22 @@ def test_tasks_files_and_dependencies_of_version_15() -> None:
     assert graph.inputs() == ("in.txt",)
 
 
+def test_version_16_is_read_as_wfcommons_writes_it() -> None:
+    document = changed(WFFORMAT_15, "schemaVersion", "1.6")
+    before = parse(WFFORMAT_15)
+    assert parse(document).fingerprint() == before.fingerprint()
+    metrics = {"numberOfTasks": 3, "numberOfFiles": 5, "sumOfFileSizesInBytes": 2007, "numberOfLevels": 2}
+    document["workflow"]["specification"]["metrics"] = metrics
+    document["workflow"]["execution"]["metrics"] = {"sumTaskRuntimesInSeconds": 9.0, "totalNumBytesRead": 0}
+    document["workflow"]["execution"]["tasks"][1] |= {"avgPowerInKWh": 3.5, "launchDir": "/run", "command": {}}
+    document["workflow"]["execution"]["tasks"][1]["category"] = "analysis"
+    graph = parse(document)
+    assert [t.family for t in graph.tasks] == ["split", "analysis", "work"]
+    assert set(graph.dependencies()) == set(before.dependencies())
+    said = refused(changed(document, "workflow.execution", None), "w.json")
+    assert "workflow.execution: Field required" in said and "schema version 1.5 or 1.6" in said
+
+
 def test_version_14_keeps_files_with_the_tasks() -> None:
     graph = parse(WFFORMAT_14)
     assert [(t.name, t.family) for t in graph.tasks] == [("make_ID1", "make"), ("use_ID2", "use")]
@@ -105,7 +121,7 @@ def test_same_speed_takes_runtimes_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
-        ("schemaVersion", "1.3", "1.4, 1.5"),
+        ("schemaVersion", "1.3", "1.4, 1.5, 1.6"),
         ("workflow.execution", None, "workflow.execution: Field required"),
         ("workflow.specification.tasks.1.id", "split_1", "listed twice"),
         ("workflow.specification.tasks.1.id", "", "workflow.specification.tasks.1.id"),
