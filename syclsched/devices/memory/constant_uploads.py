@@ -26,23 +26,24 @@ from syclsched.model.sequence import sequence_parts
 from syclsched.model.usm import UsmKind
 
 
-class _UploadedConstants:
+class UploadedConstants:
     """Constants in one form in the memory of one space."""
 
-    __slots__ = ("__weakref__", "arrays", "nbytes", "space")
+    __slots__ = ("__weakref__", "arrays", "names", "nbytes", "space")
 
-    def __init__(self, arrays: Mapping[str, Any], space: str) -> None:
+    def __init__(self, arrays: Mapping[str, Any], space: str, names: tuple[str, ...]) -> None:
         self.arrays = dict(arrays)
         self.space = space
+        self.names = names
         self.nbytes = sum(int(array.nbytes) for array in self.arrays.values())
 
 
 _AS_IT_IS: Final = "as it is"
 
 #: By constants, form, context, device and memory space.
-_found: WeakValueDictionary[Hashable, _UploadedConstants] = WeakValueDictionary()
+_found: WeakValueDictionary[Hashable, UploadedConstants] = WeakValueDictionary()
 #: Uploads kept as long as the first of their constants.
-_kept: WeakKeyDictionary[Constant, dict[Hashable, _UploadedConstants]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[Constant, dict[Hashable, UploadedConstants]] = WeakKeyDictionary()
 _lock = threading.RLock()
 
 
@@ -63,14 +64,28 @@ def release_unused(constants: Iterable[Constant] | None = None) -> int:
 
 def uploaded_bytes(executables: Iterable[Executable | None]) -> dict[str, int]:
     """Return the bytes of constants used by executables, by memory space; each upload counts once."""
-    uploads = {id(upload): upload for executable in executables for upload in _uploads(executable)}
     found: dict[str, int] = {}
-    for upload in uploads.values():
+    for upload in uploads_of(executables):
         found[upload.space] = found.get(upload.space, 0) + upload.nbytes
     return found
 
 
-def _uploads(executable: Executable | None) -> Iterator[_UploadedConstants]:
+def uploads_of(executables: Iterable[Executable | None]) -> list[UploadedConstants]:
+    """Return the uploaded constants that executables use, each once."""
+    return list({id(upload): upload for executable in executables for upload in _uploads(executable)}.values())
+
+
+def forget(upload: UploadedConstants) -> None:
+    """Make later uses of the constants upload them again: their values in device memory are wrong."""
+    with _lock:
+        for key in [key for key, found in _found.items() if found is upload]:
+            del _found[key]
+        for kept in _kept.values():
+            for key in [key for key, found in kept.items() if found is upload]:
+                del kept[key]
+
+
+def _uploads(executable: Executable | None) -> Iterator[UploadedConstants]:
     if isinstance(executable, (KernelExecutable, LibraryExecutable)):
         yield from executable.uploads
     elif isinstance(executable, SequenceExecutable):
@@ -118,7 +133,7 @@ class ConstantUploader:
             steps.append((self.bind(step, part, own, space), left))
         return SequenceExecutable(steps)
 
-    def _plain(self, name: str, constant: Constant, queue: SyclQueue, space: str) -> _UploadedConstants:
+    def _plain(self, name: str, constant: Constant, queue: SyclQueue, space: str) -> UploadedConstants:
         owner = self._allocator_queue(space)
         where = f"constant {constant.name or name!r}"
 
@@ -135,7 +150,7 @@ class ConstantUploader:
         queue: SyclQueue,
         space: str,
         where: str,
-    ) -> _UploadedConstants:
+    ) -> UploadedConstants:
         prepare = implementation.prepare
         assert prepare is not None
 
@@ -167,12 +182,13 @@ class ConstantUploader:
         queue: SyclQueue,
         space: str,
         make: Callable[[], dict[str, Any]],
-    ) -> _UploadedConstants:
+    ) -> UploadedConstants:
         key = (tuple(each.number for each in constants), form, queue.sycl_context, queue.sycl_device, space)
         with _lock:
             upload = _found.get(key)
             if upload is None:
-                upload = _UploadedConstants(self._make(make), space)
+                names = tuple(each.name or f"number {each.number}" for each in constants)
+                upload = UploadedConstants(self._make(make), space, names)
                 _found[key] = upload
             if queue.sycl_context == queue.sycl_device.sycl_platform.default_context:
                 _kept.setdefault(constants[0], {})[key] = upload

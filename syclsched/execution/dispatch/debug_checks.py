@@ -4,20 +4,26 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
 
+from syclsched.devices.memory.constant_uploads import UploadedConstants, forget, uploads_of
+from syclsched.devices.programs.executables import Executable
 from syclsched.errors import NotFiniteError, TaskFailedError, UndeclaredWriteError
 from syclsched.execution.core.program import Buffer
 from syclsched.execution.core.safeguards import Safeguards
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.dispatch.checksums import Extent, complement_of, extent_sums, first_change
 from syclsched.execution.memory.buffers import AllocatedBuffer, BufferTable, NumpyArray
-from syclsched.execution.memory.red_zones import POISON, RedZoneBuffers, bytes_of
+from syclsched.execution.memory.red_zones import POISON, RedZoneBuffers, bytes_of, host_copy_of_range
 from syclsched.model.plan import Instruction
+from syclsched.model.text.units import listed
 
 _LOGGER = logging.getLogger("syclsched")
+#: Constants that an error lists.
+_MOST_NAMES = 4
 
 
 class DebugCheck(Protocol):
@@ -35,10 +41,22 @@ class UndeclaredWriteCheck:
 
     def __init__(self, buffers: RedZoneBuffers) -> None:
         self._buffers = buffers
+        #: Memory of each uploaded constant, with its checksums.
+        self._constants: list[tuple[UploadedConstants, Any, list[NumpyArray]]] = []
         self._extents: dict[Buffer, list[Extent]] = {}
         self._sums: dict[Buffer, list[NumpyArray]] = {}
         #: Buffers with undeclared changes by the last checked task.
         self.changed: set[Buffer] = set()
+
+    def watch_constants(self, executables: Iterable[Executable]) -> None:
+        """Compute checksums of the constants in device memory, which no task may change."""
+        memories = [
+            (upload, array.usm_data)
+            for upload in uploads_of(executables)
+            for array in upload.arrays.values()
+            if hasattr(array, "usm_data") and array.nbytes
+        ]
+        self._constants = [(upload, memory, _sums_of(memory)) for upload, memory in memories]
 
     def before(self, instruction: Instruction, work: InstructionWork) -> None:
         """Compute checksums of all memory that the task must not change."""
@@ -76,6 +94,7 @@ class UndeclaredWriteCheck:
             else:
                 rest = "which it does not declare to write"
             violations.append(f"changes {_where(live, changed)} in {buffer[1]!r}, {rest}")
+        violations += self._changed_constants()
         if not violations:
             return None
         return UndeclaredWriteError(
@@ -84,6 +103,18 @@ class UndeclaredWriteCheck:
             where=_place(instruction, work),
             hint="Declare what it writes (write() or update() of the array, or of the rows), or mend its indices",
         )
+
+    def _changed_constants(self) -> list[str]:
+        """Return what is wrong with constants, which the next run uploads again."""
+        found = []
+        for number, (upload, memory, before) in enumerate(self._constants):
+            now = _sums_of(memory)
+            if first_change([(0, memory.nbytes)], before, now) is not None:
+                self._constants[number] = (upload, memory, now)
+                forget(upload)
+                names = listed([repr(name) for name in upload.names], _MOST_NAMES)
+                found.append(f"changes the constant {names} in {upload.space!r}")
+        return found
 
     def _declared(self, work: InstructionWork, memory: Buffer) -> str:
         names = [
@@ -182,6 +213,11 @@ def debug_checks_for(safeguards: Safeguards, buffers: BufferTable) -> list[Debug
 def _place(instruction: Instruction, work: InstructionWork) -> str:
     again = f", done again ({instruction.again})" if instruction.again else ""
     return f"task {work.task.name!r} ({work.implementation.name}{again})"
+
+
+def _sums_of(memory: Any) -> list[NumpyArray]:
+    """Return the checksums of USM memory."""
+    return extent_sums(host_copy_of_range(memory, 0, memory.nbytes), [(0, memory.nbytes)])
 
 
 def _value(live: AllocatedBuffer) -> NumpyArray:

@@ -78,6 +78,9 @@ class DebugEngine(ProgramEngine):
 
     def _go(self) -> None:
         self._compile()
+        for inspection in self._inspections:
+            if isinstance(inspection, UndeclaredWriteCheck):
+                inspection.watch_constants(self._executables.values())
         self._lanes = self._make_lanes(self._reports.put, lambda: self.cancelled)
         for _, instruction in self.program.plan.instructions():
             self._execute(self.program.nodes[instruction.id])

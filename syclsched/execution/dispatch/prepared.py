@@ -88,8 +88,12 @@ class PreparedPlan:
     def new_buffers(self, devices: OpenDevices, *, guarded: bool = False) -> BufferTable:
         """Return an empty table for the plan's buffers; a guarded one detects undeclared and out-of-bounds writes."""
         arrays = {array.name: array for array in self.plan.arrays}
-        kind = RedZoneBuffers if guarded else BufferTable
-        return kind(self.plan.platform, devices, arrays, argument_rows(self.graph), self.plan.memory)
+        setting = self.plan.platform, devices, arrays, argument_rows(self.graph), self.plan.memory
+        if not guarded:
+            return BufferTable(*setting)
+        made = RedZoneBuffers(*setting)
+        made.size_zones(self.plan)
+        return made
 
 
 def prepare(plan: Plan, graph: TaskGraph) -> PreparedPlan:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import re
 from collections.abc import Callable
@@ -18,8 +19,11 @@ from support.running import DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, p
 from syclsched.errors import DeadlineError, NotFiniteError, TaskFailedError, UndeclaredWriteError
 from syclsched.execution import execute
 from syclsched.execution.core.safeguards import Safeguards
+from syclsched.execution.memory.red_zones import MOST_GUARD_BYTES
 from syclsched.model.access import AccessMode
+from syclsched.model.constant import constant
 from syclsched.model.graph import TaskGraph
+from syclsched.model.memory_limit import with_memory_limit
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
 from syclsched.model.platform import Platform
 
@@ -99,6 +103,87 @@ def test_undeclared_writes_are_found(name: str, said: str, device: int) -> None:
             started.wait()
         assert found.value.task == "first"
         assert {s.task: s.outcome for s in started.trace().spans if s.kind == "launch"}["second"] == "cancelled"
+
+
+FAR = """
+__kernel void far(__global double *x, __global double *y, long at) { y[0] = x[0]; y[at] = 7.0; }
+__kernel void weighs(__global double *x, __global double *y, __global double *w) { y[0] = x[0]; w[3] = 7.0; }
+"""
+
+
+def kernel_of(name: str, *parameters: Parameter) -> Operation:
+    source = Implementation("opencl-c", "opencl-c", lambda _: OpenCLSource(FAR, name), lambda *_: Launch((1,)))
+    return Operation(name, parameters, (source,), lambda _: Work(flops=1.0, bytes=1.0, dtype="float64"))
+
+
+FAR_WRITE = kernel_of("far", Parameter("x", AccessMode.READ), Parameter("y", AccessMode.WRITE), Parameter("at"))
+
+
+@pytest.mark.parametrize("at", [100_000, -100_000])
+@pytest.mark.parametrize("device", [0, 1])
+def test_writes_far_from_their_array_are_found(at: int, device: int) -> None:
+    graph = TaskGraph("far")
+    x, y = graph.array("x", data=np.ones(SIZE)), graph.array("y", (SIZE,), "float64")
+    graph.kernel(FAR_WRITE, name="far", x=x, y=y, at=at)
+    said = r"writes beyond array 'y' .* 799936 bytes behind" if at > 0 else r"array 'y' .* 800000 bytes before"
+    with run(graph, DEBUG, device) as started, pytest.raises(UndeclaredWriteError, match=said):
+        started.wait()
+
+
+def test_a_write_into_any_other_array_is_found() -> None:
+    graph = TaskGraph("far")
+    x, y = graph.array("x", data=np.ones(SIZE)), graph.array("y", (SIZE,), "float64")
+    others = [graph.array(f"other{n}", (1 << n,), "float64") for n in range(4, 20, 5)]
+    for other in others:
+        graph.kernel(operation("halves"), name=f"write {other.name}", x=x, y=other)
+    addresses = graph.array("addresses", (1 + len(others),), "int64")
+    found: list[int] = []
+
+    def note(**arrays: Any) -> None:
+        found.extend(arrays[name].ctypes.data for name in ("y", *(other.name for other in others)))
+        arrays["addresses"].fill(1)
+
+    graph.host(note, name="note", y=y.write(), **{o.name: o.read() for o in others}, addresses=addresses.write())
+
+    def write_far(y: Any, addresses: Any) -> None:
+        ctypes.c_double.from_address(found[-1] + 8 * (1 << 10)).value = 7.0
+        y.fill(0.0)
+
+    graph.host(write_far, name="far", y=y.write(), addresses=addresses.read())
+    with run(graph, DEBUG) as started, pytest.raises(UndeclaredWriteError, match=r"'far'.*changes array 'other19'"):
+        started.wait()
+
+
+def test_a_write_into_a_constant_is_found_and_the_next_run_has_its_value_again() -> None:
+    operation = kernel_of(
+        "weighs", Parameter("x", AccessMode.READ), Parameter("y", AccessMode.WRITE), Parameter("w", AccessMode.READ)
+    )
+    weights = constant(np.ones(SIZE), name="weights")
+    for _ in range(2):
+        graph = TaskGraph("constants")
+        x, y = graph.array("x", data=np.ones(SIZE)), graph.array("y", (SIZE,), "float64")
+        graph.kernel(operation, name="weighs", x=x, y=y, w=weights)
+        said = r"'weighs'.*changes the constant 'weights' in"
+        with run(graph, DEBUG) as started, pytest.raises(UndeclaredWriteError, match=said):
+            started.wait()
+
+
+def test_red_zones_are_as_large_as_the_memory_allows() -> None:
+    platform, live = live_on(None)
+    device = platform.compute_devices[0]
+    graph = TaskGraph("small")
+    x, y = graph.array("x", data=np.ones(SIZE)), graph.array("y", (SIZE,), "float64")
+    graph.kernel(operation("halves"), name="first", x=x, y=y)
+    plan = plan_on(graph, platform, device.name)
+    with execute(plan, graph, live, safeguards=DEBUG) as started:
+        started.wait()
+        assert set(started._resources.engine.buffers._guard_bytes.values()) == {MOST_GUARD_BYTES}
+    small = with_memory_limit(platform, 1 << 16)
+    plan = plan_on(graph, small, device.name)
+    with execute(plan, graph, live, safeguards=DEBUG) as started:
+        started.wait()
+        # Of both zones of its buffers together, at most half of what the plan leaves.
+        assert 0 < 2 * started._resources.engine.buffers._guard_bytes[device.space] <= 1 << 15
 
 
 def test_writes_outside_the_declared_rows_are_found() -> None:
