@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deferral of Ctrl-C during code that must not be interrupted, and its delivery where Python would lose it.
+"""Deferral of Ctrl-C during code that must not be interrupted, its delivery where Python would lose it, its exit code.
 
 Python discards exceptions that are raised in callbacks of weak references, in ``__del__`` and in functions called by C,
 and so a KeyboardInterrupt that is raised there.
@@ -14,7 +14,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from signal import SIGINT
 from types import FrameType
-from typing import Any
+from typing import Any, Final
+
+#: Exit code of the command line after Ctrl-C.
+INTERRUPTED: Final = 130
 
 
 class interrupts_deferred:

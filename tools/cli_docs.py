@@ -37,12 +37,20 @@ class _Parameter(NamedTuple):
 
 def page() -> str:
     """Return the page as Markdown."""
-    from syclsched.cli.main import app
+    from typer import Typer
 
-    commands = [(info.name or "", info.callback) for info in app.registered_commands]
-    for group in app.registered_groups:
-        inner = group.typer_instance.registered_commands if group.typer_instance is not None else []
-        commands += [(f"{group.name} {info.name}", info.callback) for info in inner]
+    from syclsched.cli.application import COMMANDS, load_command
+    from syclsched.cli.options import with_option_groups
+
+    commands: list[tuple[str, Any]] = []
+    for name in COMMANDS:
+        found = load_command(name)
+        inner = found.registered_commands if isinstance(found, Typer) else None
+        commands += (
+            [(name, with_option_groups(found))]
+            if inner is None
+            else [(f"{name} {info.name}", info.callback) for info in inner]
+        )
     return (
         "\n".join([_HEAD, *(line for name, function in commands for line in _command(name, function))]).rstrip() + "\n"
     )

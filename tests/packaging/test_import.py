@@ -65,10 +65,35 @@ def test_import_is_light(python: Run) -> None:
     assert {m for m in brought if m.startswith("syclsched")} == {"syclsched"}
 
 
-def test_the_command_line_starts_without_what_only_some_commands_need(python: Run) -> None:
-    brought = set(python("import syclsched.cli.main, sys; print(*sys.modules)").split())
-    assert "syclsched.cli.commands.run" in brought
+def test_the_version_is_printed_without_the_commands(python: Run) -> None:
+    shown = python(
+        "import sys; sys.argv = ['syclsched', '--version']\n"
+        "from syclsched.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as ended: print(ended.code, 'typer' in sys.modules)"
+    )
+    assert shown.split()[1:] == ["0", "False"]
+
+
+def test_the_command_line_starts_without_any_command(python: Run) -> None:
+    brought = set(python("import syclsched.cli.application, sys; print(*sys.modules)").split())
+    assert not {m for m in brought if m.startswith(("syclsched.cli.commands.", "rich"))}
     assert not brought & {"numpy", "dpctl", "numba", "onnx", "pydantic", "networkx", "matplotlib", "sqlite3"}
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "simulate", "compare", "devices", "profile", "trace"])
+def test_the_help_of_a_command_imports_nothing_heavy(python: Run, command: str) -> None:
+    brought = set(
+        python(
+            "import sys, contextlib, io\n"
+            f"sys.argv = ['syclsched', {command!r}, '--help']\n"
+            "from syclsched.cli.main import main\n"
+            "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit): main()\n"
+            "print(*sys.modules)"
+        ).split()
+    )
+    assert f"syclsched.cli.commands.{command}" in brought
+    assert not brought & {"numpy", "dpctl", "numba", "onnx", "networkx", "matplotlib", "sqlite3", "scipy"}
 
 
 def test_import_starts_nothing(python: Run) -> None:

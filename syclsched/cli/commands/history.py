@@ -16,7 +16,7 @@ from syclsched.model.text.units import format_seconds
 if TYPE_CHECKING:
     from rich.table import Table
 
-history_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+history_app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 
 
 @history_app.callback()

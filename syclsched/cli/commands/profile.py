@@ -12,6 +12,7 @@ import typer
 from syclsched.cli.requests.device_profiles import measure, save
 from syclsched.cli.views.profile_table import pair_row, profile_rows
 from syclsched.errors import MeasurementError, SelectionError
+from syclsched.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from syclsched.model.platform import Platform
     from syclsched.model.profile import DeviceProfile, PairProfile
     from syclsched.profiling.session import SessionResult
-
-#: Exit code after Ctrl-C.
-INTERRUPTED = 130
 
 
 def profile_command(

@@ -35,7 +35,7 @@ def test_a_bad_file_is_refused_by_name() -> None:
 
 
 def test_the_command_line_writes_and_takes_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from syclsched.cli.main import app
+    from syclsched.cli.application import app
     from syclsched.profiling.storage import history_store
 
     runner, file = CliRunner(), tmp_path / "here.json"
@@ -51,7 +51,7 @@ def test_the_command_line_writes_and_takes_over(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_cannot_be_kept_is_not_said_to_be_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from syclsched.cli.main import app
+    from syclsched.cli.application import app
     from syclsched.profiling.storage import history_store
 
     runner, file = CliRunner(), tmp_path / "here.json"

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of the command line, each imported when it is used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from syclsched import __version__
+from syclsched.interrupts import INTERRUPTED
+
+
+class LazyCommand(NamedTuple):
+    """A command whose module, of the same name, is imported when it is used."""
+
+    attribute: str  # the module's function, or its typer application for a group of commands
+    summary: str  # first paragraph of its help
+
+
+#: The commands by name, in the order of the help.
+COMMANDS = {
+    "doctor": LazyCommand(
+        "doctor",
+        "Check libraries, versions, drivers, devices and folders, and print the commands that repair problems.",
+    ),
+    "devices": LazyCommand(
+        "devices_command",
+        "List the SYCL devices of this machine, with the results of their known-answer tests and shared memories.",
+    ),
+    "profile": LazyCommand(
+        "profile_command",
+        "Measure every SYCL device: launches, FLOP/s, bandwidth, copies, overlap; Ctrl-C keeps finished measurements.",
+    ),
+    "plan": LazyCommand(
+        "plan_command",
+        "Plan a ready graph, a model, or a graph from a file, without running it, and print the plan.",
+    ),
+    "run": LazyCommand(
+        "run_command",
+        "Run a ready graph or an ONNX model on every SYCL device of this machine (or on chosen ones), and check "
+        "results.",
+    ),
+    "compare": LazyCommand(
+        "compare_command",
+        "Plan a graph with several policies and compare the plans in one table, fastest first.",
+    ),
+    "simulate": LazyCommand(
+        "simulate_command",
+        "Verify a plan and run it on a virtual clock; or predict a graph's execution on other hardware. Needs no "
+        "device.",
+    ),
+    "trace": LazyCommand(
+        "trace_command",
+        "Analyse a recorded run: time by activity, reasons for idle lanes, and changes that would shorten it; draw it.",
+    ),
+    "history": LazyCommand(
+        "history_app",
+        "Measured task times, which plans are based on in addition to device profiles.",
+    ),
+}
+
+
+def load_command(name: str) -> Any:
+    """Import a command: return its function, or the typer application of a group."""
+    return getattr(importlib.import_module(f"syclsched.cli.commands.{name}"), COMMANDS[name].attribute)
+
+
+class _Command(TyperCommand):
+    """Command that is known by its summary until it is used."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        from syclsched.cli.options import with_option_groups
+
+        assert self.name is not None
+        loaded = load_command(self.name)
+        if not isinstance(loaded, typer.Typer):
+            single = typer.Typer(add_completion=False, rich_markup_mode="rich")
+            single.command(self.name)(with_option_groups(loaded))
+            loaded = single
+        return typer.main.get_command(loaded).make_context(info_name, args, parent, **extra)
+
+
+class _CommandGroup(TyperGroup):
+    """Command group that exits with 130 on Ctrl-C, after the command has released its resources."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for name, command in COMMANDS.items():
+            self.add_command(_Command(name, help=command.summary))
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("Interrupted; all resources were released.", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+app = typer.Typer(
+    cls=_CommandGroup,
+    name="syclsched",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+    """Run one task graph on every SYCL device of a machine, with execution times predicted beforehand.
+
+    Start with [bold]doctor[/bold] (check the installation), then [bold]profile[/bold] (measure the devices once), then
+    [bold]run cholesky[/bold]. Add [bold]--traceback[/bold] anywhere to see Python tracebacks.
+    """
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
