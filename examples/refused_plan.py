@@ -18,17 +18,18 @@ def main() -> None:
 
     platform = syclsched.describe(["max1100", "max1100"], name="two GPUs")
     document = json.loads(syclsched.plan(graph, platform, policy="heft").to_json())
-    waiting = [i for lane in document["lanes"] for i in lane["instructions"] if i["waits"]]
+    columns = [lane["instructions"]["waits"] for lane in document["lanes"] if "waits" in lane["instructions"]]
+    waiting = [(waits, place) for waits in columns for place, each in enumerate(waits) if each]
     print(f"the plan has {len(waiting)} instructions that wait for another lane; leaving out each in turn:")
-    for instruction in waiting:
-        kept, instruction["waits"] = instruction["waits"], []
+    for waits, place in waiting:
+        kept, waits[place] = waits[place], []
         try:
             syclsched.verify(syclsched.Plan.from_json(json.dumps(document)), graph)
         except PlanError as error:
             print(f"  {type(error).__name__}: {error}")
         else:
             raise SystemExit("a plan that lacks a wait was accepted")
-        instruction["waits"] = kept
+        waits[place] = kept
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from syclsched.frontends.graphml import parse_graphml
 from syclsched.frontends.stg import parse_stg
 from syclsched.frontends.wfformat import parse_wfformat
 from syclsched.model.graph import TaskGraph
-from syclsched.model.plan import PLAN_FORMAT
+from syclsched.model.plan import PLAN_FORMATS
 from syclsched.model.text.json_serialisation import from_json
 
 GraphFormat = Literal["json", "wfformat", "stg", "dot", "graphml"]
@@ -81,7 +81,7 @@ def parse_graph(
     marks = _GraphDocument() if kind == "json" else from_json(_GraphDocument, encoded, where=where)
     if kind == "json" or (kind == "any-json" and marks.format == GRAPH_FORMAT):
         return parse_graph_file(encoded, name=name, where=where, limits=limits, units=units)
-    if marks.schemaVersion is None and marks.format == PLAN_FORMAT:
+    if marks.schemaVersion is None and marks.format in PLAN_FORMATS:
         raise FormatError(
             "it is a plan, not a graph", where=where, hint="Simulate it, without --platform: it has its own"
         )

@@ -19,11 +19,13 @@ from syclsched.model.platform import Platform
 from syclsched.model.profile import ByteCount, Count, Name, NonNegative, Text
 from syclsched.model.recipe import Recipe
 from syclsched.model.schedule import Schedule
-from syclsched.model.text.json_serialisation import Serialisable, from_json, to_json
+from syclsched.model.text.json_serialisation import Serialisable
 from syclsched.model.text.printing import explain_task, plan_text
 from syclsched.model.usm import ArrayMemory, UsmKind
 
-PLAN_FORMAT: Final = "syclsched-plan/1"
+PLAN_FORMAT: Final = "syclsched-plan/2"
+#: Formats that can be read.
+PLAN_FORMATS: Final = ("syclsched-plan/1", PLAN_FORMAT)
 InstructionKind = Literal["alloc", "free", "copy", "launch", "host", "barrier"]
 LaneKind = Literal["compute", "copy", "host"]
 
@@ -325,7 +327,7 @@ class Plan(Serialisable, _WeaklyReferable):
     memory : tuple of ArrayMemory
         The kind of memory of arrays that do not use their space's default kind.
     format : str
-        The format's name and version.
+        Name and version of the file format.
     """
 
     name: Text
@@ -350,7 +352,7 @@ class Plan(Serialisable, _WeaklyReferable):
     original_fingerprint: Name | None = None
     constant_bytes: dict[str, Count] = field(default_factory=dict)
     memory: Annotated[tuple[ArrayMemory, ...], MaxLen(10_000_000)] = ()
-    format: Literal["syclsched-plan/1"] = PLAN_FORMAT
+    format: Literal["syclsched-plan/1", "syclsched-plan/2"] = PLAN_FORMAT
 
     @property
     def needed_bytes(self) -> dict[str, int]:
@@ -419,7 +421,9 @@ class Plan(Serialisable, _WeaklyReferable):
 
     def to_json(self, *, indent: int | None = 1) -> str:
         """Return the plan as JSON text; `Plan.from_json` reads it back."""
-        return to_json(self, indent=indent)
+        from syclsched.model.plan_document import plan_to_json  # it needs the classes of this module
+
+        return plan_to_json(self, indent=indent)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, where: str = "plan") -> Plan:
@@ -442,4 +446,6 @@ class Plan(Serialisable, _WeaklyReferable):
         FormatError
             If it is not a valid plan; names the place and what is expected there.
         """
-        return from_json(cls, text, where=where)
+        from syclsched.model.plan_document import plan_from_json
+
+        return plan_from_json(text, where=where)

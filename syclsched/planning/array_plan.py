@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from syclsched.model.access import AccessMode
+from syclsched.model.bulk_objects import make_objects, paused_collection
 from syclsched.model.plan import BufferUse, Counters, Instruction, Lane, Option, Plan
 from syclsched.model.platform import Platform
 from syclsched.model.schedule import Schedule
 from syclsched.planning.draft import COPY as COPIES
-from syclsched.planning.draft import KINDS, MODES, Ints, LaneKey, PlanDraft, gather_ragged, paused_collection
+from syclsched.planning.draft import KINDS, MODES, Ints, LaneKey, PlanDraft, gather_ragged
 from syclsched.planning.graph_record import GraphRecord
 from syclsched.planning.instruction_rows import FREE as FREES
 from syclsched.planning.instruction_rows import WORK, InstructionRows
@@ -24,7 +25,7 @@ from syclsched.planning.memory.memory_kinds import choose_kinds
 from syclsched.planning.memory.zero_copy import ZeroCopyArrays
 from syclsched.simulation.event_engine import run_machine
 from syclsched.simulation.instruction_columns import InstructionColumns
-from syclsched.simulation.lazy_objects import Times, lazy_lane, make_objects
+from syclsched.simulation.lazy_objects import Times, lazy_lane
 from syclsched.simulation.machine import ALLOC, COPY, FREE, Machine
 from syclsched.simulation.machine import WORK as COMPUTES
 from syclsched.simulation.machine_builder import flatten, machine_of

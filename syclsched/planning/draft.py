@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence, Sized
-from contextlib import contextmanager
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -104,38 +102,6 @@ class PlanDraft:
     memory_nbytes: Ints  # size of each memory
     foreign: Ints  # the user's own memory: neither allocated nor freed
     kept: Ints  # memory that is not freed, as its value may be read after the run
-
-
-#: Above the first number, new objects skip the young generations; after the second, a full collection runs.
-_MANY_OBJECTS, _MOST_OLD_OBJECTS = 20_000, 1_000_000
-_made_old = 0
-
-
-@contextmanager
-def paused_collection() -> Iterator[None]:
-    """Pause cyclic garbage collection: a plan is many small objects without cycles, all of which survive.
-
-    If many objects were made, they then go straight to the oldest generation instead of being traversed at once. That
-    resets the collector's own count towards a full collection, so cycles made between plans would never be freed: so a
-    full collection runs after a given number of such objects.
-    """
-    global _made_old
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            made = gc.get_count()[0]
-            # Unfreezing would also release objects that other code froze.
-            if made > _MANY_OBJECTS and gc.get_freeze_count() == 0:
-                gc.freeze()
-                gc.unfreeze()
-                _made_old += made
-            gc.enable()
-            if _made_old > _MOST_OLD_OBJECTS:
-                _made_old = 0
-                gc.collect()
 
 
 def ragged_starts(rows: Sequence[Sized]) -> Ints:

@@ -7,17 +7,15 @@ makespan is needed. So objects are created on first access, from columns, which 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, make_dataclass
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
+from syclsched.model.bulk_objects import make_objects
 from syclsched.model.plan import Instruction, Lane
 from syclsched.model.trace import Span, Trace
 from syclsched.simulation.machine import Floats
-
-T = TypeVar("T")
 
 #: Predicted starts and finishes of a lane's instructions.
 Times = tuple[list[float], list[float]]
@@ -93,30 +91,6 @@ def lazy_trace(trace: Trace, make: Callable[[], tuple[Span, ...]]) -> Trace:
     """Return a trace whose spans are created on first access."""
     others = {f.name: getattr(trace, f.name) for f in fields(Trace) if f.name != "spans"}
     return _LazyTrace(spans=make, **others)  # type: ignore[arg-type]
-
-
-def make_objects(kind: type[T], count: int, columns: Mapping[str, Iterable[object]]) -> list[T]:
-    """Return many objects of a frozen dataclass with slots.
-
-    Equivalent to calling its ``__init__``, without a call per field.
-    """
-    names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
-    if columns.keys() != set(names):
-        raise TypeError(f"a column for each field of {kind.__name__} is needed")
-    opened = _open(kind)  # type: ignore[arg-type]
-    made: list[Any] = [opened(*row) for row in zip(*(columns[name] for name in names), strict=True)]
-    for each in made:
-        each.__class__ = kind
-    if len(made) != count:
-        raise TypeError(f"{count} values are needed for each field of {kind.__name__}")
-    return made
-
-
-@lru_cache(maxsize=16)
-def _open(kind: type) -> Any:
-    """Return a class with the same fields and layout that is not frozen, so that its fields are set directly."""
-    names = [(f.name, Any) for f in fields(kind)]
-    return make_dataclass(f"Open{kind.__name__}", names, bases=kind.__bases__, slots=True, eq=False)
 
 
 def _made(holder: Lane | Trace, place: Any) -> Any:

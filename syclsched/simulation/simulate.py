@@ -12,10 +12,11 @@ from typing import Final, Literal
 
 import numpy as np
 
+from syclsched.model.bulk_objects import make_objects
 from syclsched.model.plan import Plan
 from syclsched.model.trace import Span, Trace
 from syclsched.simulation.disturbances import Event, Failure
-from syclsched.simulation.lazy_objects import lazy_lane, lazy_trace, make_objects, timed
+from syclsched.simulation.lazy_objects import lazy_lane, lazy_trace, timed
 from syclsched.simulation.machine import DONE, LOST, NEVER, WORK, Ints, Records
 from syclsched.simulation.machine_builder import flatten
 from syclsched.simulation.noise import Noise

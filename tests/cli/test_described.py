@@ -99,7 +99,7 @@ def test_a_dependency_dropped_by_hand_is_refused_and_both_tasks_are_named(
         (lambda text: text[: len(text) // 2], "Invalid JSON"),
         (lambda text: text.replace('"launch"', '"lunch"', 1), "lunch"),
         (lambda text: text.replace('"latency_s": ', '"latency_s": -', 1), "greater than or equal to 0"),
-        (lambda text: text.replace('"format": "syclsched-plan/1"', '"format": "pickle"'), "syclsched-plan/1"),
+        (lambda text: text.replace('"format": "syclsched-plan/2"', '"format": "pickle"'), "syclsched-plan/2"),
         (lambda text: "[]", "Plan"),
     ],
 )

@@ -15,7 +15,7 @@ from syclsched.model.plan import Instruction, Lane, Plan
 from syclsched.model.text.json_serialisation import from_json, to_json
 from syclsched.model.trace import Span, Trace
 from syclsched.simulation import predict, simulate
-from syclsched.simulation.lazy_objects import lazy_lane, lazy_trace, make_objects
+from syclsched.simulation.lazy_objects import lazy_lane, lazy_trace
 from syclsched.simulation.machine_builder import flatten
 from syclsched.simulation.plan_memo import PlanMemo
 
@@ -73,18 +73,6 @@ def test_predicted_plans_are_written_and_read_like_others() -> None:
     assert Plan.from_json(plan.to_json()) == plan
     assert predict(plan) == plan
     assert {s.predicted_finish_s for s in simulate(plan).spans} == {1.0, 3.0}
-
-
-def test_objects_are_those_that_init_makes() -> None:
-    columns = {
-        "name": ["a", "b"],
-        "device": ["d", "d"],
-        "kind": ["copy", "host"],
-        "instructions": [(), (launch(0, 1.0),)],
-    }
-    assert make_objects(Lane, 2, columns) == [Lane("a", "d", "copy"), Lane("b", "d", "host", (launch(0, 1.0),))]
-    with pytest.raises(TypeError, match="each field of Lane"):
-        make_objects(Lane, 2, {"name": ["a", "b"]})
 
 
 def test_what_is_kept_of_a_plan_goes_with_it() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from syclsched.errors import FormatError
@@ -37,6 +38,43 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
 def to_json(value: Any, *, indent: int | None = 1) -> str:
     """Return a frozen dataclass of the model as JSON text, indented by this many spaces per level, or on one line."""
     return _adapter(type(value)).dump_json(value, indent=indent).decode()
+
+
+def jsonable(value: Any) -> Any:
+    """Return a value of dataclasses, mappings and sequences as the mappings and lists of a JSON document."""
+    from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(value)
+
+
+def to_text(document: Any, *, indent: int | None = 1) -> str:
+    """Return a JSON document as text, indented; lists without mappings are on one line each."""
+    from pydantic_core import to_json
+
+    if indent is None:
+        return to_json(document).decode()
+    return "".join(_lines(document, "\n", " " * indent, to_json))
+
+
+def _lines(value: Any, newline: str, step: str, line: Callable[[Any], bytes]) -> Iterator[str]:
+    """Yield a document in pieces; ``newline`` begins a line of the level that contains it."""
+    inner = newline + step
+    if isinstance(value, dict) and value:
+        opening = "{"
+        for key, held in value.items():
+            yield f"{opening}{inner}{line(key).decode()}: "
+            yield from _lines(held, inner, step, line)
+            opening = ","
+        yield newline + "}"
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        opening = "["
+        for held in value:
+            yield opening + inner
+            yield from _lines(held, inner, step, line)
+            opening = ","
+        yield newline + "]"
+    else:
+        yield line(value).decode()
 
 
 def from_json(kind: type[T], text: str | bytes, *, where: str, strict: bool = True) -> T:

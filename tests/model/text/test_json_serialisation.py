@@ -16,6 +16,7 @@ from support.synthetic import random_trace, two_devices
 
 from syclsched.errors import FormatError
 from syclsched.model.plan import Plan
+from syclsched.model.plan_document import document_type
 from syclsched.model.platform import Link, Platform
 from syclsched.model.profile import DeviceProfile
 from syclsched.model.text.json_serialisation import from_json, json_schema, to_json
@@ -61,6 +62,17 @@ def some_plan() -> dict[str, Any]:
     return found
 
 
+def plan_of_version_1() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(to_json(replace(two_devices(), format="syclsched-plan/1")))
+    return found
+
+
+@given(cases())
+def test_a_plan_of_version_1_can_be_read(case: Case) -> None:
+    plan = planned(case)
+    assert Plan.from_json(to_json(replace(plan, format="syclsched-plan/1"))) == plan
+
+
 def refused(document: Any) -> str:
     text = document if isinstance(document, (str, bytes)) else json.dumps(document)
     with pytest.raises(FormatError) as caught:
@@ -78,10 +90,49 @@ def refused(document: Any) -> str:
         (("makespan_s",), 1e999, "finite number, it is inf"),
         (("makespan_s",), "1.0", "at makespan_s: Input should be a valid number, it is '1.0'"),
         (("makespan_s",), True, "at makespan_s"),
-        (("lanes", 0, "instructions", 1, "id"), "4", "at lanes.0.instructions.1.id"),
-        (("format",), "syclsched-plan/2", "at format: Input should be 'syclsched-plan/1'"),
+        (("format",), "syclsched-plan/3", "at format: Input should be 'syclsched-plan/2'"),
         (("surprise",), 1, "at surprise"),
         (("lanes", 0, "kind"), "magic", "at lanes.0.kind: Input should be 'compute', 'copy' or 'host', it is 'magic'"),
+        (("lanes", 0, "instructions", "id", 1), "4", "at lanes.0.instructions.id.1"),
+        (("lanes", 0, "instructions", "id", 1), -4, "at lanes.0.instructions.id.1"),
+        (("lanes", 0, "instructions", "id"), [0], "at lanes.0.instructions.kind: 2 values, where 1 are needed"),
+        (("lanes", 0, "instructions", "surprise"), [0, 0], "at lanes.0.instructions.surprise"),
+        (("lanes", 1, "instructions", "waits", 0), [1.5], "at lanes.1.instructions.waits.0.0"),
+        (("lanes", 1, "instructions", "waits", 0), [2**64], "at lanes.1.instructions.waits.0.0"),
+        (("lanes", 0, "instructions", "kind", "values", 1), "exec", "at lanes.0.instructions.kind.values.1"),
+        (("lanes", 0, "instructions", "id", 1), 2**63, "at lanes.0.instructions.id.1"),
+        (("lanes", 0, "instructions", "again"), [0, 2**63], "at lanes.0.instructions.again.1"),
+        (("lanes", 0, "instructions", "nbytes", 0), 2**53 + 1, "at lanes.0.instructions.nbytes.0"),
+        (("lanes", 0, "instructions", "task", "index", 1), 7, "task.index.1: it is 7, and there are 1 values"),
+        (("lanes", 0, "instructions", "uses", "count", 1), 2**62, "at lanes.0.instructions.uses.array: 2 values"),
+        (
+            ("lanes", 0, "instructions", "uses", "mode", "values"),
+            ["look"],
+            "at lanes.0.instructions.uses.mode.values.0",
+        ),
+        (
+            ("arrays",),
+            {"name": {"values": ["x"]}, "shape": [[1]], "dtype": {"values": ["int8"]}, "nbytes": [10**30]},
+            "at arrays.nbytes.0",
+        ),
+        (("tasks", "name", "values", 0), "", "at tasks.name.values.0"),
+        (("tasks", "name", "values", 0), "x" * 600, "at tasks.name.values.0"),
+        (("platform", "devices", 0, "lanes"), 0, "at platform.devices.0.lanes"),
+        (("platform", "devices"), {}, "at platform.devices"),
+        (("peak_bytes",), {"cpu": -1}, "at peak_bytes.cpu"),
+        (("options", "seconds", 0), None, "at options.seconds.0"),
+    ],
+)
+def test_a_wrong_value_is_named_by_its_place(place: tuple[Any, ...], value: Any, said: str) -> None:
+    check_refusal(some_plan(), place, value, said)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("makespan_s",), -1.0, "at makespan_s: Input should be greater than or equal to 0, it is -1.0"),
+        (("surprise",), 1, "at surprise"),
+        (("lanes", 0, "instructions", 1, "id"), "4", "at lanes.0.instructions.1.id"),
         (("lanes", 0, "instructions", 1, "id"), -4, "at lanes.0.instructions.1.id"),
         (("lanes", 0, "instructions", 1, "waits"), [1.5], "at lanes.0.instructions.1.waits.0"),
         (("lanes", 0, "instructions", 1, "kind"), "exec", "at lanes.0.instructions.1.kind"),
@@ -98,8 +149,11 @@ def refused(document: Any) -> str:
         (("options", 0, "seconds"), None, "at options.0.seconds"),
     ],
 )
-def test_a_wrong_value_is_named_by_its_place(place: tuple[Any, ...], value: Any, said: str) -> None:
-    document = some_plan()
+def test_a_wrong_value_in_version_1_is_named_by_its_place(place: tuple[Any, ...], value: Any, said: str) -> None:
+    check_refusal(plan_of_version_1(), place, value, said)
+
+
+def check_refusal(document: Any, place: tuple[Any, ...], value: Any, said: str) -> None:
     inner = document
     for key in place[:-1]:
         inner = inner[key]
@@ -166,7 +220,7 @@ def test_any_json_at_all(document: Any) -> None:
     refused(document)
 
 
-@pytest.mark.parametrize("kind", [Plan, Platform, Trace, DeviceProfile])
+@pytest.mark.parametrize("kind", [document_type(), Platform, Trace, DeviceProfile])
 def test_a_schema_for_other_tools(kind: type[Any]) -> None:
     schema = json.loads(json_schema(kind))
     assert schema["type"] == "object"

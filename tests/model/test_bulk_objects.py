@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects made at once are those made one by one, and garbage collection is not put off for good."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from syclsched.model import bulk_objects
+from syclsched.model.plan import Instruction, Lane
+
+
+class Cycle:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+@pytest.mark.parametrize(("objects", "rounds"), [(10, 300), (bulk_objects._MANY_OBJECTS + 1000, 8)])
+def test_cycles_between_plans_are_collected_some_time(
+    objects: int, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_objects, "_MOST_OLD_OBJECTS", 3 * objects)
+    gc.collect()
+    first = weakref.ref(Cycle())
+    kept: list[object] = []
+    for _ in range(rounds):
+        with bulk_objects.paused_collection():
+            kept.append([[] for _ in range(objects)])
+        made = [Cycle() for _ in range(200)]
+        if first() is None:
+            break
+    del made
+    assert gc.isenabled()
+    assert first() is None
+
+
+def test_objects_are_those_that_init_makes() -> None:
+    one = Instruction(0, "launch", "t", "i")
+    columns = {
+        "name": ["a", "b"],
+        "device": ["d", "d"],
+        "kind": ["copy", "host"],
+        "instructions": [(), (one,)],
+    }
+    made = bulk_objects.make_objects(Lane, 2, columns)
+    assert made == [Lane("a", "d", "copy"), Lane("b", "d", "host", (one,))]
+    with pytest.raises(TypeError, match="each field of Lane"):
+        bulk_objects.make_objects(Lane, 2, {"name": ["a", "b"]})
