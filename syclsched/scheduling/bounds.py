@@ -7,13 +7,13 @@ Each bound is a relaxation that holds with and without contention: contention on
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from syclsched.compiled import compiled
 from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.relaxation import relaxation_s
 from syclsched.scheduling.rows import arcs
 from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables, frozen
 
@@ -41,7 +41,8 @@ class LowerBounds:
     #: Longest chain with copies: every item comes from the device that can deliver it first; copies of wanted results
     #: count.
     transfer_s: float
-    #: Linear programme of assignment, chains with copies, and work together; None for large problems and without scipy.
+    #: Linear programme of assignment, chains with copies, and work together; None for large problems, and for those of
+    #: medium size without scipy.
     lp_s: float | None = None
 
     @property
@@ -66,9 +67,7 @@ def lower_bound(problem: Problem, *, lp: bool = True) -> LowerBounds:
     released, _ = _chains(tables.pred_start, tables.pred_task, fastest, tables.release_s)
     heads, tails = _heads_and_tails(tables)
     lp_s = None
-    if lp and len(tables.read_item) * len(problem.devices) ** 2 <= LP_VARIABLES and find_spec("scipy") is not None:
-        from syclsched.scheduling.relaxation import relaxation_s  # scipy is slow to import
-
+    if lp and len(tables.read_item) * len(problem.devices) ** 2 <= LP_VARIABLES:
         lp_s = relaxation_s(tables, heads, tails, _hops(tables, *_least_copies(tables)))
     return LowerBounds(
         path_s=float(path.max()),
@@ -106,18 +105,20 @@ def area_multipliers(seconds: Floats, lanes: Ints, rounds: int = 200) -> tuple[f
     dual, ``max over m of sum over tasks of min over devices of m[d] * seconds[t, d]`` with ``sum m * lanes = 1``, by
     multiplicative weights. Every ``m`` gives a valid bound, so it need not converge.
     """
-    count, devices = seconds.shape
+    devices = seconds.shape[1]
+    # Large graphs have few kinds of tasks: those of equal times count together.
+    seconds, tasks = np.unique(seconds, axis=0, return_counts=True)
     worth = np.ones(devices)
     best, best_worth = 0.0, worth / lanes.sum()
-    rows = np.arange(count)
+    rows = np.arange(len(seconds))
     for k in range(max(8, min(rounds, _AREA_WORK // max(1, seconds.size)))):
         worth = np.maximum(worth / (worth * lanes).sum(), 1e-12)
         value = worth * seconds
         choice = value.argmin(axis=1)
-        bound = float(value[rows, choice].sum()) / float((worth * lanes).sum())
+        bound = float((value[rows, choice] * tasks).sum()) / float((worth * lanes).sum())
         if bound > best:
             best, best_worth = bound, worth.copy()
-        load = np.bincount(choice, weights=seconds[rows, choice], minlength=devices) / lanes
+        load = np.bincount(choice, weights=seconds[rows, choice] * tasks, minlength=devices) / lanes
         if load.max() <= 0.0:
             break
         worth = worth * np.exp(0.5 / np.sqrt(k + 1.0) * (load / load.max() - 1.0))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linear relaxation of a scheduling problem, solved with scipy's HiGHS: a lower bound on the makespan.
+"""Linear relaxation of a scheduling problem: a lower bound on the makespan.
+
+Small programmes are solved here, large ones with scipy's HiGHS, whose import takes longer than a small one.
 
 Assignment is divisible. The copy cost between two neighbours is the cheapest way to match their shares (a transport
 problem for each item that is read). Every chain and the work on every device must fit into the makespan.
@@ -7,14 +9,20 @@ problem for each item that is read). Every chain and the work on every device mu
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
+from syclsched.scheduling.dual_simplex import dual_multipliers
 from syclsched.scheduling.tables import Floats, Tables
 
 #: Smaller makespans are refused: other times divided by them could overflow.
 _LEAST_UNIT_S = 1e-100
+
+#: Rows times columns of the programmes that are solved here.
+_SMALL = 60_000
 
 
 class _ConstraintRows:
@@ -33,7 +41,13 @@ class _ConstraintRows:
         self.value += [value for _, value in entries]
         self.right.append(right)
 
-    def matrix(self, columns: int) -> Any:
+    def dense(self, columns: int) -> Floats:
+        """Return the left side as an array."""
+        made = np.zeros((len(self.right), columns))
+        np.add.at(made, (self.row, self.column), self.value)
+        return made
+
+    def sparse(self, columns: int) -> Any:
         """Return the left side as a sparse matrix."""
         from scipy.sparse import csr_matrix
 
@@ -42,8 +56,6 @@ class _ConstraintRows:
 
 def relaxation_s(tables: Tables, heads: Floats, tails: Floats, hop: tuple[Floats, Floats]) -> float | None:
     """Return the optimum of the linear relaxation, in seconds; None if it cannot be computed."""
-    from scipy.optimize import linprog
-
     count, devices = tables.seconds.shape
     share, start, makespan = 0, count * devices, count * devices + count
     # The solver's tolerances are absolute: scale times so that the makespan is about 1.
@@ -69,29 +81,57 @@ def relaxation_s(tables: Tables, heads: Floats, tails: Floats, hop: tuple[Floats
     columns, paid = _chains(tables, seconds, hop, equal, less, (share, start, makespan + 1))
     cost = np.zeros(columns)
     cost[makespan] = 1.0
-    bounds = [(0.0, float(u)) for u in upper] + [(0.0, None)] * (columns - len(upper))
-    left = less.matrix(columns), equal.matrix(columns)
-    found = linprog(cost, left[0], less.right, left[1], equal.right, bounds, method="highs")
-    if found.status != 0:
+    found = _solve(cost, less, equal, upper)
+    if found is None:
         return None
     # Upper bounds: starts and makespan are at most those of a serial schedule; shares and flows are at most 1.
     latest = float(head.max() + seconds.sum() + paid + tail.max())
     most = np.ones(columns)
     most[: len(upper)] = upper
     most[start : makespan + 1] = latest
-    return _safe(cost, left, (less.right, equal.right), found, most) * unit_s
+    return _safe(cost, found, (less.right, equal.right), most) * unit_s
 
 
-def _safe(
-    cost: Floats, left: tuple[Any, Any], right: tuple[list[float], list[float]], found: Any, most: Floats
-) -> float:
+@dataclass(frozen=True, slots=True)
+class _Multipliers:
+    """The left sides of a programme, and the multipliers of its rows: inequalities, then equations."""
+
+    left: tuple[Any, Any]
+    rows: tuple[Floats, Floats]
+
+
+def _solve(cost: Floats, less: _ConstraintRows, equal: _ConstraintRows, upper: Floats) -> _Multipliers | None:
+    """Return the optimal multipliers, with x from 0 to ``upper`` for the first columns and from 0 for the others."""
+    columns = len(cost)
+    if columns * (len(less.right) + len(equal.right)) <= _SMALL:
+        left = less.dense(columns), equal.dense(columns)
+        # An upper bound of 1 follows from the equations; columns with one of 0 are left out.
+        used = np.ones(columns, dtype=bool)
+        used[: len(upper)] = upper > 0.0
+        rows = dual_multipliers(
+            cost[used], left[0][:, used], np.array(less.right), left[1][:, used], np.array(equal.right)
+        )
+        return None if rows is None else _Multipliers(left, rows)
+    if find_spec("scipy") is None:
+        return None
+    from scipy.optimize import linprog
+
+    sparse = less.sparse(columns), equal.sparse(columns)
+    bounds = [(0.0, float(u)) for u in upper] + [(0.0, None)] * (columns - len(upper))
+    found = linprog(cost, sparse[0], less.right, sparse[1], equal.right, bounds, method="highs")
+    if found.status != 0:
+        return None
+    return _Multipliers(sparse, (np.minimum(found.ineqlin.marginals, 0.0), found.eqlin.marginals))
+
+
+def _safe(cost: Floats, found: _Multipliers, right: tuple[list[float], list[float]], most: Floats) -> float:
     """Return the bound that the dual solution proves despite the solver's rounding (Neumaier and Shcherbina 2004).
 
     For any multipliers of the right sign the optimum is at least the minimum of the Lagrangian over the box
     ``0 <= x <= most``.
     """
-    less, equal = np.minimum(found.ineqlin.marginals, 0.0), found.eqlin.marginals
-    reduced = cost - left[0].T @ less - left[1].T @ equal
+    less, equal = found.rows
+    reduced = cost - found.left[0].T @ less - found.left[1].T @ equal
     return float(less @ np.array(right[0]) + equal @ np.array(right[1]) + np.minimum(reduced, 0.0) @ most)
 
 
