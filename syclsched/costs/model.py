@@ -28,6 +28,9 @@ class _CostClass:
 
     task: Task  # one of them
     best: dict[str, Choice | None] = field(default_factory=dict)  # by device key
+    #: The last result of `CostModel.choices`, and the devices it was for.
+    choices: tuple[Choice | None, ...] = ()
+    devices: Sequence[Device] | None = None
 
 
 class CostModel:
@@ -42,6 +45,8 @@ class CostModel:
         self._history = history
         self._refusals = known_refusals(history)
         self._classes: dict[object, _CostClass] = {}
+        #: By identity of operation and signature, which many tasks share; the task keeps both alive.
+        self._seen: dict[tuple[int, int], tuple[Task, _CostClass]] = {}
         self._rates: dict[str, Rates] = {}
 
     def supports(self, task: Task, implementation: Implementation, device: Device) -> str | None:
@@ -78,9 +83,11 @@ class CostModel:
         return self._rates_of(device).launch_s if implementation.is_kernel and device.profile is not None else 0.0
 
     def choices(self, task: Task, devices: Sequence[Device]) -> tuple[Choice | None, ...]:
-        """Return the `best` choice for each device."""
+        """Return the `best` choice for each device; the same tuple for tasks of equal cost."""
         shared = self._class_of(task)
-        return tuple([self._best(shared, device) for device in devices])
+        if shared.devices is not devices:
+            shared.devices, shared.choices = devices, tuple([self._best(shared, device) for device in devices])
+        return shared.choices
 
     def require(self, task: Task, devices: Sequence[Device] | None = None) -> None:
         """Check that some device can run a task."""
@@ -113,11 +120,15 @@ class CostModel:
     # --- inside -----------------------------------------------------------------------------------
 
     def _class_of(self, task: Task) -> _CostClass:
-        key = _class_key(task)
-        found = self._classes.get(key)
-        if found is None:
-            found = self._classes[key] = _CostClass(task)
-        return found
+        identity = id(task.operation), id(task.signature)
+        seen = self._seen.get(identity)
+        if seen is None:
+            key = _class_key(task)
+            found = self._classes.get(key)
+            if found is None:
+                found = self._classes[key] = _CostClass(task)
+            seen = self._seen[identity] = task, found
+        return seen[1]
 
     def _best(self, shared: _CostClass, device: Device) -> Choice | None:
         if device.key not in shared.best:

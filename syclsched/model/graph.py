@@ -15,10 +15,10 @@ from syclsched.model.access import Access, AccessMode
 from syclsched.model.constant import Constant
 from syclsched.model.graph_parts.argument_validation import (
     Argument,
+    ArgumentBinder,
     check_data,
     declare_array,
     matches_signature,
-    validate_arguments,
 )
 from syclsched.model.graph_parts.builtin_operations import copy_operation, host_operation
 from syclsched.model.graph_parts.naming import MAX_NAME_LENGTH, array_of_row_range, check_name
@@ -60,6 +60,9 @@ class TaskGraph(ReadableGraph):
     def __init__(self, name: str = "graph", *, longest_name: int = MAX_NAME_LENGTH) -> None:
         super().__init__(name)
         self._longest_name = longest_name
+        # By identity of the operation, and of the host function, which the values keep alive.
+        self._binders: dict[int, ArgumentBinder] = {}
+        self._hosted: dict[tuple[object, ...], Operation] = {}
 
     # --- building ---------------------------------------------------------------------------------
 
@@ -209,7 +212,10 @@ class TaskGraph(ReadableGraph):
                     hint=f"Write {key}={value.name}.read(), .write() or .update()",
                 )
             modes[key] = value.mode if isinstance(value, Access) else None
-        operation = host_operation(function, modes, flops, pure=pure)
+        alike = (id(function), *modes, *map(id, modes.values()), flops, pure)
+        operation = self._hosted.get(alike)
+        if operation is None:
+            operation = self._hosted[alike] = host_operation(function, modes, flops, pure=pure)
         return self._add(operation, "host", name, priority, arguments, deadline_s, retries)
 
     def copy(
@@ -429,7 +435,10 @@ class TaskGraph(ReadableGraph):
         check_seconds(deadline_s, f"deadline_s of task {name!r}")
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
             raise ArgumentError(f"retries={retries!r} is not a number of times", where=f"task {name!r}")
-        bound = validate_arguments(operation, arguments, self._require, f"task {name!r} ({operation.name})")
+        binder = self._binders.get(id(operation))
+        if binder is None:
+            binder = self._binders[id(operation)] = ArgumentBinder(operation)
+        bound = binder.bind(arguments, self._arrays, self._freed, self._require, name)
         return self._append(
             Task(
                 name,

@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
 from syclsched.costs import CostModel
 from syclsched.errors import CapabilityError
+from syclsched.model.bulk_objects import make_objects
 from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import with_memory_limit
 from syclsched.model.plan import Option, Plan, Refusal
 from syclsched.model.platform import Platform
 from syclsched.planning import build_plan
+from syclsched.progress import StepCounter
 from syclsched.scheduling import Problem, build_problem, to_schedule
 from syclsched.scheduling.objectives import (
     Aim,
@@ -37,6 +39,7 @@ class PlanBuilder:
     costs: CostModel
     problems: dict[tuple[str, ...] | None, Problem] = field(default_factory=dict)
     limited: Platform | None = None
+    steps: StepCounter = field(default_factory=StepCounter)  # told of every plan that is built
 
     def limit(self, aim: Aim) -> None:
         """Limit the memory spaces to an objective's memory constraints."""
@@ -71,6 +74,7 @@ class PlanBuilder:
 
     def build(self, entry: PolicyResult) -> Plan:
         """Return the simulated plan of a timetable."""
+        self.steps.begin(f"plan of {entry.label}")
         problem, timetable = entry.problem, entry.timetable
         # Durations come from the tables: differences of the timetable's start and finish would carry rounding.
         device = problem.tables.processor_device[timetable.processor]
@@ -83,13 +87,26 @@ class PlanBuilder:
         """Return the cost of each task on each device that can run it."""
         if len(self.graph) * len(self.platform.devices) > _MAX_OPTIONS:
             return ()
-        found = []
+        devices = self.platform.devices
+        columns: dict[str, list[object]] = {each.name: [] for each in fields(Option)}
+        known: dict[int, dict[str, list[object]]] = {}  # by identity of the choices, which the cost model keeps
         for task in self.graph.tasks:
-            choices = self.costs.choices(task, self.platform.devices)
-            for device, best in zip(self.platform.devices, choices, strict=True):
-                if best is not None and task.operation is not None:
-                    found.append(Option(task.name, device.name, best[0].name, best[1].seconds, best[1].origin))
-        return tuple(found)
+            if task.operation is None:
+                continue
+            choices = self.costs.choices(task, devices)
+            if id(choices) not in known:
+                able = [(d.name, *best) for d, best in zip(devices, choices, strict=True) if best is not None]
+                known[id(choices)] = {
+                    "device": [name for name, _, _ in able],
+                    "implementation": [implementation.name for _, implementation, _ in able],
+                    "seconds": [estimate.seconds for _, _, estimate in able],
+                    "origin": [estimate.origin for _, _, estimate in able],
+                }
+            found = known[id(choices)]
+            columns["task"] += [task.name] * len(found["device"])
+            for name, values in found.items():
+                columns[name] += values
+        return tuple(make_objects(Option, len(columns["task"]), columns))
 
     def refusals(self) -> tuple[Refusal, ...]:
         """Return the implementations of each task that devices or libraries refuse."""

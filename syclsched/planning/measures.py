@@ -4,31 +4,39 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
+from operator import attrgetter
 
 import numpy as np
 
-from syclsched.model.plan import Instruction, Plan
+from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.profile import Power, Quantity
 from syclsched.scheduling.core.busy_time import busy_seconds
 from syclsched.scheduling.objectives import Metrics
 from syclsched.scheduling.objectives.power import weigh
 
+#: Kinds of instructions that compute.
+_COMPUTING = frozenset(("launch", "host"))
+
 
 def measure(plan: Plan, platform: Platform) -> Metrics:
     """Return a plan's metrics."""
     names = [device.name for device in platform.devices]
-    spans = [(names.index(lane.device), i) for lane in plan.lanes for i in lane.instructions if _computes(i)]
-    busy_s = busy_seconds(
-        np.array([device for device, _ in spans], dtype=np.int64),
-        np.array([i.start_s for _, i in spans]),
-        np.array([i.finish_s for _, i in spans]),
-        len(names),
+    every = list(chain.from_iterable(lane.instructions for lane in plan.lanes))
+    lengths = [len(lane.instructions) for lane in plan.lanes]
+    device = np.repeat(np.array([names.index(lane.device) for lane in plan.lanes], dtype=np.int64), lengths)
+    start_s, finish_s, duration_s = (
+        np.fromiter(map(attrgetter(name), every), np.float64, len(every))
+        for name in ("start_s", "finish_s", "duration_s")
     )
+    works = np.fromiter(map(_COMPUTING.__contains__, map(attrgetter("kind"), every)), np.bool_, len(every))
+    works &= finish_s > start_s
+    busy_s = busy_seconds(device[works], start_s[works], finish_s[works], len(names))
     powers = [Power() if device.profile is None else device.profile.power for device in platform.devices]
     busy_w, idle_w = [_watts(power.busy_w) for power in powers], [_watts(power.idle_w) for power in powers]
     joules = weigh(busy_s, plan.makespan_s, np.array(busy_w), np.array(idle_w))
-    loads = [sum(i.duration_s for i in lane.instructions) for lane in plan.lanes]
+    loads = [sum(part.tolist()) for part in np.split(duration_s, np.cumsum(lengths)[:-1])] if lengths else []
     return Metrics(
         makespan_s=plan.makespan_s,
         initiation_interval_s=max(loads, default=0.0),
@@ -39,7 +47,3 @@ def measure(plan: Plan, platform: Platform) -> Metrics:
 
 def _watts(quantity: Quantity | None) -> float:
     return math.nan if quantity is None else quantity.value
-
-
-def _computes(instruction: Instruction) -> bool:
-    return instruction.kind in ("launch", "host") and instruction.finish_s > instruction.start_s

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from syclsched.costs.model import CostModel
 from syclsched.errors import ArgumentError, EmptyPlatformError, GraphError, PlatformError, UnknownArrayError
 from syclsched.model.graph import TaskGraph
-from syclsched.model.graph_parts.dependencies import implicit_edges
 from syclsched.model.platform import HOST, Device, Platform
 from syclsched.model.task import Task
 from syclsched.scheduling.items import Items, follow_items
@@ -106,7 +105,7 @@ def _pieces(graph: TaskGraph) -> dict[str, dict[str, float]]:
 
 def _arcs(graph: TaskGraph, submission: Ints, nbytes: Mapping[str, float]) -> tuple[Columns, Ints]:
     """Return the arcs, and those of them that exist only because an array's name is reused (see `Problem`)."""
-    edges = implicit_edges(graph.tasks, graph.touched())
+    edges = graph.implied()
     # Data flows along RAW edges only, and these always name an array.
     flow = [nbytes[array or ""] if kind == "RAW" else 0.0 for kind, array in zip(edges.kind, edges.array, strict=True)]
     before, after = edges.before, edges.after
@@ -184,23 +183,22 @@ def _channels(platform: Platform, spaces: Sequence[str]) -> Ints:
 def _seconds(
     tasks: Sequence[Task], devices: Sequence[Device], costs: CostModel
 ) -> tuple[Floats, npt.NDArray[np.int16], tuple[str, ...]]:
-    # Row 0 is for barriers, which take no time. The cost model returns identical objects for tasks of equal cost, so
-    # that each row is made once.
+    # Row 0 is for barriers, which take no time. The cost model returns the same tuple for tasks of equal cost, so that
+    # each row is made once.
     seconds: list[tuple[float, ...]] = [(0.0,) * len(devices)]
     implementation: list[tuple[int, ...]] = [(NOTHING,) * len(devices)]
     names: dict[str, int] = {}
-    rows: dict[tuple[int, ...], int] = {}
+    rows: dict[int, int] = {}  # by identity of the choices, which the cost model keeps
     row_of: list[int] = []
     for task in tasks:
         if task.operation is None:
             row_of.append(0)
             continue
         choices = costs.choices(task, devices)
-        key = tuple(map(id, choices))
-        row = rows.get(key)
+        row = rows.get(id(choices))
         if row is None:
             costs.require(task, devices)
-            row = rows[key] = len(seconds)
+            row = rows[id(choices)] = len(seconds)
             seconds.append(tuple(math.inf if c is None else c[1].seconds for c in choices))
             implementation.append(
                 tuple(NOTHING if c is None else names.setdefault(c[0].name, len(names)) for c in choices)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -25,6 +25,14 @@ Argument = LogicalArray | ArrayRows | ReshapedArray | Constant | Access | Scalar
 Lookup = Callable[[str, str], LogicalArray]
 
 
+_NO_ROWS: Mapping[str, RowRange] = {}
+_NO_CONSTANTS: Mapping[str, Constant] = {}
+_NOT_RESHAPED: frozenset[str] = frozenset()
+
+#: Signatures that are remembered of those that differ in scalars only.
+_MAX_ALIKE = 1024
+
+
 class _BoundArguments(NamedTuple):
     """The validated arguments of a task, as fields of `Task`."""
 
@@ -34,6 +42,98 @@ class _BoundArguments(NamedTuple):
     rows: Mapping[str, RowRange]
     constants: Mapping[str, Constant]
     reshaped: frozenset[str]
+
+
+class ArgumentBinder:
+    """Binds arguments to the parameters of one operation.
+
+    Most tasks of a graph pass whole arrays, of shapes and dtypes that an earlier task of the operation has passed; what
+    was validated for that task is used again.
+    """
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+        self._parameters = [(p.name, p.mode) for p in operation.parameters]
+        self._names = {p.name for p in operation.parameters}
+        #: By shapes and dtypes of the arrays, then by scalars.
+        self._signatures: dict[tuple[object, ...], dict[tuple[object, ...], Signature]] = {}
+
+    def bind(
+        self,
+        given: Mapping[str, Argument],
+        arrays: Mapping[str, LogicalArray],
+        freed: Mapping[str, int],
+        lookup: Lookup,
+        task: str,
+    ) -> _BoundArguments:
+        """Return the validated arguments of a task, as `validate_arguments`; ``arrays`` are those declared."""
+        found = self._bind_known(given, arrays)
+        if found is not None and freed.keys().isdisjoint(found.arguments.values()):
+            return found
+        bound = validate_arguments(self._operation, given, lookup, f"task {task!r} ({self._operation.name})")
+        if not bound.rows and not bound.reshaped and not bound.constants:
+            signature = bound.signature
+            key = tuple(signature.shapes.values()), tuple(signature.dtypes.values())
+            self._signatures.setdefault(key, {}).setdefault(_scalar_key(signature.scalars.values()), signature)
+        return bound
+
+    def _bind_known(self, given: Mapping[str, Argument], arrays: Mapping[str, LogicalArray]) -> _BoundArguments | None:
+        """Return the arguments if they are whole arrays and plain numbers like those of an earlier task, else None."""
+        if given.keys() != self._names:
+            return None
+        arguments: dict[str, str] = {}
+        touched: list[Access] = []
+        passed: list[LogicalArray] = []
+        scalars: dict[str, Scalar] = {}
+        for name, mode in self._parameters:
+            value: Any = given[name]
+            kind = type(value)
+            if mode is None:
+                if kind is not int and kind is not float:
+                    return None
+                scalars[name] = value
+                continue
+            if kind is LogicalArray:
+                touched.append(Access(value.name, mode))
+                array = arrays.get(value.name)
+                if array is not value:
+                    return None
+            elif kind is Access and value.mode is mode and value.rows is None and value.shape is None:
+                array = arrays.get(value.array)
+                touched.append(value)
+            else:
+                return None
+            if array is None:
+                return None
+            arguments[name] = array.name
+            passed.append(array)
+        if len(set(arguments.values())) < len(touched):
+            return None
+        alike = self._signatures.get((tuple([a.shape for a in passed]), tuple([a.dtype for a in passed])))
+        signature = None if alike is None else self._signature(alike, scalars)
+        if signature is None:
+            return None
+        return _BoundArguments(tuple(touched), arguments, signature, _NO_ROWS, _NO_CONSTANTS, _NOT_RESHAPED)
+
+    def _signature(self, alike: dict[tuple[object, ...], Signature], scalars: dict[str, Scalar]) -> Signature | None:
+        """Return the signature with these scalars and the arrays of other signatures; None if it is refused."""
+        key = _scalar_key(scalars.values())
+        found = alike.get(key)
+        if found is None:
+            other = next(iter(alike.values()))
+            found = Signature(other.shapes, other.dtypes, scalars)
+            check = self._operation.check
+            if check is not None and check(found) is not None:
+                return None
+            if len(alike) < _MAX_ALIKE:
+                alike[key] = found
+        return found
+
+
+def _scalar_key(scalars: Iterable[Scalar]) -> tuple[object, ...]:
+    """Return scalars as a key; 1 and 1.0 are different scalars to an operation."""
+    values = tuple(scalars)
+    return (values, *map(type, values)) if values else values
 
 
 def validate_arguments(
@@ -96,6 +196,10 @@ def declare_array(
     Without data the default dtype is float64. Raise `ArgumentError` if shape and dtype are missing or invalid, or the
     kind of USM memory does not exist.
     """
+    if data is None and usm is None and type(shape) is tuple and isinstance(dtype, str):
+        known = _named(dtype)
+        if known is not None and set(map(type, shape)) <= {int} and min(shape, default=0) >= 0:
+            return LogicalArray(name, shape, known, temporary)
     where = f"array {name!r}"
     if usm is not None and usm not in USM_KINDS:
         raise ArgumentError(f"no USM memory is of kind {usm!r}", where=where, hint=f"There are {', '.join(USM_KINDS)}")
@@ -143,6 +247,16 @@ def check_data(array: LogicalArray, data: Any) -> None:
             f"of shape {array.shape} and dtype {array.dtype}",
             where=f"array {array.name!r}",
         )
+
+
+@lru_cache(maxsize=256)
+def _named(dtype: str) -> str | None:
+    """Return the name of a dtype that arrays can have; None if it has to be looked at."""
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        return None
+    return None if kind.hasobject else kind.name
 
 
 @cache

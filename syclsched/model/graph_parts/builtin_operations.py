@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from syclsched.model.access import AccessMode
@@ -37,7 +38,15 @@ def host_operation(
 def _revision(function: Callable[..., Any]) -> str:
     """Return a digest that distinguishes functions of one name, so that they do not share measurements."""
     code = getattr(function, "__code__", None)
-    seen = repr(function) if code is None else f"{code.co_filename}:{code.co_firstlineno}:{code.co_code.hex()}"
+    return _digest(repr(function)) if code is None else _code_revision(code)
+
+
+@lru_cache(maxsize=1024)
+def _code_revision(code: CodeType) -> str:
+    return _digest(f"{code.co_filename}:{code.co_firstlineno}:{code.co_code.hex()}")
+
+
+def _digest(seen: str) -> str:
     return hashlib.sha256(seen.encode()).hexdigest()[:12]
 
 

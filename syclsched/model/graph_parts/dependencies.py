@@ -54,8 +54,13 @@ def implicit_dependencies(
     Adjacent segments that cause the same dependency between two tasks are merged. For ``touched`` see `implicit_edges`.
     """
     tasks = list(tasks)
-    names = [task.name for task in tasks]
-    edges = implicit_edges(tasks, touched)
+    return named_dependencies([task.name for task in tasks], implicit_edges(tasks, touched), segments)
+
+
+def named_dependencies(
+    names: Sequence[str], edges: ImplicitEdges, segments: Segments | None = None
+) -> tuple[Dependency, ...]:
+    """Return edges as dependencies between tasks, given by name; those of adjacent segments are merged."""
     befores, afters = [names[i] for i in edges.before], [names[i] for i in edges.after]
     found = tuple(map(Dependency._make, zip(befores, afters, edges.kind, edges.array, strict=True)))
     return _with_joined_rows(found, segments) if segments else found

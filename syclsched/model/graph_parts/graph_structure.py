@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from syclsched.model.access import Access, AccessMode
-from syclsched.model.graph_parts.dependencies import Dependency, implicit_dependencies
+from syclsched.model.graph_parts.dependencies import Dependency, ImplicitEdges, implicit_edges, named_dependencies
 from syclsched.model.graph_parts.segments import Segments, find_segments, segment_accesses
 from syclsched.model.graph_parts.topological_sort import acyclic_order
 from syclsched.model.task import LogicalArray, Task
@@ -35,8 +35,12 @@ class GraphStructure:
     def dependencies(self) -> tuple[Dependency, ...]:
         """The dependencies implied by accesses and barriers, then the explicit ones."""
         explicit = tuple(Dependency(before, after, "explicit") for before, after in self._edges)
-        touched = self.touched if self._ranged else None
-        return implicit_dependencies(self._tasks.values(), touched, self.segments) + explicit
+        return named_dependencies(list(self._tasks), self.implied, self.segments) + explicit
+
+    @cached_property
+    def implied(self) -> ImplicitEdges:
+        """The dependencies implied by accesses and barriers, with adjacent segments apart."""
+        return implicit_edges(self._tasks.values(), self.touched if self._ranged else None)
 
     @cached_property
     def order(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 from syclsched.errors import GraphError
 from syclsched.model.access import Access
 from syclsched.model.constant import Constant
-from syclsched.model.graph_parts.dependencies import Dependency
+from syclsched.model.graph_parts.dependencies import Dependency, ImplicitEdges
 from syclsched.model.graph_parts.fingerprint import fingerprint
 from syclsched.model.graph_parts.graph_structure import GraphStructure
 from syclsched.model.graph_parts.segments import Segments
@@ -78,6 +78,10 @@ class ReadableGraph:
     def dependencies(self) -> tuple[Dependency, ...]:
         """Return every dependency: those implied by accesses and barriers, then the explicit ones."""
         return self._structure.dependencies
+
+    def implied(self) -> ImplicitEdges:
+        """Return the dependencies implied by accesses and barriers as columns, tasks by position of submission."""
+        return self._structure.implied
 
     def order(self) -> tuple[str, ...]:
         """Return the task names in a topological order; ties keep the order of submission.
