@@ -17,6 +17,7 @@ from syclsched.model.memory_limit import MemoryLimit, check_peak, with_memory_li
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Device, Platform
 from syclsched.model.trace import Trace
+from syclsched.progress import Progress, reported
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -110,7 +111,7 @@ def calibrate(
     platform: Platform,
     *,
     live: OpenDevices | None = None,
-    progress: Callable[..., None] | None = None,
+    progress: Progress | None = None,
     policy: str = "auto",
     rewrite: str = "auto",
 ) -> int:
@@ -125,7 +126,7 @@ def calibrate(
     live : OpenDevices, optional
         Open devices; opened (and closed) here if not given.
     progress : callable, optional
-        Called for each measurement.
+        Called before each measurement as ``progress(done, total, step)``; see `syclsched.progress.Progress`.
     policy, rewrite : str, optional
         As they will be passed to `plan`. If tasks may be split, their chunks are timed, too.
 
@@ -139,8 +140,12 @@ def calibrate(
     from syclsched.planning_session import PlanningSession
     from syclsched.profiling import HistoryStore
 
-    with HistoryStore() as history, nullcontext(live) if live is not None else open_devices(platform) as opened:
-        session = PlanningSession(PlanRequest(policy, rewrite=rewrite), platform, history, progress)
+    with (
+        HistoryStore() as history,
+        nullcontext(live) if live is not None else open_devices(platform) as opened,
+        reported(f"calibration of {graph.name!r}", progress) as tell,
+    ):
+        session = PlanningSession(PlanRequest(policy, rewrite=rewrite), platform, history, tell)
         return sum(found.measured for found in session.calibrate(graph, opened))
 
 
@@ -156,6 +161,7 @@ def plan(
     budget_s: float | None = None,
     seed: int = 0,
     memory_limit: MemoryLimit | None = None,
+    progress: Progress | None = None,
 ) -> Plan:
     """Plan a graph for a platform; see `syclsched.planner.plan_graph`.
 
@@ -185,6 +191,8 @@ def plan(
     memory_limit : int, str or Mapping[str, int or str], optional
         Limit on the memory of arrays that are live at once: ``{"cpu": "64MiB"}`` by memory space or device, or one
         size for every SYCL device. Arrays that do not fit are evicted to host memory and copied back, or recomputed.
+    progress : callable, optional
+        Called before each step as ``progress(done, total, step)``; see `syclsched.progress.Progress`.
 
     Returns
     -------
@@ -203,8 +211,11 @@ def plan(
     request = PlanRequest(policy, minimize, tuple(subject_to), rewrite, budget_s, seed)
     if memory_limit is not None:
         platform = with_memory_limit(platform, memory_limit)
-    with nullcontext(history) if history is not None else HistoryStore() as known:
-        return PlanningSession(request, platform, known).plan(graph)  # type: ignore[arg-type]  # only reads
+    with (
+        nullcontext(history) if history is not None else HistoryStore() as known,
+        reported(f"planning of {graph.name!r}", progress) as tell,
+    ):
+        return PlanningSession(request, platform, known, tell).plan(graph)  # type: ignore[arg-type]  # only reads
 
 
 def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
@@ -264,6 +275,7 @@ def run(
     memory_limit: MemoryLimit | None = None,
     dynamic: str | None = None,
     recover: bool = True,
+    progress: Progress | None = None,
     **safeguards: Unpack[SafeguardOptions],
 ) -> Run:
     """Plan a graph unless a plan is given, start it, and return without waiting for it.
@@ -303,6 +315,9 @@ def run(
         When a device or its runtime fails (a submission or an allocation is refused, a copy or a kernel fails, a device
         is lost), plan the remaining tasks anew on the remaining devices and continue; the result is the same. See
         `Run.recoveries`. A task that itself fails is repeated up to ``retries`` times.
+    progress : callable, optional
+        Called before each step of calibration and planning as ``progress(done, total, step)``; see
+        `syclsched.progress.Progress`.
 
     Returns
     -------
@@ -322,9 +337,11 @@ def run(
     if dynamic is not None:
         if watched.stepped:
             raise ArgumentError("debug and nan_guard run step by step and need a plan", where="dynamic")
-        return _run_dynamic(graph, platform, plan, policy, inputs, calibrate, memory_limit, dynamic, watched, recover)
+        return _run_dynamic(
+            graph, platform, plan, policy, inputs, calibrate, memory_limit, dynamic, watched, recover, progress
+        )
     with _opened(platform, plan, memory_limit) as live:
-        made = plan if plan is not None else _planned(graph, live, policy, rewrite, calibrate=calibrate)
+        made = plan if plan is not None else _planned(graph, live, policy, rewrite, progress, calibrate=calibrate)
         return execute(made, graph, live, inputs=inputs, owns_devices=True, safeguards=watched, recover=recover)
 
 
@@ -350,6 +367,7 @@ def _run_dynamic(
     dynamic: str,
     safeguards: Safeguards,
     recover: bool,
+    progress: Progress | None,
 ) -> Run:
     """Start a graph under a dynamic policy."""
     from syclsched.execution.dynamic import check_name, run_dynamically
@@ -364,11 +382,12 @@ def _run_dynamic(
         )
     where = plan.platform if platform is None and plan is not None else platform
     with _opened(where, None, memory_limit) as live, HistoryStore() as history:
-        session = PlanningSession(PlanRequest(policy, rewrite="none"), live.platform, history)
-        if calibrate and plan is None:
-            session.calibrate(graph, live)
-        if dynamic == "hybrid" and plan is None:
-            plan = session.plan(graph)
+        with reported(f"planning of {graph.name!r}", progress) as tell:
+            session = PlanningSession(PlanRequest(policy, rewrite="none"), live.platform, history, tell)
+            if calibrate and plan is None:
+                session.calibrate(graph, live)
+            if dynamic == "hybrid" and plan is None:
+                plan = session.plan(graph)
         return run_dynamically(
             graph, live, dynamic, inputs,
             plan=plan, history=history, owns_devices=True, safeguards=safeguards, recover=recover,
@@ -386,6 +405,7 @@ def bind(
     trace: bool | int | Literal["exact"] = True,
     memory_limit: MemoryLimit | None = None,
     recover: bool = True,
+    progress: Progress | None = None,
     **safeguards: Unpack[SafeguardOptions],
 ) -> Runner:
     """Plan a graph unless a plan is given, and prepare it for repeated runs with new data.
@@ -396,7 +416,7 @@ def bind(
     Parameters
     ----------
     graph, platform, plan, policy, calibrate, rewrite, memory_limit, debug, nan_guard, watchdog_s, deadline_s, recover
-        As for `run`.
+        As for `run`, and so is ``progress``.
     trace : bool, int or "exact", optional
         Record times of every run for `Run.trace`, and those of the last 16 runs (or of this many) for `Runner.traces`.
         ``"exact"`` waits for each library call on CPU devices. Otherwise only the end of all library calls together is
@@ -412,8 +432,9 @@ def bind(
 
     watched = _safeguards("bind", safeguards)
     with _opened(platform, plan, memory_limit) as live:
-        made = plan if plan is not None else _planned(graph, live, policy, rewrite, calibrate=calibrate)
-        return bind_plan(made, graph, live, trace=trace, owns_devices=True, safeguards=watched, recover=recover)
+        made = plan if plan is not None else _planned(graph, live, policy, rewrite, progress, calibrate=calibrate)
+        with reported(f"preparation of {graph.name!r}"):
+            return bind_plan(made, graph, live, trace=trace, owns_devices=True, safeguards=watched, recover=recover)
 
 
 @contextmanager
@@ -434,14 +455,16 @@ def _opened(platform: Platform | None, plan: Plan | None, memory_limit: MemoryLi
         raise
 
 
-def _planned(graph: TaskGraph, live: OpenDevices, policy: str, rewrite: str, *, calibrate: bool) -> Plan:
+def _planned(
+    graph: TaskGraph, live: OpenDevices, policy: str, rewrite: str, progress: Progress | None, *, calibrate: bool
+) -> Plan:
     """Plan a graph for open devices, after measuring its tasks if wanted."""
     from syclsched.planner import PlanRequest
     from syclsched.planning_session import PlanningSession
     from syclsched.profiling import HistoryStore
 
-    with HistoryStore() as history:
-        session = PlanningSession(PlanRequest(policy, rewrite=rewrite), live.platform, history)
+    with HistoryStore() as history, reported(f"planning of {graph.name!r}", progress) as tell:
+        session = PlanningSession(PlanRequest(policy, rewrite=rewrite), live.platform, history, tell)
         if calibrate:
             session.calibrate(graph, live)
         return session.plan(graph)

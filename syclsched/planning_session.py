@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from syclsched.model.platform import Platform
 from syclsched.planner import PlanRequest, graph_to_time, plan_graph
 from syclsched.profiling import calibrate
 from syclsched.profiling.calibration import Calibration, RecordingHistory
+from syclsched.progress import Progress
 
 if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
@@ -26,7 +26,7 @@ class PlanningSession:
     request: PlanRequest
     platform: Platform
     history: RecordingHistory  # stores the measured task times that plans are based on
-    progress: Callable[[int, int, str], None] | None = None  # called for each measurement
+    progress: Progress | None = None  # told of each measurement, and of each step of planning
     choices_only: bool = False  # whether to time only tasks with several implementations
 
     def calibrate(self, graph: TaskGraph, live: OpenDevices) -> tuple[Calibration, ...]:
@@ -45,4 +45,6 @@ class PlanningSession:
     def plan(self, graph: TaskGraph) -> Plan:
         """Plan a graph."""
         clock = None if self.request.budget_s is None else perf_counter
-        return plan_graph(graph, self.platform, history=self.history, clock=clock, **asdict(self.request))
+        return plan_graph(
+            graph, self.platform, history=self.history, clock=clock, progress=self.progress, **asdict(self.request)
+        )

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from syclsched.costs import CostModel
 from syclsched.model.graph import TaskGraph
@@ -15,6 +15,7 @@ from syclsched.planner.plan_builder import PlanBuilder, with_metrics
 from syclsched.planner.search_budget import SearchBudget
 from syclsched.planning import verify
 from syclsched.planning.measures import measure
+from syclsched.progress import StepCounter
 from syclsched.scheduling.bounds import plan_bound_s
 from syclsched.scheduling.objectives import Aim, Metrics, excess, infeasible_error, resolve
 from syclsched.scheduling.objectives.infeasible import check_working_sets
@@ -30,6 +31,7 @@ class PlanTarget:
     costs: CostModel  # of the platform
     policy: str  # a registered policy, or ``auto``
     aim: Aim  # as given by the user
+    steps: StepCounter = field(default_factory=StepCounter)  # told of every step
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Attempt:
     def finished(self) -> Plan:
         """Return the plan with its metadata, verified."""
         builder, platform = self.builder, self.builder.platform
+        builder.steps.begin("verification")
         bound_s = plan_bound_s(builder.problem())
         plan = replace(
             with_metrics(self.plan, self.metrics, bound_s),
@@ -70,16 +73,21 @@ class Attempt:
             aim=str(self.aim),
         )
         verify(plan, builder.graph)
+        builder.steps.end()
         return plan
 
 
 def attempt(graph: TaskGraph, request: PlanTarget, budget: SearchBudget) -> Attempt:
     """Plan a graph as it is."""
-    builder = PlanBuilder(graph, request.platform, request.costs)
+    builder = PlanBuilder(graph, request.platform, request.costs, steps=request.steps)
+    builder.steps.expect(2)  # costs, and verification
+    builder.steps.begin(f"costs of {len(graph):,} tasks")
     aim = resolve(builder.problem(), request.aim)
     check_working_sets(builder.problem(), aim.constraints)
     builder.limit(aim)
     if request.policy != AUTO:
+        builder.steps.expect(2)
+        builder.steps.begin(f"policy {request.policy}")
         entry = run_policy(builder.problem(), request.policy)
         plan = builder.build(entry)
         plan = replace(plan, candidates=(Candidate(request.policy, plan.makespan_s, None, entry.makespan_s),))

@@ -101,8 +101,9 @@ class AutoPlanner:
 
     def _ask(self, policies: Sequence[str], devices: tuple[str, ...] | None) -> list[PolicyResult]:
         suffix = "" if devices is None else f"[{','.join(devices)}]"
+        self.builder.steps.expect(len(policies))
         try:
-            entries, refusals = run_policies(self.builder.problem(devices), policies, suffix)
+            entries, refusals = run_policies(self.builder.problem(devices), policies, suffix, self.builder.steps)
         except CapabilityError as error:
             entries, refusals = [], [PolicyRefusal(name, suffix, error) for name in policies]
         for entry in entries:
@@ -139,6 +140,8 @@ class AutoPlanner:
             return
         problem = min(simulated, key=lambda pair: pair[0])[1].problem
         begin = distinct([e for e in entries if e.problem is problem])
+        self.builder.steps.expect(1)
+        self.builder.steps.begin("search")
         timetable = self.budget.refine(problem, [e.timetable for e in begin])
         refined = PolicyResult(REFINED, begin[0].suffix, problem, timetable, makespan_s(problem, timetable))
         if any(refined.equals_schedule(entry) for entry in begin):

@@ -12,6 +12,7 @@ from syclsched.model.platform import Platform
 from syclsched.planner.attempt import PlanTarget
 from syclsched.planner.rewrite_choice import check_rewrite, plan_rewritten
 from syclsched.planner.search_budget import SearchBudget, budget_end_s
+from syclsched.progress import Progress, StepCounter
 from syclsched.scheduling.objectives import Constraint
 from syclsched.scheduling.objectives import minimize as aim_at
 from syclsched.scheduling.registry import AUTO
@@ -31,6 +32,7 @@ def plan_graph(
     minimize: str = "makespan",
     subject_to: Sequence[str | Constraint] = (),
     rewrite: str = AUTO,
+    progress: Progress | None = None,
 ) -> Plan:
     """Plan a graph for a platform.
 
@@ -45,7 +47,8 @@ def plan_graph(
     carries its recipe and runs with the original graph.
     """
     check_rewrite(rewrite)
-    request = PlanTarget(platform, CostModel(platform, history), policy, aim_at(minimize).subject_to(*subject_to))
+    aim = aim_at(minimize).subject_to(*subject_to)
+    request = PlanTarget(platform, CostModel(platform, history), policy, aim, StepCounter(progress))
     budget = SearchBudget(steps, budget_end_s(budget_s, clock), clock, seed)
     graph.validate()
     return plan_rewritten(graph, request, budget, rewrite)

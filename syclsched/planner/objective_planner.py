@@ -45,7 +45,9 @@ class ObjectivePlanner:
     def best(self) -> Plan:
         """Return the best plan by simulation, with all candidates."""
         problem = self.builder.problem()
-        entries, refusals = run_policies(problem, policy_candidates(problem))
+        names = policy_candidates(problem)
+        self.builder.steps.expect(len(names))
+        entries, refusals = run_policies(problem, names, steps=self.builder.steps)
         for entry in entries:
             self.considered[entry.label] = Candidate(entry.label, None, None, entry.makespan_s)
         for refusal in refusals:
@@ -71,6 +73,8 @@ class ObjectivePlanner:
 
     def _search(self, problem: Problem, timetables: Sequence[Timetable]) -> None:
         """Add the result of the constrained search; it may fail where plans with evictions would be feasible."""
+        self.builder.steps.expect(1)
+        self.builder.steps.begin("search")
         try:
             found = self.budget.search(problem, self.aim, timetables)
         except InfeasibleError as error:

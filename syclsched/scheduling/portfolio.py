@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from syclsched.errors import CapabilityError, PlanError, PolicyError, SyclschedError
+from syclsched.progress import StepCounter
 from syclsched.scheduling.problem import Problem, makespan_s
 from syclsched.scheduling.registry import get
 from syclsched.scheduling.timetable import Timetable
@@ -72,12 +73,14 @@ def run_policy(problem: Problem, policy: str, suffix: str = "") -> PolicyResult:
 
 
 def run_policies(
-    problem: Problem, policies: Iterable[str], suffix: str = ""
+    problem: Problem, policies: Iterable[str], suffix: str = "", steps: StepCounter | None = None
 ) -> tuple[list[PolicyResult], list[PolicyRefusal]]:
     """Return the timetables of several policies, and the errors of the policies that have none."""
     entries: list[PolicyResult] = []
     refusals: list[PolicyRefusal] = []
     for policy in policies:
+        if steps is not None:
+            steps.begin(f"policy {policy}{suffix}")
         try:
             entries.append(run_policy(problem, policy, suffix))
         except (CapabilityError, PlanError, PolicyError) as error:
