@@ -162,6 +162,7 @@ def plan(
     seed: int = 0,
     memory_limit: MemoryLimit | None = None,
     progress: Progress | None = None,
+    reuse: bool = True,
 ) -> Plan:
     """Plan a graph for a platform; see `syclsched.planner.plan_graph`.
 
@@ -193,6 +194,9 @@ def plan(
         size for every SYCL device. Arrays that do not fit are evicted to host memory and copied back, or recomputed.
     progress : callable, optional
         Called before each step as ``progress(done, total, step)``; see `syclsched.progress.Progress`.
+    reuse : bool, optional
+        Use the plan of an earlier call again, if graph, platform, options and measured times are the same. Plans of
+        ``auto`` that took half a second or longer are kept in the user's data folder.
 
     Returns
     -------
@@ -207,6 +211,7 @@ def plan(
     from syclsched.planner import PlanRequest
     from syclsched.planning_session import PlanningSession
     from syclsched.profiling import HistoryStore
+    from syclsched.profiling.storage.plan_store import PlanStore
 
     request = PlanRequest(policy, minimize, tuple(subject_to), rewrite, budget_s, seed)
     if memory_limit is not None:
@@ -215,7 +220,9 @@ def plan(
         nullcontext(history) if history is not None else HistoryStore() as known,
         reported(f"planning of {graph.name!r}", progress) as tell,
     ):
-        return PlanningSession(request, platform, known, tell).plan(graph)  # type: ignore[arg-type]  # only reads
+        plans = PlanStore() if reuse else None
+        session = PlanningSession(request, platform, known, tell, plans=plans)  # type: ignore[arg-type]  # only reads
+        return session.plan(graph)
 
 
 def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
@@ -276,6 +283,7 @@ def run(
     dynamic: str | None = None,
     recover: bool = True,
     progress: Progress | None = None,
+    reuse: bool = True,
     **safeguards: Unpack[SafeguardOptions],
 ) -> Run:
     """Plan a graph unless a plan is given, start it, and return without waiting for it.
@@ -318,6 +326,8 @@ def run(
     progress : callable, optional
         Called before each step of calibration and planning as ``progress(done, total, step)``; see
         `syclsched.progress.Progress`.
+    reuse : bool, optional
+        For planning, if no plan is given; see `plan`.
 
     Returns
     -------
@@ -341,7 +351,7 @@ def run(
             graph, platform, plan, policy, inputs, calibrate, memory_limit, dynamic, watched, recover, progress
         )
     with _opened(platform, plan, memory_limit) as live:
-        made = plan if plan is not None else _planned(graph, live, policy, rewrite, progress, calibrate=calibrate)
+        made = plan if plan is not None else _planned(graph, live, policy, rewrite, progress, calibrate, reuse)
         return execute(made, graph, live, inputs=inputs, owns_devices=True, safeguards=watched, recover=recover)
 
 
@@ -406,6 +416,7 @@ def bind(
     memory_limit: MemoryLimit | None = None,
     recover: bool = True,
     progress: Progress | None = None,
+    reuse: bool = True,
     **safeguards: Unpack[SafeguardOptions],
 ) -> Runner:
     """Plan a graph unless a plan is given, and prepare it for repeated runs with new data.
@@ -415,8 +426,10 @@ def bind(
 
     Parameters
     ----------
-    graph, platform, plan, policy, calibrate, rewrite, memory_limit, debug, nan_guard, watchdog_s, deadline_s, recover
-        As for `run`, and so is ``progress``.
+    graph, platform, plan, policy, calibrate, rewrite, memory_limit, debug, nan_guard, watchdog_s, deadline_s
+        As for `run`.
+    recover, progress, reuse
+        As for `run`.
     trace : bool, int or "exact", optional
         Record times of every run for `Run.trace`, and those of the last 16 runs (or of this many) for `Runner.traces`.
         ``"exact"`` waits for each library call on CPU devices. Otherwise only the end of all library calls together is
@@ -432,7 +445,7 @@ def bind(
 
     watched = _safeguards("bind", safeguards)
     with _opened(platform, plan, memory_limit) as live:
-        made = plan if plan is not None else _planned(graph, live, policy, rewrite, progress, calibrate=calibrate)
+        made = plan if plan is not None else _planned(graph, live, policy, rewrite, progress, calibrate, reuse)
         with reported(f"preparation of {graph.name!r}"):
             return bind_plan(made, graph, live, trace=trace, owns_devices=True, safeguards=watched, recover=recover)
 
@@ -456,15 +469,23 @@ def _opened(platform: Platform | None, plan: Plan | None, memory_limit: MemoryLi
 
 
 def _planned(
-    graph: TaskGraph, live: OpenDevices, policy: str, rewrite: str, progress: Progress | None, *, calibrate: bool
+    graph: TaskGraph,
+    live: OpenDevices,
+    policy: str,
+    rewrite: str,
+    progress: Progress | None,
+    calibrate: bool,
+    reuse: bool,
 ) -> Plan:
     """Plan a graph for open devices, after measuring its tasks if wanted."""
     from syclsched.planner import PlanRequest
     from syclsched.planning_session import PlanningSession
     from syclsched.profiling import HistoryStore
+    from syclsched.profiling.storage.plan_store import PlanStore
 
     with HistoryStore() as history, reported(f"planning of {graph.name!r}", progress) as tell:
-        session = PlanningSession(PlanRequest(policy, rewrite=rewrite), live.platform, history, tell)
+        plans = PlanStore() if reuse else None
+        session = PlanningSession(PlanRequest(policy, rewrite=rewrite), live.platform, history, tell, plans=plans)
         if calibrate:
             session.calibrate(graph, live)
         return session.plan(graph)

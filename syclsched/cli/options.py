@@ -243,6 +243,13 @@ class PlanOptions:
             "graph, so that the plan is reproducible. 0 for no search.",
         ),
     ] = None
+    reuse: Annotated[
+        bool,
+        plan_option(
+            "--reuse/--no-reuse",
+            help="Use the plan of an earlier call again, if graph, platform, options and measured times are the same.",
+        ),
+    ] = True
 
     @property
     def request(self) -> PlanRequest:

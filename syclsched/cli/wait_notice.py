@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notices for long waits: an installation's first plans and dynamic runs compile the scheduler."""
+"""Notices for long waits: large graphs, and installations without machine code, which compile the scheduler first."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 AFTER_S = 5.0
 
 PLANNING_NOTICE = (
-    "Still planning. The first time after an installation the scheduler is compiled to machine code, which takes a "
-    "minute or two and is cached; large graphs also take longer."
+    "Still planning. Large graphs take long; and where the build made no machine code (see `syclsched doctor`), the "
+    "first plan compiles the scheduler, which takes a minute or two and is cached."
 )
 
 #: Notice for runs under dynamic policies.
 RUNNING_NOTICE = (
-    "Still running. The first time after an installation the dynamic scheduler is compiled to machine code, which "
-    "takes up to half a minute and is cached; large graphs also take longer."
+    "Still running. Large graphs take long; and where the build made no machine code (see `syclsched doctor`), and "
+    "for policies of other packages, the first run compiles the scheduler, which takes up to half a minute and is "
+    "cached."
 )
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import site
@@ -84,6 +85,8 @@ def test_the_sdist_has_all_that_is_built_from(sdist_names: set[str]) -> None:
     expected = {f"syclsched/{name}" for name in sources("syclsched", "*.py") | sources("syclsched", "*.c")}
     expected |= {f"kernels/{name}" for name in sources("kernels", "*.py")}
     expected |= {f"device_profiles/{name}" for name in sources("device_profiles", "*")}
+    expected |= {f"tools/machine_code/{name}" for name in sources("tools/machine_code", "*.py")}
+    expected |= {"tools/machine_code/argument_types.json", "syclsched/compiled/_machine_code.c"}
     expected |= {"pyproject.toml", "setup.py", "LICENSE", "README.md", "syclsched/oneapi/_il_layer.c"}
     assert expected <= sdist_names
 
@@ -116,6 +119,58 @@ def test_a_checkout_works_although_the_wheel_is_installed(checkout: Path, instal
         assert Path(layer).parent == installed / "syclsched" / "oneapi"
 
 
+MACHINE_CODE = sorted((ROOT / "syclsched" / "compiled").glob("_machine_code_*.so"))
+
+
+@pytest.mark.skipif(not MACHINE_CODE, reason="no machine code was built here, as without a C++ compiler")
+def test_a_build_takes_machine_code_that_is_there_already(checkout: Path, tmp_path: Path, run: Run) -> None:
+    """It would take a minute to make it again, with each change of a C file in an editable installation."""
+    copy, level = tmp_path / "project", MACHINE_CODE[0].name.split(".")[0].rpartition("_")[2]
+    shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "*.so"))
+    shutil.copy(MACHINE_CODE[0], copy / "syclsched" / "compiled")
+    command = (sys.executable, "setup.py", "-q", "build_ext", "--build-lib", tmp_path / "made")
+    said = run(*command, cwd=copy, environment=environment(SYCLSCHED_MACHINE_CODE=level))
+    assert "making machine code" not in said
+    made = tmp_path / "made" / "syclsched" / "compiled" / MACHINE_CODE[0].name
+    assert made.read_bytes() == MACHINE_CODE[0].read_bytes()
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler: no machine code is made, as intended")
+def test_a_build_makes_machine_code(checkout: Path, tmp_path: Path, run: Run) -> None:
+    """Of one function here, for two instruction sets; an installation makes that of all, for one."""
+    copy = tmp_path / "project"
+    shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "*.so"))
+    listed = copy / "tools" / "machine_code" / "argument_types.json"
+    content = json.loads(listed.read_text())
+    name = "syclsched.scheduling.core.ranks:mean_seconds"
+    listed.write_text(json.dumps({**content, "functions": {name: content["functions"][name]}}))
+    command = (sys.executable, "setup.py", "-q", "build_ext", "--build-lib", tmp_path / "made")
+    said = run(*command, cwd=copy, environment=environment(SYCLSCHED_MACHINE_CODE="v2,v3"))
+    assert "making machine code" in said and name in said
+    modules = sorted((tmp_path / "made" / "syclsched" / "compiled").glob("*.so"))
+    assert [each.name.split(".")[0] for each in modules] == ["_machine_code_v2", "_machine_code_v3"]
+    shown = run(
+        sys.executable, "-c", f"""
+import importlib.util, numpy
+spec = importlib.util.spec_from_file_location("_machine_code_v2", {str(modules[0])!r})
+module = importlib.util.module_from_spec(spec)
+print(len([name for name in dir(module) if len(name) == 32]))
+""", cwd=tmp_path, environment=environment(),
+    )  # fmt: skip
+    assert int(shown) == len(content["functions"][name])
+
+
+def test_a_build_without_numba_goes_on_without_machine_code(checkout: Path, tmp_path: Path, run: Run) -> None:
+    copy = tmp_path / "project"
+    shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "*.so"))
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "numba.py").write_text("raise ImportError('hidden')")
+    hidden = environment(SYCLSCHED_MACHINE_CODE="v2", PYTHONPATH=str(tmp_path / "hidden"))
+    command = (sys.executable, "setup.py", "build_ext", "--build-lib", tmp_path / "made")
+    run(*command, cwd=copy, environment=hidden)
+    assert not list((tmp_path / "made" / "syclsched" / "compiled").glob("*.so"))
+
+
 def test_an_editable_installation_finds_the_checkout(checkout: Path, tmp_path: Path, run: Run) -> None:
     scratch = tmp_path / "venv"
     venv.create(scratch, symlinks=True)
@@ -124,7 +179,8 @@ def test_an_editable_installation_finds_the_checkout(checkout: Path, tmp_path: P
     copy = tmp_path / "project"
     shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "*.so"))
     options = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check")
-    run(python, "-m", "pip", "install", *options, "-e", copy, cwd=tmp_path, environment=environment())
+    without = environment(SYCLSCHED_MACHINE_CODE="off")
+    run(python, "-m", "pip", "install", *options, "-e", copy, cwd=tmp_path, environment=without)
     shown = run(python, "-c", SHOW_PARTS, cwd=tmp_path, environment=environment())
     *modules, profiles, layer = shown.split()
     assert modules == [str(copy / part / "__init__.py") for part in ("syclsched", "kernels", "device_profiles")]

@@ -50,6 +50,7 @@ def plan_and_open(
     from syclsched.model.memory_limit import check_peak
     from syclsched.planning_session import PlanningSession
     from syclsched.profiling import HistoryStore
+    from syclsched.profiling.storage.plan_store import PlanStore
 
     request, is_here, mixes = how.request, where.platform is None, False
     if without:
@@ -85,7 +86,10 @@ def plan_and_open(
                 live = stack.enter_context(open_devices(platform))
         # One store for calibration and planning: if no file can be written, it keeps the times while it is open.
         # Times of a model's tasks are later measured in whole runs; only tasks with a choice are timed separately.
-        session = PlanningSession(request, platform, stack.enter_context(HistoryStore()), choices_only=mixes)
+        session = PlanningSession(
+            request, platform, stack.enter_context(HistoryStore()), choices_only=mixes,
+            plans=PlanStore() if how.reuse else None, tell=lambda text: console.print(text, soft_wrap=True),
+        )  # fmt: skip
         if calibrate and live is not None:
             _calibrate(session, graph, live, console)
         with console.status("planning ..."), notice_if_slow(console):

@@ -35,6 +35,7 @@ def judge(facts: Facts) -> tuple[Finding, ...]:
         installation.judge_opencl,
         installation.judge_layer,
         installation.judge_submission,
+        installation.judge_machine_code,
         installation.judge_emulator,
         devices.judge_environment,
         devices.judge_loading,

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from syclsched.compiled import machine_code
 from syclsched.folder_trust import why_untrusted
 from syclsched.oneapi import built_libraries, emulator, environment, libraries, loading, processor
 from syclsched.oneapi.cache_folder import APPLICATION, cache_root
@@ -101,6 +102,8 @@ class Facts:
     cpu_driver: str | None
     layer: str | None
     submission: str | None
+    machine_code: str | None  # instruction set of the planner's machine code; None if it is compiled on first use
+    no_machine_code: str  # the reason
     emulator_off: bool
     users_variables: Mapping[str, str]
     target_arch: str | None
@@ -118,6 +121,7 @@ def gather(probe: Probe, environ: Mapping[str, str] = os.environ) -> Facts:
     places = libraries.sources(own)
     needed = libraries.needed_sycl_library(libraries.dpctl_folder())
     sycl_group = next(each for each in libraries.groups(needed or libraries.DEFAULT_SYCL_LIBRARY) if _is_sycl(each))
+    built, level = machine_code.loaded()
     adapter, sycl_library = (libraries.find_library(name, places) for name in sycl_group.patterns[-2:])
     return Facts(
         system=platform.system(),
@@ -131,6 +135,8 @@ def gather(probe: Probe, environ: Mapping[str, str] = os.environ) -> Facts:
         cpu_driver=libraries.find_library(libraries.CPU_ICD_LIBRARY, places),
         layer=built_libraries.find_layer(),
         submission=built_libraries.find_submission_loop(),
+        machine_code=level if built is not None else None,
+        no_machine_code=level if built is None else "",
         emulator_off=emulator.switched_off(own),
         users_variables=environment.boot_environment(own),
         target_arch=processor.target_arch(processor.read_flags()),

@@ -173,6 +173,20 @@ def judge_submission(facts: Facts) -> Iterator[Finding]:
         yield Finding("submission loop", "ok", facts.submission)
 
 
+def judge_machine_code(facts: Facts) -> Iterator[Finding]:
+    """Report the machine code of the planner that the build makes."""
+    if facts.machine_code is None:
+        yield Finding(
+            "machine code",
+            "warning",
+            f"the planner's machine code: {facts.no_machine_code}",
+            "the first plans and dynamic runs take a minute or two, while numba compiles the planner",
+            f"sudo apt-get install gcc g++ libc6-dev && {_REBUILD_COMMAND}",
+        )
+    else:
+        yield Finding("machine code", "ok", f"the planner's, for x86-64-{facts.machine_code}")
+
+
 def judge_emulator(facts: Facts) -> Iterator[Finding]:
     """Report whether the FPGA emulator is available, and why not."""
     version = facts.versions.get("intel-opencl-rt")

@@ -29,6 +29,8 @@ HEALTHY = Facts(
     cpu_driver="/v/lib/libintelocl.so",
     layer="/v/_il_layer.so",
     submission="/v/_submit.so",
+    machine_code="v3",
+    no_machine_code="",
     emulator_off=False,
     users_variables={},
     target_arch="skx",
@@ -109,6 +111,11 @@ def test_the_submission_loop_was_not_built() -> None:
     found = only(submission=None)
     assert found.status == "missing" and found.is_blocking
     assert "gcc" in str(found.mend) and "no device can be opened" in str(found.meaning)
+
+
+def test_the_machine_code_was_not_built() -> None:
+    found = only(machine_code=None, no_machine_code="not built")
+    assert found.status == "warning" and "g++" in str(found.mend) and "first plans" in str(found.meaning)
 
 
 def test_the_layer_was_not_built() -> None:

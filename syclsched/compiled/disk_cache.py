@@ -6,18 +6,15 @@ from __future__ import annotations
 import glob
 import hashlib
 import pickle
-import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from numba.core import caching
 
+from syclsched.compiled.source_stamps import compiled_in_closure, stamp_of, stamp_of_file
 from syclsched.folder_trust import may_load_from
 from syclsched.interrupts import interrupts_deferred
-
-_PACKAGE = Path(__file__).parent
-_IMPORT = re.compile(rb"^(?:from|import) (syclsched[\w.]*)", re.MULTILINE)
 
 
 def cache_on_disk(dispatcher: Any) -> Any:
@@ -32,45 +29,6 @@ def cache_on_disk(dispatcher: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _read(path: Path) -> tuple[bytes, tuple[Path, ...]]:
-    """Return a module's content for the stamp (empty if irrelevant) and the modules of this package that it imports."""
-    content = path.read_bytes()
-    named = {module.decode() for module in _IMPORT.findall(content)}
-    files = [_PACKAGE.parent.joinpath(*module.split(".")) for module in sorted(named)]
-    modules = [file.with_suffix(".py") for file in files]
-    imported = [one if one.is_file() else file / "__init__.py" for one, file in zip(modules, files, strict=True)]
-    matters = any(word in content for word in (b"@compiled", b"@lean", b"@inlined", b"NamedTuple"))
-    return (content if matters else b""), tuple(file for file in imported if file.is_file())
-
-
-@lru_cache(maxsize=1024)
-def _stamp(path: Path) -> str:
-    """Return a digest of the compiled code and the named tuples of a module and of all modules it imports."""
-    seen, todo = {path}, [path, Path(__file__).with_name("compiled.py")]
-    while todo:
-        fresh = set(_read(todo.pop())[1]) - seen
-        seen |= fresh
-        todo += fresh
-    digest = hashlib.sha256()
-    for each in sorted(seen):
-        digest.update(_read(each)[0])
-    return digest.hexdigest()
-
-
-def _stamp_of(function: Any) -> str:
-    """Return a digest of the code of a function and of the compiled functions in its closure."""
-    digest = hashlib.sha256(_stamp(Path(function.__code__.co_filename)).encode())
-    for called in _compiled_in_closure(function):
-        digest.update(_stamp_of(called).encode())
-    return digest.hexdigest()
-
-
-def _compiled_in_closure(function: Any) -> list[Any]:
-    cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    return [value.py_func for value in cells if hasattr(value, "py_func")]
-
-
-@lru_cache(maxsize=1024)
 def _is_trusted(folder: Path, beside: Path | None) -> bool:
     return may_load_from(folder, beside)
 
@@ -79,7 +37,7 @@ class _SourceStamp:
     """Locator mix-in: a cache entry is valid as long as all code that may be compiled into it is unchanged."""
 
     def get_source_stamp(self) -> str:
-        return _stamp(Path(self._py_file))  # type: ignore[attr-defined]
+        return stamp_of_file(Path(self._py_file))  # type: ignore[attr-defined]
 
     def ensure_cache_path(self) -> None:
         """Refuse a folder that others can write to: what numba finds in it is executed."""
@@ -148,13 +106,13 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
         self._cache_file = CacheFile(
             cache_path=self._cache_path,
             filename_base=self._impl.filename_base,
-            source_stamp=_stamp_of(function),
+            source_stamp=stamp_of(function),
         )
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         # numba adds the pickled closure; with compiled functions in it, it differs from process to process. These are
         # part of the stamp and, by `specialised`, of the name.
-        if _compiled_in_closure(self._py_func):
+        if compiled_in_closure(self._py_func):
             return sig, codegen.magic_tuple(), hashlib.sha256(self._py_func.__code__.co_code).hexdigest()
         return super()._index_key(sig, codegen)
 

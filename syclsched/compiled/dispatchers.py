@@ -1,65 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decorators that compile pure code with numba, with common options and a common on-disk cache."""
+"""Compilation by numba on the first call, with an on-disk cache and a look-up of named tuples of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any
 
 import numba
 from llvmlite import ir
 from numba import types
 from numba._dispatcher import compute_fingerprint
-from numba.core.registry import CPUDispatcher
+from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.typing.typeof import Purpose, typeof
 from numba.extending import intrinsic
 
-from syclsched.compilation_cache import cache_on_disk
+from syclsched.compiled.disk_cache import cache_on_disk
 from syclsched.interrupts import interrupts_deferred
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+
+def dispatcher_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """Return a function as numba's dispatcher, with the on-disk cache and the look-up of named tuples."""
+    dispatcher: Any = numba.njit(**options)(function)
+    dispatcher.__class__ = _Recognising
+    return cache_on_disk(dispatcher)
 
 
-def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Compile a function of numbers, arrays and named tuples of them on its first call.
-
-    The machine code is cached on disk, beside the source or in the user's cache folder, and runs without the GIL.
-    Division by zero gives infinity or NaN, as in NumPy.
-    """
-    return cast("Callable[_P, _R]", _with_caches(numba.njit(nogil=True, error_model="numpy")(function)))
-
-
-def lean(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Compile a function as `compiled` does, but without reference counting.
-
-    In small functions that take tuples of many arrays in a loop, counting costs more than the work itself.
-    """
-    options = {"nogil": True, "error_model": "numpy", "_nrt": False}
-    return cast("Callable[_P, _R]", _with_caches(numba.njit(**options)(function)))
-
-
-def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Compile a function as `lean` does, and inline it into every compiled caller.
-
-    A call passes every field of every array of its tuples, some hundred numbers. This takes 0.1 us, too much for small
-    functions in a hot loop.
-    """
-    options = {"nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
-    return cast("Callable[_P, _R]", _with_caches(numba.njit(**options)(function)))
-
-
-def specialised(function: Callable[_P, _R], called: Callable[..., Any]) -> Callable[_P, _R]:
-    """Compile a closure as `lean` does; it is one of several that differ only in a compiled function they call."""
-    # The qualified name becomes the names of the machine code's symbols and of its file: these must differ, too.
-    callee = cast("_Recognising", called).py_func
-    function.__qualname__ = f"{function.__name__}.{callee.__module__}.{callee.__qualname__}"
-    return lean(function)
-
-
-def precompile(function: Callable[..., Any], *arguments: Any) -> None:
-    """Compile a function for the types of these arguments, or load its machine code, without calling it."""
-    cast("_Recognising", function).make_ready(arguments)
+def type_of_call_address() -> Any:
+    """Return numba's type of `call_address`."""
+    return cpu_target.typing_context.resolve_value_type(call_address)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -137,9 +105,3 @@ class _Recognising(CPUDispatcher):  # type: ignore[misc]
 #: Uninitialised leading bytes of a fingerprint, and padding that fills them: an opening bracket and 39 times None.
 _N_SKIPPED = 40
 _PADDING = (None,) * (_N_SKIPPED - 1)
-
-
-def _with_caches(dispatcher: Any) -> Any:
-    """Return a dispatcher with the on-disk cache and the look-up of named tuples."""
-    dispatcher.__class__ = _Recognising
-    return cache_on_disk(dispatcher)

@@ -113,7 +113,7 @@ def test_what_was_made_ready_is_not_compiled_again() -> None:
     def second(several: Several, factor: float) -> float:
         return several.first_with_a_long_name_indeed[1] * factor  # type: ignore[no-any-return]
 
-    dispatcher, several = cast(Any, second), Several(np.arange(3.0), np.arange(3))
+    dispatcher, several = cast(Any, second).dispatcher, Several(np.arange(3.0), np.arange(3))
     for _ in range(2):
         precompile(second, several, 0.0)
         assert len(dispatcher.overloads) == 1

@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from syclsched import compilation_cache as module
-from syclsched.compilation_cache import CacheFile
-from syclsched.compiled import compiled, lean
+from syclsched.compiled import compiled, disk_cache, lean, source_stamps
+from syclsched.compiled.disk_cache import CacheFile
 
 
 @pytest.fixture
@@ -31,35 +30,35 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "from syclsched.room import f\nimport syclsched.room.plain\n@lean\ndef g(): return f()\n"
     )
     (folder / "other.py").write_text("@compiled\ndef h(): return 2\n")
-    monkeypatch.setattr(module, "_PACKAGE", folder)
+    monkeypatch.setattr(source_stamps, "_PACKAGE", folder)
     forget()
     yield folder
     forget()
 
 
 def forget() -> None:
-    module._stamp.cache_clear()
-    module._read.cache_clear()
+    for each in (source_stamps.stamp_of_file, source_stamps._read, source_stamps._module):
+        each.cache_clear()
 
 
 def test_a_change_in_what_is_called_is_seen(package: Path) -> None:
-    before = {name: module._stamp(package / name) for name in ("outer.py", "other.py")}
+    before = {name: source_stamps.stamp_of_file(package / name) for name in ("outer.py", "other.py")}
     (package / "room" / "inner.py").write_text("@compiled\ndef f(): return 3\n")
     forget()
-    after = {name: module._stamp(package / name) for name in ("outer.py", "other.py")}
+    after = {name: source_stamps.stamp_of_file(package / name) for name in ("outer.py", "other.py")}
     assert before["outer.py"] != after["outer.py"]
     assert before["other.py"] == after["other.py"]
 
 
 def test_a_change_elsewhere_is_not(package: Path) -> None:
-    before = module._stamp(package / "outer.py")
+    before = source_stamps.stamp_of_file(package / "outer.py")
     (package / "room" / "plain.py").write_text("def text(): return 'b'\n")
     forget()
-    assert module._stamp(package / "outer.py") == before
+    assert source_stamps.stamp_of_file(package / "outer.py") == before
 
 
 def test_without_a_folder_to_write_to_it_is_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module._Implementation, "_locator_classes", ())
+    monkeypatch.setattr(disk_cache._Implementation, "_locator_classes", ())
 
     @compiled
     def total(values: np.ndarray) -> float:  # type: ignore[type-arg]
@@ -169,7 +168,7 @@ def test_copies_of_a_function_for_others_are_kept_by_what_they_call(tmp_path: Pa
 
             for module in (one, two):
                 outer = outer_of(module.rule)
-                print(outer(3), len(outer.stats.cache_misses))
+                print(outer(3), len(outer.dispatcher.stats.cache_misses))
         """)
     )
 
@@ -187,7 +186,7 @@ def test_an_index_that_names_a_class_that_is_gone_is_stale(tmp_path: Path, monke
     file = CacheFile(cache_path=str(tmp_path), filename_base="f", source_stamp="old")
     gone = type("Gone", (), {"__module__": __name__, "__qualname__": "Gone"})
     monkeypatch.setitem(globals(), "Gone", gone)
-    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or module)
+    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or disk_cache)
     monkeypatch.setattr(sys.modules[__name__], "Gone", gone, raising=False)
     file.save(("key", gone), b"machine code")
     assert file._load_index()
@@ -201,7 +200,7 @@ def test_code_that_others_may_have_written_is_not_loaded(tmp_path: Path) -> None
     program = textwrap.dedent(
         f"""
         import sys
-        sys.path.insert(0, {str(Path(module.__file__).parents[1])!r})
+        sys.path.insert(0, {str(Path(disk_cache.__file__).parents[2])!r})
         from syclsched.compiled import compiled
 
         @compiled

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package's own machine code: an extension module for each instruction set it was built for.
+
+The module for the best instruction set that the processor has is loaded. Its functions are named by a digest of the
+compiled function, the argument types and the sources, so that stale machine code is not found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+#: Variable: instruction sets to build for, such as ``v2,v3,v4``; ``off`` builds none, and loads none.
+VARIABLE = "SYCLSCHED_MACHINE_CODE"
+#: The levels of the x86-64 psABI, the lowest first, with flags of /proc/cpuinfo that each adds.
+LEVELS = {
+    "v2": "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3",
+    "v3": "abm avx avx2 bmi1 bmi2 f16c fma movbe xsave",
+    "v4": "avx512bw avx512cd avx512dq avx512f avx512vl",
+}
+#: The beginning of the names of the extension modules.
+STEM = "_machine_code_"
+
+
+@cache
+def processor_levels() -> tuple[str, ...]:
+    """Return the levels that the processor has, the lowest first."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            flags = next((set(line.split(":")[1].split()) for line in file if line.startswith("flags")), set())
+    except OSError:
+        return ()
+    found: list[str] = []
+    for level, needed in LEVELS.items():
+        if not flags.issuperset(needed.split()):
+            break
+        found.append(level)
+    return tuple(found)
+
+
+@cache
+def loaded() -> tuple[ModuleType | None, str]:
+    """Return the extension module, and its instruction set, or the reason why there is none."""
+    if os.environ.get(VARIABLE) == "off":
+        return None, f"switched off ({VARIABLE}=off)"
+    built = sorted(path.name.split(".")[0].removeprefix(STEM) for path in Path(__file__).parent.glob(f"{STEM}*.so"))
+    if not built:
+        return None, "not built: building the package needs a C and C++ compiler"
+    for level in reversed(processor_levels()):
+        if level in built:
+            try:
+                return importlib.import_module(f"syclsched.compiled.{STEM}{level}"), level
+            except ImportError as error:
+                return None, f"cannot be loaded: {error}"
+    return None, f"built for {', '.join(f'x86-64-{level}' for level in built)}, which the processor is not"
+
+
+def entry_name(function: str, types: list[Any], stamp: str) -> str:
+    """Return the name of a function's machine code for these argument types."""
+    return hashlib.sha256(f"{function}\n{json.dumps(types)}\n{stamp}".encode()).hexdigest()[:32]
+
+
+def find(function: str, types: list[Any], stamp: str) -> Callable[..., Any] | None:
+    """Return a function's machine code for these argument types; its docstring is empty unless it returns objects."""
+    module, _ = loaded()
+    return getattr(module, entry_name(function, types, stamp), None)
+
+
+@cache
+def fingerprinter() -> Callable[[tuple[Any, ...]], bytes | None]:
+    """Return a function: a short key for the types of some arguments, or None if they have no machine code."""
+    module, _ = loaded()
+    return _no_fingerprint if module is None else module.fingerprint
+
+
+def _no_fingerprint(_: tuple[Any, ...]) -> bytes | None:
+    return None

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan depends on: a key of everything but measured times, and the measured times that planning read. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from syclsched.costs import CostModel, History
+from syclsched.costs.history import HistoryKey
+from syclsched.model.graph import TaskGraph
+from syclsched.model.platform import Platform
+from syclsched.model.profile import Quantity
+from syclsched.planner.plan_request import PlanRequest
+from syclsched.scheduling import registry
+
+#: Measured times closer than this share, or than this many median absolute deviations, count as the same.
+_SAME_SHARE, _SAME_DEVIATIONS = 0.05, 3.0
+
+
+@dataclass(slots=True)
+class ReadTimes:
+    """A history that notes which times were read."""
+
+    history: History | None
+    times: dict[HistoryKey, Quantity | None] = field(default_factory=dict)
+
+    def lookup(self, key: HistoryKey) -> Quantity | None:
+        """Return the measured seconds of a key, or None if there are none."""
+        found = None if self.history is None else self.history.lookup(key)
+        self.times[key] = found
+        return found
+
+
+def are_same(before: Quantity | None, now: Quantity | None) -> bool:
+    """Return whether two measurements of a time agree within their uncertainty."""
+    if before is None or now is None:
+        return before is now
+    uncertain_s = _SAME_DEVIATIONS * max(before.mad, now.mad)
+    return abs(before.value - now.value) <= max(uncertain_s, _SAME_SHARE * before.value)
+
+
+def plan_key(graph: TaskGraph, platform: Platform, request: PlanRequest, version: str) -> str | None:
+    """Return a key of all that a plan depends on except measured times; None if its policy may depend on more.
+
+    A policy of another package may change without notice, and a time limit makes every plan different.
+    """
+    if request.budget_s is not None or any(not _is_built_in(name) for name in registry.names()):
+        return None
+    content = (version, graph.fingerprint(), platform, request, _modelled_costs(graph, platform))
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:32]
+
+
+def _is_built_in(name: str) -> bool:
+    return ":" in name or type(registry.get(name)).__module__.startswith("syclsched.")
+
+
+def _modelled_costs(graph: TaskGraph, platform: Platform) -> Sequence[object]:
+    """Return the implementations of each distinct kind of task, and their times without measurements."""
+    costs, seen, found = CostModel(platform), set[object](), []
+    for task in graph.tasks:
+        if task.operation is None or task.signature is None:
+            continue
+        kind = (task.operation.name, repr(task.signature))
+        if kind in seen:
+            continue
+        seen.add(kind)
+        offered = [(each.name, each.kind, each.revision) for each in task.operation.implementations]
+        best = [
+            None if choice is None else (choice[0].name, choice[1]) for choice in costs.choices(task, platform.devices)
+        ]
+        found.append((kind, offered, best))
+    return found

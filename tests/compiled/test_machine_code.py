@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machine code made by the build is found by types and sources, and computes what numba's computes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from syclsched.compiled import functions, lean, machine_code
+from syclsched.compiled.argument_types import type_of
+from syclsched.compiled.source_stamps import stamp_of
+from syclsched.scheduling.core import ranks
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ROOT / "tools" / "machine_code"
+
+built = pytest.mark.skipif(
+    machine_code.loaded()[0] is None, reason=f"no machine code was built here: {machine_code.loaded()[1]}"
+)
+
+PLAN = """
+import json, sys
+import syclsched
+from syclsched import workloads
+kind = workloads.get("cholesky")
+graph = kind.build(kind.options(n=256, tile=64)).graph
+plan = syclsched.plan(graph, syclsched.describe(["cpu", "max1550"]), policy=sys.argv[1])
+syclsched.simulate(plan)
+print(json.dumps([plan.to_json(), sorted({name.partition(".")[0] for name in sys.modules} & {"numba", "llvmlite"})]))
+"""
+
+
+class Pair(NamedTuple):
+    """Two arrays."""
+
+    first: Any
+    second: Any
+
+
+class Other(NamedTuple):
+    """Two arrays, of another class."""
+
+    first: Any
+    second: Any
+
+
+def planned(folder: Path, policy: str, **variables: str) -> tuple[str, list[str]]:
+    """The plan of a small graph made in another process, and which compiler packages were imported."""
+    folders = {"XDG_DATA_HOME": str(folder / "data"), "XDG_CACHE_HOME": str(folder / "cache")}
+    made = subprocess.run(
+        [sys.executable, "-c", PLAN, policy], cwd=ROOT, env={**os.environ, **folders, **variables},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    plan, imported = json.loads(made.stdout)
+    return plan, imported
+
+
+@built
+def test_planning_and_simulation_need_no_compiler(tmp_path: Path) -> None:
+    assert planned(tmp_path, "auto")[1] == []
+
+
+@built
+def test_plans_are_those_of_numba(tmp_path: Path) -> None:
+    own, _ = planned(tmp_path, "heft")
+    other, imported = planned(tmp_path, "heft", SYCLSCHED_MACHINE_CODE="off")
+    assert "numba" in imported
+    assert own == other
+
+
+@built
+def test_every_call_of_the_package_has_machine_code(tmp_path: Path) -> None:
+    """What representative graphs call is in the list that the build reads; see tools/machine_code/record.py."""
+    folders = {"XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, str(TOOLS / "record.py"), "--check", "--described"]
+    made = subprocess.run(command, cwd=ROOT, env={**os.environ, **folders}, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+
+
+@built
+@pytest.mark.sycl
+def test_every_call_of_runs_has_machine_code(tmp_path: Path) -> None:
+    folders = {"XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, str(TOOLS / "record.py"), "--check", "--here"]
+    made = subprocess.run(command, cwd=ROOT, env={**os.environ, **folders}, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+
+
+def test_the_list_names_functions_and_types_once() -> None:
+    sys.path.insert(0, str(TOOLS))
+    try:
+        from argument_lists import read_list
+    finally:
+        sys.path.remove(str(TOOLS))
+    for name, variants in read_list().items():
+        assert len({json.dumps(each) for each in variants}) == len(variants), name
+
+
+@built
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (np.zeros(2), np.zeros(2, np.float32)),
+        (np.zeros(2), np.zeros((2, 2))),
+        (np.zeros((2, 3)), np.zeros((2, 3), order="F")),
+        (np.zeros((2, 3)), np.zeros((4, 6))[::2, ::2]),
+        (np.zeros(2, [("a", "i8")]), np.zeros(2, [("a", "f8")])),
+        (Pair(1, 2), Other(1, 2)),
+        (Pair(1, 2), (1, 2)),
+        (Pair(1, 2.0), Pair(1, 2)),
+        (1, True),
+        (1, 1.0),
+        (1, None),
+        (np.int64(1), np.int32(1)),
+    ],
+)
+def test_types_are_told_apart(one: Any, other: Any) -> None:
+    key = machine_code.fingerprinter()
+    assert key((one,)) is not None
+    assert key((one,)) == key((one,))
+    assert key((one,)) != key((other,))
+    assert type_of(one) != type_of(other)
+
+
+@built
+def test_an_array_that_may_not_be_written_is_another_type() -> None:
+    array = np.zeros(2)
+    before, described = machine_code.fingerprinter()((array,)), type_of(array)
+    array.flags.writeable = False
+    assert machine_code.fingerprinter()((array,)) != before
+    assert type_of(array) != described
+
+
+@built
+@pytest.mark.parametrize("value", ["text", [1], 1 << 64, object(), np.datetime64("2024-01-01")])
+def test_unusual_values_are_left_to_numba(value: Any) -> None:
+    assert machine_code.fingerprinter()((value,)) is None
+
+
+@built
+def test_machine_code_of_changed_sources_is_not_found() -> None:
+    function: Any = ranks.upward_ranks
+    sys.path.insert(0, str(TOOLS))
+    try:
+        from argument_lists import read_list
+    finally:
+        sys.path.remove(str(TOOLS))
+    types = read_list()[function.name][0]
+    assert machine_code.find(function.name, types, stamp_of(function.py_func)) is not None
+    assert machine_code.find(function.name, types, "of other sources") is None
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder in which the extension modules are looked for."""
+    monkeypatch.setattr(machine_code, "__file__", str(tmp_path / "machine_code.py"))
+    monkeypatch.delenv(machine_code.VARIABLE, raising=False)
+    machine_code.loaded.cache_clear()
+    yield tmp_path
+    machine_code.loaded.cache_clear()
+
+
+def test_the_best_instruction_set_that_the_processor_has_is_taken(
+    modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    for level in machine_code.LEVELS:
+        (modules / f"{machine_code.STEM}{level}.cpython-311-x86_64-linux-gnu.so").touch()
+    monkeypatch.setattr(machine_code, "processor_levels", lambda: ("v2", "v3"))
+    monkeypatch.setattr(machine_code.importlib, "import_module", lambda name: asked.append(name) or machine_code)
+    assert machine_code.loaded() == (machine_code, "v3")
+    assert asked == [f"syclsched.compiled.{machine_code.STEM}v3"]
+
+
+def test_the_reason_for_no_machine_code(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert machine_code.loaded() == (None, "not built: building the package needs a C and C++ compiler")
+    (modules / f"{machine_code.STEM}v4.cpython-311-x86_64-linux-gnu.so").touch()
+    monkeypatch.setattr(machine_code, "processor_levels", lambda: ("v2", "v3"))
+    machine_code.loaded.cache_clear()
+    assert machine_code.loaded() == (None, "built for x86-64-v4, which the processor is not")
+    monkeypatch.setenv(machine_code.VARIABLE, "off")
+    machine_code.loaded.cache_clear()
+    assert machine_code.loaded() == (None, "switched off (SYCLSCHED_MACHINE_CODE=off)")
+
+
+def test_a_processor_has_all_levels_below_its_best() -> None:
+    levels = list(machine_code.LEVELS)
+    assert list(machine_code.processor_levels()) == levels[: len(machine_code.processor_levels())]
+
+
+def test_a_function_without_machine_code_is_compiled() -> None:
+    @lean
+    def doubled(value: float) -> float:
+        return 2.0 * value
+
+    made: Any = doubled
+    assert doubled(2.5) == 5.0
+    assert made.dispatcher.signatures
+    assert functions.known_functions[made.name] is made

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan is used again for an equal graph, platform, request and history, and for nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import syclsched
+from syclsched import planning_session, workloads
+from syclsched.costs import CostModel, MemoryHistory
+from syclsched.costs.history import HistoryKey, history_key
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.model.platform import Platform
+from syclsched.model.profile import Quantity
+from syclsched.planner import PlanRequest
+from syclsched.profiling.storage.plan_store import PlanStore
+
+
+def cholesky(n: int = 192) -> TaskGraph:
+    kind = workloads.get("cholesky")
+    return kind.build(kind.options(n=n, tile=64)).graph
+
+
+def timed(platform: Platform, factor: float = 1.0) -> MemoryHistory:
+    """A history that has the modelled time of each task on each device, times a factor."""
+    costs, history = CostModel(platform), MemoryHistory()
+    for task in cholesky().tasks:
+        for device in platform.devices:
+            choice = costs.best(task, device)
+            if choice is not None and task.operation is not None and task.signature is not None:
+                key = history_key(device.key, task.operation, choice[0], task.signature)
+                history[key] = Quantity(choice[1].seconds * factor, samples=9)
+    return history
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
+    """The names of the graphs that are planned, in a data folder of their own; every plan is kept."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(planning_session, "_KEPT_FROM_S", 0.0)
+    planned: list[str] = []
+    plan_graph = planning_session.plan_graph
+
+    def counted(graph: TaskGraph, *args: Any, **named: Any) -> Plan:
+        planned.append(graph.name)
+        return plan_graph(graph, *args, **named)
+
+    monkeypatch.setattr(planning_session, "plan_graph", counted)
+    yield planned
+
+
+def platform() -> Platform:
+    return syclsched.describe(["cpu", "max1550"])
+
+
+def test_the_same_request_is_not_planned_again(made: list[str]) -> None:
+    plans = [syclsched.plan(cholesky(), platform()) for _ in range(2)]
+    assert len(made) == 1
+    assert plans[0] == plans[1]
+    syclsched.verify(plans[1], cholesky())
+
+
+def test_another_request_graph_or_platform_is(made: list[str]) -> None:
+    syclsched.plan(cholesky(), platform())
+    syclsched.plan(cholesky(), platform(), minimize="memory")
+    syclsched.plan(cholesky(256), platform())
+    syclsched.plan(cholesky(), syclsched.describe(["cpu", "a770"]))
+    syclsched.plan(cholesky(), syclsched.api.with_lanes(platform(), 2))
+    assert len(made) == 5
+
+
+def test_not_if_not_wanted(made: list[str]) -> None:
+    for _ in range(2):
+        syclsched.plan(cholesky(), platform(), reuse=False)
+    assert len(made) == 2
+
+
+def test_not_with_a_time_limit_and_not_with_a_named_policy(made: list[str]) -> None:
+    for _ in range(2):
+        syclsched.plan(cholesky(), platform(), budget_s=0.01)
+        syclsched.plan(cholesky(), platform(), policy="heft")
+    assert len(made) == 4
+
+
+def test_a_measured_time_that_changed_is_seen(made: list[str]) -> None:
+    for factor, planned in ((1.0, 1), (1.01, 1), (1.5, 2), (1.0, 3)):
+        syclsched.plan(cholesky(), platform(), history=timed(platform(), factor))
+        assert len(made) == planned, factor
+
+
+def test_a_time_that_was_not_measured_before_is_seen(made: list[str]) -> None:
+    syclsched.plan(cholesky(), platform(), history=MemoryHistory())
+    syclsched.plan(cholesky(), platform(), history=timed(platform()))
+    assert len(made) == 2
+
+
+def test_a_noisy_time_may_differ_more(made: list[str]) -> None:
+    def noisy(factor: float) -> MemoryHistory:
+        found = MemoryHistory()
+        for key, time in timed(platform()).items():
+            found[key] = replace(time, value=time.value * factor, mad=0.1 * time.value)
+        return found
+
+    syclsched.plan(cholesky(), platform(), history=noisy(1.0))
+    syclsched.plan(cholesky(), platform(), history=noisy(1.2))
+    assert len(made) == 1
+
+
+def test_plans_that_were_made_quickly_are_not_kept(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning_session, "_KEPT_FROM_S", 1e9)
+    for _ in range(2):
+        syclsched.plan(cholesky(), platform())
+    assert len(made) == 2
+
+
+def test_another_state_of_the_package_plans_anew(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    syclsched.plan(cholesky(), platform())
+    monkeypatch.setattr(planning_session, "_version", lambda: "another")
+    syclsched.plan(cholesky(), platform())
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("damage", ["", "{}", "no JSON", '{"format": "syclsched-kept-plan/1", "times": []}\n{}'])
+def test_a_damaged_file_is_as_good_as_none(made: list[str], tmp_path: Path, damage: str) -> None:
+    syclsched.plan(cholesky(), platform())
+    (file,) = (tmp_path / "syclsched" / "plans").iterdir()
+    file.write_text(damage)
+    syclsched.plan(cholesky(), platform())
+    assert len(made) == 2
+
+
+def test_a_file_with_a_plan_that_is_not_sound_is_as_good_as_none(made: list[str], tmp_path: Path) -> None:
+    syclsched.plan(cholesky(), platform())
+    (file,) = (tmp_path / "syclsched" / "plans").iterdir()
+    head, _, text = file.read_text().partition("\n")
+    plan = json.loads(text)
+    for lane in plan["lanes"]:
+        lane["instructions"] = lane["instructions"][:1]
+    file.write_text(head + "\n" + json.dumps(plan))
+    again = syclsched.plan(cholesky(), platform())
+    syclsched.verify(again, cholesky())
+    assert len(made) == 2
+
+
+def test_a_line_says_that_a_plan_is_used_again(made: list[str]) -> None:
+    said: list[str] = []
+    for _ in range(2):
+        session = planning_session.PlanningSession(
+            PlanRequest(),
+            platform(),
+            timed(platform()),
+            plans=PlanStore(),
+            tell=said.append,  # type: ignore[arg-type]
+        )
+        session.plan(cholesky())
+    assert len(said) == 1 and "used again" in said[0]
+
+
+def test_the_store_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from syclsched.profiling.storage import plan_store
+
+    monkeypatch.setattr(plan_store, "_MOST_PLANS", 3)
+    store, plan = PlanStore(tmp_path), syclsched.plan(cholesky(), platform(), policy="heft", reuse=False)
+    key = HistoryKey("d", "o", "i", "r", "s")
+    for number in range(5):
+        store.keep(f"{number}", plan, {key: None})
+    assert len(list(tmp_path.iterdir())) == 3
+    assert store.find("4", None, lambda before, now: before is now) == plan
+
+
+def test_without_a_folder_to_write_to_it_plans(
+    made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    plan = syclsched.plan(cholesky(), platform(), history=MemoryHistory())
+    syclsched.verify(plan, cholesky())
