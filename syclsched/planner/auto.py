@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policy `auto`: run every policy, simulate the best few plans, refine by search, keep the best plan."""
+"""Policy `auto`: run every policy, simulate the best few plans, search for better ones, keep the best plan."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
@@ -12,15 +13,17 @@ import numpy as np
 from syclsched.errors import CapabilityError, PlanError, PolicyError, SyclschedError
 from syclsched.model.plan import Candidate, Plan
 from syclsched.planner.plan_builder import PlanBuilder
+from syclsched.planner.plan_search import searched_timetables
 from syclsched.planner.search_budget import SearchBudget
+from syclsched.planning.transfers.prefetch import UNLESS_LONGER, WORTH
+from syclsched.scheduling import Problem, Timetable, makespan_s, validate
 from syclsched.scheduling import candidates as policy_candidates
-from syclsched.scheduling import makespan_s, validate
 from syclsched.scheduling.portfolio import ROUNDING, PolicyRefusal, PolicyResult, distinct, run_policies
 from syclsched.scheduling.registry import AUTO
 from syclsched.scheduling.tables import NOTHING
 
-#: Name of the search's candidate.
-REFINED = "refined"
+#: Names of the policy that searches in the contention-free model, and of the candidate of auto's own search.
+REFINE, REFINED = "refine", "refined"
 
 #: With more devices than this, `auto` tries leaving out one device at a time instead of all subsets.
 _ALL_SUBSETS = 4
@@ -44,6 +47,10 @@ _ASKED_OF_PARTS = 3
 #: one that the model ranks lower may be the better plan.
 _FEW = 64
 
+#: For graphs of up to this many tasks the search models the copy lanes of plans; every step then costs time for all
+#: tasks, so that larger graphs are searched without them.
+_SEARCHED_WITH_LANES = 256
+
 #: Graphs of more tasks are large: single devices whose work alone takes longer than the best plan are not simulated.
 _LARGE = 2_000
 
@@ -64,11 +71,13 @@ class AutoPlanner:
         singles = self._ask([name for name in names if name.startswith("single:")], None)
         if self._has_single_lane():
             self._simulate(singles, len(singles))
-            if self.plan is not None and not repeats_copies_or_tasks(self.plan):
+            if self.plan is not None and not repeats_copies_or_tasks(self.plan) and not has_copy_lane(self.plan):
                 return replace(self.plan, candidates=tuple(self.considered.values()))
         together = self._ask([name for name in names if not name.startswith("single:")], None)
-        ranked = distinct(together)
         policies = [e.policy for e in sorted(together, key=lambda e: e.makespan_s)[:_ASKED_OF_PARTS]]
+        refined = self._ask_refine() if self._may_search() else []
+        together += refined
+        ranked = distinct(together)
         parts = [self._ask(policies, devices) for devices in self._parts()]
         best_parts = [entry for answers in parts for entry in distinct(answers)[:1]]
         large = len(self.builder.graph) > _LARGE or len(singles) > _MANY_DEVICES
@@ -78,9 +87,9 @@ class AutoPlanner:
         self._simulate(ranked, len(ranked) if all_of_them else _SIMULATED_LARGE if large else SIMULATED)
         others = [entry for entry in distinct([*ranked, *best_parts]) if entry not in ranked]
         self._simulate(others, _SIMULATED_PARTS_LARGE if large else _SIMULATED_PARTS)
-        self._simulate([e for e in singles if self._may_win(e)], len(singles))
-        if self.budget.steps != 0:
-            self._search([*together, *chain.from_iterable(parts)])
+        self._simulate([*refined, *(e for e in singles if self._may_win(e))], len(singles) + 1)
+        if self._may_search():
+            self._search([*singles, *together, *chain.from_iterable(parts)])
         if self.plan is None:
             raise self.refusals[0]
         return replace(self.plan, candidates=tuple(self.considered.values()))
@@ -88,8 +97,8 @@ class AutoPlanner:
     def _has_single_lane(self) -> bool:
         """Return whether one lane of one CPU must run everything, so that policies can only differ in the order.
 
-        The order changes nothing unless memory is short: a CPU copies with its computing cores, so no order hides
-        copies.
+        The order changes nothing unless memory is short or there are copies on another lane: a CPU copies with its
+        computing cores, so no order hides copies.
         """
         problem = self.builder.problem()
         works = problem.implementation[(problem.implementation != NOTHING).any(axis=1)] != NOTHING
@@ -113,6 +122,29 @@ class AutoPlanner:
             self.refusals.append(refusal.error)
         return entries
 
+    def _may_search(self) -> bool:
+        """Return whether any of the search's budget is left."""
+        left_s = self.budget.left_s()
+        return self.budget.steps != 0 and (left_s is None or left_s > 0.0)
+
+    def _ask_refine(self) -> list[PolicyResult]:
+        """Return the timetable of the policy `refine`, or what it finds until the budget ends."""
+        problem = self.builder.problem()
+        try:
+            timetable = self.budget.refine_by_policy(problem)
+        except (CapabilityError, PolicyError) as error:
+            self.considered[REFINE] = Candidate(REFINE, None, str(error))
+            self.refusals.append(error)
+            return []
+        validate(problem, timetable, policy=REFINE)
+        return [self._consider(REFINE, "", problem, timetable)]
+
+    def _consider(self, policy: str, suffix: str, problem: Problem, timetable: Timetable) -> PolicyResult:
+        """Return a timetable as a candidate that is not simulated yet."""
+        entry = PolicyResult(policy, suffix, problem, timetable, makespan_s(problem, timetable))
+        self.considered[entry.label] = Candidate(entry.label, None, None, entry.makespan_s)
+        return entry
+
     def _simulate(self, entries: Sequence[PolicyResult], count: int) -> None:
         """Build and simulate plans of the first ``count`` entries that have none yet."""
         for entry in entries:
@@ -122,7 +154,8 @@ class AutoPlanner:
             if candidate.makespan_s is not None or candidate.refused is not None:
                 continue
             try:
-                plan = self.builder.build(entry)
+                # The search takes it that copies are early.
+                plan = self.builder.build(entry, UNLESS_LONGER if entry.policy == REFINED else WORTH)
             except (PlanError, PolicyError) as error:
                 self.considered[entry.label] = replace(candidate, refused=str(error))
                 self.refusals.append(error)
@@ -134,21 +167,36 @@ class AutoPlanner:
                 self.plan = replace(plan, policy=f"{AUTO}: {entry.label}")
 
     def _search(self, entries: Sequence[PolicyResult]) -> None:
-        """Refine the timetables of the device set that did best in simulation."""
-        simulated = [(s, e) for e in entries if (s := self.considered[e.label].makespan_s) is not None]
+        """Search from the timetables of the device set that did best in simulation."""
+        simulated = [(s, n) for n, e in enumerate(entries) if (s := self.considered[e.label].makespan_s) is not None]
         if not simulated:
             return
-        problem = min(simulated, key=lambda pair: pair[0])[1].problem
-        begin = distinct([e for e in entries if e.problem is problem])
         self.builder.steps.expect(1)
         self.builder.steps.begin("search")
-        timetable = self.budget.refine(problem, [e.timetable for e in begin])
-        refined = PolicyResult(REFINED, begin[0].suffix, problem, timetable, makespan_s(problem, timetable))
-        if any(refined.equals_schedule(entry) for entry in begin):
-            return  # nothing better was found
-        validate(problem, timetable, policy=refined.label)
-        self.considered[refined.label] = Candidate(refined.label, None, None, refined.makespan_s)
-        self._simulate([refined], 1)
+        ranked = [entries[n] for _, n in sorted(simulated)]
+        problem, suffix = ranked[0].problem, ranked[0].suffix
+        if len(problem) > _SEARCHED_WITH_LANES:
+            begin = distinct([e for e in entries if e.problem is problem])
+            timetable = self.budget.refine(problem, [e.timetable for e in begin])
+            validate(problem, timetable, policy=REFINED)
+            entry = self._consider(REFINED, suffix, problem, timetable)
+            if any(entry.equals_schedule(other) for other in begin):
+                del self.considered[entry.label]  # nothing better was found
+            else:
+                self._simulate([entry], 1)
+            return
+        if not any(pair.factor > 0.0 for pair in self.builder.platform.interferences):
+            problem, suffix = self.builder.problem(), ""  # devices that the best set leaves out slow nothing down
+        starts = [start for e in ranked if (start := e.timetable_for(problem)) is not None]
+        best: Candidate | None = None
+        for timetable in searched_timetables(problem, self.builder.platform, starts, self.budget):
+            entry = self._consider(REFINED, suffix, problem, timetable)
+            self._simulate([entry], 1)
+            found = self.considered[entry.label]
+            if best is None or (found.makespan_s or math.inf) < (best.makespan_s or math.inf):
+                best = found
+        if best is not None:
+            self.considered[best.policy] = best
 
     def _may_win(self, single: PolicyResult) -> bool:
         """Return whether a single device's work alone takes less time than the best plan."""
@@ -175,6 +223,11 @@ def repeats_copies_or_tasks(plan: Plan) -> bool:
     steps = [each for _, each in plan.instructions()]
     copied = [use.array for each in steps if each.kind == "copy" for use in each.uses[:1]]
     return len(set(copied)) < len(copied) or any(each.again for each in steps)
+
+
+def has_copy_lane(plan: Plan) -> bool:
+    """Return whether a plan has a lane of copies only."""
+    return any(lane.kind == "copy" for lane in plan.lanes)
 
 
 def penalised_makespan_s(plan: Plan) -> float:

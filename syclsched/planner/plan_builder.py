@@ -16,6 +16,7 @@ from syclsched.model.memory_limit import with_memory_limit
 from syclsched.model.plan import Option, Plan, Refusal
 from syclsched.model.platform import Platform
 from syclsched.planning import build_plan
+from syclsched.planning.transfers.prefetch import WORTH
 from syclsched.progress import StepCounter
 from syclsched.scheduling import Problem, build_problem, to_schedule
 from syclsched.scheduling.objectives import (
@@ -72,8 +73,8 @@ class PlanBuilder:
                 self.costs.require(task, kept)  # raises an error that says what each device lacks
             raise
 
-    def build(self, entry: PolicyResult) -> Plan:
-        """Return the simulated plan of a timetable."""
+    def build(self, entry: PolicyResult, prefetch_worth: float = WORTH) -> Plan:
+        """Return the simulated plan of a timetable; see `build_plan`."""
         self.steps.begin(f"plan of {entry.label}")
         problem, timetable = entry.problem, entry.timetable
         # Durations come from the tables: differences of the timetable's start and finish would carry rounding.
@@ -81,7 +82,8 @@ class PlanBuilder:
         seconds = problem.tables.seconds[np.arange(len(problem)), device]
         durations = dict(zip(problem.names, seconds.tolist(), strict=True))
         schedule = to_schedule(problem, timetable, entry.label)
-        return predict(build_plan(self.graph, self.limited or self.platform, schedule, durations))
+        platform = self.limited or self.platform
+        return predict(build_plan(self.graph, platform, schedule, durations, prefetch_worth=prefetch_worth))
 
     def options(self) -> tuple[Option, ...]:
         """Return the cost of each task on each device that can run it."""

@@ -106,7 +106,7 @@ def _better(graph: TaskGraph, found: Rewrite, request: PlanTarget, budget: Searc
     except PlanError as error:
         refusal = error
     try:
-        changed = attempt(found.graph, request, budget.reduced(len(found.graph), _PART))
+        changed = attempt(found.graph, request, budget.reduced(_PART))
     except (PlanError, PolicyError) as error:
         if original is None:
             raise refusal or error from None

@@ -13,9 +13,11 @@ from syclsched.scheduling.objectives import (
     SearchResult,
     search,
 )
+from syclsched.scheduling.policies.refined import Refined
 from syclsched.scheduling.registry import AUTO
 from syclsched.scheduling.search import default_steps, refine
 from syclsched.scheduling.search.meter import Clock
+from syclsched.scheduling.search.refinement import search_steps
 
 
 def budget_end_s(budget_s: float | None, clock: Clock | None) -> float | None:
@@ -39,6 +41,7 @@ class SearchBudget:
     end_s: float | None
     clock: Clock | None
     seed: int
+    share: float = 1.0  # of the usual steps, where no limit is given
 
     def part(self, share: float) -> SearchBudget:
         """Return a budget that ends when this share of the remaining seconds is over; steps are not divided."""
@@ -47,11 +50,15 @@ class SearchBudget:
             return self
         return replace(self, end_s=self.clock() + share * left_s)
 
-    def reduced(self, tasks: int, share: float) -> SearchBudget:
-        """Return a budget with this share of the default steps for a number of tasks, if no limit was given."""
+    def reduced(self, share: float) -> SearchBudget:
+        """Return a budget with this share of the usual steps, if no limit was given."""
+        return replace(self, share=share)
+
+    def steps_of(self, usual: int) -> int | None:
+        """Return the limit of steps of a search, where ``usual`` is their number without a limit."""
         if self.steps is not None or self.end_s is not None:
-            return self
-        return replace(self, steps=max(1, int(share * default_steps(tasks))))
+            return self.steps
+        return max(1, int(self.share * usual))
 
     def left_s(self) -> float | None:
         """Return the remaining seconds; None if there is no time limit."""
@@ -61,12 +68,17 @@ class SearchBudget:
 
     def refine(self, problem: Problem, timetables: Sequence[Timetable]) -> Timetable:
         """Return a timetable that is at least as good as the best of those given."""
-        budget_s = self.left_s()
-        return refine(problem, timetables, budget_s=budget_s, steps=self.steps, seed=self.seed, clock=self.clock)
+        budget_s, steps = self.left_s(), self.steps_of(search_steps(problem))
+        return refine(problem, timetables, budget_s=budget_s, steps=steps, seed=self.seed, clock=self.clock)
+
+    def refine_by_policy(self, problem: Problem) -> Timetable:
+        """Return the timetable of the policy `refine`, which has its own steps; what it has when seconds end."""
+        steps = max(1, int(self.share * search_steps(problem)))
+        return Refined(steps=steps, budget_s=self.left_s(), clock=self.clock).schedule(problem)
 
     def search(self, problem: Problem, aim: Aim, timetables: Sequence[Timetable]) -> SearchResult:
         """Return the best timetable found for an objective."""
+        steps = self.steps if self.share == 1.0 else self.steps_of(default_steps(len(problem)))
         return search(
-            problem, aim, timetables=timetables, budget_s=self.left_s(), steps=self.steps, seed=self.seed,
-            clock=self.clock,
-        )  # fmt: skip
+            problem, aim, timetables=timetables, budget_s=self.left_s(), steps=steps, seed=self.seed, clock=self.clock
+        )

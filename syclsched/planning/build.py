@@ -29,7 +29,7 @@ from syclsched.planning.order import global_order
 from syclsched.planning.synchronisation.fences import count_fences
 from syclsched.planning.synchronisation.hazards import hazards
 from syclsched.planning.synchronisation.wait_reduction import reduce_waits
-from syclsched.planning.transfers.prefetch import issue_early
+from syclsched.planning.transfers.prefetch import WORTH, issue_early
 from syclsched.planning.transfers.transfers import transfers
 
 #: Least relative gain of a plan with recomputed values or zero-copy arrays over one without.
@@ -42,21 +42,23 @@ def build_plan(
     schedule: Schedule,
     durations_s: Mapping[str, float],
     options: Sequence[Option] = (),
+    *,
+    prefetch_worth: float = WORTH,
 ) -> Plan:
-    """Make a schedule executable.
+    """Make a schedule executable; copies are issued early if that saves a share ``prefetch_worth`` of the time.
 
     If the plan does not fit into a memory space, it is built again with arrays evicted to the host's memory and copied
     back when needed, or with temporaries dropped and recomputed where that is predicted to be faster.
     """
-    return _build_array_plan(graph, platform, schedule, durations_s).plan(tuple(options))
+    return _build_array_plan(graph, platform, schedule, durations_s, prefetch_worth).plan(tuple(options))
 
 
 def _build_array_plan(
-    graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s: Mapping[str, float]
+    graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s: Mapping[str, float], prefetch_worth: float
 ) -> ArrayPlan:
     """Make a schedule executable as `build_plan` does, without creating the plan's instruction objects."""
     with paused_collection():
-        given = plan_inputs(graph, platform, schedule, durations_s)
+        given = plan_inputs(graph, platform, schedule, durations_s)._replace(prefetch_worth=prefetch_worth)
         draft = make_draft(given)
         made = finish_plan(given, draft) if draft.footprint.fits() else _within_memory(given)
         return _in_place_if_faster(graph, given, made)
@@ -87,6 +89,7 @@ class _PlanInputs(NamedTuple):
     constant_bytes: Mapping[str, int]  # size of the constants, by space
     room: Platform  # the platform without the memory of constants and resident inputs
     in_place: ZeroCopyArrays  # arrays used without a copy
+    prefetch_worth: float = WORTH  # see `build_plan`
 
 
 class _DraftFootprint(NamedTuple):
@@ -158,7 +161,7 @@ def finish_plan(given: _PlanInputs, drafts: _DraftFootprint) -> ArrayPlan:
     draft, touched, footprint = drafts
     known, platform = given.known, given.platform
     after = known.numbered_after()
-    order = issue_early(draft, touched, after, footprint, platform)
+    order = issue_early(draft, touched, after, footprint, platform, given.prefetch_worth)
     if order is not None:
         draft = replace(draft, steps=draft.steps.ordered(order))
         touched = touches(draft.steps)

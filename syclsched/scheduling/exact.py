@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact solver: the scheduling problem as a constraint programme for CP-SAT of OR-tools (extra ``exact``).
 
-Contention-free, but otherwise the whole model: spaces, items, in-place updates, lanes, releases, wanted results.
+The whole model: spaces, items, in-place updates, lanes, releases, wanted results, and copies on channels, where each
+device reaches one space. A copy lane is a channel: an in-order queue whose order is chosen.
 CP-SAT also improves by large-neighbourhood search while it proves, so it is useful within a time limit as well.
 """
 
@@ -19,7 +20,7 @@ from syclsched.scheduling.problem import Problem, makespan_s
 from syclsched.scheduling.search.incremental.decode import read_in
 from syclsched.scheduling.search.incremental.evaluator import IncrementalEvaluator
 from syclsched.scheduling.tables import Floats, Ints
-from syclsched.scheduling.timetable import Timetable
+from syclsched.scheduling.timetable import Copies, Timetable
 
 #: Integer time units in the makespan of the start solution.
 TICKS = 1_000_000
@@ -40,9 +41,9 @@ def solve(
 ) -> _ExactResult:
     """Solve a problem with CP-SAT within a time limit, from a start timetable."""
     cp_model = _cp_model()
-    if problem.has_channels:
+    if problem.has_channels and (np.diff(problem.tables.reach_start) > 1).any():
         raise PolicyError(
-            "copies wait for each other on channels, which the exact engine does not model",
+            "copies wait for each other on channels, and a device reaches several memory spaces",
             where="exact",
             hint="Schedule without contention, or use another policy",
         )
@@ -63,7 +64,7 @@ def solve(
         if makespan_s(problem, found) < best_s:
             best, best_s = found, makespan_s(problem, found)
     # Each task and copy of the longest chain may lose a tick by rounding.
-    rounding_s = (2 * len(problem) + 2) * programme.tick_s
+    rounding_s = (2 * len(problem) + len(programme.copies) + 2) * programme.tick_s
     return _ExactResult(best, best_s, bound_s, status == cp_model.OPTIMAL and best_s <= bound_s + rounding_s)
 
 
@@ -87,21 +88,29 @@ class _Programme:
         self._evaluator = IncrementalEvaluator(problem.tables, 0)
         tables = problem.tables
         count = len(problem)
-        horizon = TICKS + 1
-        self.begin = [self.model.new_int_var(0, horizon, "") for _ in range(count)]
-        self.end = [self.model.new_int_var(0, horizon, "") for _ in range(count)]
+        self.begin = [self._time() for _ in range(count)]
+        self.end = [self._time() for _ in range(count)]
         self.on: list[dict[int, Any]] = []
-        self.makespan = self.model.new_int_var(0, horizon, "")
+        self.makespan = self._time()
         self._place_tasks(start)
         for task in range(count):
             for before in tables.pred_task[tables.pred_start[task] : tables.pred_start[task + 1]].tolist():
                 self.model.add(self.begin[task] >= self.end[before])
             self.model.add(self.makespan >= self.end[task])
         self.lies = self._origins()
+        #: By item, origin and destination: whether a copy on a channel is made, its begin and its end.
+        self.copies: dict[tuple[int, int, int], tuple[Any, Any, Any]] = {}
+        self._channels: dict[int, list[Any]] = {}
         self._copies()
         self._wishes()
+        for intervals in self._channels.values():
+            self.model.add_no_overlap(intervals)
+        self._hint_copies(start)
         self.model.add_hint(self.makespan, TICKS)
         self.model.minimize(self.makespan)
+
+    def _time(self) -> Any:
+        return self.model.new_int_var(0, TICKS + 1, "")
 
     def _ticks(self, seconds: float) -> int:
         return math.floor(seconds / self.tick_s)
@@ -178,14 +187,18 @@ class _Programme:
             for k in range(int(tables.read_start[task]), int(tables.read_start[task + 1])):
                 item = int(tables.read_item[k])
                 maker, nbytes = int(tables.item_producer[item]), float(tables.item_bytes[item])
-                if maker < 0 or nbytes == 0.0:
+                if nbytes == 0.0 or (maker < 0 and not self.problem.has_channels):
                     continue
-                for origin, lies in self.lies[item].items():
+                for origin, lies in self._origin_of(self.lies, item).items():
                     for device, is_here in self.on[task].items():
                         ways = lines[origin, device]
                         seconds = float((ways["latency_s"] + nbytes * ways["s_per_byte"]).min())
                         if seconds > TICKS * self.tick_s:
                             self.model.add_bool_or([lies.Not(), is_here.Not()])
+                        elif seconds > 0.0 and self.problem.has_channels:
+                            made, end = self._copy(item, origin, int(self._evaluator.state.homes[device]), seconds)
+                            self.model.add_bool_or([lies.Not(), is_here.Not(), made])
+                            self.model.add(self.begin[task] >= end).only_enforce_if([lies, is_here])
                         elif seconds > 0.0:
                             after = self.begin[task] >= self.end[maker] + self._ticks(seconds)
                             self.model.add(after).only_enforce_if([lies, is_here])
@@ -198,11 +211,43 @@ class _Programme:
                 made = self.end[maker] if maker >= 0 else 0
                 if seconds > TICKS * self.tick_s:
                     self.model.add_bool_and([lies.Not()])
+                elif seconds > 0.0 and self.problem.has_channels:
+                    copied, end = self._copy(item, origin, int(tables.want_space[k]), seconds)
+                    self.model.add_implication(lies, copied)
+                    self.model.add(self.makespan >= end).only_enforce_if(lies)
                 else:
                     self.model.add(self.makespan >= made + self._ticks(seconds)).only_enforce_if(lies)
 
+    def _copy(self, item: int, origin: int, destination: int, seconds: float) -> tuple[Any, Any]:
+        """Return whether a copy is made, and its end; it occupies its channels."""
+        key = (item, origin, destination)
+        if key not in self.copies:
+            model, tables = self.model, self.problem.tables
+            made = model.new_bool_var("")
+            begin, end = self._time(), self._time()
+            interval = model.new_optional_interval_var(begin, self._ticks(seconds), end, made, "")
+            if tables.item_producer[item] >= 0:
+                model.add(begin >= self.end[int(tables.item_producer[item])]).only_enforce_if(made)
+            for channel in {int(c) for c in tables.channel[origin, destination] if c >= 0}:
+                self._channels.setdefault(channel, []).append(interval)
+            self.copies[key] = made, begin, end
+        made, _, end = self.copies[key]
+        return made, end
+
+    def _hint_copies(self, start: Timetable) -> None:
+        """Suggest the copies of the start solution."""
+        if start.copies is not None:
+            known = zip(*(column.tolist() for column in start.copies[:4]), strict=True)
+            starts_s = {(item, source, space): start_s for item, source, space, start_s in known}
+            for key, (made, begin, _) in self.copies.items():
+                self.model.add_hint(made, int(key in starts_s))
+                if key in starts_s:
+                    self.model.add_hint(begin, self._ticks(starts_s[key]))
+
     def timetable(self, solver: Any) -> Timetable:
         """Return the solution with exact times: its order and placement, decoded by the engine."""
+        if self.problem.has_channels:
+            return self._with_copies(solver)
         begin: Floats = np.array([float(solver.value(b)) for b in self.begin])
         end: Floats = np.array([float(solver.value(e)) for e in self.end])
         order = time_order(self.problem.tables, begin, end)
@@ -220,3 +265,44 @@ class _Programme:
             lane = first + int(free[first:last].argmin())
             processor[task], free[lane] = lane, end[task]
         return processor
+
+    def _with_copies(self, solver: Any) -> Timetable:
+        """Return the solution with exact times: tasks and copies in its order, each as early as that allows."""
+        tables, problem = self.problem.tables, self.problem
+        # Of equal begins, what is made comes before what is made of it: tasks are numbered in a topological order.
+        steps: list[tuple[int, int, tuple[int, int, int] | None]] = []
+        steps += [(solver.value(begin), 2 * task, None) for task, begin in enumerate(self.begin)]
+        for key, (made, begin, _) in self.copies.items():
+            maker = int(tables.item_producer[key[0]])
+            if solver.boolean_value(made) and (maker < 0 or solver.boolean_value(self.lies[key[0]][key[1]])):
+                steps.append((solver.value(begin), 2 * maker + 1, key))
+        processor = np.zeros(len(problem), np.int64)
+        start, finish = np.zeros(len(problem)), np.zeros(len(problem))
+        free, channel_free = np.zeros(len(tables.processor_device)), dict.fromkeys(self._channels, 0.0)
+        arrival: dict[tuple[int, int], float] = {}
+        made_copies: list[tuple[int, int, int, float, float]] = []
+        for _, number, copy in sorted(steps, key=lambda step: step[:2]):
+            if copy is not None:
+                item, origin, space = copy
+                maker = int(tables.item_producer[item])
+                channels = [int(c) for c in tables.channel[origin, space] if c >= 0]
+                at = max([finish[maker] if maker >= 0 else 0.0, *(channel_free[c] for c in channels)])
+                end = at + problem.copy_seconds(float(tables.item_bytes[item]), origin, space)
+                arrival[item, space] = end
+                channel_free.update(dict.fromkeys(channels, end))
+                made_copies.append((item, origin, space, at, end))
+                continue
+            task = number // 2
+            device = next(d for d, is_here in self.on[task].items() if solver.boolean_value(is_here))
+            home = int(self._evaluator.state.homes[device])
+            first, last = int(tables.device_start[device]), int(tables.device_start[device + 1])
+            lane = first + int(free[first:last].argmin())
+            before = tables.pred_task[tables.pred_start[task] : tables.pred_start[task + 1]]
+            reads = tables.read_item[tables.read_start[task] : tables.read_start[task + 1]].tolist()
+            arrived = [arrival.get((item, home), 0.0) for item in reads]
+            start[task] = max([float(tables.release_s[task]), free[lane], *finish[before].tolist(), *arrived])
+            finish[task] = free[lane] = start[task] + tables.seconds[task, device]
+            processor[task] = lane
+        what = np.array([each[:3] for each in made_copies], np.int64).reshape(-1, 3).T
+        when_s = np.array([each[3:] for each in made_copies], np.float64).reshape(-1, 2).T
+        return Timetable(processor, start, finish, Copies(*what, *when_s))

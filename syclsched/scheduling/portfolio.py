@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from syclsched.errors import CapabilityError, PlanError, PolicyError, SyclschedError
 from syclsched.progress import StepCounter
@@ -39,6 +41,16 @@ class PolicyResult:
             and self._places() == other._places()
             and self.timetable.start_s.tobytes() == other.timetable.start_s.tobytes()
         )
+
+    def timetable_for(self, problem: Problem) -> Timetable | None:
+        """Return the timetable for the same problem on other devices; None if they do not have all that it uses."""
+        if problem is self.problem:
+            return self.timetable
+        number = {(problem.devices[device], lane): n for n, (device, lane) in enumerate(problem.processors)}
+        places = self._places()
+        if not number.keys() >= set(places):
+            return None
+        return replace(self.timetable, processor=np.array([number[place] for place in places], np.int64))
 
     def devices(self) -> frozenset[str]:
         """Return the devices that have at least one task."""

@@ -34,6 +34,7 @@ from syclsched.planning.future_accesses import FutureAccesses
 from syclsched.planning.graph_record import GraphRecord
 from syclsched.planning.memory.rematerialisation import Producer, Rematerialiser
 from syclsched.planning.memory.residency import Buffer, Residency
+from syclsched.planning.transfers.copy_lanes import copy_owners
 
 #: Access modes of a copy: its source, its destination.
 _COPIES = bytes([MODE_CODE[id(AccessMode.READ)], MODE_CODE[id(AccessMode.WRITE)]])
@@ -77,6 +78,7 @@ class EvictingPass:
         self._devices = {d.name: d for d in platform.devices}
         self._routes: dict[tuple[str, str], tuple[Link, ...]] = {}
         self._copy_lanes: dict[tuple[str, str, str, int], int] = {}
+        self._owners = copy_owners(platform)
         self._lanes: dict[LaneKey, int] = {}
         self._compute_lanes: dict[tuple[str, int], int] = {}
         self._times_s: dict[tuple[str, str, int], float] = {}
@@ -336,18 +338,14 @@ class EvictingPass:
                 self._valid[array].append(link.destination)
 
     def _copy_lane(self, source: str, destination: str, consumer: Device, lane: int) -> int:
-        """Return the lane of a copy: the consumer's if it lives in the destination, else one of the source's space.
+        """Return the lane of a copy: the copy lane of its owner.
 
         On a device without a copy lane, the copy runs on the lane that needs it, so that nothing has to wait for it.
         """
         key = (source, destination, consumer.name, lane)
         if key not in self._copy_lanes:
-            owner = consumer
-            if consumer.is_host or consumer.space != destination:
-                in_destination = [d for d in self._platform.compute_devices if d.space == destination]
-                in_source = [d for d in self._platform.compute_devices if d.space == source]
-                candidates = in_destination or in_source
-                owner = consumer if consumer in candidates else candidates[0]
+            devices, spaces = self._platform.devices, self._space_number
+            owner = devices[self._owners[devices.index(consumer), spaces[source], spaces[destination]]]
             kind = LaneKey(owner.name, "copy")
             if not owner.copy_lane:
                 kind = LaneKey(owner.name, "compute", lane if owner is consumer else 0)

@@ -24,8 +24,11 @@ from syclsched.planning.synchronisation.hazards import hazards
 #: How many steps copies may run ahead of the tasks if memory is short, tried in this order.
 WINDOWS: Final = (256, 32, 4)
 
-#: Least share of the time that prefetching must save, as the simpler order needs fewer waits.
+#: Least share of the time that prefetching must save, as the simpler order needs fewer waits; and the share with which
+#: copies are early unless that takes longer. In the simpler order a copy may also have to wait for the memory of the
+#: tasks before it, which the comparison does not know.
 WORTH: Final = 0.005
+UNLESS_LONGER: Final = -1e-9
 
 
 def issue_early(
@@ -34,8 +37,11 @@ def issue_early(
     after: Mapping[int, Sequence[int]],
     footprint: Footprint,
     platform: Platform,
+    worth: float = WORTH,
 ) -> Ints | None:
     """Return an order of steps in which copies on copy lanes come as early as possible; None to keep the order.
+
+    It must save a share ``worth`` of the time.
 
     No step is added: where memory has no space for prefetched data, the copy comes later; no array is evicted for it.
     """
@@ -50,7 +56,7 @@ def issue_early(
     brings = early & (draft.steps.way % len(spaces) != spaces.index(HOST))
     for window in (count, *WINDOWS):
         start_s = start_times(lane, early, starts, before, duration, lanes, window)
-        if (start_s + duration).max() > (1.0 - WORTH) * (in_order_s + duration).max():
+        if (start_s + duration).max() > (1.0 - worth) * (in_order_s + duration).max():
             break
         order = sequence(start_s, duration, early, brings, lane, starts, before)
         if footprint.fits(order):

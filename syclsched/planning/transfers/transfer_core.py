@@ -13,11 +13,7 @@ import numpy as np
 
 from syclsched.compiled import compiled, inlined, lean
 from syclsched.planning.draft import BARRIER, COPY, HOST_CALL, LAUNCH, MODES, Codes, Flags, Floats, Ints
-
-NOTHING = -1
-
-#: Routes between spaces: none, one link, or two links through the host's memory.
-NO_WAY, DIRECT, BY_HOST = 0, 1, 2
+from syclsched.planning.transfers.copy_lanes import BY_HOST, DIRECT, NO_WAY, NOTHING
 
 #: Indices into `TransferState.counts`.
 STEPS, USES, BLOCKS, MEMORIES, CLOCK = 0, 1, 2, 3, 4
@@ -48,8 +44,8 @@ class TransferInputs(NamedTuple):
     #: Ragged: the spaces each device reaches.
     reach_starts: Ints
     reach: Ints
-    tenant: Ints  # the first compute device of each space, or `NOTHING`
-    #: By source and destination space: the route (`NO_WAY`, `DIRECT` or `BY_HOST`) and the direct link.
+    owner: Ints  # see `copy_owners`
+    #: See `CopyRoutes`.
     way: Ints
     latency_s: Floats
     bytes_per_s: Floats
@@ -335,20 +331,14 @@ def _copy(
 
 @lean
 def _copy_lane(s: TransferInputs, position: int, source: int, destination: int) -> int:
-    """Return the lane of a copy: the consumer's if it lives in the destination, else one of the source's space.
+    """Return the lane of a copy: the copy lane of its owner.
 
     On a device without a copy lane, the copy runs on the lane that needs it, so that nothing has to wait for it.
     """
-    device = s.device[position]
-    owner = device
-    if s.on_host[device] or s.home[device] != destination:
-        if s.tenant[destination] != NOTHING:
-            owner = s.tenant[destination]
-        elif s.on_host[device] or s.home[device] != source:
-            owner = s.tenant[source]
+    owner = s.owner[s.device[position], source, destination]
     number = s.lanes - 1
     if not s.copy_lane[owner]:
-        number = s.lane[position] if owner == device else 0
+        number = s.lane[position] if owner == s.device[position] else 0
     return int(owner * s.lanes + number)
 
 

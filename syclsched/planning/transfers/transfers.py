@@ -19,14 +19,11 @@ from syclsched.model.schedule import Assignment
 from syclsched.planning.draft import BufferColumns, Flags, Ints, LaneKey, PlanDraft, Steps, ragged
 from syclsched.planning.graph_record import GraphRecord
 from syclsched.planning.memory.zero_copy import NO_ZERO_COPY, ZeroCopyArrays
+from syclsched.planning.transfers.copy_lanes import NOTHING, copy_owners, copy_routes
 from syclsched.planning.transfers.transfer_core import (
     BLOCKS,
-    BY_HOST,
     CLOCK,
-    DIRECT,
     MEMORIES,
-    NO_WAY,
-    NOTHING,
     READS,
     STEPS,
     USES,
@@ -111,17 +108,7 @@ def _setting(
     names = [a.task for a in assignments]
     lane = _ints(map(attrgetter("lane"), assignments), len(assignments))
     reach_starts, reach = ragged([[spaces[space] for space in d.reaches] for d in platform.devices])
-    tenant = np.full(len(spaces), NOTHING, np.int64)
-    for device in reversed(platform.compute_devices):
-        tenant[spaces[device.space]] = devices[device.name]
-    way = np.full((len(spaces), len(spaces)), NO_WAY, np.int64)
-    latency_s, bytes_per_s = np.zeros(way.shape), np.ones(way.shape)
-    host = spaces[HOST]
-    for link in reversed(platform.links):
-        ends = spaces[link.source], spaces[link.destination]
-        way[ends], latency_s[ends], bytes_per_s[ends] = DIRECT, link.latency_s, link.bandwidth_bytes_per_s
-    by_host = (way == NO_WAY) & (way[:, [host]] == DIRECT) & (way[[host], :] == DIRECT)
-    way[by_host] = BY_HOST
+    routes = copy_routes(platform)
     number = {a.name: n for n, a in enumerate(graph.arrays)}
     rows = [a.rows for a in graph.arrays]
     duration_s = np.fromiter(map(durations_s.__getitem__, names), np.float64, len(names))
@@ -144,11 +131,11 @@ def _setting(
         on_host=np.array([d.is_host for d in platform.devices], np.bool_),
         reach_starts=reach_starts,
         reach=reach,
-        tenant=tenant,
-        way=way,
-        latency_s=latency_s,
-        bytes_per_s=bytes_per_s,
-        host=host,
+        owner=copy_owners(platform),
+        way=routes.way,
+        latency_s=routes.latency_s,
+        bytes_per_s=routes.bytes_per_s,
+        host=spaces[HOST],
         nbytes=graph.nbytes,
         whole=_ints((n if r is None else number[r.array] for n, r in enumerate(rows)), len(rows)),
         first_row=_ints((0 if r is None else r.start for r in rows), len(rows)),

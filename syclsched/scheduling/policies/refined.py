@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from syclsched.scheduling.policies.heft import Cpop, Heft, Peft
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.search import refine
+from syclsched.scheduling.search.meter import Clock
+from syclsched.scheduling.search.refinement import search_steps
 from syclsched.scheduling.timetable import Timetable
 
 
@@ -18,9 +20,12 @@ class Refined:
     name: str = "refine"  # name that users type
     steps: int | None = None  # maximum number of moves; by default from the number of tasks
     seed: int = 0  # of the random numbers
+    budget_s: float | None = None  # most seconds by the clock
+    clock: Clock | None = None
     max_tasks: int | None = 0  # in larger problems ``auto`` leaves the policy out, as it refines by itself
 
     def schedule(self, problem: Problem) -> Timetable:
         """Return the timetable of the policy."""
         starts = [policy.schedule(problem) for policy in (Heft(), Cpop(), Peft())]
-        return refine(problem, starts, steps=self.steps, seed=self.seed)
+        steps = search_steps(problem) if self.steps is None else self.steps
+        return refine(problem, starts, budget_s=self.budget_s, steps=steps, seed=self.seed, clock=self.clock)

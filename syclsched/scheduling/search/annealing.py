@@ -63,7 +63,7 @@ def _anneal(state: Any, best: Best, current: float, temperature: float, steps: i
     return current
 
 
-def _compiled_with(name: str, moves: ModuleType) -> Anneal:
+def compiled_with(name: str, moves: ModuleType) -> Anneal:
     """Return the loop, compiled with the functions of a module of moves in place of those imported above."""
     # As globals: numba cannot cache functions on disk that get others as arguments or from a closure.
     functions = {name: getattr(moves, name) for name in ("accept", "evaluate", "prepare_moves", "propose", "undo")}
@@ -73,5 +73,5 @@ def _compiled_with(name: str, moves: ModuleType) -> Anneal:
 
 
 #: With moves mostly of critical tasks, whose effect is computed incrementally; and with moves of any task.
-anneal_incrementally = _compiled_with("anneal_incrementally", incremental_moves)
-anneal_constrained = _compiled_with("anneal_constrained", constrained_moves)
+anneal_incrementally = compiled_with("anneal_incrementally", incremental_moves)
+anneal_constrained = compiled_with("anneal_constrained", constrained_moves)

@@ -18,12 +18,20 @@ from syclsched.scheduling.tables import Ints
 Start = tuple[Ints, Ints]
 
 
-class _Evaluator(Protocol):
+class Evaluator(Protocol):
     """Evaluator of orders and placements, with the state of the search."""
 
-    def load(self, order: Ints, processor: Ints) -> float: ...  # returns the cost
-    def anneal(self, best: Best, current: float, temperature: float, steps: int) -> float: ...  # returns the last cost
-    def temperature_unit(self, cost: float) -> float: ...  # what temperatures are relative to, for a loaded state
+    def load(self, order: Ints, processor: Ints) -> float:
+        """Load an order and placement; return its cost."""
+        ...
+
+    def anneal(self, best: Best, current: float, temperature: float, steps: int) -> float:
+        """Make steps at one temperature from the current state of a cost; return the cost of the last state."""
+        ...
+
+    def temperature_unit(self, cost: float) -> float:
+        """Return what temperatures are relative to, for a loaded state."""
+        ...
 
 
 def first_best(start: Start, cost: float, excess: float = 0.0) -> Best:
@@ -41,7 +49,7 @@ class Cooling:
 
     def run(
         self,
-        evaluator: _Evaluator,
+        evaluator: Evaluator,
         start: Start,
         best: Best,
         meter: Meter,
@@ -61,7 +69,7 @@ class Cooling:
 
 
 def cool_repeatedly(
-    evaluator: _Evaluator,
+    evaluator: Evaluator,
     coolings: Sequence[Cooling],
     starts: Sequence[Start],
     best: Best,

@@ -14,7 +14,7 @@ Clock = Callable[[], float]
 
 @dataclass(slots=True)
 class Meter:
-    """Budget in steps and in seconds; whichever ends first counts."""
+    """Budget in steps or in seconds; with both, steps count until the seconds are over."""
 
     steps: int | None  # maximum number of moves
     budget_s: float | None  # maximum seconds, by the clock
@@ -41,5 +41,8 @@ class Meter:
             share = self.done / self.steps if self.steps > 0 else 1.0
         if self.budget_s is not None and self.clock is not None:
             passed_s = self.clock() - self._begun_s
-            share = max(share, passed_s / self.budget_s if self.budget_s > 0.0 else 1.0)
+            passed = passed_s / self.budget_s if self.budget_s > 0.0 else 1.0
+            # As long as there is time, a search of so many steps is the same whatever the time.
+            if self.steps is None or passed >= 1.0:
+                share = max(share, passed)
         return share

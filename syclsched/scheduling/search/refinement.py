@@ -72,7 +72,7 @@ def refine(
     if budget_s is not None and clock is None:
         raise PolicyError("seconds are given, but no clock", where="refine", hint="Pass time.perf_counter as clock")
     if budget_s is None and steps is None:
-        steps = default_steps(len(problem)) // (LISTED_COST if problem.has_channels else 1)
+        steps = search_steps(problem)
     meter = Meter(steps, budget_s, clock)
     ranked = sorted(timetables, key=lambda timetable: makespan_s(problem, timetable))
     bound_s = quick_bound_s(problem) * (1.0 + ROUNDING)
@@ -96,14 +96,20 @@ def default_steps(tasks: int) -> int:
     return max(2_000, min(120_000, 8_000_000 // max(1, tasks)))
 
 
-def _start(problem: Problem, timetable: Timetable) -> Start:
+def search_steps(problem: Problem) -> int:
+    """Return the number of steps of `refine` without a budget."""
+    return default_steps(len(problem)) // (LISTED_COST if problem.has_channels else 1)
+
+
+def time_start(problem: Problem, timetable: Timetable) -> Start:
+    """Return the order and placement of a timetable."""
     return time_order(problem.tables, timetable.start_s, timetable.finish_s), np.array(timetable.processor, np.int64)
 
 
 def _refine_free(problem: Problem, ranked: Sequence[Timetable], meter: Meter, seed: int, bound_s: float) -> Timetable:
     """Search in the contention-free model."""
     evaluator = IncrementalEvaluator(problem.tables, seed)
-    found = [(evaluator.load(*start), start) for start in (_start(problem, timetable) for timetable in ranked)]
+    found = [(evaluator.load(*start), start) for start in (time_start(problem, timetable) for timetable in ranked)]
     found.sort(key=lambda each: each[0])
     starts = [start for _, start in found]
     best = first_best(starts[0], found[0][0])
@@ -124,7 +130,7 @@ def _refine_free(problem: Problem, ranked: Sequence[Timetable], meter: Meter, se
 
 def _refine_listed(problem: Problem, timetable: Timetable, meter: Meter, seed: int) -> Timetable:
     """Search with copies that wait for channels."""
-    evaluator, start = ListedEvaluator(problem, seed), _start(problem, timetable)
+    evaluator, start = ListedEvaluator(problem, seed), time_start(problem, timetable)
     best = first_best(start, evaluator.load(*start))
     if best.cost == math.inf:
         return timetable

@@ -7,6 +7,8 @@ that breaks no limit is kept.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from syclsched.compiled import inlined, lean
@@ -30,11 +32,19 @@ _REASSIGN, _REORDER, _BOTH, _SWAP = 0.35, 0.6, 0.8, 0.92
 _MOST_GATHERED, _NEARBY = 32, 8
 
 
-@lean
+@inlined
 def propose(s: ConstrainedState, _: float) -> bool:
     """Make one random move; return False if the drawn move changes nothing."""
+    return bool(propose_for(s, random_below(s.words, s.order.size)))
+
+
+@lean
+def propose_for(s: Any, task: int) -> bool:
+    """Make one random move of a task; return False if the drawn move changes nothing.
+
+    The state is this evaluator's or that of `syclsched.scheduling.search.queued`.
+    """
     nodes, lanes, order, counts, moved, words = s.nodes, s.lanes, s.order, s.counts, s.moved, s.words
-    task = random_below(words, order.size)
     draw = random_unit(words)
     source, place = nodes[task].processor, nodes[task].position
     target = source
