@@ -52,6 +52,12 @@ class DnnlLibrary:
         """Return a function of the library."""
         return getattr(self._functions, name)
 
+    def instruction_set(self) -> str:
+        """Return the newest instruction set in use, such as ``avx2``; ``ONEDNN_MAX_CPU_ISA`` limits it."""
+        self._functions.dnnl_cpu_isa2str.restype = ctypes.c_char_p
+        name: bytes = self._functions.dnnl_cpu_isa2str(self._functions.dnnl_get_effective_cpu_isa())
+        return name.decode().removeprefix("cpu_isa_")
+
     def address(self, name: str) -> int:
         """Return the address of a function of the library."""
         address = ctypes.cast(getattr(self._functions, name), ctypes.c_void_p).value

@@ -21,6 +21,20 @@ _REQUIRED_FLAGS: tuple[tuple[str, frozenset[str]], ...] = (
     ("corei7-avx", frozenset(("avx", "sse4_1", "sse4_2", "popcnt"))),
 )
 
+#: Instruction sets as they are usually named, older ones first, with the ``/proc/cpuinfo`` flags they require.
+_INSTRUCTION_SETS: tuple[tuple[str, frozenset[str]], ...] = (
+    ("SSE4.2", frozenset(("sse4_2",))),
+    ("AVX", frozenset(("avx",))),
+    ("FMA", frozenset(("fma",))),
+    ("AVX2", frozenset(("avx2",))),
+    ("AVX-VNNI", frozenset(("avx_vnni",))),
+    ("AVX-512", frozenset(("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"))),
+    ("AVX-512 VNNI", frozenset(("avx512f", "avx512_vnni"))),
+    ("AVX-512 BF16", frozenset(("avx512f", "avx512_bf16"))),
+    ("AVX-512 FP16", frozenset(("avx512f", "avx512_fp16"))),
+    ("AMX", frozenset(("amx_tile",))),
+)
+
 #: Names that the CPU runtime of the pinned generation accepts.
 KNOWN_ARCHITECTURES = (*(name for name, _ in _REQUIRED_FLAGS), "corei7", "icelake-server", "sapphirerapids")
 
@@ -28,6 +42,16 @@ KNOWN_ARCHITECTURES = (*(name for name, _ in _REQUIRED_FLAGS), "corei7", "icelak
 def target_arch(flags: frozenset[str]) -> str | None:
     """Return the best instruction set that both the processor and the runtime know."""
     return next((name for name, required in _REQUIRED_FLAGS if required <= flags), None)
+
+
+def missing_flags(name: str, flags: frozenset[str]) -> frozenset[str]:
+    """Return the flags that code for an instruction set of the runtime requires and the processor lacks."""
+    return dict(_REQUIRED_FLAGS)[name] - flags
+
+
+def instruction_sets(flags: frozenset[str]) -> tuple[str, ...]:
+    """Return the usual names of the processor's instruction sets, older ones first."""
+    return tuple(name for name, required in _INSTRUCTION_SETS if required <= flags)
 
 
 def parse_flags(cpuinfo: str) -> frozenset[str]:

@@ -27,6 +27,18 @@ def test_one_missing_flag_is_enough_to_step_down() -> None:
     assert processor.target_arch(AVX2 - {"fma"}) == "corei7-avx"
 
 
+def test_missing_flags_are_named() -> None:
+    assert processor.missing_flags("core-avx2", AVX2) == frozenset()
+    assert processor.missing_flags("core-avx2", AVX2 - {"fma"}) == {"fma"}
+    assert processor.missing_flags("skx", AVX2) == AVX512 - AVX2
+
+
+def test_instruction_sets_have_their_usual_names() -> None:
+    assert processor.instruction_sets(AVX2) == ("SSE4.2", "AVX", "FMA", "AVX2")
+    assert processor.instruction_sets(AVX512 | {"avx512_vnni"})[-2:] == ("AVX-512", "AVX-512 VNNI")
+    assert processor.instruction_sets(frozenset()) == ()
+
+
 @given(st.frozensets(st.sampled_from(sorted(AVX512))))
 def test_more_flags_never_make_it_worse(flags: frozenset[str]) -> None:
     order = ["skx", "core-avx2", "corei7-avx", None]

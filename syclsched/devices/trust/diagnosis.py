@@ -38,6 +38,7 @@ def judge(facts: Facts) -> tuple[Finding, ...]:
         installation.judge_machine_code,
         installation.judge_emulator,
         devices.judge_environment,
+        devices.judge_instruction_sets,
         devices.judge_loading,
         devices.judge_devices,
         devices.judge_gpu,

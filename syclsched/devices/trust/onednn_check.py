@@ -9,6 +9,18 @@ from syclsched import oneapi
 from syclsched.errors import SyclschedError
 
 
+def onednn_instruction_set() -> str | None:
+    """Return the newest instruction set that oneDNN uses, as it names it; None if it cannot be loaded."""
+    from syclsched.kernels.onednn.library import load
+
+    try:
+        library = load()
+    except SyclschedError:
+        return None
+    found: str = library.instruction_set()
+    return found
+
+
 def onednn_error() -> str | None:
     """Return why oneDNN does not compute on the CPU device of this process, or None if it does.
 

@@ -67,6 +67,9 @@ def parse_output(said: str, died: str | None, stderr: str) -> Probe:
         hint=runtime.get("hint"),
         died=died,
         onednn=runtime.get("onednn"),
+        compiles_for=runtime.get("compiles_for"),
+        onednn_uses=runtime.get("onednn_uses"),
+        blas_uses=runtime.get("blas_uses"),
         stderr=" ".join(stderr.split())[-_STDERR_CHARACTERS:] if died else "",
     )
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from syclsched import oneapi
 from syclsched.devices.trust import trust_check
-from syclsched.devices.trust.onednn_check import onednn_error
+from syclsched.devices.trust.onednn_check import onednn_error, onednn_instruction_set
 from syclsched.errors import SyclschedError
 from syclsched.oneapi.loading import installed_versions
 
@@ -30,6 +30,8 @@ def main(out: TextIO | None = None) -> None:
             "libraries": [asdict(each) for each in runtime.libraries],
             "emulator": runtime.emulator,
             "notes": list(runtime.notes),
+            "compiles_for": runtime.target_arch,
+            "blas_uses": _blas_architecture(),
         },
     )
     import dpctl
@@ -47,11 +49,22 @@ def main(out: TextIO | None = None) -> None:
         skipped = [f"{each.route}: {each.detail}" for each in verdict.checks if each.status == "skipped"]
         _write_line(stream, {**about, "trusted": verdict.trusted, "reason": verdict.reason, "skipped": skipped})
     if any(device.is_cpu for device in dpctl.get_devices()) and "onednn" in installed_versions():
-        _write_line(stream, {"onednn": onednn_error() or ""})
+        _write_line(stream, {"onednn": onednn_error() or "", "onednn_uses": onednn_instruction_set()})
     stream.flush()
     if out is None:
         # Skip the drivers' process-exit code, which is not part of the check; all results are written.
         os._exit(0)
+
+
+def _blas_architecture() -> str | None:
+    """Return the processor for which NumPy's BLAS has chosen its code, as it names it; None if it does not tell."""
+    try:
+        import numpy  # noqa: F401  (loads its BLAS)
+        import threadpoolctl
+    except ImportError:
+        return None
+    found = [each for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas" and "architecture" in each]
+    return ", ".join(f"{each['architecture']} ({each['internal_api']} {each['version']})" for each in found) or None
 
 
 def _write_line(stream: TextIO, document: dict[str, Any]) -> None:

@@ -38,6 +38,15 @@ def judge_environment(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def judge_instruction_sets(facts: Facts) -> Iterator[Finding]:
+    """Report the processor's instruction sets and those that compilers and libraries use."""
+    probe = facts.probe
+    found = ", ".join(facts.instruction_sets) or "none that is known"
+    used = {"the OpenCL CPU device": probe.compiles_for, "oneDNN": probe.onednn_uses, "NumPy's BLAS": probe.blas_uses}
+    known = ", ".join(f"{name} {value}" for name, value in used.items() if value is not None)
+    yield Finding("instruction sets", "info", f"found: {found}; used by {known or 'nothing that could be asked'}")
+
+
 def judge_loading(facts: Facts) -> Iterator[Finding]:
     """Report whether a new process could load the stack, and which libraries it could not."""
     probe = facts.probe

@@ -73,7 +73,8 @@ class Probe:
 
     `error` and `hint` are set if loading failed; `died` is the signal or exit code if the process ended early, and
     `stderr` the end of its output. `onednn` says why oneDNN does not compute, "" if it does, and None if it was not
-    tried.
+    tried. `compiles_for`, `onednn_uses` and `blas_uses` are the instruction sets, as each names them, that the OpenCL
+    CPU runtime compiles for, and that oneDNN and NumPy's BLAS have chosen; None if unknown.
     """
 
     devices: tuple[DeviceFact, ...] = ()
@@ -85,6 +86,9 @@ class Probe:
     died: str | None = None
     stderr: str = ""
     onednn: str | None = None
+    compiles_for: str | None = None
+    onednn_uses: str | None = None
+    blas_uses: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,7 @@ class Facts:
     emulator_off: bool
     users_variables: Mapping[str, str]
     target_arch: str | None
+    instruction_sets: tuple[str, ...]
     render_nodes: tuple[RenderNode, ...]
     busy_fraction: float | None
     load_average: float | None
@@ -119,6 +124,7 @@ def gather(probe: Probe, environ: Mapping[str, str] = os.environ) -> Facts:
     """Gather the facts about the machine, this Python and the installed packages."""
     own = environment.user_environment(environ)
     places = libraries.sources(own)
+    flags = processor.read_flags()
     needed = libraries.needed_sycl_library(libraries.dpctl_folder())
     sycl_group = next(each for each in libraries.groups(needed or libraries.DEFAULT_SYCL_LIBRARY) if _is_sycl(each))
     built, level = machine_code.loaded()
@@ -139,7 +145,8 @@ def gather(probe: Probe, environ: Mapping[str, str] = os.environ) -> Facts:
         no_machine_code=level if built is None else "",
         emulator_off=emulator.switched_off(own),
         users_variables=environment.boot_environment(own),
-        target_arch=processor.target_arch(processor.read_flags()),
+        target_arch=processor.target_arch(flags),
+        instruction_sets=processor.instruction_sets(flags),
         render_nodes=render_nodes(),
         busy_fraction=busy_fraction(),
         load_average=load_average(),

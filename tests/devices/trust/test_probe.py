@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from syclsched import oneapi
 from syclsched.costs.capability import installed
 from syclsched.devices.trust import probe, probe_child
 from syclsched.devices.trust.diagnosis import examine
@@ -80,6 +81,17 @@ def test_this_machines_devices_are_diagnosed() -> None:
     devices = [each for each in found if each.topic == "device"]
     assert devices and all(each.what for each in found)
     assert [each for each in found if each.topic == "loading"] == []
+
+
+@pytest.mark.sycl
+@pytest.mark.skipif(not installed("onednn"), reason="onednn is not installed")
+def test_instruction_sets_in_use_are_those_that_were_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "SSE41")
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Nehalem")
+    found = next(each for each in examine().findings if each.topic == "instruction sets")
+    assert "oneDNN sse41" in found.what and "NumPy's BLAS Nehalem (openblas" in found.what
+    target = oneapi.load().target_arch
+    assert target is None or f"the OpenCL CPU device {target}" in found.what
 
 
 @pytest.mark.sycl

@@ -34,6 +34,7 @@ HEALTHY = Facts(
     emulator_off=False,
     users_variables={},
     target_arch="skx",
+    instruction_sets=("AVX2", "AVX-512"),
     render_nodes=(),
     busy_fraction=0.01,
     load_average=0.1,
@@ -196,6 +197,14 @@ def test_an_architecture_the_runtime_does_not_know() -> None:
     assert only(users_variables={"CL_CONFIG_CPU_TARGET_ARCH": "znver5"}).mend == "unset CL_CONFIG_CPU_TARGET_ARCH"
     assert troubles(users_variables={"CL_CONFIG_CPU_TARGET_ARCH": "core-avx2"}) == []
     assert "fit none" in only(target_arch=None).what
+
+
+def test_instruction_sets_found_and_used() -> None:
+    probe = replace(HEALTHY.probe, compiles_for="skx", onednn_uses="avx512_core", blas_uses="SkylakeX (openblas 0.3)")
+    said = "found: AVX2, AVX-512; used by the OpenCL CPU device skx, oneDNN avx512_core, NumPy's BLAS SkylakeX"
+    assert about("instruction sets", probe=probe).what.startswith(said)
+    unknown = about("instruction sets", instruction_sets=()).what
+    assert unknown == "found: none that is known; used by nothing that could be asked"
 
 
 def test_a_busy_machine() -> None:
