@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import sys
 from typing import NoReturn
 
@@ -17,9 +19,15 @@ def main() -> NoReturn:
 
         redeliver_lost_interrupts()
         from syclsched.cli.main import main as run_command_line
+
+        if sys.argv[1:] != ["--version"]:
+            importlib.import_module("syclsched.cli.application")
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
-        sys.exit(_INTERRUPTED)
+        sys.stderr.flush()
+        # Nothing is in use yet. A usual exit would end by the signal instead, with another status for the caller, where
+        # the exception has passed through code that was made from text, as that of data classes.
+        os._exit(_INTERRUPTED)
     run_command_line()
 
 

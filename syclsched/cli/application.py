@@ -91,6 +91,13 @@ class _CommandGroup(TyperGroup):
         for name, command in COMMANDS.items():
             self.add_command(_Command(name, help=command.summary))
 
+    def make_context(self, *args: Any, **named: Any) -> Any:
+        try:
+            return super().make_context(*args, **named)
+        except KeyboardInterrupt:
+            typer.echo("Interrupted.", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)

@@ -56,7 +56,7 @@ def main() -> NoReturn:
             raise
         _show_error(error)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:  # while the commands are imported: later, they say so themselves
+    except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         sys.exit(INTERRUPTED)
     sys.exit(0)

@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.commands import call
+from typer.core import TyperGroup
+
+from syclsched.cli import main as module
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,3 +40,19 @@ def test_it_ends_with_one_line(program: str, tmp_path: Path) -> None:
     )  # fmt: skip
     assert ended.returncode == 130, ended.stderr
     assert ended.stderr == "Interrupted.\n"
+
+
+def press(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("where", ["making the commands", "reading the arguments"])
+def test_so_does_ctrl_c_before_the_command(
+    where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if where == "making the commands":
+        monkeypatch.setattr(module, "app", press)
+    else:
+        monkeypatch.setattr(TyperGroup, "make_context", press)
+    outcome = call(capsys, "devices")
+    assert (outcome.code, outcome.out, outcome.err) == (130, "", "Interrupted.\n")
