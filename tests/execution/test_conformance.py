@@ -79,6 +79,7 @@ def test_results_are_those_of_the_sequential_program(way: Way, case: str) -> Non
         np.testing.assert_array_equal(inputs[name], value, err_msg=f"input {name} was written to")
 
 
+@pytest.mark.instruction_sets
 @needs_onednn
 @over_all_ways("results of a library")
 @releasing

@@ -41,6 +41,7 @@ def assert_close(got: Any, wanted: Any, dtype: str) -> None:
     assert np.abs(got - wanted).max() <= TOLERANCE[dtype] * max(1.0, np.abs(wanted).max())
 
 
+@pytest.mark.instruction_sets
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (33, 66, 41), (64, 32, 96), (25, 1, 130)])
 @pytest.mark.parametrize("name", names("gemm"))
@@ -73,6 +74,7 @@ def test_trsm_solves_and_ignores_the_upper_triangle(run: Any, name: str, m: int,
     assert_close(got, wanted, dtype)
 
 
+@pytest.mark.instruction_sets
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 2, 7, 64, 99])
 @pytest.mark.parametrize("name", names("potrf"))

@@ -68,6 +68,7 @@ def test_imported_models_are_canonical_and_right(name: str) -> None:
         check(got[key], expected)
 
 
+@pytest.mark.instruction_sets
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("rewritten", [False, True], ids=["as it is", "rewritten"])

@@ -114,6 +114,7 @@ def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
     close(on_host(operation, arrays), wanted, dtype, 10)
 
 
+@pytest.mark.instruction_sets
 @pytest.mark.sycl
 @pytest.mark.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in quick(o)])
 @given(data=st.data())
@@ -247,6 +248,7 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         nn.group_norm(0)
 
 
+@pytest.mark.instruction_sets
 @pytest.mark.sycl
 @pytest.mark.parametrize(
     ("operation", "shape"),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.operations import numbers, placed_in, unwritten
 
+from syclsched.errors import CapabilityError
 from syclsched.kernels import nn
 from syclsched.kernels.nn.activation import STEPS
 from syclsched.kernels.nn.convolution.conv_transpose import extents
@@ -18,7 +19,7 @@ from syclsched.kernels.nn.geometry import arranged
 from syclsched.kernels.onednn.calls import implementation_of
 from syclsched.kernels.windows import Window
 
-pytestmark = pytest.mark.sycl
+pytestmark = [pytest.mark.sycl, pytest.mark.instruction_sets]
 Case = tuple[Any, dict[str, np.ndarray], list[str]]
 
 
@@ -128,8 +129,14 @@ def test_a_residual_in_place_is_added_by_the_implementation_of_one_beside(
         operation, arrays, constants = convolution(
             2, (9, 7), channels, (kernel, kernel), window, activation=activation, residual=True, in_place=in_place
         )
-        made = onednn(operation, arrays, constants)
-        found.append((chosen_by(onednn, operation, arrays, constants), made))
+        try:
+            chosen = chosen_by(onednn, operation, arrays, constants)
+        except CapabilityError as error:
+            # Without AVX2, oneDNN's implementation for as many groups as channels would crash.
+            assert in_place and channels == (5, 1, 1) and "jit_dw:sse41" in str(error)
+            assert onednn.refused(operation, arrays, constants) == error.what
+            return
+        found.append((chosen, onednn(operation, arrays, constants)))
     (beside, wanted), (there, got) = found
     assert there == beside or beside == "ref:any"  # with AVX2, no other implementation adds an array beside in groups
     if there == beside and beside.startswith("brg"):  # others begin their sums with it, which rounds otherwise

@@ -21,7 +21,7 @@ from syclsched.kernels.tensor.reductions.reduce import reduce
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.kernels.windows import Window
 
-pytestmark = pytest.mark.sycl
+pytestmark = [pytest.mark.sycl, pytest.mark.instruction_sets]
 
 
 @given(st.data())

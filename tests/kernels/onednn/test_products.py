@@ -13,7 +13,7 @@ from support.operations import numbers, unwritten
 
 from syclsched.kernels import nn
 
-pytestmark = pytest.mark.sycl
+pytestmark = [pytest.mark.sycl, pytest.mark.instruction_sets]
 Case = tuple[Any, dict[str, np.ndarray], list[str]]
 
 

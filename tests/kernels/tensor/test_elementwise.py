@@ -115,6 +115,7 @@ def test_whole_numbers_of_64_bits_are_rounded_once(on_device: Try, language: str
         np.testing.assert_array_equal(got, x.astype(dtype))
 
 
+@pytest.mark.instruction_sets
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_functions_of_our_own_are_exact(on_device: Try, queue: Any, language: str) -> None:
@@ -157,6 +158,7 @@ def test_casts(on_device: Try, queue: Any, given_dtype: str, language: str) -> N
         np.testing.assert_array_equal(got, on_host(operation, **arrays)["y"], f"{given_dtype} to {dtype}")
 
 
+@pytest.mark.instruction_sets
 @pytest.mark.sycl
 def test_half_precision_is_reckoned_in_single_and_rounded_once(on_device: Try, queue: Any) -> None:
     if not queue.sycl_device.has_aspect_fp16:

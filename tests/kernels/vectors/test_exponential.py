@@ -19,6 +19,7 @@ POWERS = on_vectors(
 )
 
 
+@pytest.mark.instruction_sets
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", ["opencl-c", "numba-dpex"])
 def test_right_within_one_unit_in_the_last_place(run: Any, language: str) -> None:

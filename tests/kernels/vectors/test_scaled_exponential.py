@@ -40,6 +40,7 @@ def tried(run: Any, language: str, x: Any, top: Any, before: Any = 0.0) -> dict[
     return dict(run(POWERS, language, given))
 
 
+@pytest.mark.instruction_sets
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("top", [0.0, 88.6, -700.25, 65535.0, -65535.0])

@@ -234,6 +234,7 @@ def test_devices_convolve(run: Any, name: str, case: Case) -> None:
     close(run(operation, name, arrays)["y"], wanted, dtype)
 
 
+@pytest.mark.instruction_sets
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", quick(nn.conv(2)))
 @given(case=convolutions(most=30))

@@ -167,6 +167,7 @@ def test_an_image_of_a_batch_has_the_bits_it_has_alone(run: Any, extent: int) ->
         np.testing.assert_array_equal(run(operation, NAME, one, constants=("w",))["y"][0], together[image])
 
 
+@pytest.mark.instruction_sets
 @pytest.mark.sycl
 @pytest.mark.parametrize("extent", [14, 28])
 def test_rounding_stays_near_that_of_the_sum(run: Any, extent: int) -> None:

@@ -131,6 +131,7 @@ def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
     close(on_host(operation, arrays), wanted, dtype)
 
 
+@pytest.mark.instruction_sets
 @pytest.mark.sycl
 @pytest.mark.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in quick(o)])
 @given(data=st.data())

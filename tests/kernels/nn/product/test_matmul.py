@@ -62,6 +62,7 @@ def test_the_host_multiplies(case: Case) -> None:
     close(on_host(operation, arrays), wanted, dtype)
 
 
+@pytest.mark.instruction_sets
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", implementations(nn.matmul(True)))
 @given(case=products())

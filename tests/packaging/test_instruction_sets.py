@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The repetition of tests for older instruction sets: what is set, what is left out, and that failures are told."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syclsched.oneapi.processor import TARGET_ARCH_VARIABLE, target_arch
+
+ROOT = Path(__file__).resolve().parents[2]
+AVX = frozenset(["sse4_1", "sse4_2", "popcnt", "avx"])
+
+
+@pytest.fixture
+def tool() -> Any:
+    found = importlib.util.spec_from_file_location("instruction_sets", ROOT / "tools" / "instruction_sets.py")
+    assert found is not None and found.loader is not None
+    made = importlib.util.module_from_spec(found)
+    found.loader.exec_module(made)
+    return made
+
+
+@pytest.fixture
+def runs(tool: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """Variables of the runs that the tool starts; the first one fails."""
+    made: list[dict[str, str]] = []
+
+    def run(command: list[str], env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[str]:
+        assert command[command.index("pytest") + 1 :][:2] == ["-m", "instruction_sets"]
+        made.append(env)
+        return subprocess.CompletedProcess(command, returncode=int(len(made) == 1))
+
+    monkeypatch.setattr(tool.subprocess, "run", run)
+    return made
+
+
+def test_a_processor_repeats_what_it_has_and_says_what_it_lacks(
+    tool: Any, runs: list[dict[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert target_arch(AVX) == "corei7-avx"
+    assert tool.main([], AVX) == 1
+    assert [each[TARGET_ARCH_VARIABLE] for each in runs] == ["corei7-avx"]
+    assert runs[0]["ONEDNN_MAX_CPU_ISA"] == "SSE41" and runs[0]["OPENBLAS_CORETYPE"] == "Nehalem"
+    printed = capsys.readouterr().out
+    assert "CL_CONFIG_CPU_TARGET_ARCH=core-avx2, " in printed
+    assert "not run, this processor lacks abm, avx2, bmi1, bmi2, f16c, fma, movbe" in printed
+
+
+def test_nothing_to_repeat_is_no_failure(tool: Any, runs: list[dict[str, str]]) -> None:
+    assert tool.main([], frozenset()) == 0
+    assert runs == []
+
+
+def test_all_files_with_marked_tests_are_found(tool: Any) -> None:
+    found = tool.marked_files()
+    assert "tests/kernels/onednn/test_convolution.py" in found
+    assert {name.split("/")[1] for name in found} == {"kernels", "frontends", "execution"}
+
+
+def test_ci_repeats_them() -> None:
+    assert "python tools/instruction_sets.py" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
