@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 from argument_lists import numba_type, read_list
 from llvmlite import ir
-from numba.core import types
+from numba.core import compiler_machinery, types
 from numba.core.codegen import AOTCodeLibrary, AOTCPUCodegen
 from numba.core.cpu import CPUContext
 from numba.core.registry import cpu_target
@@ -88,6 +88,9 @@ def _make_specialised() -> None:
 class _Library(AOTCodeLibrary):  # type: ignore[misc]
     """Code of one function, neither linked with what it calls nor optimised."""
 
+    def add_llvm_module(self, ll_module: Any) -> None:
+        self._final_module.link_in(ll_module)
+
     def finalize(self) -> None:
         self._raise_if_finalized()
         self._finalized = True
@@ -122,6 +125,7 @@ def build(entries: Sequence[Entry], levels: Sequence[str], folder: Path, share: 
     codegen = _Codegen(f"syclsched_{share}", f"x86-64-{levels[0]}")
     context._internal_codegen = codegen
     dispatchers.cache_on_disk = lambda dispatcher: dispatcher
+    compiler_machinery.pformat = str  # describes the flags for every pass, for nobody: a twentieth of the time
     wanted = _Wrappers()
     chosen = [(each, _function(each.name), tuple(numba_type(one) for one in each.arguments)) for each in entries]
     for _, function, arguments in chosen:
