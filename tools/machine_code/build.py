@@ -88,9 +88,6 @@ def _make_specialised() -> None:
 class _Library(AOTCodeLibrary):  # type: ignore[misc]
     """Code of one function, neither linked with what it calls nor optimised."""
 
-    def add_llvm_module(self, ll_module: Any) -> None:
-        self._final_module.link_in(ll_module)
-
     def finalize(self) -> None:
         self._raise_if_finalized()
         self._finalized = True
