@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,6 +36,22 @@ graph = kind.build(kind.options(n=256, tile=64)).graph
 plan = syclsched.plan(graph, syclsched.describe(["cpu", "max1550"]), policy=sys.argv[1])
 syclsched.simulate(plan)
 print(json.dumps([plan.to_json(), sorted({name.partition(".")[0] for name in sys.modules} & {"numba", "llvmlite"})]))
+"""
+
+
+#: Imports what is compiled where nothing but the build's requirements is installed.
+BUILD_ONLY = """
+import importlib, sys
+allowed = set(sys.argv[1:]) | {"syclsched", "build", "argument_lists"} | sys.stdlib_module_names
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        package = name.partition(".")[0]
+        if package not in allowed and not package.startswith("_"):
+            raise ModuleNotFoundError(f"{name} is absent during the build", name=name)
+sys.meta_path.insert(0, Absent())
+import build
+for name in build.read_list():
+    build._function(name)
 """
 
 
@@ -102,6 +119,21 @@ def test_the_list_names_functions_and_types_once() -> None:
         sys.path.remove(str(TOOLS))
     for name, variants in read_list().items():
         assert len({json.dumps(each) for each in variants}) == len(variants), name
+
+
+def test_the_build_needs_what_it_requires_and_no_more() -> None:
+    """Otherwise no installation with build isolation would have machine code."""
+    if sys.version_info < (3, 11):
+        import tomli as tomllib
+    else:
+        import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    required = [re.split("[<>=]", each)[0].replace("-", "_") for each in project["build-system"]["requires"]]
+    subprocess.run(
+        [sys.executable, "-c", BUILD_ONLY, *required, "llvmlite"], cwd=ROOT, check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TOOLS), str(ROOT)])},
+    )  # fmt: skip
 
 
 @built
