@@ -22,7 +22,7 @@ from syclsched.scheduling.search.refinement import time_start
 REPLICAS, SWAP_STEPS = 5, 100
 
 #: Steps for all tasks together without a budget: a step takes time for every task.
-DEFAULT_WORK, MOST_STEPS = 480_000, 12_000
+DEFAULT_WORK, MOST_STEPS = 360_000, 10_000
 
 
 def searched_timetables(

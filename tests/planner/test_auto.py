@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -110,18 +112,14 @@ def two_devices_with_memory() -> Platform:
 
 
 def test_a_search_with_copy_lanes_beats_every_policy_where_copies_are_dear() -> None:
-    """Each of two devices is fast for half of the tasks of a butterfly, whose results all have to be exchanged."""
-    graph, width = TaskGraph("butterfly"), 4
-    rows = [[graph.array(f"a{depth}.{n}", (3,), dtype="uint8") for n in range(width)] for depth in range(5)]
-    for depth, row in enumerate(rows):
-        for n, result in enumerate(row):
-            read = [rows[depth - 1][n], rows[depth - 1][n ^ (1 << depth % 2)]] if depth else []
-            on = {"d0": 2.0 + (n * 7 + depth * 3) % 5, "d1": 2.0 + (n * 3 + depth * 5) % 5}
-            accesses = [*((array, AccessMode.READ) for array in read), (result, AccessMode.WRITE)]
-            add_cost_only(graph, f"t{depth}.{n}", StatedCost(on=on), accesses)
+    rng, graph = random.Random(2), TaskGraph("random")
+    results = [graph.array(f"a{n}", (rng.randint(1, 9),), dtype="uint8") for n in range(24)]
+    for n, result in enumerate(results):
+        read = [(results[k], AccessMode.READ) for k in rng.sample(range(max(0, n - 8), n), min(n, 2))]
+        on = {name: float(rng.randint(1, 9)) for name in ("d0", "d1")}
+        add_cost_only(graph, f"t{n}", StatedCost(on=on), [*read, (result, AccessMode.WRITE)])
     where = two_devices_with_memory()
-    slow = [Link(link.source, link.destination, 0.0, 2.0) for link in where.links]
-    where = Platform("slow", where.devices, where.spaces, tuple(slow))
+    where = replace(where, links=tuple([replace(link, bandwidth_bytes_per_s=2.0) for link in where.links]))
     auto = syclsched.plan(graph, where, history=MemoryHistory(), rewrite="none")
     best_s = min(plan.makespan_s for _, plan in plans_of_policies(graph, where))
     assert auto.makespan_s < 0.99 * best_s
