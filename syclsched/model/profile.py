@@ -177,7 +177,7 @@ class LaunchCosts(Serialisable):
     cross_queue_s : Quantity or None, optional
         Time per kernel of a chain that alternates between two queues of the device.
     jit_first_launch_s : Quantity or None, optional
-        First launch of a numba-dpex kernel in a process: compilation and submission.
+        First launch of a kernel that was never compiled before: compilation and submission.
     dispatch_s : Quantity or None, optional
         CPU time of the submitting thread per instruction of a run, submission included.
     handoff_s : Quantity or None, optional

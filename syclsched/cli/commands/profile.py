@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def profile_command(
-    quick: Annotated[bool, typer.Option("--quick", help="Under 20 s instead of under 90 s; wider spreads.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="In a third of the time, with wider spreads.")] = False,
     device: Annotated[
         str | None,
         typer.Option(

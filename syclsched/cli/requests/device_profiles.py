@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from syclsched.profiling.session import SessionResult
     from syclsched.profiling.storage.profile_store import ProfileStore
 
+#: What is measured last, on every device.
+_ENGINE = "execution engine"
+
 
 def measure(platform: Platform, live: OpenDevices, quick: bool, console: Console) -> SessionResult:
     """Measure the devices of a platform with progress bars; Ctrl-C ends it early and keeps finished measurements."""
@@ -36,24 +39,30 @@ def measure(platform: Platform, live: OpenDevices, quick: bool, console: Console
             progress=progress,
             where=measurement_environment(),
         )
-        return result if not result.complete else _with_engine_costs(result, platform, live, interrupted)
+        return result if not result.complete else _with_engine_costs(result, platform, live, interrupted, progress)
 
 
 def _with_engine_costs(
-    result: SessionResult, platform: Platform, live: OpenDevices, interrupted: Callable[[], bool]
+    result: SessionResult,
+    platform: Platform,
+    live: OpenDevices,
+    interrupted: Callable[[], bool],
+    progress: Callable[[str, int, int, str], None],
 ) -> SessionResult:
     """Measure the costs of the execution engine on each device; a failure adds a note and keeps the profile."""
     from syclsched.execution.runner.overheads import with_engine_costs
 
     names = {d.key: d.name for d in platform.compute_devices}
     devices, notes = [], list(result.notes)
-    for profile in result.devices:
+    for number, profile in enumerate(result.devices):
+        progress(_ENGINE, number, len(result.devices), f"runs on {names[profile.key]}")
         if not interrupted():
             try:
                 profile = with_engine_costs(profile, names[profile.key], platform, live)
             except SyclschedError as error:
                 notes.append(f"{names[profile.key]}: the costs of the execution engine could not be measured: {error}")
         devices.append(profile)
+    progress(_ENGINE, len(devices), len(devices), "")
     return replace(result, devices=tuple(devices), notes=tuple(notes))
 
 
@@ -78,17 +87,19 @@ def interrupt_flag() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def _progress_bars(platform: Platform, console: Console) -> Iterator[Callable[[str, int, int, str], None]]:
-    """Show a progress bar per device and pair, and one for the total."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    """Show a progress bar per device and pair, and one for the total with the time left; else a line for each."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description:<18}"),
         BarColumn(),
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
         TextColumn("{task.fields[step]}"),
     )
     names = [d.name for d in platform.compute_devices]
-    subjects = [*names, *(f"{a} + {b}" for i, a in enumerate(names) for b in names[i + 1 :])]
+    subjects = [*names, *(f"{a} + {b}" for i, a in enumerate(names) for b in names[i + 1 :]), _ENGINE]
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         overall = progress.add_task("all", total=len(subjects), step="")
         tasks = {subject: progress.add_task(subject, total=None, start=False, step="") for subject in subjects}
@@ -97,8 +108,12 @@ def _progress_bars(platform: Platform, console: Console) -> Iterator[Callable[[s
         def show(subject: str, done: int, total: int, label: str) -> None:
             if done == 0:
                 progress.start_task(tasks[subject])
+                if not console.is_terminal:
+                    console.print(
+                        f"measuring {subject} ({subjects.index(subject) + 1} of {len(subjects)})", style="dim"
+                    )
             progress.update(tasks[subject], completed=done, total=total, step=label)
-            shares[subject] = done / total
+            shares[subject] = done / max(1, total)
             progress.update(overall, completed=sum(shares.values()))
 
         yield show

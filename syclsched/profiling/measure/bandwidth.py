@@ -28,6 +28,7 @@ _USM_TRIAD_BYTES = 48 * MIB
 _ALLOCATION_BYTES = MIB
 
 _SCALAR = 3.0
+_PERIOD = 7000  # of both arrays that are read
 _CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -64,7 +65,8 @@ def triad(
     """Set up a triad and check its result once; return a sampler of seconds, and the bytes moved."""
     dtype = np.dtype(_triad_dtype(bench.device))
     count = max(working_set_bytes // (3 * dtype.itemsize), 1)
-    b, c = (np.arange(count) % 1000).astype(dtype), (np.arange(count) % 7).astype(dtype)
+    # Repeated, as remainders of every index take ten times as long, and there are many such arrays.
+    b, c = (np.resize((np.arange(_PERIOD) % period).astype(dtype), count) for period in (1000, 7))
     a = bench.array(np.zeros(count, dtype), written or kind)
     arrays = {"a": a, "b": bench.array(b, kind), "c": bench.array(c, kind)}
     executable = bench.compile(triad_operation(dtype.name), arrays, {"s": _SCALAR})

@@ -89,7 +89,7 @@ def chain(
 
 
 def measure_first_launch(bench: Bench, budget: SessionBudget) -> Quantity:
-    """Measure the first launch of a numba-dpex kernel: compile, build, submit, wait."""
+    """Measure the first launch of a new kernel: compile, build, submit, wait."""
     samples = []
     array = bench.array(np.ones(EMPTY_ITEMS, dtype=np.float32))
     for _ in range(budget.first_launches):

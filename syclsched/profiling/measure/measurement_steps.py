@@ -95,7 +95,7 @@ def _overlap(budget: SessionBudget, bench: Bench, draft: ProfileDraft) -> None:
 
 
 def _power(bench: Bench, budget: SessionBudget) -> Power:
-    chain, iterations = overlap.large_kernel(bench, budget)
+    chain, iterations = overlap.large_kernel(bench)
 
     def run_busy() -> None:
         end = bench.sampler.clock() + budget.power_s

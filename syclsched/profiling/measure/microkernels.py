@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Microbenchmark kernels: empty, FMA chain, triad; as operations, compiled like those of any task."""
+"""Microbenchmark kernels in OpenCL C: empty, FMA chain, triad; as operations, compiled like those of any task.
+
+The driver compiles each of them in some hundredths of a second, where numba-dpex takes seconds to be imported and a
+second for each kernel.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from functools import cache
+import time
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
+from syclsched.kernels.common import C_TYPES
+from syclsched.kernels.groups import extension_pragma
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
     DeviceLimits,
@@ -38,7 +44,7 @@ def empty_operation() -> Operation:
     return Operation(
         name="empty",
         parameters=(Parameter("x", AccessMode.UPDATE, ndim=1),),
-        implementations=(_dpex(lambda _: _empty_kernel(), _launch_empty),),
+        implementations=(Implementation("opencl-c", "opencl-c", load=_load_empty, launch=_launch_empty),),
         work=lambda signature: Work(0.0, 0.0, parallelism=EMPTY_ITEMS),
     )
 
@@ -46,25 +52,15 @@ def empty_operation() -> Operation:
 def fresh_operation() -> Operation:
     """Return a small kernel that was never compiled before, for the time of a first launch.
 
-    Numba and the device's compiler both cache compiled code, so every call creates new code.
+    Drivers cache compiled code, so every call creates new code.
     """
-    serial = next(_fresh_names) + 1
-
-    def load(_: Signature) -> Any:
-        import numba_dpex
-
-        constant = float(serial)
-
-        def first_launch(item: Any, x: Any) -> None:
-            i = item.get_id(0)
-            x[i] = x[i] * constant + constant
-
-        return numba_dpex.kernel(first_launch)
-
+    name = f"first_launch_{next(_fresh_names) + 1}"
     return Operation(
-        name=f"first_launch_{serial}",
-        parameters=(Parameter("x", AccessMode.UPDATE, ndim=1),),
-        implementations=(_dpex(load, _launch_empty),),
+        name=name,
+        parameters=(Parameter("x", AccessMode.UPDATE, ndim=1, dtypes=("float32",)),),
+        implementations=(
+            Implementation("opencl-c", "opencl-c", load=partial(_load_fresh, name=name), launch=_launch_empty),
+        ),
         work=lambda signature: Work(2.0 * signature.shapes["x"][0], signature.nbytes),
     )
 
@@ -72,10 +68,6 @@ def fresh_operation() -> Operation:
 @cache
 def fma_operation(dtype: str) -> Operation:
     """Return chains of fused multiply-adds: ``y[i] = sum_j f^n((j + 1) x[i])``, ``f(v) = v c[0] + c[1]``."""
-    if dtype == "float16":
-        implementation = Implementation("opencl-c", "opencl-c", load=_load_fma_half, launch=_launch_groups)
-    else:
-        implementation = _dpex(_load_fma, _launch_groups)
     return Operation(
         name=f"fma_{dtype}",
         parameters=(
@@ -84,7 +76,7 @@ def fma_operation(dtype: str) -> Operation:
             Parameter("y", AccessMode.WRITE, ndim=1, dtypes=(dtype,)),
             Parameter("n"),
         ),
-        implementations=(implementation,),
+        implementations=(Implementation("opencl-c", "opencl-c", load=_load_fma, launch=_launch_groups),),
         work=_fma_work,
     )
 
@@ -116,16 +108,12 @@ def triad_operation(dtype: str) -> Operation:
             Parameter("c", AccessMode.READ, ndim=1, dtypes=(dtype,)),
             Parameter("s", like="a"),
         ),
-        implementations=(_dpex(lambda _: _triad_kernel(), _launch_each),),
+        implementations=(Implementation("opencl-c", "opencl-c", load=_load_triad, launch=_launch_each),),
         work=lambda signature: Work(2.0 * signature.shapes["a"][0], signature.nbytes),
     )
 
 
 # --- launches -----------------------------------------------------------------------------------------
-
-
-def _dpex(load: Callable[[Signature], Any], launch: Callable[[Signature, DeviceLimits], Launch]) -> Implementation:
-    return Implementation("numba-dpex", "numba-dpex", load=load, launch=launch)
 
 
 def _launch_empty(signature: Signature, limits: DeviceLimits) -> Launch:
@@ -149,92 +137,38 @@ def _fma_work(signature: Signature) -> Work:
 # --- kernels ------------------------------------------------------------------------------------------
 
 
-@cache
-def _empty_kernel() -> Any:
-    import numba_dpex
-
-    def empty(item: Any, x: Any) -> None:
-        pass
-
-    return numba_dpex.kernel(empty)
+def _load_empty(_: Signature) -> OpenCLSource:
+    return OpenCLSource("kernel void empty(global float* x) {}\n", "empty")
 
 
-@cache
-def _triad_kernel() -> Any:
-    import numba_dpex
-
-    def triad(item: Any, a: Any, b: Any, c: Any, s: Any) -> None:
-        i = item.get_id(0)
-        a[i] = b[i] + s * c[i]
-
-    return numba_dpex.kernel(triad)
+def _load_fresh(_: Signature, *, name: str) -> OpenCLSource:
+    # The time makes the code new to caches on disk, too.
+    constant = f"{time.time_ns() % 1_000_000_007}.0f"
+    body = f"size_t i = get_global_id(0); x[i] = x[i] * {constant} + {constant};"
+    return OpenCLSource(f"kernel void {name}(global float* x) {{ {body} }}\n", name)
 
 
-@cache
-def _fused() -> Any:
-    """Return ``fused(a, b, c)`` for kernels: LLVM's fma instruction.
-
-    numba-dpex forbids contraction in its SPIR-V, so ``a * b + c`` stays two instructions and reaches half of the
-    device's peak or less.
-    """
-    from numba.core.extending import intrinsic
-    from numba_dpex.kernel_api_impl.spirv.target import SPIRV_TARGET_NAME
-
-    @intrinsic(target=SPIRV_TARGET_NAME)  # type: ignore[untyped-decorator]
-    def fused(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.fma(*arguments)
-
-        return a(a, a, a), generate
-
-    return fused
+def _load_triad(signature: Signature) -> OpenCLSource:
+    head, c_type = extension_pragma(signature.dtypes["a"]), C_TYPES[signature.dtypes["a"]]
+    arrays = f"global {c_type}* a, global const {c_type}* b, global const {c_type}* c"
+    body = "size_t i = get_global_id(0); a[i] = b[i] + s * c[i];"
+    return OpenCLSource(f"{head}kernel void triad({arrays}, {c_type} s) {{ {body} }}\n", "triad")
 
 
-@cache
-def _fma_kernel(integer: bool) -> Any:
-    import numba
-    import numba_dpex
-
-    # Numba does integer arithmetic in 64 bits; narrowing after every step lets LLVM do it in 32.
-    narrow = numba.int32
-
-    def step_integer(v: Any, m: Any, b: Any) -> Any:
-        return narrow(v * m + b)
-
-    fused = _fused()
-    step = numba_dpex.device_func(step_integer) if integer else fused
-
-    def fma_chain(item: Any, x: Any, c: Any, y: Any, n: Any) -> None:
-        i = item.get_global_id(0)
-        m, b, v = c[0], c[1], x[i]
-        v0, v1, v2, v3 = v, v + v, v + v + v, v + v + v + v
-        v4, v5, v6, v7 = v3 + v, v3 + v1, v3 + v2, v3 + v3
-        v8, v9, v10, v11 = v7 + v, v7 + v1, v7 + v2, v7 + v3
-        for _ in range(n):
-            v0, v1, v2, v3 = step(v0, m, b), step(v1, m, b), step(v2, m, b), step(v3, m, b)
-            v4, v5, v6, v7 = step(v4, m, b), step(v5, m, b), step(v6, m, b), step(v7, m, b)
-            v8, v9, v10, v11 = step(v8, m, b), step(v9, m, b), step(v10, m, b), step(v11, m, b)
-        y[i] = v0 + v1 + v2 + v3 + v4 + v5 + v6 + v7 + v8 + v9 + v10 + v11
-
-    return numba_dpex.kernel(fma_chain)
-
-
-def _load_fma(signature: Signature) -> Any:
-    return _fma_kernel(np.dtype(signature.dtypes["x"]).kind in "iu")
-
-
-def _load_fma_half(_: Signature) -> OpenCLSource:
-    start = " ".join(f"half v{j} = v * (half){j + 1};" for j in range(ACCUMULATORS))
-    steps = " ".join(f"v{j} = fma(v{j}, m, b);" for j in range(ACCUMULATORS))
+def _load_fma(signature: Signature) -> OpenCLSource:
+    dtype = signature.dtypes["x"]
+    # Without `fma` a compiler may keep two instructions, which reach half of the device's peak or less.
+    step = "v{j} = v{j} * m + b;" if np.dtype(dtype).kind in "iu" else "v{j} = fma(v{j}, m, b);"
+    start = " ".join(f"T v{j} = v * (T){j + 1};" for j in range(ACCUMULATORS))
+    steps = " ".join(step.format(j=j) for j in range(ACCUMULATORS))
     total = " + ".join(f"v{j}" for j in range(ACCUMULATORS))
-    source = f"""
-#pragma OPENCL EXTENSION cl_khr_fp16 : enable
-kernel void fma_half(global const half* x, global const half* c, global half* y, long n) {{
+    source = f"""{extension_pragma(dtype)}typedef {C_TYPES[dtype]} T;
+kernel void fma_chain(global const T* x, global const T* c, global T* y, long n) {{
     size_t i = get_global_id(0);
-    half m = c[0], b = c[1], v = x[i];
+    T m = c[0], b = c[1], v = x[i];
     {start}
     for (long r = 0; r < n; ++r) {{ {steps} }}
     y[i] = {total};
 }}
 """
-    return OpenCLSource(source, "fma_half")
+    return OpenCLSource(source, "fma_chain")

@@ -23,12 +23,12 @@ MAX_LANES = 16
 #: Size of one copy; several of them fill the time of the kernel.
 COPY_BYTES = 4 * MIB
 
-#: Shortest kernel, so that its launch cost does not matter.
-_MIN_KERNEL_S = 0.005
+#: Duration of a kernel: its launch cost does not matter, and many turns take little time.
+_KERNEL_S = 0.005
 
 #: Minimum times need many turns, even if the factors of the first few hardly vary.
 _MIN_TURNS = 40
-_LEAST_S = 0.5
+_LEAST_S = 0.25
 
 #: Overlap gets several times the budget of a number, because placement depends on it most.
 _BUDGET_FACTOR = 3
@@ -109,22 +109,22 @@ def _copy_load(bench: Bench, seconds: float) -> Load:
     return Load(lambda: submit(count), queue.wait)
 
 
-def large_kernel(bench: Bench, budget: SessionBudget) -> tuple[FmaChain, int]:
-    """Return a kernel that fills the device, and its iterations for the budget's kernel time."""
+def large_kernel(bench: Bench) -> tuple[FmaChain, int]:
+    """Return a kernel that fills the device, and its iterations for some milliseconds."""
     chain = FmaChain(bench, "float32")
-    return chain, chain.iterations_for(max(budget.kernel_s, _MIN_KERNEL_S))
+    return chain, chain.iterations_for(_KERNEL_S)
 
 
 def measure_kernel_kernel(bench: Bench, budget: SessionBudget, lanes: int = 2) -> Quantity:
     """Measure the overlap of kernels that each fill the device, one per compute queue."""
-    chain, iterations = large_kernel(bench, budget)
+    chain, iterations = large_kernel(bench)
     loads = [_kernel_load(chain, bench.lane(index), iterations) for index in range(lanes)]
     return measure_overlap(bench.sampler, loads, _BUDGET_FACTOR * budget.number_s)
 
 
 def measure_copy_kernel(bench: Bench, budget: SessionBudget) -> Quantity:
     """Measure the overlap of host-to-device copies with a kernel that fills the device and takes as long."""
-    chain, iterations = large_kernel(bench, budget)
+    chain, iterations = large_kernel(bench)
     kernel = _kernel_load(chain, bench.queue, iterations)
     seconds = max(chain.seconds(iterations), 1e-6)
     return measure_overlap(bench.sampler, [kernel, _copy_load(bench, seconds)], budget.number_s)
@@ -134,7 +134,7 @@ def measure_interference(first: Bench, second: Bench, budget: SessionBudget) -> 
     """Measure the overlap of large kernels on two devices."""
     loads = []
     for bench in (first, second):
-        chain, iterations = large_kernel(bench, budget)
+        chain, iterations = large_kernel(bench)
         loads.append(_kernel_load(chain, bench.queue, iterations))
     return measure_overlap(first.sampler, loads, _BUDGET_FACTOR * budget.number_s)
 

@@ -27,11 +27,11 @@ class SessionBudget:
 
 QUICK = SessionBudget(
     name="quick",
-    total_s=12.0,
-    number_s=0.2,
-    point_s=0.05,
+    total_s=10.0,
+    number_s=0.04,
+    point_s=0.01,
     relative=0.02,
-    kernel_s=0.005,
+    kernel_s=0.003,
     first_launches=1,
     curve_bytes=(96 * KIB, 768 * KIB, 6 * MIB, 48 * MIB),
     transfer_bytes=(4 * KIB, 64 * KIB, MIB, 16 * MIB),
@@ -41,12 +41,12 @@ QUICK = SessionBudget(
 
 DEFAULT = SessionBudget(
     name="default",
-    total_s=75.0,
-    number_s=1.0,
-    point_s=0.3,
+    total_s=40.0,
+    number_s=0.15,
+    point_s=0.04,
     relative=0.02,
-    kernel_s=0.02,
-    first_launches=5,
+    kernel_s=0.01,
+    first_launches=3,
     curve_bytes=tuple(24 * KIB << shift for shift in range(13)),
     transfer_bytes=tuple(KIB << shift for shift in range(0, 17, 2)),
     watch_s=0.5,
