@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SYCL_LIBRARY = "libsycl.so.7"
 SYCL_GROUP = "SYCL runtime"
+MATH_GROUP = "oneMKL"
 CPU_ICD_LIBRARY = "libintelocl.so"
 _ONEAPI_COMPONENTS = ("compiler", "tbb", "mkl")
 
@@ -99,7 +100,7 @@ def groups(sycl_library: str) -> tuple[LibraryGroup, ...]:
         LibraryGroup("OpenCL loader", ("libOpenCL.so.1",)),
         LibraryGroup(SYCL_GROUP, (*adapters, sycl_library)),
         LibraryGroup(
-            "oneMKL",
+            MATH_GROUP,
             (
                 "libmkl_core.so.[0-9]",
                 "libmkl_tbb_thread.so.[0-9]",

@@ -7,9 +7,9 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from syclsched.errors import RuntimeMissingError
 from syclsched.interrupts import redeliver_lost_interrupts
@@ -26,7 +26,8 @@ class Runtime:
     """The SYCL stack as it was found and loaded."""
 
     versions: dict[str, str]  # installed distributions of the stack and their versions
-    libraries: tuple[LibraryFound, ...]  # every library searched, with its origin or its error
+    #: Every library searched but those of `load_math_libraries`, with its origin or its error.
+    libraries: tuple[LibraryFound, ...]
     icd_files: tuple[str, ...]  # OpenCL drivers passed to the loader
     layer: str | None  # the OpenCL layer in use
     emulator: str | None  # the FPGA emulator's library
@@ -81,13 +82,50 @@ def _load() -> Runtime:
     else:
         values, notes = _prepare_environment(own, places, versions)
     sycl_library = libraries.needed_sycl_library(libraries.dpctl_folder()) or libraries.DEFAULT_SYCL_LIBRARY
-    found = libraries.preload(libraries.groups(sycl_library), places)
+    wanted = libraries.groups(sycl_library)
+    found = libraries.preload([each for each in wanted if each.name != libraries.MATH_GROUP], places)
+    _MathLibraries([each for each in wanted if each.name == libraries.MATH_GROUP], places).load_with_dpnp()
     dpctl = _import_dpctl(found, versions)
     # The first query of devices reads the drivers. It is made here, so that later queries see the same devices and the
     # loader's changes of the environment can be undone.
     dpctl.get_num_devices()
     environment.repair(os.environ, values)
     return _describe(versions, found, notes)
+
+
+class _MathLibraries:
+    """oneMKL, which takes as long to load as all the rest and which only dpnp needs: loaded when dpnp is imported."""
+
+    current: ClassVar[_MathLibraries | None] = None
+
+    def __init__(self, groups: Sequence[libraries.LibraryGroup], places: tuple[libraries.Source, ...]) -> None:
+        self._groups, self._places = groups, places
+        self._found: tuple[LibraryFound, ...] | None = None
+
+    def load_with_dpnp(self) -> None:
+        """Load them now if dpnp is imported already, else when it will be, whoever imports it."""
+        _MathLibraries.current = self
+        if "dpnp" in sys.modules:
+            self.load()
+        else:
+            sys.meta_path.insert(0, self)
+
+    def load(self) -> tuple[LibraryFound, ...]:
+        """Load them, once."""
+        if self._found is None:
+            self._found = libraries.preload(self._groups, self._places)
+        return self._found
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Load the libraries before dpnp is imported; part of the protocol of `sys.meta_path`."""
+        if name == "dpnp":
+            self.load()
+
+
+def load_math_libraries() -> tuple[LibraryFound, ...]:
+    """Load the libraries that only dpnp needs, and return how each was found."""
+    load()
+    return () if _MathLibraries.current is None else _MathLibraries.current.load()
 
 
 def _prepare_environment(

@@ -57,6 +57,18 @@ def test_nothing_set_gives_cpu_and_emulator(fresh: Any) -> None:
     assert found["boot"].get("CL_CONFIG_CPU_TARGET_ARCH") == found["target_arch"]
 
 
+_MKL = "any('libmkl_sycl' in line for line in open('/proc/self/maps'))"
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize(
+    "cause", ["import dpnp", "from syclsched.oneapi.loading import load_math_libraries; load_math_libraries()"]
+)
+def test_the_libraries_of_dpnp_are_loaded_with_it(fresh: Any, cause: str) -> None:
+    more = f"[{_MKL}, exec({cause!r}), {_MKL}, __import__('dpnp').arange(3).asnumpy().tolist()]"
+    assert fresh(report(more=more))["more"] == [False, None, True, [0, 1, 2]]
+
+
 @pytest.mark.sycl
 def test_many_threads_load_once(fresh: Any) -> None:
     before = (

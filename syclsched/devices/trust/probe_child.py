@@ -13,7 +13,7 @@ from syclsched import oneapi
 from syclsched.devices.trust import trust_check
 from syclsched.devices.trust.onednn_check import onednn_error, onednn_instruction_set
 from syclsched.errors import SyclschedError
-from syclsched.oneapi.loading import installed_versions
+from syclsched.oneapi.loading import installed_versions, load_math_libraries
 
 
 def main(out: TextIO | None = None) -> None:
@@ -27,7 +27,7 @@ def main(out: TextIO | None = None) -> None:
     _write_line(
         stream,
         {
-            "libraries": [asdict(each) for each in runtime.libraries],
+            "libraries": [asdict(each) for each in (*runtime.libraries, *load_math_libraries())],
             "emulator": runtime.emulator,
             "notes": list(runtime.notes),
             "compiles_for": runtime.target_arch,
