@@ -17,14 +17,13 @@ from syclsched.model.platform import Platform
 from syclsched.planner import AUTO, PlanRequest, graph_to_time, plan_graph
 from syclsched.planner.reuse import ReadTimes, are_same, plan_key
 from syclsched.planning import verify
-from syclsched.profiling import calibrate
-from syclsched.profiling.calibration import Calibration, RecordingHistory
 from syclsched.profiling.storage.plan_store import PlanStore
 from syclsched.progress import Progress
 
 if TYPE_CHECKING:
     from syclsched.costs import History
     from syclsched.devices import OpenDevices
+    from syclsched.profiling.calibration import Calibration, RecordingHistory
 
 #: Plans that took less time, or have more tasks, are not kept: reading their file takes as long, or much space.
 _KEPT_FROM_S, _MOST_TASKS = 0.5, 5_000
@@ -44,6 +43,7 @@ class PlanningSession:
 
     def calibrate(self, graph: TaskGraph, live: OpenDevices) -> tuple[Calibration, ...]:
         """Measure the tasks of a graph, and of its chunks if tasks may be split."""
+        from syclsched.profiling.calibration import calibrate  # it needs the packages of devices, planning does not
 
         def measure(timed: TaskGraph) -> Calibration:
             return calibrate(

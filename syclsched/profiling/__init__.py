@@ -4,7 +4,10 @@
 Public are the names in ``__all__``; the modules are Internal.
 """
 
-from syclsched.profiling.calibration import Calibration, calibrate
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from syclsched.profiling.storage.attaching import attach, with_profiles
 from syclsched.profiling.storage.described_platforms import (
     load_platform,
@@ -15,6 +18,9 @@ from syclsched.profiling.storage.described_platforms import (
 )
 from syclsched.profiling.storage.history_store import HistoryStore
 from syclsched.profiling.storage.profile_store import ProfileStore
+
+if TYPE_CHECKING:
+    from syclsched.profiling.calibration import Calibration, calibrate
 
 __all__ = [
     "Calibration",
@@ -29,3 +35,12 @@ __all__ = [
     "shipped_names",
     "with_profiles",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what measures tasks on first use: it needs the packages of devices, which plans do not."""
+    if name not in ("Calibration", "calibrate"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from syclsched.profiling import calibration
+
+    return getattr(calibration, name)
