@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from syclsched.errors import ArgumentError
@@ -42,7 +42,8 @@ def discover(
     ----------
     select : str, optional
         Device selection: ``cpu,accelerator``, device names, or the syntax of ONEAPI_DEVICE_SELECTOR
-        (``opencl:cpu;level_zero:gpu``).
+        (``opencl:cpu;level_zero:gpu``). Without it and ``where``, an emulator is left out beside other devices: it
+        computes on the cores of the CPU device, so it gains nothing.
     where : callable, optional
         Predicate on devices; those for which it returns true are kept.
     sub_devices : int, optional
@@ -66,7 +67,10 @@ def discover(
     from syclsched import devices
     from syclsched.profiling import ProfileStore, attach
 
-    platform = attach(devices.discover(selector=select, where=where, sub_devices=sub_devices), ProfileStore())
+    found = devices.discover(selector=select, where=where, sub_devices=sub_devices)
+    if select is None and where is None:
+        found = devices.without_emulators(found)
+    platform = attach(found, ProfileStore())
     return platform if lanes is None else with_lanes(platform, lanes)
 
 
@@ -284,6 +288,7 @@ def run(
     recover: bool = True,
     progress: Progress | None = None,
     reuse: bool = True,
+    deterministic: bool = False,
     **safeguards: Unpack[SafeguardOptions],
 ) -> Run:
     """Plan a graph unless a plan is given, start it, and return without waiting for it.
@@ -301,7 +306,9 @@ def run(
     inputs : Mapping[str, array-like], optional
         Values of input arrays; they take precedence over those given with `TaskGraph.array`.
     calibrate : bool, optional
-        Measure tasks that were never timed on these devices before planning.
+        Measure tasks that were never timed on these devices before planning; and again, for two seconds at most, those
+        whose times are few, scattered or disturbed. The times of the run's tasks are measured in any case and stored
+        for the next plan.
     rewrite : str, optional
         For planning, if no plan is given; see `plan`. Inputs and results always have the names of ``graph``.
     memory_limit : int, str or Mapping[str, int or str], optional
@@ -328,6 +335,9 @@ def run(
         `syclsched.progress.Progress`.
     reuse : bool, optional
         For planning, if no plan is given; see `plan`.
+    deterministic : bool, optional
+        Plan by the device profiles alone, without measured task times: the implementations are the same in every run,
+        and so are the bits of the results. A given plan fixes them, too.
 
     Returns
     -------
@@ -347,12 +357,17 @@ def run(
     if dynamic is not None:
         if watched.stepped:
             raise ArgumentError("debug and nan_guard run step by step and need a plan", where="dynamic")
+        if deterministic:
+            raise ArgumentError("a dynamic policy chooses by measured times", where="deterministic")
         return _run_dynamic(
             graph, platform, plan, policy, inputs, calibrate, memory_limit, dynamic, watched, recover, progress
         )
     with _opened(platform, plan, memory_limit) as live:
-        made = plan if plan is not None else _planned(graph, live, policy, rewrite, progress, calibrate, reuse)
-        return execute(made, graph, live, inputs=inputs, owns_devices=True, safeguards=watched, recover=recover)
+        options = _PlanningOptions(policy, rewrite, calibrate, reuse, deterministic)
+        made = plan or _planned(graph, live, options, progress)
+        return execute(
+            made, graph, live, inputs=inputs, owns_devices=True, safeguards=watched, recover=recover, measure=True
+        )
 
 
 def _safeguards(call: str, given: SafeguardOptions) -> Safeguards:
@@ -417,6 +432,7 @@ def bind(
     recover: bool = True,
     progress: Progress | None = None,
     reuse: bool = True,
+    deterministic: bool = False,
     **safeguards: Unpack[SafeguardOptions],
 ) -> Runner:
     """Plan a graph unless a plan is given, and prepare it for repeated runs with new data.
@@ -428,7 +444,7 @@ def bind(
     ----------
     graph, platform, plan, policy, calibrate, rewrite, memory_limit, debug, nan_guard, watchdog_s, deadline_s
         As for `run`.
-    recover, progress, reuse
+    recover, progress, reuse, deterministic
         As for `run`.
     trace : bool, int or "exact", optional
         Record times of every run for `Run.trace`, and those of the last 16 runs (or of this many) for `Runner.traces`.
@@ -445,9 +461,19 @@ def bind(
 
     watched = _safeguards("bind", safeguards)
     with _opened(platform, plan, memory_limit) as live:
-        made = plan if plan is not None else _planned(graph, live, policy, rewrite, progress, calibrate, reuse)
+        options = _PlanningOptions(policy, rewrite, calibrate, reuse, deterministic)
+        made = plan or _planned(graph, live, options, progress)
         with reported(f"preparation of {graph.name!r}"):
-            return bind_plan(made, graph, live, trace=trace, owns_devices=True, safeguards=watched, recover=recover)
+            return bind_plan(
+                made,
+                graph,
+                live,
+                trace=trace,
+                owns_devices=True,
+                safeguards=watched,
+                recover=recover,
+                measure=True,
+            )
 
 
 @contextmanager
@@ -468,24 +494,39 @@ def _opened(platform: Platform | None, plan: Plan | None, memory_limit: MemoryLi
         raise
 
 
-def _planned(
-    graph: TaskGraph,
-    live: OpenDevices,
-    policy: str,
-    rewrite: str,
-    progress: Progress | None,
-    calibrate: bool,
-    reuse: bool,
-) -> Plan:
+@dataclass(frozen=True, slots=True)
+class _PlanningOptions:
+    """How `run` and `bind` plan if no plan is given."""
+
+    policy: str
+    rewrite: str
+    calibrate: bool
+    reuse: bool
+    deterministic: bool
+
+
+def _planned(graph: TaskGraph, live: OpenDevices, options: _PlanningOptions, progress: Progress | None) -> Plan:
     """Plan a graph for open devices, after measuring its tasks if wanted."""
-    from syclsched.planner import PlanRequest
+    from syclsched.costs import MemoryHistory
+    from syclsched.planner import PlanRequest, plan_graph
     from syclsched.planning_session import PlanningSession
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage.plan_store import PlanStore
 
-    with HistoryStore() as history, reported(f"planning of {graph.name!r}", progress) as tell:
-        plans = PlanStore() if reuse else None
-        session = PlanningSession(PlanRequest(policy, rewrite=rewrite), live.platform, history, tell, plans=plans)
-        if calibrate:
-            session.calibrate(graph, live)
-        return session.plan(graph)
+    with reported(f"planning of {graph.name!r}", progress) as tell:
+        if options.deterministic:
+            return plan_graph(
+                graph,
+                live.platform,
+                policy=options.policy,
+                rewrite=options.rewrite,
+                history=MemoryHistory(),
+                progress=tell,
+            )
+        with HistoryStore() as history:
+            request = PlanRequest(options.policy, rewrite=options.rewrite)
+            plans = PlanStore() if options.reuse else None
+            session = PlanningSession(request, live.platform, history, tell, plans=plans)
+            if options.calibrate:
+                session.calibrate(graph, live)
+            return session.plan(graph)

@@ -40,6 +40,7 @@ class PlanningSession:
     choices_only: bool = False  # whether to time only tasks with several implementations
     plans: PlanStore | None = None  # keeps plans of the policy ``auto``, to be used again
     tell: Callable[[str], None] | None = None  # called with a line about a plan that is used again
+    again: bool = False  # whether to time again what is known
 
     def calibrate(self, graph: TaskGraph, live: OpenDevices) -> tuple[Calibration, ...]:
         """Measure the tasks of a graph, and of its chunks if tasks may be split."""
@@ -47,7 +48,13 @@ class PlanningSession:
 
         def measure(timed: TaskGraph) -> Calibration:
             return calibrate(
-                timed, self.platform, live, self.history, progress=self.progress, choices_only=self.choices_only
+                timed,
+                self.platform,
+                live,
+                self.history,
+                progress=self.progress,
+                again=self.again,
+                choices_only=self.choices_only,
             )
 
         policy, rewrite = self.request.policy, self.request.rewrite

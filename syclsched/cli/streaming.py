@@ -48,7 +48,7 @@ def stream_workload(
     checks = ResultChecker(workload)
     with (
         console.status(f"streaming {workload.name} ...") as status,
-        bind(planned.plan, workload.graph, planned.live, safeguards=safeguards) as runner,
+        bind(planned.plan, workload.graph, planned.live, safeguards=safeguards, measure=True) as runner,
         runner.stream([workload.inputs] * repeat, in_flight=in_flight, results=workload.results) as stream,
     ):
         for number, results in enumerate(stream):

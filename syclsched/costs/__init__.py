@@ -3,7 +3,7 @@
 
 from syclsched.costs.capability import unsupported
 from syclsched.costs.estimate import Estimate
-from syclsched.costs.history import History, HistoryKey, MemoryHistory, signature_text
+from syclsched.costs.history import History, HistoryKey, MemoryHistory, Sample, signature_text
 from syclsched.costs.model import CostModel
 
-__all__ = ["CostModel", "Estimate", "History", "HistoryKey", "MemoryHistory", "signature_text", "unsupported"]
+__all__ = ["CostModel", "Estimate", "History", "HistoryKey", "MemoryHistory", "Sample", "signature_text", "unsupported"]

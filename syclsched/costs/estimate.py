@@ -3,14 +3,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syclsched.costs.rates import Rates
 from syclsched.model.platform import Device
+from syclsched.model.profile import Quantity
 
 #: From the most to the least reliable. A sum has the origin of its least reliable term.
 _ORIGINS = ("measured", "modelled", "spec-sheet", "stated", "scaled", "assumed")
+
+#: Relative uncertainty by origin, of estimates without measurements of the task; stated times are taken as they are.
+_UNCERTAINTY = {"modelled": 0.5, "spec-sheet": 1.0, "stated": 0.0, "scaled": 0.5, "assumed": 2.0}
+
+#: Factor from the MAD of normally distributed samples to two standard errors of their median: 2 x 1.4826 x 1.2533.
+_MAD_TO_ERROR = 3.716
+
+#: Least relative uncertainty of a measurement (memory placement, clock frequencies), and the most that is told.
+_LEAST_UNCERTAINTY, _MOST_UNCERTAINTY = 0.02, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +34,22 @@ class Estimate:
     #: device has no profile).
     origin: str
     spread_s: float | None = None  # median absolute deviation of the measurements; None without measurements
+    uncertainty: float = 0.0  # relative uncertainty of the seconds
+
+
+def uncertainty_of(origin: str, *, busy: bool = False) -> float:
+    """Return the relative uncertainty of an estimate that is no measurement; ``busy``: rates of a busy machine."""
+    return _UNCERTAINTY[origin] * (2.0 if busy else 1.0)
+
+
+def relative_uncertainty(quantity: Quantity) -> float:
+    """Return the relative uncertainty of a measured number: as stated, else two standard errors of the median."""
+    if quantity.uncertainty is not None:
+        return quantity.uncertainty
+    if not quantity.value:
+        return _LEAST_UNCERTAINTY
+    error = _MAD_TO_ERROR * quantity.mad / math.sqrt(max(quantity.samples, 1))
+    return min(max(error / quantity.value, _LEAST_UNCERTAINTY), _MOST_UNCERTAINTY)
 
 
 def sequence_estimate(steps: Sequence[Estimate], rates: Rates, device: Device) -> Estimate:
@@ -38,4 +65,9 @@ def sequence_estimate(steps: Sequence[Estimate], rates: Rates, device: Device) -
     elif device.profile is not None:
         submission_s = device.profile.launch.submission_s.value
         seconds = max(seconds, (len(steps) - 1) * submission_s + steps[-1].seconds)
-    return Estimate(seconds, max((e.origin for e in steps), key=_ORIGINS.index))
+    uncertain_s = sum(e.seconds * e.uncertainty for e in steps)
+    return Estimate(
+        seconds,
+        max((e.origin for e in steps), key=_ORIGINS.index),
+        uncertainty=uncertain_s / seconds if seconds > 0.0 else 0.0,
+    )

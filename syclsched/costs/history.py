@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measured durations: their keys, and the interface through which the cost model reads them."""
+"""Measured durations: their keys, samples, and the interface through which the cost model reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Literal, Protocol
 
 from syclsched.model.operation import Implementation, Operation, Signature
 from syclsched.model.profile import Quantity
@@ -21,6 +21,27 @@ class HistoryKey:
     implementation: str
     revision: str  # `Implementation.revision`: measurements of older code are ignored
     signature: str  # `signature_text`
+
+
+#: Origin of a sample: calibration before a run, a task of a run, a profiling session, or a comparison of plans.
+Source = Literal["calibration", "run", "profile", "selection"]
+
+#: From this relative uncertainty on, an estimate is provisional: it is used, and measured again in a quiet moment.
+PROVISIONAL: Final = 0.25
+
+#: Runs from which a task's time within runs is preferred to its time alone.
+_RUNS_ENOUGH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One measured duration and its circumstances."""
+
+    seconds: float
+    when_s: float = 0.0  # UTC, seconds since 1970; 0 if unknown
+    load: float | None = None  # share of the machine that other processes took meanwhile; None if unknown
+    source: Source = "calibration"
+    quiet: bool = True  # whether the sample can be trusted: little load, and no later measurement contradicts it
 
 
 class History(Protocol):
@@ -46,6 +67,24 @@ class MemoryHistory(dict[HistoryKey, Quantity]):
     def lookup(self, key: HistoryKey) -> Quantity | None:
         """Return the seconds measured for ``key``, or None if there are none."""
         return self.get(key)
+
+
+def is_provisional(quantity: Quantity) -> bool:
+    """Return whether a measured duration is too uncertain to be kept: few, scattered or disturbed samples."""
+    return quantity.uncertainty is not None and quantity.uncertainty >= PROVISIONAL
+
+
+def measured_seconds(history: History, key: HistoryKey) -> Quantity | None:
+    """Return the best estimate of a task's duration: within runs if several agree on it, else timed alone.
+
+    Times within runs are closer to the next run's, which is what plans predict.
+    """
+    alone, in_run = history.lookup(key), history.lookup(in_run_key(key))
+    if alone is None or in_run is None:
+        return alone or in_run
+    if in_run.samples >= _RUNS_ENOUGH and (in_run.uncertainty or 0.0) <= PROVISIONAL:
+        return in_run
+    return in_run if (in_run.uncertainty or 0.0) < (alone.uncertainty or 0.0) else alone
 
 
 def signature_text(signature: Signature) -> str:

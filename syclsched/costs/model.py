@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from syclsched.costs.capability import unsupported
-from syclsched.costs.estimate import Estimate, sequence_estimate
-from syclsched.costs.history import History, history_key, in_run_key, known_refusals
+from syclsched.costs.estimate import Estimate, relative_uncertainty, sequence_estimate, uncertainty_of
+from syclsched.costs.history import History, history_key, known_refusals, measured_seconds
 from syclsched.costs.rates import Rates, rates_of
 from syclsched.costs.roofline import checked_efficiency, checked_work, roofline_seconds, working_set
 from syclsched.costs.stated import stated_seconds
@@ -71,7 +71,8 @@ class CostModel:
         if task.operation is None or task.signature is None:
             return Estimate(0.0, "modelled")
         if implementation.kind == "cost-only":
-            return Estimate(*stated_seconds(task.signature, device, self._rates_of(device)))
+            seconds, origin = stated_seconds(task.signature, device, self._rates_of(device))
+            return Estimate(seconds, origin, uncertainty=uncertainty_of(origin))
         return self._seconds(task.operation, task.signature, implementation, device, f"task {task.name!r}")
 
     def best(self, task: Task, device: Device) -> Choice | None:
@@ -158,7 +159,8 @@ class CostModel:
             return sequence_estimate(each, rates, device)
         work = checked_work(operation, signature, where)
         efficiency = checked_efficiency(implementation, where)
-        return Estimate(roofline_seconds(work, working_set(signature, work), efficiency, rates), rates.origin)
+        seconds = roofline_seconds(work, working_set(signature, work), efficiency, rates)
+        return Estimate(seconds, rates.origin, uncertainty=uncertainty_of(rates.origin, busy=rates.busy))
 
     def _refusal(
         self, operation: Operation, signature: Signature, implementation: Implementation, device: Device
@@ -177,12 +179,12 @@ class CostModel:
         if self._history is None:
             return None
         key = history_key(device.key, operation, implementation, signature)
-        # Implementations without an alternative are timed in runs of models only, never alone.
-        quantity = self._history.lookup(key) or self._history.lookup(in_run_key(key))
+        quantity = measured_seconds(self._history, key)
         # A history is a file of the user's: ignore numbers that cannot be durations.
         if quantity is None or not 0.0 <= quantity.value < math.inf:
             return None
-        return Estimate(quantity.value + self.launch_gap_s(implementation, device), "measured", quantity.mad)
+        seconds = quantity.value + self.launch_gap_s(implementation, device)
+        return Estimate(seconds, "measured", quantity.mad, relative_uncertainty(quantity))
 
     def _rates_of(self, device: Device) -> Rates:
         rates = self._rates.get(device.key)

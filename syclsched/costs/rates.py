@@ -25,6 +25,7 @@ class Rates:
     bandwidth_bytes_per_s: float  # of its memory, for working sets larger than the caches
     bandwidth_curve: tuple[tuple[int, float], ...]  # (working set in bytes, bytes/s), by rising working set
     compute_units: int  # least number of work-items that keeps the device busy
+    busy: bool = False  # whether other processes used the machine when the rates were measured
 
     def peak(self, dtype: str) -> float:
         """Return the peak for a dtype, in operations per second."""
@@ -89,4 +90,5 @@ def _profiled(profile: DeviceProfile, origin: RateOrigin) -> Rates:
         bandwidth_bytes_per_s=profile.triad_bandwidth_bytes_per_s.value or ASSUMED_BANDWIDTH_BYTES_PER_S,
         bandwidth_curve=tuple(sorted(profile.bandwidth_curve)),
         compute_units=profile.identity.compute_units,
+        busy=profile.provenance.busy,
     )

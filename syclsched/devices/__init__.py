@@ -16,12 +16,13 @@ _LAZY = {
     "discover": "syclsched.devices.discovery.platform_discovery",
     "open_devices": "syclsched.devices.opened_devices",
     "parse_sub_devices": "syclsched.devices.discovery.subdevices",
+    "without_emulators": "syclsched.devices.discovery.platform_discovery",
 }
 
-__all__ = ["OpenDevices", "SubDevices", "discover", "open_devices", "parse_sub_devices"]
+__all__ = ["OpenDevices", "SubDevices", "discover", "open_devices", "parse_sub_devices", "without_emulators"]
 
 if TYPE_CHECKING:
-    from syclsched.devices.discovery.platform_discovery import discover
+    from syclsched.devices.discovery.platform_discovery import discover, without_emulators
     from syclsched.devices.discovery.subdevices import SubDevices, parse_sub_devices
     from syclsched.devices.opened_devices import OpenDevices, open_devices
 

@@ -243,6 +243,8 @@ class Option(Serialisable):
         Predicted duration on an otherwise idle machine.
     origin : str
         ``measured``, ``modelled`` or ``spec-sheet``.
+    uncertainty : float, optional
+        Relative uncertainty of the seconds.
     """
 
     task: Name
@@ -250,6 +252,7 @@ class Option(Serialisable):
     implementation: Name
     seconds: NonNegative
     origin: Text
+    uncertainty: NonNegative = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,9 @@ class Quantity(Serialisable):
         Samples set aside as outliers.
     source : str or None, optional
         For a published or derived number: its reference, or its derivation.
+    uncertainty : float or None, optional
+        Relative uncertainty of the value, if more is known about it than the spread of the samples: how many there
+        are, and under what load they were taken.
     """
 
     value: NonNegative
@@ -54,6 +57,7 @@ class Quantity(Serialisable):
     samples: Count = 0
     spikes: Count = 0
     source: Text | None = None
+    uncertainty: NonNegative | None = None
 
 
 @dataclass(frozen=True, slots=True)

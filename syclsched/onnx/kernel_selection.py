@@ -163,7 +163,7 @@ def record_times(
                 key = _key(task, by, device)
                 least[key] = min(seconds, least.get(key, seconds))
     for key, seconds in least.items():
-        history.record(key, [seconds])
+        history.record(key, [seconds], source="run")
     return True
 
 

@@ -32,20 +32,10 @@ _MUCH_BYTES: Final = 8 << 20
 
 
 def default_platform(devices: str | None = None) -> Platform:
-    """Return the selected devices of this machine, by default all except emulators.
-
-    Emulators compute on the cores of the CPU device, so they never gain anything beside it.
-    """
+    """Return the selected devices of this machine, by default all except emulators."""
     from syclsched.api import discover
 
-    return without_emulators(discover()) if devices is None else discover(devices)
-
-
-def without_emulators(platform: Platform) -> Platform:
-    """Return a platform without emulators, if it has other devices."""
-    devices = platform.compute_devices
-    real = [each.name for each in devices if each.kind != "accelerator" or "Emulation" not in each.description]
-    return platform.select(real) if real else platform
+    return discover(devices)
 
 
 class ModelBuilder:

@@ -122,7 +122,7 @@ def measure_is_faster(
         return False
     with interrupts_deferred():  # the samples of both must be stored together
         for key, seconds in zip(_keys_of_both(device, mixed), found, strict=True):
-            history.record(key, _undisturbed(seconds))
+            history.record(key, _undisturbed(seconds), source="selection")
     measured = stored_ratio(device, history, mixed)
     return measured is not None and measured.is_faster
 

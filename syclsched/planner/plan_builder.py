@@ -103,6 +103,7 @@ class PlanBuilder:
                     "implementation": [implementation.name for _, implementation, _ in able],
                     "seconds": [estimate.seconds for _, _, estimate in able],
                     "origin": [estimate.origin for _, _, estimate in able],
+                    "uncertainty": [estimate.uncertainty for _, _, estimate in able],
                 }
             found = known[id(choices)]
             columns["task"] += [task.name] * len(found["device"])

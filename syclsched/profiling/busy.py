@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,3 +62,38 @@ def watch(
     before = read()
     pause(duration_s)
     return others_share(before, read())
+
+
+def is_quiet(load: float | None) -> bool:
+    """Return whether a measurement under this load can be trusted; where the system reports no load, all can."""
+    return load is None or load <= BUSY_SHARE
+
+
+class LoadMeter:
+    """The load of the machine by other processes, over the time since a reading a little while ago; thread-safe.
+
+    The system counts processor time in ticks of 10 ms, so shorter spans than a quarter of a second tell little.
+    """
+
+    #: Least seconds of processor time, of all cores together, between the readings that are compared.
+    LEAST_S = 0.25
+
+    def __init__(self, read: Callable[[], CpuTimes | None] = read_times) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._readings: deque[CpuTimes] = deque()
+        self.load()
+
+    def load(self) -> float | None:
+        """Return the share of the machine that other processes took lately; None if unknown."""
+        now = self._read()
+        if now is None:
+            return None
+        with self._lock:
+            readings = self._readings
+            # The oldest reading kept is the newest one that is old enough, or the first of all.
+            while len(readings) > 1 and now.total_s - readings[1].total_s >= self.LEAST_S:
+                readings.popleft()
+            before = readings[0] if readings else None
+            readings.append(now)
+        return others_share(before, now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime
 import platform as operating_system
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
@@ -63,11 +63,12 @@ def profile_platform(
     sampler: Sampler | None = None,
     progress: Progress | None = None,
     where: MeasurementEnvironment | None = None,
+    wanted: Container[frozenset[str]] | None = None,
 ) -> SessionResult:
-    """Measure every device and every pair of devices of a platform."""
+    """Measure every device and every pair of devices of a platform, or only the wanted ones, given by their names."""
     sampler = sampler or Sampler()
     sampler = replace(sampler, relative=budget.relative, deadline_s=sampler.clock() + budget.total_s)
-    return _Session(budget, sampler, progress, where or MeasurementEnvironment()).run(platform, devices)
+    return _Session(budget, sampler, progress, where or MeasurementEnvironment()).run(platform, devices, wanted)
 
 
 class _Session:
@@ -80,7 +81,9 @@ class _Session:
         self.where = where
         self.notes: list[str] = []
 
-    def run(self, platform: Platform, devices: QueueProvider) -> SessionResult:
+    def run(
+        self, platform: Platform, devices: QueueProvider, wanted: Container[frozenset[str]] | None
+    ) -> SessionResult:
         before = busy.watch(self.budget.watch_s)
         is_busy = before is not None and before > busy.BUSY_SHARE
         if is_busy:
@@ -90,6 +93,8 @@ class _Session:
         complete = True
         try:
             for device in platform.compute_devices:
+                if wanted is not None and frozenset((device.name,)) not in wanted:
+                    continue
                 shared = platform.space(device.space).host_accessible
                 profile = self._device(device, devices, busy_before=is_busy, host_accessible=shared)
                 if profile is None:
@@ -99,6 +104,8 @@ class _Session:
                 if profile is None or not profile.provenance.complete:
                     self.sampler.check()
             for first, second in combinations(platform.compute_devices, 2):
+                if wanted is not None and frozenset((first.name, second.name)) not in wanted:
+                    continue
                 pairs.extend(self._pair(first, second, devices))
                 self.sampler.check()
         except InterruptedMeasurement:

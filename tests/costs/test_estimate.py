@@ -72,10 +72,14 @@ def test_steps_that_were_measured_count_as_measured_and_so_does_the_whole() -> N
     first, second, _ = together.operation.implementations
     costs = CostModel(PLATFORM, history)
     # Two launches of 1e-5 s lie between kernels; see CostModel.
-    assert costs.task_seconds(together, first, CPU) == Estimate(pytest.approx(0.75 + 2e-5), "measured")
+    assert costs.task_seconds(together, first, CPU) == Estimate(
+        pytest.approx(0.75 + 2e-5), "measured", uncertainty=pytest.approx(0.02)
+    )
     assert costs.task_seconds(together, second, CPU).origin == "modelled"
     history[history_key("c", together.operation, first, together.signature)] = Quantity(0.125, mad=0.01)
-    assert CostModel(PLATFORM, history).task_seconds(together, first, CPU) == Estimate(0.125, "measured", 0.01)
+    assert CostModel(PLATFORM, history).task_seconds(together, first, CPU) == Estimate(
+        0.125, "measured", 0.01, uncertainty=pytest.approx(3.716 * 0.01 / 0.125)
+    )
 
 
 def test_a_sequence_takes_as_long_as_it_takes_to_submit() -> None:

@@ -5,7 +5,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from syclsched.costs.history import MemoryHistory, history_key, signature_text
+import pytest
+
+from syclsched.costs.history import (
+    HistoryKey,
+    MemoryHistory,
+    history_key,
+    in_run_key,
+    is_provisional,
+    measured_seconds,
+    signature_text,
+)
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
 from syclsched.model.profile import Quantity
@@ -41,3 +51,32 @@ def test_memory_history_forgets_older_revisions() -> None:
     assert history.lookup(history_key("cpu", operation, first, SIGNATURE)) == Quantity(2.0)
     assert history.lookup(history_key("cpu", operation, replace(first, revision="2"), SIGNATURE)) is None
     assert history.lookup(history_key("gpu", operation, first, SIGNATURE)) is None
+
+
+KEY = HistoryKey("cpu", "op", "i", "1", "s")
+
+
+@pytest.mark.parametrize(
+    ("alone", "in_run", "expected"),
+    [
+        (Quantity(1.0), None, 1.0),
+        (None, Quantity(2.0), 2.0),
+        (Quantity(1.0, samples=9, uncertainty=0.02), Quantity(2.0, samples=1, uncertainty=0.5), 1.0),
+        (Quantity(1.0, samples=9, uncertainty=0.02), Quantity(2.0, samples=2, uncertainty=0.25), 2.0),
+        (Quantity(1.0, samples=9, uncertainty=0.02), Quantity(2.0, samples=2, uncertainty=0.9), 1.0),
+        (Quantity(1.0, samples=9, uncertainty=1.0), Quantity(2.0, samples=1, uncertainty=0.5), 2.0),
+    ],
+)
+def test_times_of_runs_that_agree_come_first_else_the_more_certain_ones(
+    alone: Quantity | None, in_run: Quantity | None, expected: float
+) -> None:
+    both = {KEY: alone, in_run_key(KEY): in_run}
+    history = MemoryHistory({key: quantity for key, quantity in both.items() if quantity is not None})
+    found = measured_seconds(history, KEY)
+    assert found is not None
+    assert found.value == expected
+    assert measured_seconds(MemoryHistory(), KEY) is None
+
+
+def test_numbers_without_a_stated_uncertainty_are_not_provisional() -> None:
+    assert not is_provisional(Quantity(1.0, mad=0.9, samples=1))

@@ -30,7 +30,7 @@ MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
 
 
 class History(MemoryHistory):
-    def record(self, key, seconds) -> None:
+    def record(self, key, seconds, **circumstances) -> None:
         self[key] = Quantity(float(np.median(seconds)), "measured")
 
 

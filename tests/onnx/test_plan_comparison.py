@@ -133,7 +133,7 @@ def test_on_a_busy_machine_nothing_is_decided(monkeypatch, device) -> None:
 
 def test_ctrl_c_comes_when_both_sides_of_a_race_are_written_down(quiet, device) -> None:
     class Interrupted(HistoryStore):
-        def record(self, key, seconds) -> None:
+        def record(self, key, seconds, **circumstances) -> None:
             signal.raise_signal(signal.SIGINT)
             super().record(key, seconds)
 

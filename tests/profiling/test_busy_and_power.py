@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syclsched.model.profile import Power
-from syclsched.profiling.busy import CpuTimes, others_share, parse_stat, read_times, watch
+from syclsched.profiling.busy import CpuTimes, LoadMeter, is_quiet, others_share, parse_stat, read_times, watch
 from syclsched.profiling.measure.power import EnergyCounter, average_power, find_counters, measure_power
 
 STAT = "cpu  400 100 300 5000 200 10 20 70 50 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
@@ -42,6 +42,24 @@ def test_watching_pauses_between_two_readings() -> None:
     pauses: list[float] = []
     assert watch(0.3, read=lambda: next(readings), pause=pauses.append) == 0.5
     assert pauses == [0.3]
+
+
+def test_load_is_measured_over_a_quarter_of_a_second_at_least_and_not_much_more() -> None:
+    # All cores together: at first quiet, then half of the machine is taken.
+    readings = iter(
+        CpuTimes(busy, total, 0.0)
+        for busy, total in ((0, 0), (0.0, 1.0), (0.0, 2.0), (0.05, 2.1), (0.1, 2.2), (0.15, 2.3), (0.2, 2.4))
+    )
+    meter = LoadMeter(read=lambda: next(readings))
+    loads = [meter.load() for _ in range(6)]
+    assert loads == pytest.approx([0.0, 0.0, 0.05 / 1.1, 0.1 / 1.2, 0.5, 0.5])
+    assert [is_quiet(load) for load in loads] == [True] * 4 + [False] * 2
+
+
+def test_where_no_load_is_reported_all_measurements_count() -> None:
+    meter = LoadMeter(read=lambda: None)
+    assert meter.load() is None
+    assert is_quiet(None)
 
 
 def test_this_machine_is_read_or_nothing_is_said(tmp_path: Path) -> None:

@@ -81,6 +81,27 @@ def test_an_interrupted_profile_does_not_replace_a_complete_one(tmp_path: Path) 
     assert "kept" in said[0]
 
 
+def busy(profile: Any) -> Any:
+    return replace(profile, provenance=replace(profile.provenance, busy=True))
+
+
+def test_a_profile_of_a_busy_machine_does_not_replace_one_of_a_quiet_machine(tmp_path: Path) -> None:
+    store = ProfileStore(tmp_path)
+    quiet, noisy = device_profile("k", lanes=1), busy(device_profile("k", lanes=4))
+    said = save(result(noisy), store, forget=False)
+    assert store.load("k") == noisy
+    assert "--refresh" in said[1]
+    save(result(quiet), store, forget=False)
+    assert store.load("k") == quiet
+    said = save(result(noisy), store, forget=False)
+    assert store.load("k") == quiet
+    assert "quiet machine" in said[0]
+    pair = pair_profile("k", "l", interference=0.9)
+    save(SessionResult((), (pair,), True, ()), store)
+    save(SessionResult((), (busy(replace(pair, interference=None)),), True, ()), store)
+    assert store.load_pair("k", "l") == pair
+
+
 def test_a_damaged_profile_is_replaced(tmp_path: Path) -> None:
     store = ProfileStore(tmp_path)
     store.save(device_profile("k")).write_text("{")
@@ -192,15 +213,38 @@ def test_ctrl_c_keeps_what_is_done_and_says_so(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.sycl
+@pytest.mark.usefixtures("tiny")
+def test_a_refresh_measures_only_what_is_not_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from syclsched.profiling import busy as load
+
+    monkeypatch.setattr(load, "watch", lambda duration_s: None)
+    monkeypatch.setattr(load, "read_times", lambda: None)  # whatever else this machine does
+    where = ("--quick", "--device", "cpu", "--store", str(tmp_path))
+    first = run("--refresh", *where)
+    assert first.exit_code == 0 and "cpu: missing" in first.stderr
+    (path,) = (tmp_path / "profiles").glob("*.json")
+    before = path.read_text()
+    again = run("--refresh", *where)
+    assert again.exit_code == 0 and "All profiles are complete" in again.stderr
+    assert path.read_text() == before
+    (profile,) = parse_profile_set(path.read_bytes(), where="stored").devices
+    ProfileStore(tmp_path).save(busy(profile))
+    third = run("--refresh", *where)
+    assert "cpu: measured on a busy machine" in third.stderr
+    (profile,) = parse_profile_set(path.read_bytes(), where="stored").devices
+    assert not profile.provenance.busy
+
+
+@pytest.mark.sycl
 def test_only_one_device_can_be_exported(tmp_path: Path) -> None:
     done = run("--device", "cpu.0,cpu.1", "--export", str(tmp_path / "x"), "--store", str(tmp_path))
     assert isinstance(done.exception, SelectionError)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("forget", [True, False])
-def test_task_times_are_forgotten_with_a_new_profile_but_not_if_it_is_kept_elsewhere(
-    forget: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("forget", "noisy"), [(True, False), (False, False), (True, True)])
+def test_task_times_are_forgotten_with_a_new_profile_but_not_with_a_busy_one_or_one_kept_elsewhere(
+    forget: bool, noisy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from syclsched.cli.requests.device_profiles import save
     from syclsched.costs.history import HistoryKey
@@ -209,6 +253,7 @@ def test_task_times_are_forgotten_with_a_new_profile_but_not_if_it_is_kept_elsew
 
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     profile = load_profile("cpu")
+    profile = replace(profile, provenance=replace(profile.provenance, busy=noisy))
     key = HistoryKey(profile.key, "gemm", "numpy", "1", "any")
     with HistoryStore() as history:
         history.record(key, [1.0, 1.0, 1.0])
@@ -218,4 +263,4 @@ def test_task_times_are_forgotten_with_a_new_profile_but_not_if_it_is_kept_elsew
         forget=forget,
     )
     with HistoryStore() as history:
-        assert (history.lookup(key) is None) is forget
+        assert (history.lookup(key) is None) is (forget and not noisy)

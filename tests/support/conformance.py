@@ -34,9 +34,8 @@ Inputs = Mapping[str, Any] | None
 @functools.lru_cache(maxsize=2)
 def platform_of(contexts: int) -> Platform:
     """Return the CPU device with two lanes; with two contexts also the FPGA emulator."""
-    platform = syclsched.discover(lanes=2)
     kinds = ("cpu",) if contexts == 1 else ("cpu", "accelerator")
-    return platform.select(lambda device: device.kind in kinds)
+    return syclsched.discover(where=lambda device: device.kind in kinds, lanes=2)
 
 
 class Handle(ABC):

@@ -43,7 +43,7 @@ def compare_command(
     console = Console(stderr=json_output, highlight=False)
     check_outputs(pictures=[chart_file])
     given = load_graph(graph, ready.given(seed), file)
-    platform = target_platform(where, console)
+    platform = target_platform(where, console, " ".join(policies or ()))
     names = policy_names(policies or ["all"], given.graph, platform)
     with HistoryStore() as history, console.status("planning ...") as status, notice_if_slow(console):
         found = compare(

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``syclsched history``: show, export and merge measured task times."""
+"""``syclsched history``: show, export, merge and remove measured task times."""
 
 from __future__ import annotations
 
-import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ import typer
 
 from syclsched.cli.output_files import read_text, write_text
 from syclsched.errors import StorageError
-from syclsched.model.text.units import format_seconds
+from syclsched.model.text.units import format_seconds, plural
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,18 +30,26 @@ def _history() -> None:
 def show_command(
     device: Annotated[str | None, typer.Option("--device", help="Only devices whose key contains this.")] = None,
 ) -> None:
-    """List the measured task times: median of the stored samples by device, operation and sizes."""
+    """List the measured task times by device, operation and sizes, with their uncertainty.
+
+    Provisional times come from few, scattered or disturbed samples: they are measured again in a quiet moment.
+    """
     from rich.console import Console
 
+    from syclsched.costs.history import is_provisional
     from syclsched.profiling import HistoryStore
+    from syclsched.profiling.estimation import estimate
 
     tables: dict[str, Table] = {}
     with HistoryStore() as store:
-        for key, seconds in store.samples():
+        for key, samples in store.entries():
             if device is None or device in key.device_key:
                 table = tables.setdefault(key.device_key, _table(key.device_key))
-                median = format_seconds(statistics.median(seconds))
-                table.add_row(key.operation, key.implementation, key.signature, str(len(seconds)), median)
+                found = estimate(samples)
+                certainty = f"±{found.uncertainty or 0.0:.0%}" + (", provisional" if is_provisional(found) else "")
+                counts = f"{len(samples)} ({sum(not each.quiet for each in samples)})"
+                row = key.operation, key.implementation, key.signature, counts, format_seconds(found.value), certainty
+                table.add_row(*row)
     console = Console(highlight=False)
     if not tables:
         console.print(
@@ -60,7 +67,7 @@ def _table(device_key: str) -> Table:
     table = Table(title=Text(device_key), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("operation", "by", "sizes"):  # folded: a truncated size would be useless
         table.add_column(heading, overflow="fold")
-    for heading in ("samples", "median"):
+    for heading in ("samples (doubtful)", "median", "uncertainty"):
         table.add_column(heading, justify="right", no_wrap=True)
     return table
 
@@ -73,7 +80,7 @@ def export_command(file: Annotated[Path, typer.Argument(help="JSON file to write
     from syclsched.profiling.storage.history_file import history_file
 
     with HistoryStore() as store:
-        found = history_file(store.samples())
+        found = history_file(store.entries())
     write_text(file, to_json(found))
     typer.echo(f"{len(found.tasks)} measured task times written to {file}")
 
@@ -91,5 +98,20 @@ def merge_command(
     with HistoryStore() as store:
         if store.note is not None:
             raise StorageError(store.note, where="history", hint="Say where you can write with XDG_DATA_HOME")
-        added = sum(store.merge(task.key, task.seconds) for each in read for task in each.tasks)
+        added = sum(store.merge(task.key, task.samples) for each in read for task in each.tasks)
     typer.echo(f"{added} samples added")
+
+
+@history_app.command("forget")
+def forget_command(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="OPERATION|DEVICE", help="An operation, or a part of a device's key; all if left out."),
+    ] = None,
+) -> None:
+    """Remove measured task times; they are measured again when a plan needs them."""
+    from syclsched.profiling import HistoryStore
+
+    with HistoryStore() as store:
+        removed = store.forget_matching(name)
+    typer.echo(f"{plural(removed, 'sample')} removed")

@@ -19,11 +19,18 @@ if TYPE_CHECKING:
 
     from syclsched.model.platform import Platform
     from syclsched.model.profile import DeviceProfile, PairProfile
+    from syclsched.profiling import ProfileStore
     from syclsched.profiling.session import SessionResult
 
 
 def profile_command(
     quick: Annotated[bool, typer.Option("--quick", help="In a third of the time, with wider spreads.")] = False,
+    refresh: Annotated[
+        bool,
+        typer.Option(
+            "--refresh", help="Measure only what is missing, interrupted, of a busy machine, or older than 90 days."
+        ),
+    ] = False,
     device: Annotated[
         str | None,
         typer.Option(
@@ -65,9 +72,13 @@ def profile_command(
             f"a single device can be exported, there are {names}", where="--export", hint="Choose one with --device"
         )
     errors = Console(stderr=True, highlight=False)
+    store = ProfileStore(store_folder)
+    wanted = _wanted(platform, store, errors) if refresh else None
+    if wanted is not None and not wanted:
+        return
     with open_devices(platform) as live:
-        result = measure(platform, live, quick, errors)
-    saved = save(result, ProfileStore(store_folder), forget=store_folder is None)
+        result = measure(platform, live, quick, errors, wanted)
+    saved = save(result, store, forget=store_folder is None and not refresh)
     if output is not None:
         write_set(result, output)
         saved.append(f"written to {output}")
@@ -77,6 +88,20 @@ def profile_command(
     _print(result, platform, saved, json_output, errors)
     if not result.complete:
         raise typer.Exit(INTERRUPTED)
+
+
+def _wanted(platform: Platform, store: ProfileStore, errors: Console) -> frozenset[frozenset[str]]:
+    """Return the devices and pairs of devices to measure again, by their names, and print why."""
+    import datetime
+
+    from syclsched.profiling.storage.freshness import stale_subjects
+
+    found = stale_subjects(platform, store, datetime.datetime.now(datetime.timezone.utc))
+    for names, why in found.items():
+        errors.print(f"{' + '.join(sorted(names))}: {why}", markup=False)
+    if not found:
+        errors.print("All profiles are complete, of a quiet machine, and not old.")
+    return frozenset(found)
 
 
 def write_set(result: SessionResult, path: Path) -> None:

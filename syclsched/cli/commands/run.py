@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from syclsched.model.trace import Trace
     from syclsched.workloads import CheckResult, Workload
 
+#: Seconds for which a command waits for the writing of measured times.
+_FLUSH_S = 2.0
+
 _watch_option = partial(typer.Option, rich_help_panel="Checks and time limits")
 
 
@@ -157,6 +160,9 @@ def run_command(
             "--calibrate/--no-calibrate", help="Measure tasks that were never timed on these devices before planning."
         ),
     ] = True,
+    recalibrate: Annotated[
+        bool, typer.Option("--recalibrate", help="Measure the graph's tasks again; earlier times count no longer.")
+    ] = False,
     dynamic: Annotated[
         str | None,
         typer.Option(
@@ -186,6 +192,8 @@ def run_command(
     """
     from rich.console import Console
     from rich.markup import escape
+
+    from syclsched.execution.core.history_feed import FEED
 
     console = Console(stderr=shown.json_output, highlight=False)
     safeguards = watched.safeguards()
@@ -220,6 +228,7 @@ def run_command(
         given=given,
         model=model,
         without=without or (),
+        recalibrate=recalibrate,
     ) as planned:
         if shown.save_plan is not None and dynamic is None:
             _write_plan(shown.save_plan, planned.plan, console)
@@ -233,6 +242,7 @@ def run_command(
             with console_warnings(console):
                 start = _run_starter(planned, workload, safeguards, dynamic, recover=watched.recover)
                 outcome = _run_repeatedly(planned, workload, repeat, console, start, dynamic=dynamic is not None)
+                FEED.flush(_FLUSH_S)  # what it warns of belongs on the console
         if model is not None and rival is not None:
             versus = measure_alternately(planned, model, rival, repeat)
     if shown.save_plan is not None and dynamic is not None:
@@ -326,7 +336,9 @@ def _run_starter(
     devices = planned.live
     assert devices is not None
     if dynamic is None:
-        with bind(planned.plan, workload.graph, devices, safeguards=safeguards, recover=recover) as runner:
+        with bind(
+            planned.plan, workload.graph, devices, safeguards=safeguards, recover=recover, measure=True
+        ) as runner:
             yield partial(runner.run, workload.inputs)
         return
     from syclsched.execution.dynamic import run_dynamically

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from syclsched.errors import FormatError, SyclschedError
+from syclsched.errors import SyclschedError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,8 +24,17 @@ if TYPE_CHECKING:
 _ENGINE = "execution engine"
 
 
-def measure(platform: Platform, live: OpenDevices, quick: bool, console: Console) -> SessionResult:
-    """Measure the devices of a platform with progress bars; Ctrl-C ends it early and keeps finished measurements."""
+def measure(
+    platform: Platform,
+    live: OpenDevices,
+    quick: bool,
+    console: Console,
+    wanted: Container[frozenset[str]] | None = None,
+) -> SessionResult:
+    """Measure the devices of a platform with progress bars; Ctrl-C ends it early and keeps finished measurements.
+
+    With ``wanted``, only these devices and pairs of devices, given by their names.
+    """
     from syclsched.profiling.measure.session_budget import DEFAULT, QUICK
     from syclsched.profiling.session import measurement_environment, profile_platform
     from syclsched.profiling.statistics import Sampler
@@ -38,6 +47,7 @@ def measure(platform: Platform, live: OpenDevices, quick: bool, console: Console
             sampler=Sampler(interrupted=interrupted),
             progress=progress,
             where=measurement_environment(),
+            wanted=wanted,
         )
         return result if not result.complete else _with_engine_costs(result, platform, live, interrupted, progress)
 
@@ -120,33 +130,34 @@ def _progress_bars(platform: Platform, console: Console) -> Iterator[Callable[[s
 
 
 def save(result: SessionResult, store: ProfileStore, *, forget: bool = True) -> list[str]:
-    """Store measured profiles; an interrupted measurement does not replace a complete profile.
+    """Store measured profiles; return what was done, as lines.
 
-    A new profile of a device discards the device's stored task times: they were measured under other conditions and are
-    measured again when needed.
+    An interrupted measurement does not replace a complete profile, nor one of a busy machine one of a quiet machine.
+    With ``forget``, a complete profile of a quiet machine discards the device's stored task times: they were measured
+    under other conditions and are measured again when needed.
     """
+    from syclsched.profiling.storage.freshness import device_provenance, may_replace, pair_provenance
     from syclsched.profiling.storage.history_store import HistoryStore
 
     said, new = [], []
     for profile in result.devices:
-        if profile.provenance.complete or not _has_complete(store, profile.key):
+        made, stored = profile.provenance, device_provenance(store, profile.key)
+        if may_replace(made, stored):
             said.append(f"saved {store.save(profile)}")
-            new += [profile.key] if profile.provenance.complete else []
+            new += [profile.key] if made.complete and not made.busy else []
+            if made.busy:
+                said.append(
+                    f"{profile.identity.name}: the machine was busy, so its number of lanes is not used; "
+                    "`syclsched profile --refresh` measures it again"
+                )
         else:
-            said.append(f"kept the complete profile of {profile.identity.name} that was there before")
+            kind = "complete profile" if not made.complete else "profile of the quiet machine"
+            said.append(f"kept the {kind} of {profile.identity.name} that was there before")
     if forget and new:
         with HistoryStore() as history:
             for key in new:
                 history.forget(key)
     for pair in result.pairs:
-        if pair.provenance.complete or not store.pair_path(pair.first, pair.second).exists():
+        if may_replace(pair.provenance, pair_provenance(store, pair.first, pair.second)):
             store.save_pair(pair)
     return said
-
-
-def _has_complete(store: ProfileStore, key: str) -> bool:
-    try:
-        stored = store.load(key)
-    except FormatError:
-        return False  # an incomplete profile may replace a damaged file
-    return stored is not None and stored.provenance.complete

@@ -43,6 +43,7 @@ def plan_and_open(
     given: Plan | None = None,
     model: ModelWithInputs | None = None,
     without: Sequence[str] = (),
+    recalibrate: bool = False,
 ) -> Iterator[Planned]:
     """Plan a graph, or use the given plan; a context manager that closes the devices at its end."""
     from syclsched.api import verify
@@ -66,14 +67,11 @@ def plan_and_open(
                 use_one_core_lanes()
             yield Planned(given, stack.enter_context(open_devices(given.platform)) if needs_devices else None)
             return
-        platform, whole = target_platform(where, console), graph
+        platform, whole = target_platform(where, console, request.policy), graph
         if model is not None:
             from syclsched.onnx.implementations import on_devices
             from syclsched.onnx.kernel_selection import default_rewrite, is_worth_mixing
-            from syclsched.onnx.model_build import without_emulators
 
-            if is_here and where.devices is None:
-                platform = without_emulators(platform)
             graph = on_devices(graph, platform)
             if is_here and request.rewrite == "auto":
                 request = replace(request, rewrite=default_rewrite(platform, request.policy))
@@ -81,13 +79,14 @@ def plan_and_open(
             mixes = is_here and calibrate and not request.policy.startswith("dynamic:")
             mixes = mixes and is_worth_mixing(platform, request, is_limited=where.memory_limit is not None)
         live = None
+        calibrate = calibrate or recalibrate
         if is_here and (needs_devices or calibrate):
             with console.status("opening devices ..."):
                 live = stack.enter_context(open_devices(platform))
         # One store for calibration and planning: if no file can be written, it keeps the times while it is open.
         # Times of a model's tasks are later measured in whole runs; only tasks with a choice are timed separately.
         session = PlanningSession(
-            request, platform, stack.enter_context(HistoryStore()), choices_only=mixes,
+            request, platform, stack.enter_context(HistoryStore()), choices_only=mixes, again=recalibrate,
             plans=PlanStore() if how.reuse else None, tell=lambda text: console.print(text, soft_wrap=True),
         )  # fmt: skip
         if calibrate and live is not None:
@@ -111,12 +110,12 @@ def described_platform(names: str, lanes: str | None, *, of_many: bool = False) 
     return platform if counts is None else with_lanes(platform, counts)
 
 
-def target_platform(where: PlatformOptions, console: Console) -> Platform:
-    """Return the platform of the named profiles, or this machine's if none are named."""
+def target_platform(where: PlatformOptions, console: Console, policies: str = "") -> Platform:
+    """Return the platform of the named profiles, or this machine's if none are named, for the given policies."""
     if where.platform is not None:
         platform = described_platform(where.platform, where.lanes)
     else:
-        platform = find_platform(where, console)
+        platform = find_platform(where, console, policies)
     return apply_memory_limit(platform, where.memory_limit)
 
 

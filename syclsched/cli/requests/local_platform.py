@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import datetime
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +22,28 @@ if TYPE_CHECKING:
 _WORKERS = "CL_CONFIG_CPU_TBB_NUM_WORKERS"
 
 
+#: Part of the names of emulated devices.
+_EMULATOR = "accelerator"
+
+#: Seconds for which the machine is watched before a busy profile is measured again.
+_WATCH_S = 0.25
+
+
 def use_one_core_lanes() -> None:
     """Restrict each queue of the CPU device to one core; only effective before the SYCL runtime is loaded."""
     os.environ.setdefault(_WORKERS, "1")
 
 
-def find_platform(where: PlatformOptions, console: Console) -> Platform:
-    """Discover the devices of this machine and quickly profile those without a profile."""
+def find_platform(where: PlatformOptions, console: Console, policies: str = "") -> Platform:
+    """Discover the devices of this machine and quickly profile those without a profile.
+
+    Emulators are left out unless an option or a policy names an accelerator.
+    """
     from syclsched.api import with_lanes
-    from syclsched.devices import discover, parse_sub_devices
+    from syclsched.devices import discover, parse_sub_devices, without_emulators
     from syclsched.profiling import ProfileStore, attach
+    from syclsched.profiling.busy import is_quiet, watch
+    from syclsched.profiling.storage.freshness import is_worth_repeating
 
     counts = parse_lanes(where.lanes)
     if where.one_core_lanes:
@@ -38,28 +51,41 @@ def find_platform(where: PlatformOptions, console: Console) -> Platform:
     how = None if where.sub_devices is None else parse_sub_devices(where.sub_devices)
     with console.status("looking for devices ..."):  # the first discovery runs known-answer tests
         found = discover(selector=where.devices, sub_devices=how)
+        named = " ".join(filter(None, (where.lanes, where.memory_limit, policies)))
+        if where.devices is None and _EMULATOR not in named:
+            found = without_emulators(found)
     platform = attach(found, ProfileStore())
-    missing = [d.name for d in platform.compute_devices if d.profile is None]
+    devices = platform.compute_devices
+    missing = [d.name for d in devices if d.profile is None]
+    now = datetime.datetime.now(datetime.timezone.utc)
+    busy = [d.name for d in devices if d.profile is not None and is_worth_repeating(d.profile.provenance, now)]
     if missing:
         console.print(
             f"No profile yet of {', '.join(missing)}: measuring quickly (once; `syclsched profile` measures better)."
         )
-        platform = _measure_quickly(found, console)
+        platform = _measure_quickly(found, console, None)
+    elif busy and is_quiet(watch(_WATCH_S)):
+        console.print(
+            f"The profile of {', '.join(busy)} was measured on a busy machine: measuring quickly again, once "
+            "(`syclsched profile --refresh` measures better)."
+        )
+        platform = _measure_quickly(found, console, {frozenset((name,)) for name in busy})
     return platform if counts is None else with_lanes(platform, counts)
 
 
-def _measure_quickly(platform: Platform, console: Console) -> Platform:
+def _measure_quickly(platform: Platform, console: Console, wanted: Container[frozenset[str]] | None) -> Platform:
     """Profile a platform and store the profiles; if they cannot be stored, use them once and print a note."""
     from syclsched.devices import open_devices
     from syclsched.profiling import ProfileStore, attach, with_profiles
 
     with open_devices(platform) as live:
-        result = measure(platform, live, True, console)
+        result = measure(platform, live, True, console, wanted)
     try:
-        save(result, ProfileStore())
+        save(result, ProfileStore(), forget=wanted is None)
     except StorageError as error:
         console.print(f"The profile is not kept: {error}", soft_wrap=True)
-        return with_profiles(platform, {p.key: p for p in result.devices}, result.pairs)
+        stored = {d.key: d.profile for d in attach(platform, ProfileStore()).devices if d.profile is not None}
+        return with_profiles(platform, stored | {p.key: p for p in result.devices}, result.pairs)
     if not result.complete:
         raise KeyboardInterrupt
     return attach(platform, ProfileStore())

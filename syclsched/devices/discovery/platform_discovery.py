@@ -83,6 +83,19 @@ def discover(
     return build_platform(kept, host, name=host.processor)
 
 
+def without_emulators(platform: Platform) -> Platform:
+    """Return a platform without emulators, if it has other devices and the user's environment names no emulator.
+
+    Emulators compute on the cores of the CPU device, so they never gain anything beside it.
+    """
+    named = os.environ.get(_SELECTOR_VARIABLE, "").lower()
+    if "acc" in named or "fpga" in named:
+        return platform
+    devices = platform.compute_devices
+    real = [each.name for each in devices if each.kind != "accelerator" or "Emulation" not in each.description]
+    return platform.select(real) if real else platform
+
+
 def distrust(device: FoundDevice) -> str | None:
     """Return why a root device must not be used; None if it passed its known-answer test."""
     missing = missing_memory(device.facts)

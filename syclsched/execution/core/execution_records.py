@@ -32,6 +32,16 @@ class Record:
     start_ns: int | None = None
     finish_ns: int | None = None
 
+    @property
+    def seconds(self) -> float | None:
+        """Duration of an executed instruction; None if it was not executed, or its times are not known."""
+        if self.outcome != "done":
+            return None
+        found = _device_ns(self) or (self.start_ns, self.finish_ns)
+        if found[0] is None or found[1] is None or found[1] <= found[0]:
+            return None
+        return (found[1] - found[0]) * 1e-9
+
 
 Nanoseconds = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -56,6 +66,12 @@ class Times:
         first_ns = min((record.submit_ns for record in self.on_host.values()), default=1 << 62)
         return min(first_ns, int(self.submit_ns.min(initial=1 << 62)))
 
+    def seconds(self) -> dict[int, float]:
+        """Return the duration of each instruction whose times are known, by number."""
+        spans_s = ((self.finish_ns - self.start_ns) * 1e-9).tolist()
+        found = {number: s for number, s in zip(self.numbers.tolist(), spans_s, strict=True) if s > 0.0}
+        return found | record_seconds(self.on_host)
+
     def records(self, outcomes: Mapping[int, Outcome]) -> dict[int, Record]:
         """Return the record of each instruction; an instruction without an entry in ``outcomes`` is done."""
         columns = (self.numbers, self.submit_ns, self.start_ns, self.finish_ns)
@@ -63,6 +79,11 @@ class Times:
             number: Record(submit_ns, outcomes.get(number, "done"), device_ns=(start_ns, finish_ns))
             for number, submit_ns, start_ns, finish_ns in zip(*(c.tolist() for c in columns), strict=True)
         } | dict(self.on_host)
+
+
+def record_seconds(records: Mapping[int, Record]) -> dict[int, float]:
+    """Return the duration of each executed instruction, by number."""
+    return {number: s for number, record in records.items() if (s := record.seconds) is not None}
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from syclsched.costs import CostModel, History
 from syclsched.errors import PolicyError
+from syclsched.execution.core.history_feed import FEED
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.core.work import argument_rows
 from syclsched.execution.dispatch.prepared import PreparedPlan
@@ -68,6 +69,8 @@ def run_dynamically(
 ) -> Run:
     """Start a graph under a dynamic policy by its name, and return at once."""
     check_name(name)
+    if learn:
+        FEED.begin()
     asked = graph if plan is None else planned_graph(plan, graph)
     problem = build_problem(asked, devices.platform, CostModel(devices.platform, history))
     if name != "hybrid":

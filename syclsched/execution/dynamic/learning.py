@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from syclsched.costs.history import HistoryKey, history_key
-from syclsched.errors import SyclschedError
+from syclsched.execution.core.history_feed import FEED
 from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
 from syclsched.execution.dynamic.submission.tasks import TaskWork
 from syclsched.scheduling.dynamic.drift import ENOUGH, KEPT, Drift
@@ -47,9 +46,5 @@ def _without_first(drift: Drift, kind: int, device: int) -> float | None:
 
 
 def record_in_history(measured: Sequence[tuple[HistoryKey, float]]) -> None:
-    """Add durations to the user's history; a failure to write it does not fail the run."""
-    from syclsched.profiling import HistoryStore
-
-    with contextlib.suppress(SyclschedError), HistoryStore() as store:
-        for key, seconds in measured:
-            store.record(key, [seconds])
+    """Add durations to the user's history."""
+    FEED.add(lambda: measured)

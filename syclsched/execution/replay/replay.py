@@ -190,6 +190,11 @@ class Replay(ProgressReporting):
             return self._submission.is_complete(number, ended=self._ended)
 
     @property
+    def times_each_call(self) -> bool:
+        """Whether the times of each library call are known, and not only shares of the time of several."""
+        return self._submission.times_each_call
+
+    @property
     def completed(self) -> bool:
         """Whether every instruction was executed."""
         return self._all_executed

@@ -45,6 +45,11 @@ class Submission:
         self._batches: list[Batch] = []
         self._submit_ns: dict[int, int] = {}
 
+    @property
+    def times_each_call(self) -> bool:
+        """Whether the times of each library call are known, and not only shares of the time of several."""
+        return self._time_each_call
+
     def start(self, run: Replay) -> None:
         """Submit everything; if submission blocks for the length of the run, do so on the worker and return at once."""
         self.commands.begin()

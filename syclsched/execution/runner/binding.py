@@ -23,6 +23,16 @@ def bind(
     owns_devices: bool = False,
     safeguards: Safeguards = DEFAULT_SAFEGUARDS,
     recover: bool = False,
+    measure: bool = False,
 ) -> Runner:
     """Verify a plan and prepare it for repeated runs with new data."""
-    return Runner(plan, graph, devices, trace=trace, owns_devices=owns_devices, safeguards=safeguards, recover=recover)
+    return Runner(
+        plan,
+        graph,
+        devices,
+        trace=trace,
+        owns_devices=owns_devices,
+        safeguards=safeguards,
+        recover=recover,
+        measure=measure,
+    )

@@ -29,6 +29,7 @@ from syclsched.execution.replay.replay import Replay
 from syclsched.execution.replay.replay_eligibility import why_not_replayed
 from syclsched.execution.runner.one_off import start
 from syclsched.execution.runner.recorder import KEPT_RUNS, Recorder
+from syclsched.execution.runner.task_durations import DurationRecorder
 from syclsched.execution.runner.zero_copy_inputs import ZeroCopyInputs
 from syclsched.interrupts import call_in_callback
 from syclsched.model.graph import TaskGraph
@@ -60,6 +61,8 @@ class Runner:
     ----------
     plan, graph, devices, trace, owns_devices, safeguards, recover
         As for `bind`.
+    measure : bool, optional
+        Whether the times of tasks in recorded runs go into the history.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Runner:
         owns_devices: bool = False,
         safeguards: Safeguards = DEFAULT_SAFEGUARDS,
         recover: bool = False,
+        measure: bool = False,
     ) -> None:
         self._recorder = Recorder(KEPT_RUNS if trace is True or isinstance(trace, str) else int(trace))
         self._first = prepare(plan, graph)
@@ -85,6 +89,7 @@ class Runner:
         self._stream: weakref.ref[Stream] | None = None
         self._coroutines = AsyncRunLock()
         self._recover = recover and not safeguards.stepped
+        self._measures = measure and self._trace and not safeguards.stepped
         self._health = DeviceHealth(devices)
         #: Input buffers that the user can write directly.
         self.zero_copy_inputs = ZeroCopyInputs(devices)
@@ -136,6 +141,7 @@ class Runner:
         """Compile a plan, and prepare it for replay if it is eligible."""
         devices, safeguards = self._devices, self._safeguards
         self.plan, self._prepared = prepared.plan, prepared
+        self._durations = DurationRecorder(prepared, devices.platform) if self._measures else None
         self._plan_devices = frozenset(lane.device for lane in prepared.plan.lanes)
         queues = queues_of(prepared.plan, devices)
         self._executables = compile_work(self._prepared.program, self._prepared.work, queues, devices.uploads)
@@ -393,17 +399,25 @@ class Runner:
 
     def start_dispatched(self, values: dict[str, NumpyArray]) -> Run:
         """Start a run by the dispatcher, with checked inputs."""
-        return start(
-            self._prepared,
-            self._devices,
-            values,
-            trace=self._trace,
-            safeguards=self._safeguards,
-            recover=self._recover,
-            health=self._health,
-            executables=self._executables,
-            recoveries=self._reported_recoveries(),
+        return self._measured(
+            start(
+                self._prepared,
+                self._devices,
+                values,
+                trace=self._trace,
+                safeguards=self._safeguards,
+                recover=self._recover,
+                health=self._health,
+                executables=self._executables,
+                recoveries=self._reported_recoveries(),
+            )
         )
+
+    def _measured(self, run: Run) -> Run:
+        """Have a run's task times recorded in the history, if wanted."""
+        if self._durations is not None:
+            run.record_in(self._durations)
+        return run
 
     def _reported_recoveries(self) -> tuple[Recovery, ...]:
         """Return the recoveries outside runs that no run has reported yet."""
@@ -413,16 +427,18 @@ class Runner:
     def start_replay(self, replay: Replay, values: dict[str, NumpyArray]) -> Run:
         """Start a replay, with checked inputs."""
         try:
-            return start_run(
-                replay,
-                self._prepared,
-                self._devices,
-                values,
-                keep=self,
-                safeguards=self._safeguards,
-                recover=self._recover,
-                health=self._health,
-                recoveries=self._reported_recoveries(),
+            return self._measured(
+                start_run(
+                    replay,
+                    self._prepared,
+                    self._devices,
+                    values,
+                    keep=self,
+                    safeguards=self._safeguards,
+                    recover=self._recover,
+                    health=self._health,
+                    recoveries=self._reported_recoveries(),
+                )
             )
         except BaseException:  # Ctrl-C: no caller has the run, so nothing else would cancel it
             replay.cancel()

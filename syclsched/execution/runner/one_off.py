@@ -13,6 +13,7 @@ from syclsched.execution.dispatch.start import make_engine
 from syclsched.execution.handle.run import Run
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.recovery.run_start import start_run
+from syclsched.execution.runner.task_durations import DurationRecorder
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.recovery import Recovery
@@ -32,18 +33,24 @@ def execute(
     owns_devices: bool = False,
     safeguards: Safeguards = DEFAULT_SAFEGUARDS,
     recover: bool = False,
+    measure: bool = False,
 ) -> Run:
-    """Verify and start a plan; return at once."""
+    """Verify and start a plan; return at once. With ``measure``, its tasks' times go into the history."""
     prepared = prepare(plan, graph)
-    return start(
+    values = prepared.values(inputs)
+    durations = DurationRecorder(prepared, devices.platform) if measure and trace and not safeguards.stepped else None
+    run = start(
         prepared,
         devices,
-        prepared.values(inputs),
+        values,
         trace=trace,
         owns_devices=owns_devices,
         safeguards=safeguards,
         recover=recover,
     )
+    if durations is not None:
+        run.record_in(durations)
+    return run
 
 
 def start(

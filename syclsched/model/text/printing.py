@@ -320,10 +320,14 @@ def _elsewhere(plan: Plan, task: str, device: str, instruction: Instruction) -> 
         ratio = f"  {option.seconds / here_s:.2f}x" if here_s > 0 and not chosen else ""
         lines.append(
             f"    {'*' if chosen else ' '} {_clean(option.device, 20):<20} {_clean(option.implementation, 16):<16} "
-            f"{format_seconds(option.seconds):>9}  {option.origin}{ratio}"
+            f"{format_seconds(option.seconds):>9}  {option.origin}{_uncertainty(option)}{ratio}"
         )
     lines += _more(len(options) - MAX_ROWS, "    ") + refused[:MAX_ROWS] + _more(len(refused) - MAX_ROWS, "    ")
     return lines + _margin(options, device, here_s, _clean(plan.policy))
+
+
+def _uncertainty(option: Option) -> str:
+    return f" ±{option.uncertainty:.0%}" if option.uncertainty else ""
 
 
 def _margin(options: Sequence[Option], device: str, here_s: float, policy: str) -> list[str]:

@@ -48,7 +48,9 @@ def _least_host_cost(quantities: Iterable[Quantity | None], otherwise: float | N
 def _with_profile(device: Device, profile: DeviceProfile | None) -> Device:
     if profile is None or device.is_host:
         return device
-    return replace(device, profile=profile, lanes=profile.identity.lanes)
+    # Other processes hide whether kernels on two queues run at the same time.
+    lanes = device.lanes if profile.provenance.busy else profile.identity.lanes
+    return replace(device, profile=profile, lanes=lanes)
 
 
 def _measured_link(link: Link, devices: tuple[Device, ...], pairs: Mapping[tuple[str, str], PairProfile]) -> Link:

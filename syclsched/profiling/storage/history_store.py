@@ -6,22 +6,29 @@ from __future__ import annotations
 import math
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import astuple
 from pathlib import Path
 
-from syclsched.costs.history import HistoryKey
+from syclsched.costs.history import HistoryKey, Sample, Source
 from syclsched.errors import FormatError, MeasurementError, StorageError
 from syclsched.model.profile import Quantity
-from syclsched.profiling.statistics import summarise
+from syclsched.profiling.busy import is_quiet
+from syclsched.profiling.estimation import estimate, pace, paced
 from syclsched.profiling.storage.profile_store import data_folder
 
-#: Newest samples kept per key; older ones may reflect another state of the machine.
+#: Samples kept per key: the newest, trusted ones before others; older ones may reflect another state of the machine.
 KEPT_SAMPLES = 64
 
 #: Most characters kept of a reason why an implementation was refused: a compiler's log can be pages long.
 _LONGEST_REASON = 2_000
+#: Version of the file's layout; version 1 had no circumstances of samples.
+_VERSION = 2
+
+#: Age up to which runs tell a device's speed today.
+_TODAY_S = 1800.0
 
 #: Time-out for the file lock while another process writes.
 LOCK_TIMEOUT_S = 10.0
@@ -34,7 +41,11 @@ CREATE TABLE IF NOT EXISTS samples (
     implementation TEXT NOT NULL,
     revision TEXT NOT NULL,
     signature TEXT NOT NULL,
-    seconds REAL NOT NULL
+    seconds REAL NOT NULL,
+    when_s REAL NOT NULL DEFAULT 0,
+    load REAL,
+    source TEXT NOT NULL DEFAULT 'calibration',
+    quiet INTEGER NOT NULL DEFAULT 1
 );
 CREATE INDEX IF NOT EXISTS by_key ON samples (device_key, operation, implementation, revision, signature);
 CREATE TABLE IF NOT EXISTS refusals (
@@ -47,6 +58,16 @@ CREATE TABLE IF NOT EXISTS refusals (
     PRIMARY KEY (device_key, operation, implementation, revision, signature)
 );
 """
+#: Columns that files of earlier versions lack. Their samples were taken under unknown load: they are not trusted.
+_ADDED = (
+    "ALTER TABLE samples ADD COLUMN when_s REAL NOT NULL DEFAULT 0",
+    "ALTER TABLE samples ADD COLUMN load REAL",
+    "ALTER TABLE samples ADD COLUMN source TEXT NOT NULL DEFAULT 'calibration'",
+    "ALTER TABLE samples ADD COLUMN quiet INTEGER NOT NULL DEFAULT 1",
+    "UPDATE samples SET quiet = 0",
+)
+_KEY_COLUMNS = "device_key, operation, implementation, revision, signature"
+_SAMPLE_COLUMNS = "seconds, when_s, load, source, quiet"
 _KEY = "device_key = ? AND operation = ? AND implementation = ? AND revision = ? AND signature = ?"
 
 
@@ -57,11 +78,13 @@ class HistoryStore:
     only, and `note` says so.
     """
 
-    def __init__(self, path: Path | str | None = None) -> None:
+    def __init__(self, path: Path | str | None = None, clock: Callable[[], float] = time.time) -> None:
         self.path = data_folder() / "history.sqlite3" if path is None else Path(path)
+        self._clock = clock
         self.note: str | None = None
         self._lock = threading.RLock()
         self._cache: dict[HistoryKey, Quantity | None] = {}
+        self._paces: dict[str, float | None] = {}
         self._connection = self._open()
 
     def lookup(self, key: HistoryKey) -> Quantity | None:
@@ -75,71 +98,117 @@ class HistoryStore:
         """Clear the lookup cache, to see samples of other processes."""
         with self._lock:
             self._cache.clear()
+            self._paces.clear()
 
-    def record(self, key: HistoryKey, seconds: Iterable[float]) -> None:
-        """Add samples."""
-        samples = [float(s) for s in seconds]
-        if any(not math.isfinite(s) or s < 0 for s in samples):
-            raise MeasurementError("a sample is negative or not finite", where=f"operation {key.operation!r}")
-        columns = astuple(key)
+    def record(
+        self, key: HistoryKey, seconds: Iterable[float], *, load: float | None = None, source: Source = "calibration"
+    ) -> None:
+        """Add samples taken now, under a load (see `Sample`)."""
+        now_s = self._clock()
+        self.add([(key, Sample(float(s), now_s, load, source, is_quiet(load))) for s in seconds])
+
+    def add(self, samples: Iterable[tuple[HistoryKey, Sample]]) -> None:
+        """Add samples of any keys, together or not at all."""
+        rows: dict[HistoryKey, list[Sample]] = {}
+        for key, sample in samples:
+            if not math.isfinite(sample.seconds) or sample.seconds < 0:
+                raise MeasurementError("a sample is negative or not finite", where=f"operation {key.operation!r}")
+            rows.setdefault(key, []).append(sample)
         with self._lock, self._guarded(), self._connection:
-            self._connection.executemany(
-                "INSERT INTO samples (device_key, operation, implementation, revision, signature, seconds) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                [(*columns, s) for s in samples],
-            )
-            self._connection.execute(
-                f"DELETE FROM samples WHERE {_KEY} AND id NOT IN "
-                f"(SELECT id FROM samples WHERE {_KEY} ORDER BY id DESC LIMIT {KEPT_SAMPLES})",
-                (*columns, *columns),
-            )
-            self._connection.execute(f"DELETE FROM refusals WHERE {_KEY}", columns)
-            self._cache.pop(key, None)
+            for key, added in rows.items():
+                columns = astuple(key)
+                self._connection.executemany(
+                    f"INSERT INTO samples ({_KEY_COLUMNS}, {_SAMPLE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    [(*columns, s.seconds, s.when_s, s.load, s.source, int(s.quiet)) for s in added],
+                )
+                self._connection.execute(
+                    f"DELETE FROM samples WHERE {_KEY} AND id NOT IN "
+                    f"(SELECT id FROM samples WHERE {_KEY} ORDER BY quiet DESC, id DESC LIMIT {KEPT_SAMPLES})",
+                    (*columns, *columns),
+                )
+                self._connection.execute(f"DELETE FROM refusals WHERE {_KEY}", columns)
+                self._cache.pop(key, None)
+                self._paces.pop(key.device_key, None)
 
     def refuse(self, key: HistoryKey, reason: str) -> None:
         """Note that a device or library refuses an implementation; it holds until the implementation is timed."""
         with self._lock, self._guarded(), self._connection:
             self._connection.execute(
-                "INSERT OR REPLACE INTO refusals (device_key, operation, implementation, revision, signature, reason) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
+                f"INSERT OR REPLACE INTO refusals ({_KEY_COLUMNS}, reason) VALUES (?, ?, ?, ?, ?, ?)",
                 (*astuple(key), reason[:_LONGEST_REASON]),
             )
 
     def refusals(self) -> dict[HistoryKey, str]:
         """Return the implementations that devices or libraries refuse, with the reasons."""
         with self._lock, self._guarded():
-            rows = self._connection.execute(
-                "SELECT device_key, operation, implementation, revision, signature, reason FROM refusals"
-            ).fetchall()
+            rows = self._connection.execute(f"SELECT {_KEY_COLUMNS}, reason FROM refusals").fetchall()
         return {HistoryKey(*map(str, columns)): str(reason) for *columns, reason in rows}
 
-    def samples(self) -> list[tuple[HistoryKey, tuple[float, ...]]]:
+    def stored(self, key: HistoryKey) -> tuple[Sample, ...]:
+        """Return the samples of a key, the oldest first."""
+        with self._lock, self._guarded():
+            rows = self._connection.execute(
+                f"SELECT {_SAMPLE_COLUMNS} FROM samples WHERE {_KEY} ORDER BY id", astuple(key)
+            ).fetchall()
+        return tuple(_sample(*row) for row in rows)
+
+    def entries(self) -> list[tuple[HistoryKey, tuple[Sample, ...]]]:
         """Return all samples by key, the oldest first."""
         with self._lock, self._guarded():
             rows = self._connection.execute(
-                "SELECT device_key, operation, implementation, revision, signature, seconds FROM samples ORDER BY id"
+                f"SELECT {_KEY_COLUMNS}, {_SAMPLE_COLUMNS} FROM samples ORDER BY id"
             ).fetchall()
-        found: dict[HistoryKey, list[float]] = {}
-        for *columns, seconds in rows:
-            found.setdefault(HistoryKey(*columns), []).append(float(seconds))
+        found: dict[HistoryKey, list[Sample]] = {}
+        for row in rows:
+            found.setdefault(HistoryKey(*row[:5]), []).append(_sample(*row[5:]))
         return [(key, tuple(values)) for key, values in found.items()]
 
-    def merge(self, key: HistoryKey, seconds: Iterable[float]) -> int:
-        """Add the samples of a key that are not stored yet; return their number."""
-        with self._lock, self._guarded():
-            rows = self._connection.execute(f"SELECT seconds FROM samples WHERE {_KEY}", astuple(key)).fetchall()
-        stored = {float(row[0]) for row in rows}
-        new = [each for each in dict.fromkeys(map(float, seconds)) if each not in stored]
-        if new:
-            self.record(key, new)
+    def samples(self) -> list[tuple[HistoryKey, tuple[float, ...]]]:
+        """Return the seconds of all samples by key, the oldest first."""
+        return [(key, tuple(sample.seconds for sample in values)) for key, values in self.entries()]
+
+    def merge(self, key: HistoryKey, samples: Iterable[Sample | float]) -> int:
+        """Add the samples of a key that are not stored yet; return their number.
+
+        Samples given as seconds alone were taken under unknown load: they are not trusted.
+        """
+        stored = {sample.seconds for sample in self.stored(key)}
+        given = [each if isinstance(each, Sample) else Sample(float(each), quiet=False) for each in samples]
+        new = {each.seconds: each for each in given if each.seconds not in stored}
+        self.add((key, each) for each in new.values())
         return len(new)
+
+    def doubt(self, key: HistoryKey) -> None:
+        """Trust the samples of a key no longer, nor those of its alternatives: runs contradict them.
+
+        Alternatives are the other implementations for the same device, operation and sizes: they were timed under the
+        same circumstances, and plans compare them.
+        """
+        with self._lock, self._guarded(), self._connection:
+            self._connection.execute(
+                "UPDATE samples SET quiet = 0 WHERE device_key = ? AND operation = ? AND signature = ? "
+                "AND source = 'calibration'",
+                (key.device_key, key.operation, key.signature),
+            )
+            self._cache.clear()
 
     def forget(self, device_key: str) -> None:
         """Remove everything about a device."""
+        self._delete("device_key = ?", device_key)
+
+    def forget_matching(self, name: str | None) -> int:
+        """Remove the samples of an operation or of devices with this text in their key, or all; return how many."""
+        if name is None:
+            return self._delete("1")
+        return self._delete("operation = ? OR instr(device_key, ?)", name, name)
+
+    def _delete(self, condition: str, *values: str) -> int:
         with self._lock, self._guarded(), self._connection:
-            self._connection.execute("DELETE FROM samples WHERE device_key = ?", (device_key,))
-            self._connection.execute("DELETE FROM refusals WHERE device_key = ?", (device_key,))
+            removed = self._connection.execute(f"DELETE FROM samples WHERE {condition}", values).rowcount
+            self._connection.execute(f"DELETE FROM refusals WHERE {condition}", values)
             self._cache.clear()
+            self._paces.clear()
+        return int(removed)
 
     def __len__(self) -> int:
         with self._lock, self._guarded():
@@ -162,11 +231,25 @@ class HistoryStore:
 
     # --- internals --------------------------------------------------------------------------------
 
+    def _pace(self, device_key: str, since_s: float) -> float | None:
+        """Return how much longer than usual a device's tasks took in the last runs; None if not noticeably."""
+        if device_key not in self._paces:
+            with self._guarded():
+                rows = self._connection.execute(
+                    f"SELECT DISTINCT {_KEY_COLUMNS} FROM samples WHERE device_key = ? AND source = 'run' "
+                    "AND quiet = 1 AND when_s >= ?",
+                    (device_key, since_s),
+                ).fetchall()
+            self._paces[device_key] = pace((self.stored(HistoryKey(*row)) for row in rows), since_s)
+        return self._paces[device_key]
+
     def _read(self, key: HistoryKey) -> Quantity | None:
-        with self._guarded():
-            rows = self._connection.execute(f"SELECT seconds FROM samples WHERE {_KEY}", astuple(key)).fetchall()
         try:
-            return summarise([float(row[0]) for row in rows], source="history") if rows else None
+            samples = self.stored(key)
+            if not samples:
+                return None
+            since_s = self._clock() - _TODAY_S
+            return paced(estimate(samples), samples, self._pace(key.device_key, since_s), since_s)
         except (MeasurementError, TypeError, ValueError) as error:
             raise FormatError(
                 f"a duration of {key.operation!r} is not a number of seconds", where=str(self.path), hint=_REMOVE
@@ -182,8 +265,9 @@ class HistoryStore:
             with self._guarded():
                 connection.execute("PRAGMA journal_mode=WAL")
                 connection.executescript(_SCHEMA)
+                _add_columns(connection)
                 # Only a write shows whether the file is writable.
-                connection.execute("PRAGMA user_version=1")
+                connection.execute(f"PRAGMA user_version={_VERSION}")
         except (StorageError, FormatError) as error:
             connection.close()
             if isinstance(error, FormatError) or _is_locked(error.__cause__):
@@ -204,10 +288,30 @@ class HistoryStore:
             except sqlite3.Error as error:
                 self.note += f"; its contents cannot be read either ({error})"
         connection.executescript(_SCHEMA)
+        _add_columns(connection)
         return connection
 
     def _guarded(self) -> AbstractContextManager[None]:
         return _guarded(self.path)
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    """Add the columns that a file of an earlier version lacks; several processes may try at once."""
+    if _has_all_columns(connection):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    with connection:
+        if not _has_all_columns(connection):
+            for statement in _ADDED:
+                connection.execute(statement)
+
+
+def _has_all_columns(connection: sqlite3.Connection) -> bool:
+    return "quiet" in {row[1] for row in connection.execute("PRAGMA table_info(samples)")}
+
+
+def _sample(seconds: float, when_s: float, load: float | None, source: Source, quiet: int) -> Sample:
+    return Sample(float(seconds), float(when_s), load, source, bool(quiet))
 
 
 _REMOVE = "Remove the file: measurements are made again when they are needed"

@@ -10,14 +10,14 @@ import sys
 from dataclasses import replace
 
 import pytest
-from support.machines import CPU, EMULATOR, OCL_GPU0, WORKSTATION, ZE_GPU0, split_facts
+from support.machines import CPU, EMULATOR, HOST_FACTS, OCL_GPU0, WORKSTATION, ZE_GPU0, split_facts
 
 from syclsched.devices import SubDevices, discover
 from syclsched.devices.discovery.device_facts import DeviceFacts
-from syclsched.devices.discovery.platform_discovery import choose, missing_memory
+from syclsched.devices.discovery.platform_discovery import choose, missing_memory, without_emulators
 from syclsched.devices.discovery.selection import parse_selector
 from syclsched.devices.discovery.subdevices import parse_sub_devices
-from syclsched.devices.discovery.topology import SelectedDevice
+from syclsched.devices.discovery.topology import SelectedDevice, build_platform
 from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, SelectionError, UntrustedDeviceError
 
 
@@ -220,3 +220,19 @@ def test_importing_the_room_does_not_import_the_runtime() -> None:
         "print([m for m in ('dpctl', 'dpnp', 'numba', 'numba_dpex') if m in sys.modules])"
     )
     assert in_new_process(code).stdout.strip() == "[]"
+
+
+def test_an_emulator_is_no_default_unless_it_is_named_or_there_is_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def left(*devices: DeviceFacts) -> list[str]:
+        platform = build_platform(tuple(chosen(devices=devices).values()), HOST_FACTS, "test")
+        return [device.name for device in without_emulators(platform).compute_devices]
+
+    monkeypatch.delenv("ONEAPI_DEVICE_SELECTOR", raising=False)
+    real = replace(EMULATOR, name="An FPGA board")
+    assert left(CPU, EMULATOR) == ["cpu"]
+    assert left(EMULATOR) == ["accelerator"]
+    assert left(CPU, real) == ["cpu", "accelerator"]
+    monkeypatch.setenv("ONEAPI_DEVICE_SELECTOR", "opencl:cpu,acc")
+    assert left(CPU, EMULATOR) == ["cpu", "accelerator"]

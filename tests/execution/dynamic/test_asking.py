@@ -88,12 +88,15 @@ def test_the_hybrid_runs_a_plan_of_a_rewritten_graph(live: tuple[Platform, Any])
 def test_a_run_adds_what_kinds_of_tasks_took_to_the_history(
     live: tuple[Platform, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from syclsched.execution.core.history_feed import FEED
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage import history_store
 
     monkeypatch.setattr(history_store, "data_folder", lambda: tmp_path)
     with run_dynamically(pairs(12), live[1], "eager") as run:
         run.wait(60)
+    FEED.flush()
     with HistoryStore() as store:
         found = store.samples()
     assert found and all(key.operation == "mix" and len(seconds) == 1 for key, seconds in found)
+    assert all(key.implementation.endswith(", in a run") for key, _ in found)

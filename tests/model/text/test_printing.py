@@ -92,6 +92,13 @@ def test_why_a_task_runs_where_it_does() -> None:
     ]
 
 
+def test_uncertain_costs_say_how_uncertain_they_are() -> None:
+    plan = two_devices()
+    uncertain = tuple(replace(option, uncertainty=0.25) for option in plan.options)
+    lines = explain_task(replace(plan, options=uncertain), "second").splitlines()
+    assert [line.split("ms")[1].strip() for line in lines if "opencl-c   " in line] == ["modelled ±25%  3.00x"]
+
+
 def test_a_task_that_is_slower_here_or_can_run_nowhere_else() -> None:
     slower = explain_task(two_devices(), "other")
     assert "alone, cpu would be faster by 400.0 µs" in slower

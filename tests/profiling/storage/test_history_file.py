@@ -22,11 +22,18 @@ def test_what_is_exported_is_what_is_merged(tmp_path: Path) -> None:
         here.record(KEYS[0], [1.0, 2.0])
         here.record(KEYS[1], [3.0])
         there.record(KEYS[0], [2.0, 4.0])
-        text = to_json(history_file(here.samples()))
+        text = to_json(history_file(here.entries()))
         read = from_json(HistoryFile, text, where="history")
-        assert sum(there.merge(task.key, task.seconds) for task in read.tasks) == 2
-        assert sum(there.merge(task.key, task.seconds) for task in read.tasks) == 0
+        assert sum(there.merge(task.key, task.samples) for task in read.tasks) == 2
+        assert sum(there.merge(task.key, task.samples) for task in read.tasks) == 0
+        assert there.stored(KEYS[1]) == here.stored(KEYS[1])
         assert dict(there.samples()) == {KEYS[0]: (2.0, 4.0, 1.0), KEYS[1]: (3.0,)}
+
+
+def test_times_without_circumstances_are_merged_but_not_trusted() -> None:
+    with HistoryStore(":memory:") as history:
+        assert history.merge(KEYS[0], (1.0, 2.0)) == 2
+        assert [sample.quiet for sample in history.stored(KEYS[0])] == [False, False]
 
 
 def test_a_bad_file_is_refused_by_name() -> None:
@@ -48,6 +55,12 @@ def test_the_command_line_writes_and_takes_over(tmp_path: Path, monkeypatch: pyt
     assert "1 samples" in runner.invoke(app, ["history", "merge", str(file)]).output
     with HistoryStore() as there:
         assert dict(there.samples()) == {KEYS[0]: (1.5,)}
+    shown = runner.invoke(app, ["history", "show"], env={"COLUMNS": "200"}).output
+    assert "1 (0)" in shown and "±50%, provisional" in shown
+    assert "0 samples" in runner.invoke(app, ["history", "forget", "another"]).output
+    assert "1 sample removed" in runner.invoke(app, ["history", "forget", "mix"]).output
+    with HistoryStore() as there:
+        assert len(there) == 0
 
 
 def test_what_cannot_be_kept_is_not_said_to_be_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

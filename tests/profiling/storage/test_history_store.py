@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syclsched.costs.history import HistoryKey
+from syclsched.costs.history import HistoryKey, Sample, in_run_key, is_provisional
 from syclsched.errors import FormatError, MeasurementError
 from syclsched.profiling.storage.history_store import KEPT_SAMPLES, HistoryStore
 
@@ -55,6 +55,96 @@ def test_only_the_newest_samples_are_kept() -> None:
         quantity = history.lookup(KEY)
     assert quantity is not None
     assert (quantity.value, quantity.samples) == (2.0, KEPT_SAMPLES)
+
+
+def test_samples_keep_when_under_what_load_and_by_whom_they_were_taken(tmp_path: Path) -> None:
+    with HistoryStore(tmp_path / "h.sqlite3", clock=lambda: 1234.5) as history:
+        history.record(KEY, [1.0], load=0.02)
+        history.record(KEY, [2.0], load=0.4, source="run")
+    with HistoryStore(tmp_path / "h.sqlite3") as history:
+        assert history.stored(KEY) == (Sample(1.0, 1234.5, 0.02), Sample(2.0, 1234.5, 0.4, "run", quiet=False))
+
+
+def test_busy_samples_never_drive_out_quiet_ones() -> None:
+    with HistoryStore(":memory:") as history:
+        history.record(KEY, [1.0] * 5, load=0.0)
+        history.record(KEY, [9.0] * (2 * KEPT_SAMPLES), load=0.6)
+        quantity = history.lookup(KEY)
+        assert quantity is not None
+        assert (quantity.value, quantity.samples, len(history.stored(KEY))) == (1.0, 5, KEPT_SAMPLES)
+
+
+def test_what_runs_contradict_is_provisional_with_its_alternatives_but_not_the_runs() -> None:
+    other = HistoryKey(KEY.device_key, KEY.operation, "opencl-c", "7", KEY.signature)
+    elsewhere = HistoryKey(KEY.device_key, KEY.operation, "opencl-c", "7", "a:float64[65,64]")
+    with HistoryStore(":memory:") as history:
+        for key in (KEY, other, elsewhere):
+            history.record(key, [1.0] * 5)
+        history.record(in_run_key(KEY), [1.0] * 5, source="run")
+        history.doubt(KEY)
+        found = {key: history.lookup(key) for key in (KEY, other, elsewhere, in_run_key(KEY))}
+    assert [quantity is not None and is_provisional(quantity) for quantity in found.values()] == [
+        True, True, False, False,
+    ]  # fmt: skip
+
+
+def test_a_file_of_an_earlier_version_is_read_and_its_times_are_provisional(tmp_path: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "h.sqlite3"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "CREATE TABLE samples (id INTEGER PRIMARY KEY AUTOINCREMENT, device_key TEXT NOT NULL, operation TEXT NOT "
+            "NULL, implementation TEXT NOT NULL, revision TEXT NOT NULL, signature TEXT NOT NULL, seconds REAL NOT "
+            "NULL); PRAGMA user_version=1;"
+        )
+        values = (KEY.device_key, KEY.operation, KEY.implementation, KEY.revision, KEY.signature)
+        connection.executemany(
+            "INSERT INTO samples (device_key, operation, implementation, revision, signature, seconds) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            [(*values, 3.0)] * 8,
+        )
+    connection.close()
+    with HistoryStore(path) as history:
+        before = history.lookup(KEY)
+        history.record(KEY, [2.0] * 5)
+        after = history.lookup(KEY)
+    assert before is not None and after is not None
+    assert (before.value, is_provisional(before)) == (3.0, True)
+    assert (after.value, is_provisional(after)) == (2.0, False)
+    with HistoryStore(path) as history:  # the layout is changed once
+        assert len(history.stored(KEY)) == 13
+
+
+def test_old_estimates_follow_a_machine_that_became_slower() -> None:
+    now_s = 0.0
+    kinds = [HistoryKey("device", name, "i, in a run", "1", "s") for name in ("a", "b", "c")]
+    with HistoryStore(":memory:", clock=lambda: now_s) as history:
+        history.record(KEY, [4.0] * 5)
+        for key in kinds:
+            history.record(key, [1.0] * 8, source="run")
+        now_s = 100_000.0
+        for key in kinds:
+            history.record(key, [1.5, 1.5], source="run")
+        found = history.lookup(KEY)
+        assert found is not None
+        assert found.value == pytest.approx(6.0)
+        now_s = 200_000.0
+        history.refresh()
+        assert history.lookup(KEY) is not None and history.lookup(KEY).value == 4.0  # type: ignore[union-attr]
+
+
+def test_operations_devices_or_everything_can_be_forgotten() -> None:
+    keys = [HistoryKey(device, name, "i", "1", "s") for device in ("cpu-1", "gpu-2") for name in ("gemm", "trsm")]
+    with HistoryStore(":memory:") as history:
+        for key in keys:
+            history.record(key, [1.0, 2.0])
+        assert history.forget_matching("gemm") == 4
+        assert history.lookup(keys[0]) is None and history.lookup(keys[1]) is not None
+        assert history.forget_matching("gpu") == 2
+        assert history.forget_matching("nothing") == 0
+        assert history.forget_matching(None) == 2
+        assert len(history) == 0
 
 
 @pytest.mark.parametrize("sample", [float("nan"), float("inf"), -1.0])

@@ -116,6 +116,16 @@ def test_profiles_give_lanes_links_submission_and_interference(tmp_path: Path) -
     assert attached.interference("cpu", "cpu") == 0.1  # two lanes of it, as its profile has measured
 
 
+def test_a_busy_machine_does_not_set_the_number_of_lanes(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    profile = device_profile("key-cpu", lanes=4)
+    noisy = replace(profile, provenance=replace(profile.provenance, busy=True))
+    assert with_profiles(platform(), {"key-cpu": profile}, ()).device("cpu").lanes == 4
+    found = with_profiles(platform(), {"key-cpu": noisy}, ()).device("cpu")
+    assert (found.lanes, found.profile) == (1, noisy)
+
+
 def test_a_busy_machine_does_not_prove_that_cores_are_not_shared() -> None:
     from dataclasses import replace
 

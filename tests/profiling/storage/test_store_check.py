@@ -56,6 +56,6 @@ def test_a_damaged_history_is_named(folder: Path) -> None:
 def test_durations_that_are_none_are_found(folder: Path) -> None:
     path = folder / "history.sqlite3"
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("INSERT INTO samples VALUES (1, 'd', 'o', 'i', 'r', 's', 'long')")
+        connection.execute("INSERT INTO samples VALUES (1, 'd', 'o', 'i', 'r', 's', 'long', 0, NULL, 'run', 1)")
     _, history = check_stored(folder)
     assert history.status == "missing" and "1 of its durations" in history.what

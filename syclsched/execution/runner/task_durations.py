@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Durations of a run's tasks, by kind of task, for the history."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import Final
+
+from syclsched.costs.history import HistoryKey, history_key
+from syclsched.execution.core.execution_records import Record, Times, record_seconds
+from syclsched.execution.core.history_feed import FEED, HistoryFeed
+from syclsched.execution.dispatch.prepared import PreparedPlan
+from syclsched.execution.handle.engine import Engine
+from syclsched.execution.handle.trace_merging import EngineTrace
+from syclsched.execution.replay.replay import Replay
+from syclsched.model.platform import Platform
+from syclsched.model.recovery import Recovery
+
+#: The first runs of a plan are measured, then one in so many, and not more often than every so many seconds.
+_FIRST_RUNS: Final = 5
+_ONE_IN, _INTERVAL_S = 64, 2.0
+
+#: A task whose predicted duration is at most this multiple of that on an idle machine shares its cores with no other.
+_UNSHARED: Final = 1.05
+
+
+class DurationRecorder:
+    """Passes the task durations of a plan's runs on to the history: an `EngineRecorder` of every run."""
+
+    def __init__(self, prepared: PreparedPlan, platform: Platform, feed: HistoryFeed = FEED) -> None:
+        self._prepared, self._platform, self._feed = prepared, platform, feed
+        self._runs = 0
+        self._next_s = 0.0
+        feed.begin()
+
+    def add(
+        self,
+        engine: Engine,
+        generation: int = 0,
+        before: tuple[EngineTrace, ...] = (),
+        recoveries: tuple[Recovery, ...] = (),
+    ) -> None:
+        """Queue the durations of a run that has ended, unless enough were measured lately."""
+        spoilt = engine.error is not None or not engine.failures.none or bool(recoveries)
+        if spoilt or not engine.recording or not self._is_due():
+            return
+        times: Times | Mapping[int, Record] | None = None
+        skipped = self._library_calls
+        if isinstance(engine, Replay):
+            if engine.watch.shares_lanes and self._is_concurrent:
+                return  # instances of a stream slow each other down in ways that no plan predicts
+            times = engine.times
+            skipped = frozenset() if engine.times_each_call else skipped
+        is_first = self._runs == 1
+        self._feed.add(partial(self._durations, times or engine.records, skipped, is_first=is_first))
+
+    def _is_due(self) -> bool:
+        self._runs += 1
+        if self._runs <= _FIRST_RUNS:
+            return True
+        if self._runs % _ONE_IN or time.monotonic() < self._next_s:
+            return False
+        self._next_s = time.monotonic() + _INTERVAL_S
+        return True
+
+    @cached_property
+    def _is_concurrent(self) -> bool:
+        return sum(lane.kind != "copy" and bool(lane.instructions) for lane in self._prepared.plan.lanes) > 1
+
+    @cached_property
+    def _library_calls(self) -> frozenset[int]:
+        """Instructions whose recorded times are shares of the time of several calls."""
+        work = self._prepared.work.items()
+        return frozenset(number for number, piece in work if piece.implementation.kind == "library")
+
+    @cached_property
+    def _kinds(self) -> dict[int, tuple[HistoryKey, float, bool]]:
+        """Key, predicted slow-down by other tasks, and whether it is host work, of each instruction with a task."""
+        found = {}
+        work = self._prepared.work
+        for lane in self._prepared.plan.lanes:
+            for instruction in lane.instructions:
+                piece = work.get(instruction.id)
+                if piece is None or piece.writes_nothing or instruction.duration_s <= 0.0:
+                    continue
+                device_key = self._platform.device(lane.device).key
+                key = history_key(device_key, piece.operation, piece.implementation, piece.signature)
+                slowed = (instruction.finish_s - instruction.start_s) / instruction.duration_s
+                found[instruction.id] = key, max(slowed, 1.0), instruction.kind == "host"
+        return found
+
+    def _durations(
+        self, times: Times | Mapping[int, Record], skipped: frozenset[int], *, is_first: bool
+    ) -> Sequence[tuple[HistoryKey, float]]:
+        """Return the median duration of each kind of task, as if it had the machine to itself."""
+        each: dict[HistoryKey, list[tuple[float, float]]] = {}
+        first: set[HistoryKey] = set()
+        seconds = times.seconds() if isinstance(times, Times) else record_seconds(times)
+        for number, duration_s in sorted(seconds.items()):
+            if number not in self._kinds or number in skipped:
+                continue
+            key, slowed, on_host = self._kinds[number]
+            if is_first and on_host and key not in first:
+                first.add(key)  # the first call of a host function may import modules
+                continue
+            each.setdefault(key, []).append((slowed, duration_s))
+        return [(key, _alone(measured)) for key, measured in each.items()]
+
+
+def _alone(measured: Sequence[tuple[float, float]]) -> float:
+    """Return the median duration from pairs of predicted slow-down and duration, unshared ones if there are any."""
+    unshared = [seconds for slowed, seconds in measured if slowed <= _UNSHARED]
+    return statistics.median(unshared or [seconds / slowed for slowed, seconds in measured])

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs become measurements: what is written, what a calibration loses by it, and that no run fails for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from syclsched.costs.history import HistoryKey, Sample, in_run_key, is_provisional, measured_seconds
+from syclsched.errors import StorageError
+from syclsched.execution.core.history_feed import HistoryFeed
+from syclsched.model.profile import Quantity
+from syclsched.profiling import HistoryStore
+
+KEY = HistoryKey("device", "gemm", "numpy", "1", "a:float64[64,64]")
+
+
+@pytest.fixture
+def store() -> Iterator[HistoryStore]:
+    with HistoryStore(":memory:") as history:
+        yield history
+
+
+def feed_of(store: HistoryStore) -> HistoryFeed:
+    @contextmanager
+    def opened() -> Iterator[HistoryStore]:
+        yield store
+
+    return HistoryFeed(opened, clock=lambda: 7.0)  # type: ignore[arg-type]
+
+
+def ran(feed: HistoryFeed, *seconds: float) -> None:
+    for each in seconds:
+        feed.add(lambda each=each: [(KEY, each)])  # type: ignore[misc]
+        feed.flush()
+
+
+def best(store: HistoryStore) -> Quantity:
+    found = measured_seconds(store, KEY)
+    assert found is not None
+    return found
+
+
+def test_a_run_leaves_one_sample_of_each_kind_of_task(store: HistoryStore) -> None:
+    ran(feed_of(store), 2.0)
+    assert store.stored(in_run_key(KEY)) == (Sample(2.0, 7.0, None, "run"),)
+    assert store.lookup(KEY) is None
+    assert best(store).value == 2.0
+
+
+def test_two_runs_that_agree_are_believed_and_the_calibration_is_timed_again(
+    store: HistoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.record(KEY, [63.8] * 9)
+    feed = feed_of(store)
+    with caplog.at_level(logging.WARNING, "syclsched"):
+        ran(feed, 4.9)
+        assert (best(store).value, caplog.messages) == (63.8, [])
+        ran(feed, 4.9)
+        assert best(store).value == 4.9
+        alone = store.lookup(KEY)
+        assert alone is not None and is_provisional(alone)
+        (said,) = caplog.messages
+        assert "gemm by numpy: 4.900 s instead of 63.80 s" in said and "timed again" in said
+        store.record(KEY, [20.0] * 9)  # timed again; alone it truly takes longer
+        ran(feed, 4.9, 4.9)
+    assert len(caplog.messages) == 1
+    assert best(store).value == 4.9
+
+
+def test_runs_that_agree_with_the_calibration_change_nothing(
+    store: HistoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.record(KEY, [5.0] * 9)
+    ran(feed_of(store), 5.5, 5.4, 5.5)
+    alone = store.lookup(KEY)
+    assert alone is not None and not is_provisional(alone)
+    assert not caplog.messages
+
+
+def test_runs_that_disagree_with_each_other_are_not_believed(store: HistoryStore) -> None:
+    store.record(KEY, [5.0] * 9)
+    ran(feed_of(store), 50.0, 9.0)
+    assert best(store).value == 5.0
+
+
+def test_a_failure_to_write_fails_nothing() -> None:
+    def refuse() -> HistoryStore:
+        raise StorageError("full", where="disk")
+
+    feed = HistoryFeed(refuse)
+    ran(feed, 1.0)
+    feed.add(lambda: [][0])  # the events of a driver may be unreadable, too
+    feed.flush()

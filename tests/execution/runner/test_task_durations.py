@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Durations of a run's tasks: by kind, as if alone, without the first call of a host function, and not of every run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.running import MIX
+
+import syclsched
+from syclsched.costs.history import HistoryKey
+from syclsched.execution.core.execution_records import Record
+from syclsched.execution.core.history_feed import FEED
+from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
+from syclsched.execution.runner.task_durations import DurationRecorder
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.profiling import HistoryStore
+
+
+def mixes(count: int) -> TaskGraph:
+    graph = TaskGraph("mixes")
+    for n in range(count):
+        x = graph.array(f"x{n}", data=np.ones(64, np.int64))
+        graph.kernel(MIX, x=x, y=graph.array(f"y{n}", data=np.ones(64, np.int64)), a=2)
+    return graph
+
+
+class Feed:
+    """Keeps what a run is to write."""
+
+    def __init__(self) -> None:
+        self.queued: list[Callable[[], Sequence[tuple[HistoryKey, float]]]] = []
+
+    def begin(self) -> None:
+        pass
+
+    def add(self, durations: Callable[[], Sequence[tuple[HistoryKey, float]]]) -> None:
+        self.queued.append(durations)
+
+    def last(self) -> list[float]:
+        return [seconds for _, seconds in self.queued[-1]()]
+
+
+def slowed(plan: Plan, factor: float, tasks: Sequence[str]) -> Plan:
+    """Return a plan that predicts that these tasks share their cores with others."""
+
+    def each(i: Any) -> Any:
+        return replace(i, finish_s=i.start_s + i.duration_s * (factor if i.task in tasks else 1.0))
+
+    return replace(plan, lanes=tuple(replace(m, instructions=tuple(map(each, m.instructions))) for m in plan.lanes))
+
+
+def prepared_on(device: str, count: int) -> PreparedPlan:
+    graph = mixes(count)
+    plan = syclsched.plan(graph, syclsched.describe(["cpu"]), policy=f"single:{device}", rewrite="none")
+    return prepare(slowed(plan, 1.0, ()), graph)
+
+
+def ended(prepared: PreparedPlan, milliseconds: Sequence[float], **changes: Any) -> Any:
+    """Return an engine that has executed the tasks of a plan in these times."""
+    numbers = sorted(prepared.work)
+    times = zip(numbers, milliseconds, strict=True)
+    records = {number: Record(0, start_ns=1000, finish_ns=1000 + round(ms * 1e6)) for number, ms in times}
+    values = {"recording": True, "error": None, "failures": SimpleNamespace(none=True), "records": records, **changes}
+    return SimpleNamespace(**values)
+
+
+def recorder(prepared: PreparedPlan, feed: Feed) -> DurationRecorder:
+    return DurationRecorder(prepared, prepared.plan.platform, feed)  # type: ignore[arg-type]
+
+
+def test_a_kind_of_task_took_the_median_of_its_tasks() -> None:
+    prepared, feed = prepared_on("cpu", 3), Feed()
+    recorder(prepared, feed).add(ended(prepared, [2.0, 7.0, 3.0]))
+    assert feed.last() == pytest.approx([3e-3])
+    ((key, _),) = feed.queued[0]()
+    assert (key.operation, key.device_key) == ("mix", prepared.plan.platform.device("cpu").key)
+
+
+def test_what_is_not_done_or_failed_is_no_measurement() -> None:
+    prepared, feed = prepared_on("cpu", 3), Feed()
+    engine = ended(prepared, [2.0, 7.0, 3.0])
+    engine.records[min(engine.records)].outcome = "cancelled"
+    recorder(prepared, feed).add(engine)
+    assert feed.last() == pytest.approx([5e-3])
+    before = len(feed.queued)
+    recorder(prepared, feed).add(ended(prepared, [2.0] * 3, failures=SimpleNamespace(none=False)))
+    recorder(prepared, feed).add(ended(prepared, [2.0] * 3, recording=False))
+    recorder(prepared, feed).add(ended(prepared, [2.0] * 3), recoveries=("a recovery",))  # type: ignore[arg-type]
+    assert len(feed.queued) == before
+
+
+def test_tasks_that_share_cores_count_only_where_there_are_no_others() -> None:
+    prepared, feed = prepared_on("cpu", 3), Feed()
+    first, second, third = (prepared.work[number].task.name for number in sorted(prepared.work))
+    some = replace(prepared, plan=slowed(prepared.plan, 2.0, [first, second]))
+    recorder(some, feed).add(ended(some, [6.0, 8.0, 4.0]))
+    assert feed.last() == pytest.approx([4e-3])
+    every = replace(prepared, plan=slowed(prepared.plan, 2.0, [first, second, third]))
+    recorder(every, feed).add(ended(every, [6.0, 8.0, 4.0]))
+    assert feed.last() == pytest.approx([3e-3])
+
+
+def test_the_first_call_of_a_host_function_does_not_count() -> None:
+    prepared, feed = prepared_on("host", 3), Feed()
+    durations = recorder(prepared, feed)
+    durations.add(ended(prepared, [900.0, 2.0, 3.0]))
+    assert feed.last() == pytest.approx([2.5e-3])
+    durations.add(ended(prepared, [4.0, 2.0, 3.0]))
+    assert feed.last() == pytest.approx([3e-3])
+
+
+def test_of_many_runs_few_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    from syclsched.execution.runner import task_durations
+
+    now_s = 0.0
+    monkeypatch.setattr(task_durations.time, "monotonic", lambda: now_s)
+    prepared, feed = prepared_on("cpu", 1), Feed()
+    durations, engine = recorder(prepared, feed), ended(prepared, [2.0])
+    for _ in range(1000):
+        durations.add(engine)
+    assert len(feed.queued) == 6
+    now_s = 100.0
+    for _ in range(64):
+        durations.add(engine)
+    assert len(feed.queued) == 7
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("way", ["run", "bind", "stream"])
+def test_every_way_to_run_a_graph_measures_it(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    graph, platform = mixes(4), syclsched.discover("cpu")
+    plan = syclsched.plan(graph, platform, policy="single:cpu", rewrite="none")
+    if way == "run":
+        with syclsched.run(graph, platform, plan=plan) as run:
+            run.wait()
+    else:
+        with syclsched.bind(graph, platform, plan=plan) as runner:
+            if way == "bind":
+                runner()
+            else:
+                assert len(list(runner.stream([None] * 3, in_flight=1))) == 3
+    FEED.flush()
+    with HistoryStore() as history:
+        entries = history.entries()
+    used = {a.implementation for a in plan.schedule.assignments}
+    assert {key.implementation for key, _ in entries} == {f"{each}, in a run" for each in used}
+    assert all(sample.source == "run" and sample.seconds > 0.0 for _, samples in entries for sample in samples)
+
+
+@pytest.mark.sycl
+def test_a_deterministic_run_does_not_depend_on_measured_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from syclsched.costs.history import history_key
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    graph, platform = mixes(2), syclsched.discover("cpu")
+    task = graph.tasks[0]
+    assert task.operation is not None and task.signature is not None
+    chosen = []
+    for slow in (None, *task.operation.implementations):
+        with HistoryStore() as history:
+            history.forget_matching(None)
+            for each in task.operation.implementations:
+                for device in platform.devices:
+                    key = history_key(device.key, task.operation, each, task.signature)
+                    history.record(key, [1.0 if each is slow else 1e-6] * 5)
+        with syclsched.bind(graph, platform, calibrate=False, deterministic=True) as runner:
+            chosen.append({(a.device, a.implementation) for a in runner.plan.schedule.assignments})
+    assert all(each == chosen[0] for each in chosen)
