@@ -17,7 +17,7 @@ from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.execution import bind
 from syclsched.model.graph import TaskGraph
 
-pytestmark = [pytest.mark.sycl, needs_onednn]
+pytestmark = [pytest.mark.sycl, pytest.mark.instruction_sets, needs_onednn]
 STEPS, SIZE, MOST = 200, 100, 96
 
 

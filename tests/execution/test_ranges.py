@@ -63,6 +63,7 @@ def test_results_do_not_depend_on_how_much_memory_there_is(data: st.DataObject) 
 
 @given(data=st.data())
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.instruction_sets
 def test_bound_plans_give_numpys_bits_every_time(data: st.DataObject) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(ranges=True))

@@ -107,7 +107,7 @@ def run_everything() -> None:
 
     kind = workloads.get("cholesky")
     made = kind.build(kind.options(n=256, tile=64))
-    platform = syclsched.discover()
+    platform = syclsched.discover("cpu,accelerator")  # two memory spaces
     with syclsched.run(made.graph, platform, inputs=made.inputs) as run:
         run.wait()
     for devices in (platform, syclsched.discover("cpu")):
