@@ -424,7 +424,7 @@ class Plan(Serialisable, _WeaklyReferable):
 
     def to_json(self, *, indent: int | None = 1) -> str:
         """Return the plan as JSON text; `Plan.from_json` reads it back."""
-        from syclsched.model.plan_document import plan_to_json  # it needs the classes of this module
+        from syclsched.model.text.plan_document import plan_to_json  # it needs the classes of this module
 
         return plan_to_json(self, indent=indent)
 
@@ -449,6 +449,6 @@ class Plan(Serialisable, _WeaklyReferable):
         FormatError
             If it is not a valid plan; names the place and what is expected there.
         """
-        from syclsched.model.plan_document import plan_from_json
+        from syclsched.model.text.plan_document import plan_from_json
 
         return plan_from_json(text, where=where)

@@ -10,11 +10,11 @@ import numpy as np
 
 from syclsched.costs import CostModel
 from syclsched.errors import CapabilityError
-from syclsched.model.bulk_objects import make_objects
 from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import with_memory_limit
 from syclsched.model.plan import Option, Plan, Refusal
 from syclsched.model.platform import Platform
+from syclsched.model.text.bulk_objects import make_objects
 from syclsched.planning import build_plan
 from syclsched.planning.transfers.prefetch import WORTH
 from syclsched.progress import StepCounter

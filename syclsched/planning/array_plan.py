@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from syclsched.model.access import AccessMode
-from syclsched.model.bulk_objects import make_objects, paused_collection
 from syclsched.model.plan import BufferUse, Counters, Instruction, Lane, Option, Plan
 from syclsched.model.platform import Platform
 from syclsched.model.schedule import Schedule
+from syclsched.model.text.bulk_objects import make_objects, paused_collection
 from syclsched.planning.draft import COPY as COPIES
 from syclsched.planning.draft import KINDS, MODES, Ints, LaneKey, PlanDraft, gather_ragged
 from syclsched.planning.graph_record import GraphRecord

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from syclsched.errors import MemoryLimitError
-from syclsched.model.bulk_objects import paused_collection
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Counters, Option, Plan
 from syclsched.model.platform import Platform
 from syclsched.model.schedule import Assignment, Schedule
+from syclsched.model.text.bulk_objects import paused_collection
 from syclsched.planning.array_plan import ArrayPlan
 from syclsched.planning.draft import Ints, PlanDraft
 from syclsched.planning.graph_record import GraphRecord, record

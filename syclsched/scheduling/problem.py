@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from syclsched.errors import CapabilityError, DeviceNotFoundError
-from syclsched.model.bulk_objects import make_objects
 from syclsched.model.platform import HOST, Contention
 from syclsched.model.schedule import Assignment, Schedule
+from syclsched.model.text.bulk_objects import make_objects
 from syclsched.scheduling.data_locations import DataLocations
 from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables, frozen
 from syclsched.scheduling.timetable import Timetable

@@ -12,8 +12,8 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
-from syclsched.model.bulk_objects import make_objects
 from syclsched.model.plan import Instruction, Lane
+from syclsched.model.text.bulk_objects import make_objects
 from syclsched.model.trace import Span, Trace
 from syclsched.simulation.machine import Floats
 

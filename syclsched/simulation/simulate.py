@@ -12,8 +12,8 @@ from typing import Final, Literal
 
 import numpy as np
 
-from syclsched.model.bulk_objects import make_objects
 from syclsched.model.plan import Plan
+from syclsched.model.text.bulk_objects import make_objects
 from syclsched.model.trace import Span, Trace
 from syclsched.simulation.disturbances import Event, Failure
 from syclsched.simulation.lazy_objects import lazy_lane, lazy_trace, timed

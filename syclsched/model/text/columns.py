@@ -20,8 +20,8 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 import numpy as np
 
 from syclsched.errors import FormatError
-from syclsched.model.bulk_objects import make_objects
 from syclsched.model.profile import Count
+from syclsched.model.text.bulk_objects import make_objects
 from syclsched.model.text.json_serialisation import Serialisable
 
 #: The key of the number of dataclasses in each row, beside the names of their fields.

@@ -15,10 +15,10 @@ import numpy as np
 
 from syclsched.errors import IncompletePlanError, MemoryLimitError, RaceError
 from syclsched.model.access import row_range_name
-from syclsched.model.bulk_objects import paused_collection
 from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.segments import Segment, joined_rows
 from syclsched.model.plan import Plan, PlannedArray
+from syclsched.model.text.bulk_objects import paused_collection
 from syclsched.planning.graph_record import record
 from syclsched.planning.memory.constant_memory import constant_bytes, launched, reserve_memory
 from syclsched.planning.memory.liveness import check_capacity, peak_bytes

@@ -16,10 +16,10 @@ from support.synthetic import random_trace, two_devices
 
 from syclsched.errors import FormatError
 from syclsched.model.plan import Plan
-from syclsched.model.plan_document import document_type
 from syclsched.model.platform import Link, Platform
 from syclsched.model.profile import DeviceProfile
 from syclsched.model.text.json_serialisation import from_json, json_schema, to_json
+from syclsched.model.text.plan_document import document_type
 from syclsched.model.trace import Trace
 from syclsched.planning import build_plan, verify
 from syclsched.simulation import predict

@@ -8,8 +8,8 @@ import weakref
 
 import pytest
 
-from syclsched.model import bulk_objects
 from syclsched.model.plan import Instruction, Lane
+from syclsched.model.text import bulk_objects
 
 
 class Cycle:
