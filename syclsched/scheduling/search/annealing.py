@@ -13,6 +13,7 @@ from syclsched.compiled import lean
 from syclsched.scheduling.search.constrained import moves as constrained_moves
 from syclsched.scheduling.search.incremental import moves as incremental_moves
 from syclsched.scheduling.search.incremental.moves import accept, evaluate, prepare_moves, propose, undo
+from syclsched.scheduling.search.queued import moves as queued_moves
 from syclsched.scheduling.search.random_numbers import random_unit
 from syclsched.scheduling.tables import Floats, Ints
 
@@ -63,7 +64,7 @@ def _anneal(state: Any, best: Best, current: float, temperature: float, steps: i
     return current
 
 
-def compiled_with(name: str, moves: ModuleType) -> Anneal:
+def _compiled_with(name: str, moves: ModuleType) -> Anneal:
     """Return the loop, compiled with the functions of a module of moves in place of those imported above."""
     # As globals: numba cannot cache functions on disk that get others as arguments or from a closure.
     functions = {name: getattr(moves, name) for name in ("accept", "evaluate", "prepare_moves", "propose", "undo")}
@@ -72,6 +73,8 @@ def compiled_with(name: str, moves: ModuleType) -> Anneal:
     return lean(function)
 
 
-#: With moves mostly of critical tasks, whose effect is computed incrementally; and with moves of any task.
-anneal_incrementally = compiled_with("anneal_incrementally", incremental_moves)
-anneal_constrained = compiled_with("anneal_constrained", constrained_moves)
+#: With moves mostly of critical tasks, whose effect is computed incrementally; with moves of any task; and with the
+#: copy lanes of plans.
+anneal_incrementally = _compiled_with("anneal_incrementally", incremental_moves)
+anneal_constrained = _compiled_with("anneal_constrained", constrained_moves)
+anneal_queued = _compiled_with("anneal_queued", queued_moves)
