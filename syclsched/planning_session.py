@@ -66,7 +66,7 @@ class PlanningSession:
         """Plan a graph, or return the kept plan of an equal graph, platform, request and history."""
         store, key = self.plans, None
         if store is not None and self.request.policy == AUTO and len(graph.tasks) <= _MOST_TASKS:
-            key = plan_key(graph, self.platform, self.request, _version())
+            key = plan_key(graph, self.platform, self.request, self.history, _version())
         if store is None or key is None:
             return self._plan(graph, self.history)
         kept = store.find(key, self.history, are_same)

@@ -142,7 +142,7 @@ def test_a_file_with_a_plan_that_is_not_sound_is_as_good_as_none(made: list[str]
     head, _, text = file.read_text().partition("\n")
     plan = json.loads(text)
     for lane in plan["lanes"]:
-        lane["instructions"] = lane["instructions"][:1]
+        lane["instructions"]["waits"] = [[] for _ in lane["instructions"]["waits"]]
     file.write_text(head + "\n" + json.dumps(plan))
     again = syclsched.plan(cholesky(), platform())
     syclsched.verify(again, cholesky())
@@ -182,3 +182,27 @@ def test_without_a_folder_to_write_to_it_plans(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
     plan = syclsched.plan(cholesky(), platform(), history=MemoryHistory())
     syclsched.verify(plan, cholesky())
+
+
+def test_times_that_are_trusted_now_are_planned_with(made: list[str]) -> None:
+    history = timed(platform())
+    for uncertainty in (0.9, 0.9, None):
+        for key, known in history.items():
+            history[key] = replace(known, uncertainty=uncertainty)
+        syclsched.plan(cholesky(), platform(), history=history)
+    assert len(made) == 2
+
+
+def test_what_is_refused_is_not_planned_nor_used_again(made: list[str]) -> None:
+    class Refusing(MemoryHistory):
+        refused = ""
+
+        def refusals(self) -> dict[HistoryKey, str]:
+            return {key: "it has no engine here" for key in self if key.operation == self.refused}
+
+    history = Refusing(timed(platform()))
+    assert not syclsched.plan(cholesky(), platform(), history=history).refusals
+    history.refused = "gemm"
+    plan = syclsched.plan(cholesky(), platform(), history=history)
+    assert len(made) == 2
+    assert {each.task.partition("(")[0] for each in plan.refusals} == {"gemm"}

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from syclsched.costs import CostModel, History
-from syclsched.costs.history import HistoryKey
+from syclsched.costs.history import HistoryKey, is_provisional, known_refusals
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.model.profile import Quantity
@@ -26,6 +26,10 @@ class ReadTimes:
     history: History | None
     times: dict[HistoryKey, Quantity | None] = field(default_factory=dict)
 
+    def refusals(self) -> Mapping[HistoryKey, str]:
+        """Return why devices or libraries refuse implementations; these are part of the plan's key."""
+        return known_refusals(self.history)
+
     def lookup(self, key: HistoryKey) -> Quantity | None:
         """Return the measured seconds of a key, or None if there are none."""
         found = None if self.history is None else self.history.lookup(key)
@@ -34,21 +38,26 @@ class ReadTimes:
 
 
 def are_same(before: Quantity | None, now: Quantity | None) -> bool:
-    """Return whether two measurements of a time agree within their uncertainty."""
+    """Return whether two measurements of a time agree within their spread, and are equally trustworthy."""
     if before is None or now is None:
         return before is now
+    if is_provisional(before) != is_provisional(now):
+        return False
     uncertain_s = _SAME_DEVIATIONS * max(before.mad, now.mad)
     return abs(before.value - now.value) <= max(uncertain_s, _SAME_SHARE * before.value)
 
 
-def plan_key(graph: TaskGraph, platform: Platform, request: PlanRequest, version: str) -> str | None:
+def plan_key(
+    graph: TaskGraph, platform: Platform, request: PlanRequest, history: History | None, version: str
+) -> str | None:
     """Return a key of all that a plan depends on except measured times; None if its policy may depend on more.
 
     A policy of another package may change without notice, and a time limit makes every plan different.
     """
     if request.budget_s is not None or any(not _is_built_in(name) for name in registry.names()):
         return None
-    content = (version, graph.fingerprint(), platform, request, _modelled_costs(graph, platform))
+    refused = sorted(map(repr, known_refusals(history)))
+    content = (version, graph.fingerprint(), platform, request, refused, _modelled_costs(graph, platform))
     return hashlib.sha256(repr(content).encode()).hexdigest()[:32]
 
 
