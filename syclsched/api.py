@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from syclsched.execution.core.safeguards import SafeguardOptions
     from syclsched.simulation import Event, Noise
 
+    class _RunOptions(SafeguardOptions, total=False):
+        """Further keyword arguments of `run` and `bind`."""
+
+        reuse: bool
+        deterministic: bool
+
 
 def discover(
     select: str | None = None,
@@ -287,9 +293,7 @@ def run(
     dynamic: str | None = None,
     recover: bool = True,
     progress: Progress | None = None,
-    reuse: bool = True,
-    deterministic: bool = False,
-    **safeguards: Unpack[SafeguardOptions],
+    **options: Unpack[_RunOptions],
 ) -> Run:
     """Plan a graph unless a plan is given, start it, and return without waiting for it.
 
@@ -353,32 +357,33 @@ def run(
     """
     from syclsched.execution import execute
 
-    watched = _safeguards("run", safeguards)
+    planning = _PlanningOptions.of(policy, rewrite, calibrate, options)
+    watched = _safeguards("run", options)
     if dynamic is not None:
         if watched.stepped:
             raise ArgumentError("debug and nan_guard run step by step and need a plan", where="dynamic")
-        if deterministic:
+        if planning.deterministic:
             raise ArgumentError("a dynamic policy chooses by measured times", where="deterministic")
         return _run_dynamic(
             graph, platform, plan, policy, inputs, calibrate, memory_limit, dynamic, watched, recover, progress
         )
     with _opened(platform, plan, memory_limit) as live:
-        options = _PlanningOptions(policy, rewrite, calibrate, reuse, deterministic)
-        made = plan or _planned(graph, live, options, progress)
+        made = plan or _planned(graph, live, planning, progress)
         return execute(
             made, graph, live, inputs=inputs, owns_devices=True, safeguards=watched, recover=recover, measure=True
         )
 
 
-def _safeguards(call: str, given: SafeguardOptions) -> Safeguards:
+def _safeguards(call: str, given: _RunOptions) -> Safeguards:
     """Return the safeguards of a call; raise `TypeError` for unknown keywords."""
     from syclsched.execution import Safeguards
 
     known = {field.name for field in fields(Safeguards)}
     for name in given:
-        if name not in known:
+        if name not in known | {"reuse", "deterministic"}:
             raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
-    return Safeguards(**given)
+    found: dict[str, Any] = {name: value for name, value in given.items() if name in known}
+    return Safeguards(**found)
 
 
 def _run_dynamic(
@@ -431,9 +436,7 @@ def bind(
     memory_limit: MemoryLimit | None = None,
     recover: bool = True,
     progress: Progress | None = None,
-    reuse: bool = True,
-    deterministic: bool = False,
-    **safeguards: Unpack[SafeguardOptions],
+    **options: Unpack[_RunOptions],
 ) -> Runner:
     """Plan a graph unless a plan is given, and prepare it for repeated runs with new data.
 
@@ -459,10 +462,10 @@ def bind(
     """
     from syclsched.execution import bind as bind_plan
 
-    watched = _safeguards("bind", safeguards)
+    planning = _PlanningOptions.of(policy, rewrite, calibrate, options)
+    watched = _safeguards("bind", options)
     with _opened(platform, plan, memory_limit) as live:
-        options = _PlanningOptions(policy, rewrite, calibrate, reuse, deterministic)
-        made = plan or _planned(graph, live, options, progress)
+        made = plan or _planned(graph, live, planning, progress)
         with reported(f"preparation of {graph.name!r}"):
             return bind_plan(
                 made,
@@ -503,6 +506,11 @@ class _PlanningOptions:
     calibrate: bool
     reuse: bool
     deterministic: bool
+
+    @classmethod
+    def of(cls, policy: str, rewrite: str, calibrate: bool, options: _RunOptions) -> _PlanningOptions:
+        """Return them with those of the further arguments."""
+        return cls(policy, rewrite, calibrate, options.get("reuse", True), options.get("deterministic", False))
 
 
 def _planned(graph: TaskGraph, live: OpenDevices, options: _PlanningOptions, progress: Progress | None) -> Plan:

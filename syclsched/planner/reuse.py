@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan depends on: a key of everything but measured times, and the measured times that planning read. Pure."""
+"""Inputs of a plan: a key of everything but measured times, and the measured times that planning read. Pure."""
 
 from __future__ import annotations
 
