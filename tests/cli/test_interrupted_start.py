@@ -12,7 +12,7 @@ import pytest
 from support.commands import call
 from typer.core import TyperGroup
 
-from syclsched.cli import main as module
+from syclsched.cli import application
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,7 +51,7 @@ def test_so_does_ctrl_c_before_the_command(
     where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if where == "making the commands":
-        monkeypatch.setattr(module, "app", press)
+        monkeypatch.setattr(application, "app", press)
     else:
         monkeypatch.setattr(TyperGroup, "make_context", press)
     outcome = call(capsys, "devices")

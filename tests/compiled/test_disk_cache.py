@@ -208,7 +208,7 @@ def test_code_that_others_may_have_written_is_not_loaded(tmp_path: Path) -> None
             return 2.0 * value
 
         assert twice(2.0) == 4.0
-        print(sum(twice.stats.cache_hits.values()))
+        print(sum(twice.dispatcher.stats.cache_hits.values()))
         """
     )
     source, cache = tmp_path / "program.py", tmp_path / "cache"
