@@ -16,9 +16,9 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 from common import parser
@@ -93,18 +93,22 @@ def small(given: argparse.Namespace, clock: Callable[[], float]) -> None:
     gaps: list[float] = []
     unproved = 0
     print(f"\n{'instance':24s} {'tasks':>5s} {'HEFT':>8s} {'textbook':>8s} {'refined':>8s}  optimum (1 = this)")
-    for size in _sizes(SMALL_SIZES, given):
-        for family in FAMILIES:
-            for ccr in SMALL_CCRS:
-                for seed in range(given.first_seed, given.first_seed + given.seeds):
-                    made = instance(family, size, DEVICES, ccr, seed)
-                    gap, proved = _gap(made, given, clock)
-                    gaps.append(gap)
-                    unproved += not proved
+    for made in _instances(SMALL_SIZES, SMALL_CCRS, given):
+        gap, proved = _gap(made, given, clock)
+        gaps.append(gap)
+        unproved += not proved
     print(
         f"\n{len(gaps)} instances: mean gap {100 * statistics.mean(gaps):.2f} %, worst {100 * max(gaps):.2f} %, "
         f"optimum met on {sum(gap < 1e-6 for gap in gaps)}; {unproved} not proved (gap to the best found)"
     )
+
+
+def _instances(sizes: tuple[int, ...], ccrs: tuple[float, ...], given: argparse.Namespace) -> Iterator[Instance]:
+    """Yield the instances of all families."""
+    for size in _sizes(sizes, given):
+        for family, ccr in product(FAMILIES, ccrs):
+            for seed in range(given.first_seed, given.first_seed + given.seeds):
+                yield instance(family, size, DEVICES, ccr, seed)
 
 
 def _sizes(sizes: tuple[int, ...], given: argparse.Namespace) -> tuple[int, ...]:
@@ -133,19 +137,15 @@ def large(given: argparse.Namespace, clock: Callable[[], float]) -> None:
     """Print the gains over HEFT."""
     gains: list[float] = []
     print(f"\n{'instance':24s} {'tasks':>5s} {'textbook':>8s} {'refined':>8s} {'bound':>8s}  (HEFT = 1)")
-    for size in _sizes(LARGE_SIZES, given):
-        for family in FAMILIES:
-            for ccr in LARGE_CCRS:
-                for seed in range(given.first_seed, given.first_seed + given.seeds):
-                    made = instance(family, size, DEVICES, ccr, seed)
-                    problem = made.problem()
-                    starts = textbook(problem)
-                    found_s, _ = refined_s(problem, starts, given.large_s, clock)
-                    bound_s = lower_bound(problem, lp=False).best_s
-                    gains.append(1.0 - found_s / starts.heft_s)
-                    ratios = (starts.textbook_s, found_s, bound_s)
-                    row = " ".join(f"{value / starts.heft_s:8.4f}" for value in ratios)
-                    print(f"{made.name:24s} {len(problem):5d} {row}", flush=True)
+    for made in _instances(LARGE_SIZES, LARGE_CCRS, given):
+        problem = made.problem()
+        starts = textbook(problem)
+        found_s, _ = refined_s(problem, starts, given.large_s, clock)
+        bound_s = lower_bound(problem, lp=False).best_s
+        gains.append(1.0 - found_s / starts.heft_s)
+        ratios = (starts.textbook_s, found_s, bound_s)
+        row = " ".join(f"{value / starts.heft_s:8.4f}" for value in ratios)
+        print(f"{made.name:24s} {len(problem):5d} {row}", flush=True)
     print(f"\n{len(gains)} instances: shorter than HEFT by {100 * statistics.mean(gains):.1f} % on average")
 
 
@@ -211,28 +211,24 @@ def plans(given: argparse.Namespace, clock: Callable[[], float]) -> None:
     gaps: dict[str, list[float]] = {"auto": [], "refine": []}
     platform, unproved = machine(), 0
     print(f"\n{'instance':24s} {'tasks':>5s} {'auto':>8s} {'refine':>8s} {'seconds':>8s}  optimum (1 = this)")
-    for size in _sizes(PLAN_SIZES, given):
-        for family in FAMILIES:
-            for ccr in PLAN_CCRS:
-                for seed in range(given.first_seed, given.first_seed + given.seeds):
-                    made = instance(family, size, DEVICES, ccr, seed)
-                    graph = graph_of(made)
-                    begun = clock()
-                    auto = plan_graph(graph, platform, budget_s=given.small_s, clock=clock)
-                    taken_s = clock() - begun
-                    refined = plan_graph(graph, platform, policy="refine")
-                    problem = with_copy_lanes(build_problem(graph, platform, CostModel(platform)), platform)
-                    start = timetable_of(auto, problem)
-                    validate(problem, start)
-                    exact = solve(problem, start, limit_s=given.prove_s)
-                    validate(problem, exact.timetable)
-                    best_s, proved = exact.makespan_s, exact.optimal
-                    unproved += not proved
-                    for name, plan in (("auto", auto), ("refine", refined)):
-                        gaps[name].append(plan.makespan_s / best_s - 1.0)
-                    note = "proved" if proved else f"best found; proved from {exact.bound_s / best_s:.3f}"
-                    ratios = f"{auto.makespan_s / best_s:8.4f} {refined.makespan_s / best_s:8.4f} {taken_s:8.2f}"
-                    print(f"{made.name:24s} {len(graph):5d} {ratios}  {note} ({auto.policy})", flush=True)
+    for made in _instances(PLAN_SIZES, PLAN_CCRS, given):
+        graph = graph_of(made)
+        begun = clock()
+        auto = plan_graph(graph, platform, budget_s=given.small_s, clock=clock)
+        taken_s = clock() - begun
+        refined = plan_graph(graph, platform, policy="refine")
+        problem = with_copy_lanes(build_problem(graph, platform, CostModel(platform)), platform)
+        start = timetable_of(auto, problem)
+        validate(problem, start)
+        exact = solve(problem, start, limit_s=given.prove_s)
+        validate(problem, exact.timetable)
+        best_s, proved = exact.makespan_s, exact.optimal
+        unproved += not proved
+        for name, plan in (("auto", auto), ("refine", refined)):
+            gaps[name].append(plan.makespan_s / best_s - 1.0)
+        note = "proved" if proved else f"best found; proved from {exact.bound_s / best_s:.3f}"
+        ratios = f"{auto.makespan_s / best_s:8.4f} {refined.makespan_s / best_s:8.4f} {taken_s:8.2f}"
+        print(f"{made.name:24s} {len(graph):5d} {ratios}  {note} ({auto.policy})", flush=True)
     print()
     for name, found in gaps.items():
         print(
