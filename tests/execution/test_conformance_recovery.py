@@ -60,15 +60,19 @@ def test_a_run_recovers_from_a_fault_with_the_same_bits(way: Way, case: str) -> 
         return seen
 
     if case == "lost device":
-        lost = "cpu"  # where every policy puts something
-        with faults.inject(faults.lose(lost, after=1)) as seen:
-            with way.open(graph, plan, inputs, warm=False, trace=True) as session:
+        # A policy that decides while it runs may leave one device out, but not both.
+        for lost in ("cpu", "accelerator"):
+            fault = faults.lose(lost, after=1)
+            with faults.inject(fault) as seen, way.open(graph, plan, inputs, warm=False, trace=True) as session:
                 handle = session.start(inputs)
                 check(handle, wanted, graph)
-                assert lost in {device for recovery in handle.recoveries for device in recovery.lost}
+                recovered = any(lost in recovery.lost for recovery in handle.recoveries)
+                assert recovered == ("lost" in {injected.what for injected in seen.injected})
                 handle.close()
                 check_run(session, inputs, wanted, graph)
-            assert seen.injected[0].what == "lost"
+            if recovered:
+                break
+        assert recovered
     else:
         when, _, what = case.partition(" ")
         point, make = POINTS[what]
