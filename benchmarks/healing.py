@@ -9,7 +9,9 @@ line of syclsched is called as a user would, each run in a process of its own.
 ``load``
     Quiet runs, runs beside two busy loops, quiet runs again.
 ``accuracy``
-    Predicted and measured makespans of the ready graphs, quiet.
+    Predicted and measured makespans of the ready graphs, of five ONNX models and of random graphs, quiet.
+``rivals``
+    ``cholesky --n 2048`` beside SciPy's factorisation and NumPy's product of such matrices, in turns in one process.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
-from common import parser
+import numpy as np
+from common import alternating, median_and_range, parser
 
 #: The ready graphs, with options.
 GRAPHS = (
@@ -32,6 +36,8 @@ GRAPHS = (
     ("mlp",),
     ("stencil",),
 )
+MODELS = ("resnet50", "inception_v1", "bvlc_alexnet", "squeezenet", "shufflenet")
+RANDOM_GRAPHS = 5
 
 
 @contextmanager
@@ -54,8 +60,13 @@ def busy_loops(count: int = 2) -> Iterator[None]:
 
 
 def call(environment: Mapping[str, str], *arguments: str) -> str:
-    """Call syclsched's command line and return what it prints."""
-    command = [sys.executable, "-m", "syclsched", *arguments]
+    """Call syclsched's command line and return its output."""
+    return python(environment, "-m", "syclsched", *arguments)
+
+
+def python(environment: Mapping[str, str], *arguments: str) -> str:
+    """Call Python and return its output."""
+    command = [sys.executable, *arguments]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     return done.stdout
 
@@ -99,20 +110,96 @@ def apply_load(quiet_runs: int) -> None:
             show(f"after, run {number + 1}", run(environment, GRAPHS[0]))
 
 
+def random_graph(seed: int) -> Any:
+    """Return a graph of 40 matrix products, sums and updates, each of the results of two tasks before it."""
+    import syclsched
+    from syclsched import kernels
+
+    rng = np.random.default_rng(seed)
+    size = int(rng.choice([192, 256, 384]))
+    graph = syclsched.TaskGraph(f"random {seed}")
+    arrays = [graph.array(f"x{k}", data=rng.standard_normal((size, size)) / size) for k in range(6)]
+    for number in range(40):
+        a, b, c = (arrays[k] for k in rng.choice(len(arrays), 3, replace=False))
+        match rng.choice(["gemm", "gemm", "axpy", "scale"]):
+            case "gemm":
+                graph.kernel(kernels.get("gemm"), name=f"gemm{number}", c=c, a=a, b=b)
+            case "axpy":
+                graph.kernel(kernels.get("axpy"), name=f"axpy{number}", y=c, x=a, alpha=0.5)
+            case _:
+                graph.kernel(kernels.get("scale"), name=f"scale{number}", x=c, alpha=0.5)
+    return graph
+
+
+def run_random(seed: int, repeat: int = 5) -> dict[str, float]:
+    """Run a random graph several times in this process, and return a summary as the command line's."""
+    import syclsched
+
+    graph = random_graph(seed)
+    found = []
+    for _ in range(repeat):
+        with syclsched.run(graph) as done:
+            done.wait()
+            found.append((done.trace().makespan_s, done.plan.makespan_s))
+    measured, predicted = zip(*found[1:], strict=True)
+    return {"makespan_s": statistics.median(measured), "predicted_makespan_s": statistics.median(predicted)}
+
+
 def check_accuracy(quiet_runs: int) -> None:
-    """Predict and measure every ready graph; the last run's prediction counts."""
+    """Predict and measure every graph in several processes; the last one's prediction counts."""
+    from onnx_models import default_folder
+
+    from syclsched.testing.models import cached
+
     errors = []
+    models = [(str(cached(name, default_folder())),) for name in MODELS]
     with empty_data() as environment:
         call(environment, "profile")
-        for graph in GRAPHS:
+        for graph in [*GRAPHS, *models, *range(RANDOM_GRAPHS)]:
             for _ in range(quiet_runs):
-                summary = run(environment, graph)
-            show(" ".join(graph), summary)
+                if isinstance(graph, int):
+                    summary = json.loads(python(environment, __file__, "--random", str(graph)))
+                else:
+                    summary = run(environment, graph)
+            show(f"random graph {graph}" if isinstance(graph, int) else Path(graph[0]).stem, summary)
             errors.append(abs(summary["predicted_makespan_s"] / summary["makespan_s"] - 1.0))
     print(f"error of the predictions: median {statistics.median(errors):.0%}, worst {max(errors):.0%}")
 
 
-SCENARIOS = {"profile": compare_profiles, "load": apply_load, "accuracy": check_accuracy}
+def compare_rivals(quiet_runs: int) -> None:
+    """Factorise beside SciPy and multiply beside NumPy; the user's profile and history serve."""
+    import scipy.linalg
+
+    import syclsched
+    from syclsched import workloads
+
+    n = 2048
+    kind = workloads.get("cholesky")
+    workload = kind.build(kind.options(n=n, tile=256))
+    matrix = workloads.cholesky.random_spd(n, np.dtype("float64"), 0)
+    for _ in range(quiet_runs):
+        with syclsched.run(workload.graph) as done:
+            done.wait()
+    with syclsched.bind(workload.graph) as runner:
+
+        def factorise() -> None:
+            with runner.run() as run:
+                run.wait()
+
+        calls = {
+            "syclsched, cholesky": factorise,
+            "scipy.linalg.cholesky": lambda: scipy.linalg.cholesky(matrix, lower=True),
+            "numpy, a @ b": lambda: matrix @ matrix,
+        }
+        found = alternating(calls, 5 * quiet_runs, warm_ups=3)
+    flops = {name: 2 * n**3 if "@" in name else n**3 / 3 for name in calls}
+    print("| call | ms, median and range | GFLOP/s |\n|---|---|---|")
+    for name, times in found.items():
+        rate = flops[name] / statistics.median(times) / 1e9
+        print(f"| {name} | {median_and_range([t * 1e3 for t in times], 1)} | {rate:.1f} |")
+
+
+SCENARIOS = {"profile": compare_profiles, "load": apply_load, "accuracy": check_accuracy, "rivals": compare_rivals}
 
 
 def main() -> None:
@@ -120,9 +207,15 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("scenarios", nargs="*", default=[*SCENARIOS], help=f"of {', '.join(SCENARIOS)}")
     options.add_argument("--runs", type=int, default=3, help="runs of each kind, each in a process of its own")
+    options.add_argument("--random", type=int, help="run only this random graph, in this process; print its summary")
     given = options.parse_args()
+    if given.random is not None:
+        print(json.dumps(run_random(given.random)))
+        return
     for scenario in given.scenarios:
-        print(f"\n{scenario}\n\n| run | ms, measured | ms, predicted | prediction off by |\n|---|---|---|---|")
+        print(f"\n{scenario}\n")
+        if scenario != "rivals":
+            print("| run | ms, measured | ms, predicted | prediction off by |\n|---|---|---|---|")
         SCENARIOS[scenario](given.runs)
 
 
