@@ -4,7 +4,7 @@
 - `data/`: coherence directory, indices of arrays and lanes, memory capacity and evictions, transfers on demand.
 - `submission/`: submission of tasks and copies, failure propagation, the execution log and its conversion into a plan.
 - `compiled/`: the fast path of runs that fit into memory, decided and submitted by compiled code.
-- `dynamic_engine`, `decision_loop`: the thread of a run, and the policy's decisions.
+- `dynamic_engine`, `live_clock`: the thread of a run, and its clock where a policy decides in Python.
 - `dynamic_start`: start of a run.
 """
 

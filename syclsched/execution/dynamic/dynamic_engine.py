@@ -19,7 +19,7 @@ from syclsched.devices.memory.constant_uploads import uploaded_bytes
 from syclsched.devices.native.submission_library import load_library
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.submission.submission_loop import SubmissionLoop
-from syclsched.errors import DeadlineError, PolicyError
+from syclsched.errors import DeadlineError
 from syclsched.execution.core.clock import ClockMap, now_ns
 from syclsched.execution.core.events import EventTable
 from syclsched.execution.core.execution_records import Record
@@ -32,9 +32,9 @@ from syclsched.execution.dynamic.compiled.inbox import Inbox
 from syclsched.execution.dynamic.data.capacity import Block, limits_beside_constants
 from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
 from syclsched.execution.dynamic.data.submission_lookahead import SubmissionLookahead
-from syclsched.execution.dynamic.decision_loop import DecisionLoop
 from syclsched.execution.dynamic.lane_progress import progress_of
 from syclsched.execution.dynamic.learning import Learn, measured_durations
+from syclsched.execution.dynamic.live_clock import POLL_INTERVALS_S, LiveClock
 from syclsched.execution.dynamic.submission.dynamic_executor import COPY_SLOTS, DynamicExecutor
 from syclsched.execution.dynamic.submission.dynamic_program import DynamicBuffers, DynamicProgram
 from syclsched.execution.dynamic.submission.execution_log import ExecutionLog, plan_from_log
@@ -50,11 +50,10 @@ from syclsched.execution.memory.statuses import failed_status
 from syclsched.model.plan import Lane, Plan
 from syclsched.scheduling.dynamic.policy_state import DynamicPolicy
 from syclsched.scheduling.dynamic.rule_policy import policy_with_rule
+from syclsched.scheduling.dynamic.run_loop import run_policy
 from syclsched.scheduling.dynamic.state_tracker import StateTracker
 from syclsched.scheduling.tables import NOTHING
 
-#: Idle back-off of the thread, shortest and longest.
-_POLL_INTERVALS_S = 20e-6, 500e-6
 #: A host lane's completion, a cancellation, or a task (by its index) past its deadline.
 _Message: TypeAlias = Completion | Literal["cancel"] | tuple[int, DeadlineError]
 
@@ -86,8 +85,8 @@ class DynamicEngine(ThreadedEngine):
         self._table, self._limits = buffers, limits
         self._lookahead = lookahead or SubmissionLookahead()
         self._learn = learn
-        self._book = StateTracker(layout.problem, policy.prepare(layout.problem), policy.sorts_queues)
-        self._state = self._book.state
+        self._tracker = StateTracker(layout.problem, policy.prepare(layout.problem), policy.sorts_queues)
+        self._state = self._tracker.state
         self._outcomes = TaskOutcomes(self.program.tasks, work.unplaced_instruction)
         self.failures = self._outcomes.failures
         self._inbox: Inbox[_Message] = Inbox()
@@ -98,11 +97,7 @@ class DynamicEngine(ThreadedEngine):
         self._lock = threading.RLock()  # reentrant: garbage collected under it may hold this run
         self._pinned: set[Block] = set()
         self.buffers = DynamicBuffers(buffers, layout, self._where, self._pinned.add, self._lock)
-        hosts = {index for index, lane in enumerate(layout.lanes) if lane.kind == "host"}
-        self._decider = DecisionLoop(
-            policy, self._book, self._lookahead, hosts, len(layout.tasks), lambda: self._ending
-        )
-        self._began_ns = 0
+        self._clock: LiveClock | None = None
 
     # --- for other threads ------------------------------------------------------------------------
 
@@ -132,7 +127,9 @@ class DynamicEngine(ThreadedEngine):
     @property
     def completed(self) -> bool:
         """Whether every task was executed, none cancelled."""
-        return self._decider.left == 0 and (self._executor is None or not self._executor.left_out)
+        if self._clock is None or self._executor is None:
+            return False
+        return self._clock.left == 0 and not self._executor.left_out
 
     @property
     def records(self) -> dict[int, Record]:
@@ -190,11 +187,11 @@ class DynamicEngine(ThreadedEngine):
 
     def what_is_left(self) -> str:
         """Return the progress of the lanes as text."""
-        if self._executor is None:
+        if self._clock is None:
             return "nothing has been submitted yet"
         at = [f"lane {p.lane} is at {p.name}, the first of {p.of} given to it" for p in self.positions()]
-        if self._fast_path is None and self._decider.left:
-            at.append(f"{self._decider.left} of {len(self._layout.tasks)} tasks are yet to be submitted")
+        if self._fast_path is None and self._clock.left:
+            at.append(f"{self._clock.left} of {len(self._layout.tasks)} tasks are yet to be submitted")
         return "; ".join(at) or "everything is done but the end"
 
     def _be_cancelled(self) -> None:
@@ -211,13 +208,13 @@ class DynamicEngine(ThreadedEngine):
     # --- the thread -------------------------------------------------------------------------------
 
     def _go(self) -> None:
-        self._prepare()
+        clock = self._clock = self._prepare()
         begun_ns = time.thread_time_ns()
-        self._loop()
+        self._loop(clock)
         self.counts.dispatch_ns = time.thread_time_ns() - begun_ns
-        self.counts.loop_ns = now_ns() - self._began_ns
+        self.counts.loop_ns = now_ns() - clock.began_ns
 
-    def _prepare(self) -> None:
+    def _prepare(self) -> LiveClock:
         """Compile the tasks, create the lanes, and read the clocks."""
         layout = self._layout
         self._work.compile(self._queues, self._table.uploads)
@@ -246,7 +243,9 @@ class DynamicEngine(ThreadedEngine):
         self._fast_path = self._make_fast_path(run, self._executor)
         if self.recording:
             self.clocks = lanes.with_new_last_anchor(self.clocks, loop.stamp)
-        self._began_ns = now_ns()
+        return LiveClock(
+            self._tracker, self._executor, self._lookahead, self._policy.name, self._receive, lambda: self._ending
+        )
 
     def _make_fast_path(self, run: RunResources, executor: DynamicExecutor) -> CompiledRun | None:
         """Return the compiled fast path of this run; None if it is not eligible."""
@@ -257,7 +256,7 @@ class DynamicEngine(ThreadedEngine):
         fast_path = CompiledRun(run, executor, self._lookahead, policy, self._state.known, placement, self._inbox)
         return fast_path if fast_path.prepare() else None
 
-    def _run_fast_path(self, fast_path: CompiledRun, executor: DynamicExecutor) -> bool:
+    def _run_fast_path(self, fast_path: CompiledRun, clock: LiveClock, executor: DynamicExecutor) -> bool:
         """Run on the fast path; on failure take over all its submitted work and return False."""
 
         def watched() -> bool:
@@ -266,8 +265,8 @@ class DynamicEngine(ThreadedEngine):
                     self._notify_waiters(number)
             return bool(self._watched)
 
-        if fast_path.run(self._began_ns, lambda: self.cancelled, watched):
-            self._decider.left = 0
+        if fast_path.run(clock.began_ns, lambda: self.cancelled, watched):
+            clock.left = 0
             return True
         fast_path.settle(lambda: self.cancelled)
         for entry in fast_path.entries():
@@ -276,14 +275,12 @@ class DynamicEngine(ThreadedEngine):
                 continue
             task, processor = entry.task, entry.lane
             while task not in self._state.ready:
-                self._poll(executor)  # its predecessor on the host has completed, but was not polled yet
-            self._book.begin(task, processor, entry.start_s)
-            given = executor.adopt(entry, ended=fast_path.has_ended(task))
-            if task in fast_path.host_tasks and not fast_path.has_ended(task):
-                executor.expect(given)
-            self._decider.report_lookahead(executor, processor)
+                clock.poll()  # its predecessor on the host has completed, but was not polled yet
+            self._tracker.begin(task, processor, entry.start_s)
+            executor.adopt(entry, ended=fast_path.has_ended(task))
+            clock.report_lookahead(processor)
         self._fast_path = None
-        self._poll(executor)
+        clock.poll()
         if fast_path.failed_message is not None:
             self._handle(executor, fast_path.failed_message)
         return False
@@ -299,44 +296,27 @@ class DynamicEngine(ThreadedEngine):
         if self._submitter is not None and self._submitter.wakeup is not None:
             self._submitter.wakeup.ring()
 
-    def _loop(self) -> None:
+    def _loop(self, clock: LiveClock) -> None:
         executor = self._executor
         assert executor is not None
-        for task in self._book.sources():
-            self._book.arrive(task)
-        if self._fast_path is not None and self._run_fast_path(self._fast_path, executor):
-            return
-        waited_s = 0.0
-        while (self._decider.left or not executor.idle()) and not self._ending:
-            progress = self._poll(executor)
-            progress |= self._decider.retry(executor)
-            progress |= self._decider.decide(executor)
-            executor.flush()
-            if not self._inbox.empty():
-                self._handle(executor, self._inbox.get())
-            elif progress:
-                waited_s = 0.0
-            elif executor.idle() and not self._decider.held:
-                raise PolicyError(
-                    f"{self._decider.left} tasks are left undone: no device that can run them can get their data",
-                    where=f"policy {self._policy.name!r}",
-                )
-            else:
-                waited_s = self._wait(executor, waited_s)
+        for task in self._tracker.sources():
+            self._tracker.arrive(task)
+        if self._fast_path is None or not self._run_fast_path(self._fast_path, clock, executor):
+            run_policy(self._policy, self._tracker, clock)
 
     @property
     def _ending(self) -> bool:
         """Whether no further task may start."""
         return self.cancelled or self.failures.halted
 
-    def _wait(self, executor: DynamicExecutor, waited_s: float) -> float:
-        """Sleep until a message arrives, at most for a while; return the time waited since the last change."""
-        pause_s = backoff(waited_s, *_POLL_INTERVALS_S, share=1.0)
-        self._inbox.wait(pause_s)
-        if self._inbox.empty():
-            return waited_s + pause_s
-        self._handle(executor, self._inbox.get())
-        return 0.0
+    def _receive(self, longest_s: float) -> bool:
+        """Wait at most this long for a message, and handle it; return whether there was one."""
+        if longest_s:
+            self._inbox.wait(longest_s)
+        if self._inbox.empty() or self._executor is None:
+            return False
+        self._handle(self._executor, self._inbox.get())
+        return True
 
     def _handle(self, executor: DynamicExecutor, message: _Message) -> None:
         if isinstance(message, Completion):
@@ -349,13 +329,11 @@ class DynamicEngine(ThreadedEngine):
             else:
                 self.error = self.error or error
 
-    def _poll(self, executor: DynamicExecutor) -> bool:
-        return self._decider.poll(executor, lambda: (now_ns() - self._began_ns) * 1e-9)
-
     def _submitted(self, task: int, processor: int) -> None:
-        """Notify waiting threads and the decider that a task was submitted."""
+        """Notify waiting threads and the clock that a task was submitted."""
         self._notify_waiters(task)
-        self._decider.submitted(task, processor)
+        if self._clock is not None:
+            self._clock.submitted(task, processor)
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -369,9 +347,9 @@ class DynamicEngine(ThreadedEngine):
                 while reports:  # tasks returned after a failure start again, and report in turn
                     for host in submitter.lanes.hosts.values():
                         host.worker.stop()
-                    reports = not self._inbox.empty()
-                    while not self._inbox.empty():
-                        self._handle(executor, self._inbox.get())
+                    reports = self._receive(0.0)
+                    while self._receive(0.0):
+                        pass
             finally:  # submitted work uses the run's memory until it completes
                 submitter.lanes.finish()
                 if self.error is not None:  # work of compiled code may not have been taken over
@@ -381,7 +359,7 @@ class DynamicEngine(ThreadedEngine):
                     if executor.poll():
                         waited_s = 0.0
                     else:
-                        pause_s = backoff(waited_s, *_POLL_INTERVALS_S, share=1.0)
+                        pause_s = backoff(waited_s, *POLL_INTERVALS_S, share=1.0)
                         time.sleep(pause_s)
                         waited_s += pause_s
             try:
@@ -391,7 +369,7 @@ class DynamicEngine(ThreadedEngine):
             finally:  # ends its threads
                 submitter.close()
             if self._learn is not None and self.error is None and not self.failures.halted:
-                drift = self._book.drift if self._fast_path is None else self._fast_path.board.drift
+                drift = self._tracker.drift if self._fast_path is None else self._fast_path.board.drift
                 self._learn(measured_durations(self._layout, self._work, self._state.known, drift))
         self.counts.peak_bytes, self.counts.held_bytes = dict(self._table.peak_bytes), dict(self._table.held_bytes)
         self.program.get_executed_plan = lambda: self._happened()[0]

@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syclsched.errors import PolicyError
-from syclsched.scheduling.dynamic.loop import run_dynamic
 from syclsched.scheduling.dynamic.policies import DYNAMIC_POLICIES
 from syclsched.scheduling.dynamic.policy_state import DynamicPolicy
+from syclsched.scheduling.dynamic.virtual_clock import run_dynamic
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable
 

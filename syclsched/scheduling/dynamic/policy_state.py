@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """State that a dynamic policy sees when it decides: plain data, the same on the virtual clock and in a live run.
 
-Policies read it and return decisions. The executor (on the virtual clock `syclsched.scheduling.dynamic.loop`) executes
-the decisions and keeps the state up to date.
+Policies read it and return decisions, which the run's loop (`syclsched.scheduling.dynamic.run_loop`) carries out.
 """
 
 from __future__ import annotations

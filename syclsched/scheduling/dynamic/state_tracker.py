@@ -12,7 +12,7 @@ from bisect import insort
 import numpy as np
 
 from syclsched.scheduling.dynamic.drift import new_drift, record_duration
-from syclsched.scheduling.dynamic.policy_state import LaneState, PolicyState, StaticInfo
+from syclsched.scheduling.dynamic.policy_state import Decision, LaneState, PolicyState, StaticInfo
 from syclsched.scheduling.dynamic.static_info import rows
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING
@@ -40,7 +40,7 @@ class StateTracker:
         self.able: tuple[frozenset[int], ...] = tuple(
             [frozenset([d for d, s in enumerate(row) if s < math.inf]) for row in known.seconds]
         )
-        self._sorts_queues = sorts_queues
+        self._problem, self._sorts_queues = problem, sorts_queues
         self._successors = rows(tables.succ_start, tables.succ_task)
         self._waiting: list[int] = np.diff(tables.pred_start).tolist()
         self._bound = [NOTHING] * tasks
@@ -59,6 +59,19 @@ class StateTracker:
         """Return the lane in whose queue a task is; `NOTHING` if it is in none."""
         return self._bound[task]
 
+    def fault_of(self, decision: Decision) -> str | None:
+        """Return why a decision cannot be carried out, which is a defect of the policy; None if it can."""
+        task, processor, _ = decision
+        wants = f"wants task {self._problem.names[task]!r}"
+        if not 0 <= processor < len(self.state.lanes):
+            return f"{wants} on processor {processor}, which does not exist"
+        if self._bound[task] == NOTHING and task not in self.state.ready:
+            return f"{wants}, which is not ready or has been started"
+        device = self.state.known.device_of[processor]
+        if device not in self.able[task]:
+            return f"{wants} on {self._problem.devices[device]!r}, which cannot run it"
+        return None
+
     def arrive(self, task: int) -> None:
         """Add a task to the ready tasks."""
         insort(self.state.ready, task, key=self.state.known.level.__getitem__)
@@ -67,7 +80,7 @@ class StateTracker:
 
     def bind(self, task: int, processor: int) -> None:
         """Move a task into a lane's queue, from the ready tasks or another queue."""
-        self._remove(task)
+        self.remove(task)
         state = self.state
         lane = state.lanes[processor]
         self._bound[task] = processor
@@ -79,7 +92,7 @@ class StateTracker:
 
     def begin(self, task: int, processor: int, start_s: float) -> None:
         """Record that a task starts on an idle lane, and when."""
-        self._remove(task)
+        self.remove(task)
         state = self.state
         if state.known.planned is not None:
             state.lanes[state.known.planned[task]].ahead.remove(task)
@@ -97,12 +110,8 @@ class StateTracker:
 
     def unbind(self, task: int) -> None:
         """Move a task from a lane's queue back to the ready tasks."""
-        self._remove(task)
+        self.remove(task)
         self.arrive(task)
-
-    def withdraw(self, task: int) -> None:
-        """Remove a task that can never start."""
-        self._remove(task)
 
     def fail(self, device: int) -> None:
         """Record that a device has failed, after its running tasks were interrupted: unbind the queues of its lanes."""
@@ -151,7 +160,7 @@ class StateTracker:
         lane = self.state.lanes[processor]
         lane.until_s, lane.running = until_s, task
 
-    def _remove(self, task: int) -> None:
+    def remove(self, task: int) -> None:
         """Remove a task from the ready tasks or from a lane's queue."""
         state, source = self.state, self._bound[task]
         self._bound[task] = NOTHING

@@ -20,7 +20,7 @@ from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, sequential,
 from support.starting import POLICIES, Anywhere, live_called, start
 
 from syclsched.costs import CostModel
-from syclsched.errors import RunCancelledError, TaskFailedError, WaitTimeoutError
+from syclsched.errors import PolicyError, RunCancelledError, TaskFailedError, WaitTimeoutError
 from syclsched.execution.dynamic.data.submission_lookahead import SubmissionLookahead
 from syclsched.execution.dynamic.dynamic_start import execute_dynamic
 from syclsched.execution.handle.resources import unfinished
@@ -159,6 +159,35 @@ class Placed(Anywhere):
     def decide(self, state: PolicyState) -> list[Decision]:
         free = [task for task in state.ready if state.lanes[self.lanes[task]].running == NOTHING]
         return [Decision(free[0], self.lanes[free[0]], start=True)] if free else []
+
+
+@pytest.mark.parametrize("fault", ["which cannot run it", "which does not exist", "not ready or has been started"])
+def test_a_decision_that_cannot_be_carried_out_is_refused(live: tuple[Platform, Any], fault: str) -> None:
+    """A task on a lane that cannot run it was taken for a barrier: the run ended well without its result."""
+    graph = TaskGraph("refused")
+    x, y = (graph.array(n, data=np.arange(4, dtype=DTYPE)) for n in "xy")
+    graph.kernel(MIX, name="first", x=x, y=y, a=1)
+    graph.kernel(with_host(lambda y: None), name="second", y=y)
+    problem = build_problem(graph, live[1].platform, CostModel(live[1].platform, None))
+    device_of = [device for device, _ in problem.processors]
+    lanes = {task: device_of.index(int(np.argmin(seconds))) for task, seconds in enumerate(problem.tables.seconds)}
+    if fault == "which cannot run it":
+        lanes = {task: device_of.index(int(np.argmax(seconds))) for task, seconds in enumerate(problem.tables.seconds)}
+        assert np.isinf(problem.tables.seconds.max(axis=1)).any()
+    elif fault == "which does not exist":
+        lanes = dict.fromkeys(lanes, len(device_of))
+
+    @dataclass
+    class Wrong(Anywhere):
+        """Starts tasks on given lanes, in one of the cases whether ready or not."""
+
+        def decide(self, state: PolicyState) -> list[Decision]:
+            tasks = list(lanes) if "not ready" in fault else state.ready
+            return [Decision(task, lanes[task], start=True) for task in tasks]
+
+    with execute_dynamic(graph, problem, live[1], Wrong()) as run, pytest.raises(PolicyError, match=fault) as caught:
+        run.wait(60)
+    assert caught.value.where == "policy 'anywhere'"
 
 
 @pytest.mark.parametrize("where", ["host", "device"])

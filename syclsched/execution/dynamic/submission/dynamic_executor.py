@@ -48,7 +48,7 @@ class DynamicExecutor:
     ) -> None:
         layout, queues = run.layout, run.queues
         self._layout, self._state, self._work, self._buffers = layout, state, run.work, run.buffers
-        self._hosts, self._outcomes, self.counts = run.hosts, outcomes, run.counts
+        self.hosts, self._outcomes, self.counts = run.hosts, outcomes, run.counts
         self.submitter = Submitter(run, self)
         self._submitted = submitted
         lanes = len(layout.lanes)
@@ -115,7 +115,7 @@ class DynamicExecutor:
             return False
         if self._outcomes.has_failed(task):  # a copy for it was refused
             return self._skip(task, processor, "failed")
-        if processor in self._hosts:
+        if processor in self.hosts:
             self.flush()  # before the task is in flight: if this raises, nothing would start it
             if self._outcomes.cancels(task):  # a gathered predecessor was refused
                 return self._skip(task, processor, "cancelled")
@@ -132,82 +132,76 @@ class DynamicExecutor:
         waits, slots = self._stamps.waits(processor, resident.before)
         stamp = self._stamps.next(processor)
         touched = tuple([touch.piece for touch in layout.touches[task]])
-        kind: InstructionKind = "barrier" if barrier else "host" if processor in self._hosts else "launch"
-        entry = self.log.add(
-            LogEntry(
-                kind, processor, task, touched, resident.spaces, stamp, waits, start_s, start_s + seconds, None, device
-            )
+        kind: InstructionKind = "barrier" if barrier else "host" if processor in self.hosts else "launch"
+        entry = LogEntry(
+            kind, processor, task, touched, resident.spaces, stamp, waits, start_s, start_s + seconds, None, device
         )
-        for touch, space in zip(layout.touches[task], resident.spaces, strict=True):
-            if touch.writes:
-                self.directory.written(touch.piece, space, stamp)
-            else:
-                self.directory.read(touch.piece, space, stamp)
-        self._record_writes(task, resident.spaces, start_s + seconds)
-        work = self._work.work(task, device, resident.spaces)
+        work, executable = self._work.work(task, device, resident.spaces), self._work.executable(task, device)
         if work is not None and work.status is not None:
             self.status_work[task] = work
-        instruction, executable = (
-            self._work.instruction(task, device, resident.spaces, task),
-            self._work.executable(task, device),
-        )
-        pending = InFlightTask(task, stamp[1], entry)
-        self.in_flight[processor].add(pending, seconds)
-        self._outcomes.done(task)
-        if processor in self._hosts:
-            node = ProgramNode(instruction, processor, True, (), (), slots)
-            self._on_hosts[task] = pending
-            entry.record = Record(now_ns())
-            self._hosts[processor].start(node, work, executable, self.submitter.events_before(node))
+        instruction = self._work.instruction(task, device, resident.spaces, task)
+        node = ProgramNode(instruction, processor, processor in self.hosts, (), (), slots)
+        pending = self._record_task(entry, stamp)
+        if node.on_host:
+            self._expect(pending)
+            self.hosts[processor].start(node, work, executable, self.submitter.events_before(node))
         else:
-            self.submitter.take(
-                self._request(pending, ProgramNode(instruction, processor, False, (), (), slots), work, executable)
-            )
+            self.submitter.take(self._request(pending, node, work, executable))
         self.stamp[task] = stamp
         self._submitted(task, processor)
 
-    def expect(self, pending: InFlightTask) -> None:
-        """Expect the host lane's completion of an adopted task."""
+    def _expect(self, pending: InFlightTask) -> None:
+        """Expect the host lane's completion of a task."""
         pending.entry.record = Record(now_ns())
         self._on_hosts[pending.task] = pending
 
-    def adopt(self, entry: LogEntry, *, ended: bool) -> InFlightTask:
+    def adopt(self, entry: LogEntry, *, ended: bool) -> None:
         """Take over a task that compiled code has submitted, with its log entry."""
         task, processor, stamp = entry.task, entry.lane, entry.stamp
         assert stamp is not None
-        self.log.add(entry)
         self._stamps.adopt(stamp, entry.waits)
-        for touch, space in zip(self._layout.touches[task], entry.spaces, strict=True):
+        pending = self._record_task(entry, stamp)
+        pending.ended = ended
+        if processor not in self.hosts:
+            instruction = self._work.instruction(task, entry.device, entry.spaces, task)
+            self.submitter.adopt(self._request(pending, ProgramNode(instruction, processor, False)))
+        elif not ended:
+            self._expect(pending)
+        self.stamp[task] = stamp
+        self._submitted(task, processor)
+
+    def adopt_copy(self, entry: LogEntry, slot: int) -> None:
+        """Take over a copy that compiled code has submitted, with its log entry."""
+        assert entry.stamp is not None
+        self._stamps.adopt(entry.stamp, entry.waits)
+        self.submitter.adopt(self._record_copy(entry, entry.stamp, slot, ()))
+
+    def _record_task(self, entry: LogEntry, stamp: Stamp) -> InFlightTask:
+        """Record the accesses, the results and the estimated times of a task that is submitted or about to be."""
+        self.log.add(entry)
+        for touch, space in zip(self._layout.touches[entry.task], entry.spaces, strict=True):
             if touch.writes:
                 self.directory.written(touch.piece, space, stamp)
             else:
                 self.directory.read(touch.piece, space, stamp)
-        self._record_writes(task, entry.spaces, entry.finish_s)
-        self._outcomes.done(task)
-        pending = InFlightTask(task, stamp[1], entry, ended=ended)
-        if processor not in self._hosts:
-            instruction = self._work.instruction(task, entry.device, entry.spaces, task)
-            self.submitter.adopt(self._request(pending, ProgramNode(instruction, processor, False)))
-        self.in_flight[processor].add(pending, entry.finish_s - entry.start_s)
-        self.stamp[task] = stamp
-        self._submitted(task, processor)
+        self._record_writes(entry.task, entry.spaces, entry.finish_s)
+        pending = InFlightTask(entry.task, stamp[1], entry)
+        self.in_flight[entry.lane].add(pending, entry.finish_s - entry.start_s)
+        self._outcomes.done(entry.task)
         return pending
 
-    def adopt_copy(self, entry: LogEntry, slot: int) -> None:
-        """Take over a copy that compiled code has submitted, with its log entry."""
-        stamp, lane = entry.stamp, entry.lane
-        assert stamp is not None
+    def _record_copy(self, entry: LogEntry, stamp: Stamp, slot: int, waits: tuple[int, ...]) -> SubmissionRequest:
+        """Record a copy that is submitted or about to be, with the slots it waits for; return its request."""
         self.log.add(entry)
-        self._stamps.adopt(stamp, entry.waits)
         source, destination = entry.spaces
         for piece in entry.pieces:
             self.directory.copied(piece, source, destination, stamp)
             if self._item[piece] >= 0:
                 self._state.where[self._item[piece]][destination] = entry.finish_s
         pending = InFlightTask(entry.task, stamp[1], entry)
+        self.in_flight[entry.lane].add(pending, entry.finish_s - entry.start_s)
         instruction = instruction_of(entry, slot, self._layout, self._work.instruction)
-        self.submitter.adopt(self._request(pending, ProgramNode(instruction, lane, False)))
-        self.in_flight[lane].add(pending, entry.finish_s - entry.start_s)
+        return self._request(pending, ProgramNode(instruction, entry.lane, False, (), (), waits))
 
     def _request(
         self,
@@ -232,7 +226,7 @@ class DynamicExecutor:
         layout = self._layout
         behind = {s for o in layout.after[task] if (s := self.stamp[o]) is not None}
         behind.update(s for touch in layout.touches[task] for s in self._gaps.get(touch.piece, ()))
-        if processor not in self._hosts and any(self.needs_host_sync(s, processor) for s in behind):
+        if processor not in self.hosts and any(self.needs_host_sync(s, processor) for s in behind):
             return False
         waits, slots = self._stamps.waits(processor, behind)
         stamp = self._stamps.next(processor)
@@ -243,7 +237,7 @@ class DynamicExecutor:
         self._record_writes(task, (layout.home[layout.lanes[processor].number],) * len(layout.touches[task]), 0.0)
         pending = InFlightTask(task, stamp[1], entry)
         self.in_flight[processor].add(pending, 0.0)
-        if processor in self._hosts:
+        if processor in self.hosts:
             pending.ended, pending.behind = True, tuple(behind)
         else:
             instruction = self._work.instruction(task, -1, None, task)
@@ -270,13 +264,13 @@ class DynamicExecutor:
     def needs_host_sync(self, stamp: Stamp, lane: int) -> bool:
         """Return whether a lane cannot wait for a command by itself, so that the host must see it complete first."""
         other = stamp[0]
-        if other == lane and lane not in self._hosts:
+        if other == lane and lane not in self.hosts:
             return False
         if self.is_done(*stamp):
             return False
-        if other in self._hosts:
+        if other in self.hosts:
             return True
-        return lane not in self._hosts and bool(self._contexts[other] != self._contexts[lane])
+        return lane not in self.hosts and bool(self._contexts[other] != self._contexts[lane])
 
     def allocate(self, block: Block, lane: int) -> None:
         """Allocate an array in a space."""
@@ -316,28 +310,9 @@ class DynamicExecutor:
         nbytes = sum(layout.pieces[piece].nbytes for piece in pieces)
         seconds = state.known.latency_s[source][destination] + nbytes * state.known.s_per_byte[source][destination]
         start_s = max(state.now_s, state.now_s + self.in_flight[lane].seconds)
-        entry = self.log.add(
-            LogEntry(
-                "copy",
-                lane,
-                self._current_task,
-                tuple(pieces),
-                (source, destination),
-                stamp,
-                waits,
-                start_s,
-                start_s + seconds,
-            )
-        )
-        for piece in pieces:
-            self.directory.copied(piece, source, destination, stamp)
-            item = self._item[piece]
-            if item >= 0:
-                state.where[item][destination] = start_s + seconds
-        pending = InFlightTask(self._current_task, stamp[1], entry)
-        self.in_flight[lane].add(pending, seconds)
-        instruction = instruction_of(entry, slot, layout, self._work.instruction)
-        self.submitter.take(self._request(pending, ProgramNode(instruction, lane, False, (), (), slots)))
+        between, times = (source, destination), (start_s, start_s + seconds)
+        entry = LogEntry("copy", lane, self._current_task, tuple(pieces), between, stamp, waits, *times)
+        self.submitter.take(self._record_copy(entry, stamp, slot, slots))
         return True
 
     def idle(self) -> bool:
@@ -422,7 +397,7 @@ class DynamicExecutor:
         """Handle a completion that a host lane reports."""
         if not completion.unexecuted:
             self._ended_on_host(self._on_hosts.pop(completion.node.id), completion)
-        lane = self._hosts[completion.node.lane]
+        lane = self.hosts[completion.node.lane]
         for node in lane.take_unexecuted(completion):
             self._on_hosts[node.id].entry.record = Record(now_ns())
             lane.restart(node)

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from support.random_problems import problems
 from support.turns import advance
 
+from syclsched.execution.dynamic.data.submission_lookahead import SubmissionLookahead
 from syclsched.scheduling.dynamic import Eager, Hybrid, Locality, Priority, WorkStealing
 from syclsched.scheduling.dynamic.compiled.data_directory import DataDistribution
 from syclsched.scheduling.dynamic.compiled.policy_turn import turn_of
 from syclsched.scheduling.dynamic.compiled.run_state import N_COMMANDS, STARTED, new_run_state
 from syclsched.scheduling.dynamic.compiled.run_state_updates import complete, release_sources
 from syclsched.scheduling.dynamic.drift import KEPT, new_drift, record_duration
+from syclsched.scheduling.dynamic.run_loop import run_policy
 from syclsched.scheduling.dynamic.state_tracker import StateTracker
 from syclsched.scheduling.dynamic.static_info import rows
 from syclsched.scheduling.policies.heft import Heft
@@ -28,13 +30,8 @@ from syclsched.scheduling.tables import NOTHING
 LOOKAHEAD = (2, 5, 1.0)
 
 
-def enough(count: int, seconds: float) -> bool:
-    fewest, most, ahead_s = LOOKAHEAD
-    return count >= most or (count >= fewest and seconds >= ahead_s)
-
-
 class ByHand:
-    """The run as the engine keeps it, with the policies' own decisions; tasks are released when they are started."""
+    """A clock that is told what has ended when; as in live runs, tasks are released when they are started."""
 
     def __init__(self, problem: Problem, policy: object, *, spread: bool = False) -> None:
         self.policy, self.spread = policy, spread
@@ -70,27 +67,36 @@ class ByHand:
         if not count:
             self.book.ahead(lane, 0.0, NOTHING)
             return
-        last = self.flight[lane][-1][0]
-        self.book.ahead(lane, self.book.state.now_s + seconds, last if enough(count, seconds) else NOTHING)
+        last, enough = self.flight[lane][-1][0], SubmissionLookahead(*LOOKAHEAD).enough(count, seconds)
+        self.book.ahead(lane, self.book.state.now_s + seconds, last if enough else NOTHING)
 
-    def advance(self, now_s: float) -> None:
+    def decide(self, now_s: float) -> None:
+        """Let the policy decide at a time, until it has no more to decide."""
+        self.book.state.now_s, self.changed = now_s, True
+        run_policy(self.policy, self.book, self)  # type: ignore[arg-type]
+
+    def advance(self, progressed: bool) -> bool:
+        changed, self.changed = self.changed, False
+        return changed
+
+    def accepts_tasks(self) -> bool:
+        return True
+
+    def bind(self, task: int, lane: int) -> None:
+        self.book.bind(task, lane)
+
+    def start(self, task: int, lane: int) -> None:
         state = self.book.state
-        state.now_s = now_s
-        while decisions := self.policy.decide(state):  # type: ignore[attr-defined]
-            for task, lane, start in decisions:
-                if not start:
-                    self.book.bind(task, lane)
-                    continue
-                seconds = state.seconds(task, self.known.device_of[lane])
-                until_s = max(now_s, state.lanes[lane].until_s) + seconds
-                self.book.begin(task, lane, now_s)
-                self.flight[lane].append((task, seconds))
-                self.started.append((task, lane))
-                self.move(task, lane, until_s)
-                count, ahead_s = len(self.flight[lane]), sum(s for _, s in self.flight[lane])
-                self.book.ahead(lane, until_s, task if enough(count, ahead_s) else NOTHING)
-                for after in self.book.release(task, lane):
-                    self.book.arrive(after)
+        seconds = state.seconds(task, self.known.device_of[lane])
+        until_s = max(state.now_s, state.lanes[lane].until_s) + seconds
+        self.book.begin(task, lane, state.now_s)
+        self.flight[lane].append((task, seconds))
+        self.started.append((task, lane))
+        self.move(task, lane, until_s)
+        self.note(lane)
+        state.lanes[lane].until_s = until_s
+        for after in self.book.release(task, lane):
+            self.book.arrive(after)
 
     def complete(self, lane: int, count: int, measured_s: list[float], now_s: float) -> None:
         self.book.state.now_s = now_s
@@ -127,7 +133,7 @@ def test_decides_what_the_policy_decides(which: str, spread: bool, problem: Prob
     release_sources(board)
     now_s = 0.0
     while True:
-        hand.advance(now_s)
+        hand.decide(now_s)
         started = advance(board, policy, now_s)
         mine = [(int(n), int(board.lane[n])) for n in board.started[: board.counters[N_COMMANDS]] if n < tasks]
         assert mine == hand.started and len(mine) == started

@@ -26,7 +26,8 @@ from syclsched.errors import PolicyError
 from syclsched.model.platform import HOST
 from syclsched.scheduling.dynamic.item_fetcher import Fetcher
 from syclsched.scheduling.dynamic.outcome import DynamicRun, InterruptedTask, LoggedDecision, Reason, UnfinishedTask
-from syclsched.scheduling.dynamic.policy_state import Decision, DynamicPolicy
+from syclsched.scheduling.dynamic.policy_state import DynamicPolicy
+from syclsched.scheduling.dynamic.run_loop import run_policy
 from syclsched.scheduling.dynamic.state_tracker import StateTracker
 from syclsched.scheduling.dynamic.static_info import rows
 from syclsched.scheduling.problem import Problem, makespan_s
@@ -53,15 +54,15 @@ def run_dynamic(
         estimates = np.ascontiguousarray(estimated_s, dtype=np.float64)
         estimates.flags.writeable = False
         estimated = replace(problem, tables=problem.tables._replace(seconds=estimates))
-    return _Run(problem, estimated, policy, copy_factor, events).run()
+    return _VirtualClock(problem, estimated, policy, copy_factor, events).run()
 
 
 #: Kinds of clock events, in their order at equal times.
 _END, _RELEASE, _DISTURBANCE = 0, 1, 2
 
 
-class _Run:
-    """One run: its state, and the clock's events."""
+class _VirtualClock:
+    """Virtual clock of one run: its events in order of time."""
 
     def __init__(
         self,
@@ -75,8 +76,8 @@ class _Run:
         self._disturbances = sorted(disturbances, key=lambda event: event.at_s)
         self._true_s = problem.tables.seconds.tolist()
         self._release_s = problem.tables.release_s.tolist()
-        self._book = StateTracker(problem, policy.prepare(estimated), policy.sorts_queues)
-        self._state = self._book.state
+        self._tracker = StateTracker(problem, policy.prepare(estimated), policy.sorts_queues)
+        self._state = self._tracker.state
         self._follows_results = bool(disturbances) or copy_factor is not None
         self._fetcher = Fetcher(
             problem, self._state, copy_factor=copy_factor, follows_results=self._follows_results
@@ -96,24 +97,58 @@ class _Run:
     def run(self) -> DynamicRun:
         """Run to the end."""
         self._fetcher.begin()
-        for task in self._book.sources():
+        for task in self._tracker.sources():
             heapq.heappush(self._events, (self._release_s[task], _RELEASE, task, 0))
         for n, event in enumerate(self._disturbances):
             heapq.heappush(self._events, (event.at_s, _DISTURBANCE, n, 0))
-        while self._has_events():
-            now_s = self._state.now_s = self._events[0][0]
-            while self._has_events() and self._events[0][0] <= now_s:
-                _, kind, number, _ = heapq.heappop(self._events)
-                if kind == _END:
-                    self._end(number)
-                elif kind == _RELEASE:
-                    self._make_ready(number)
-                else:
-                    self._apply_disturbance(self._disturbances[number])
-            while decisions := self._policy.decide(self._state):
-                for decision in decisions:
-                    self._execute(decision)
+        run_policy(self._policy, self._tracker, self)
         return self._outcome()
+
+    # --- implements `Clock` ---
+
+    def advance(self, progressed: bool) -> bool:
+        """Process the events of the next time; return False if there are none."""
+        if not self._has_events():
+            return False
+        now_s = self._state.now_s = self._events[0][0]
+        while self._has_events() and self._events[0][0] <= now_s:
+            _, kind, number, _ = heapq.heappop(self._events)
+            if kind == _END:
+                self._end(number)
+            elif kind == _RELEASE:
+                self._make_ready(number)
+            else:
+                self._apply_disturbance(self._disturbances[number])
+        return True
+
+    def accepts_tasks(self) -> bool:
+        """Return True: each lane tells by itself whether it is busy."""
+        return True
+
+    def bind(self, task: int, processor: int) -> None:
+        """Put a task into a lane's queue, and fetch its inputs."""
+        self._fetch(task, processor, start=False)
+        self._tracker.bind(task, processor)
+
+    def start(self, task: int, processor: int) -> None:
+        """Start a task on an idle lane, as soon as its inputs have been fetched."""
+        if self._state.lanes[processor].running != NOTHING:
+            raise self._refusal(f"wants to start task {self._problem.names[task]!r} on a lane that is busy")
+        device = self._fetch(task, processor, start=True)
+        start_s = self._fetcher.ready_s(task, device)
+        if start_s == math.inf:
+            raise self._refusal(f"wants {self._problem.names[task]!r} where its data cannot be brought")
+        self._tracker.begin(task, processor, start_s)
+        self._processor[task], self._start_s[task] = processor, start_s
+        takes_s = self._true_s[task][device] * self._slowdown[device]
+        self._schedule_end(task, start_s + takes_s, takes_s)
+
+    def _fetch(self, task: int, processor: int, *, start: bool) -> int:
+        """Log a decision and fetch the inputs of its task; return the device."""
+        device = self._state.known.device_of[processor]
+        self._log.append(LoggedDecision(self._state.now_s, task, processor, start, self._tracker.bound(task)))
+        self._fetcher.fetch(task, device)
+        return device
 
     def _has_events(self) -> bool:
         """Return whether events remain, after dropping outdated ends."""
@@ -160,7 +195,7 @@ class _Run:
                 reason = "data"
             elif any(other in undone for other in before[task]):
                 reason = "after"
-            elif not any(self._state.can_run(task, device) for device in self._book.able[task]):
+            elif not any(self._state.can_run(task, device) for device in self._tracker.able[task]):
                 reason = "device"
             found.append(UnfinishedTask(task, reason))
         return tuple(found)
@@ -168,14 +203,14 @@ class _Run:
     def _make_ready(self, task: int) -> None:
         """Make a task ready, unless one of its inputs is lost."""
         if not self._fetcher.is_lost(task):
-            self._book.arrive(task)
+            self._tracker.arrive(task)
 
     def _end(self, task: int) -> None:
         """End a task: free its lane, record its items, release its successors."""
         processor = self._processor[task]
         device = self._state.known.device_of[processor]
         self._n_unfinished -= 1
-        released = self._book.end(task, processor, self._takes_s[task])
+        released = self._tracker.end(task, processor, self._takes_s[task])
         self._fetcher.made_by(task, device)
         for after in released:
             if self._release_s[after] <= self._state.now_s:
@@ -228,7 +263,7 @@ class _Run:
         for processor, lane in enumerate(state.lanes):
             if lane.running != NOTHING and state.known.device_of[processor] == device:
                 self._interrupt(lane.running, processor)
-        self._book.fail(device)
+        self._tracker.fail(device)
         if own and self._problem.spaces[reaches[device][0]] != HOST:
             self._fetcher.lose(reaches[device][0])
         for processor, lane in enumerate(state.lanes):
@@ -238,10 +273,10 @@ class _Run:
         for processor, lane in enumerate(state.lanes):
             for task in tuple(lane.queue):
                 if self._fetcher.is_lost(task) or not state.can_run(task, state.known.device_of[processor]):
-                    self._book.unbind(task)
+                    self._tracker.unbind(task)
         for task in tuple(state.ready):
             if self._fetcher.is_lost(task):
-                self._book.withdraw(task)
+                self._tracker.remove(task)
 
     def _interrupt(self, task: int, processor: int) -> None:
         """Stop a running task; arrays that it was updating in place are lost."""
@@ -252,43 +287,7 @@ class _Run:
         self._start_s[task] = self._finish_s[task] = self._takes_s[task] = math.nan
         self._processor[task] = NOTHING
         self._n_reschedules[task] += 1
-        self._book.interrupt(task, processor)
-
-    # --- decisions of the policy ---
-
-    def _execute(self, decision: Decision) -> None:
-        task, processor, start = decision
-        self._check(decision)
-        device = self._state.known.device_of[processor]
-        self._log.append(LoggedDecision(self._state.now_s, task, processor, start, self._book.bound(task)))
-        self._fetcher.fetch(task, device)
-        if not start:
-            self._book.bind(task, processor)
-            return
-        start_s = self._fetcher.ready_s(task, device)
-        if start_s == math.inf:
-            raise self._refusal(f"wants {self._problem.names[task]!r} where its data cannot be brought")
-        self._book.begin(task, processor, start_s)
-        self._processor[task] = processor
-        self._start_s[task] = start_s
-        takes_s = self._true_s[task][device] * self._slowdown[device]
-        self._schedule_end(task, start_s + takes_s, takes_s)
-
-    def _check(self, decision: Decision) -> None:
-        """Raise if a decision cannot be executed; that is a bug of the policy."""
-        task, processor, start = decision
-        if not 0 <= processor < len(self._state.lanes):
-            raise self._refusal(f"wants {self._name(task)} on processor {processor}, which does not exist")
-        if self._book.bound(task) == NOTHING and task not in self._state.ready:
-            raise self._refusal(f"wants {self._name(task)}, which is not ready or has been started")
-        device = self._state.known.device_of[processor]
-        if device not in self._book.able[task]:
-            raise self._refusal(f"wants {self._name(task)} on {self._problem.devices[device]!r}, which cannot run it")
-        if start and self._state.lanes[processor].running != NOTHING:
-            raise self._refusal(f"wants to start {self._name(task)} on a lane that is busy")
-
-    def _name(self, task: int) -> str:
-        return f"task {self._problem.names[task]!r}"
+        self._tracker.interrupt(task, processor)
 
     def _refusal(self, message: str) -> PolicyError:
         return PolicyError(message, where=f"policy {self._policy.name!r}")
