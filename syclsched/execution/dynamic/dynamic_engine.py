@@ -108,7 +108,7 @@ class DynamicEngine(ThreadedEngine):
     def passed(self, number: int) -> bool:
         """Return whether a task, by its index, has been submitted, has completed or was cancelled."""
         if self._fast_path is not None:
-            return self._fast_path.is_submitted(number)
+            return self._fast_path.log.is_submitted(number)
         return self._executor is not None and self._executor.stamp[number] is not None
 
     def is_complete(self, number: int) -> bool:
@@ -116,7 +116,7 @@ class DynamicEngine(ThreadedEngine):
         if self.finished.is_set():
             return True
         if self._fast_path is not None:
-            return self._fast_path.is_done(number)
+            return self._fast_path.log.is_done(number)
         stamp = None if self._executor is None else self._executor.stamp[number]
         return stamp is not None and self._executor is not None and self._executor.is_done(*stamp)
 
@@ -178,7 +178,7 @@ class DynamicEngine(ThreadedEngine):
     def positions(self) -> list[LaneProgress]:
         """Return the progress of unfinished lanes, tasks numbered by index; for any thread."""
         if self._fast_path is not None:
-            return self._fast_path.positions()
+            return self._fast_path.log.positions()
         return [] if self._executor is None else progress_of(self._layout, self._executor.in_flight)
 
     def overdue(self, number: int, error: DeadlineError) -> None:
@@ -261,7 +261,7 @@ class DynamicEngine(ThreadedEngine):
 
         def watched() -> bool:
             for number in tuple(self._watched) if self._watched else ():
-                if fast_path.is_submitted(number):
+                if fast_path.log.is_submitted(number):
                     self._notify_waiters(number)
             return bool(self._watched)
 
@@ -390,5 +390,5 @@ class DynamicEngine(ThreadedEngine):
         if executor is None:
             return None
         if self._fast_path is not None:
-            return self._fast_path.where(piece)
+            return self._fast_path.log.where(piece)
         return executor.directory.where(piece, layout.host_space, executor.is_done)

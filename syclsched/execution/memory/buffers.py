@@ -121,15 +121,20 @@ class BufferLookup(Protocol):
     def get(self, buffer: Buffer) -> AllocatedBuffer | None:
         """Return a buffer, or None if it is not allocated."""
 
-    def __getitem__(self, buffer: Buffer) -> AllocatedBuffer: ...
+    def __getitem__(self, buffer: Buffer) -> AllocatedBuffer:
+        found = self.get(buffer)
+        if found is None:
+            raise KeyError(buffer)
+        return found
 
-    def __contains__(self, buffer: Buffer) -> bool: ...
+    def __contains__(self, buffer: Buffer) -> bool:
+        return self.get(buffer) is not None
 
     def clear(self) -> None:
         """Release all buffers."""
 
 
-class BufferTable:
+class BufferTable(BufferLookup):
     """All buffers of one run, by array and memory space."""
 
     def __init__(
@@ -325,12 +330,6 @@ class BufferTable:
             return among.get(buffer)
         whole = among.get((rows.array, buffer[1]))
         return None if whole is None else whole.part(rows.start, rows.stop)
-
-    def __getitem__(self, buffer: Buffer) -> AllocatedBuffer:
-        found = self.get(buffer)
-        if found is None:
-            raise KeyError(buffer)
-        return found
 
     def __contains__(self, buffer: Buffer) -> bool:
         return self.memory_of(buffer) in self._buffers

@@ -62,15 +62,15 @@ class StateTracker:
     def fault_of(self, decision: Decision) -> str | None:
         """Return why a decision cannot be carried out, which is a defect of the policy; None if it can."""
         task, processor, _ = decision
-        wants = f"wants task {self._problem.names[task]!r}"
         if not 0 <= processor < len(self.state.lanes):
-            return f"{wants} on processor {processor}, which does not exist"
-        if self._bound[task] == NOTHING and task not in self.state.ready:
-            return f"{wants}, which is not ready or has been started"
-        device = self.state.known.device_of[processor]
-        if device not in self.able[task]:
-            return f"{wants} on {self._problem.devices[device]!r}, which cannot run it"
-        return None
+            fault = f" on processor {processor}, which does not exist"
+        elif self._bound[task] == NOTHING and task not in self.state.ready:
+            fault = ", which is not ready or has been started"
+        elif (device := self.state.known.device_of[processor]) not in self.able[task]:
+            fault = f" on {self._problem.devices[device]!r}, which cannot run it"
+        else:
+            return None
+        return f"wants task {self._problem.names[task]!r}{fault}"
 
     def arrive(self, task: int) -> None:
         """Add a task to the ready tasks."""

@@ -92,6 +92,7 @@ def test_a_run_adds_what_kinds_of_tasks_took_to_the_history(
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage import history_store
 
+    FEED.flush()  # runs of other tests, which may still wait to be written
     monkeypatch.setattr(history_store, "data_folder", lambda: tmp_path)
     with run_dynamically(pairs(12), live[1], "eager") as run:
         run.wait(60)

@@ -20,7 +20,6 @@ from syclsched.devices.programs.executables import KernelSubmission
 from syclsched.devices.submission.commands import Command, CommandSequence, CommandStructure
 from syclsched.execution.core.clock import now_ns
 from syclsched.execution.core.program import ProgramNode
-from syclsched.execution.core.progress import LaneProgress
 from syclsched.execution.dynamic.compiled.compiled_loop import (
     ALL_DONE,
     ASKED,
@@ -106,7 +105,7 @@ class CompiledRun:
         self._driver: EventLoop
         #: By lane: completion counts for one more completed task.
         self._one = np.eye(len(layout.lanes), dtype=np.int64)
-        self._log = FastPathLog(layout, self.board, placement.single_space)
+        self.log = FastPathLog(layout, self.board, placement.single_space)
         replans = policy.replans_above < math.inf
         self._replanner = Replanner(self.board, layout.problem, executor.counts) if replans else None
 
@@ -286,7 +285,7 @@ class CompiledRun:
 
     def _give_to_host(self, task: int, lane: int) -> None:
         board, device = self.board, self._layout.lanes[lane].number
-        spaces = self._log.spaces(task)
+        spaces = self.log.spaces(task)
         waits = board.waits[task, : board.waits_count[task]].tolist()
         events = [event for slot in waits if (event := self._submitter.event(slot)) is not None]
         node = ProgramNode(self._work.instruction(task, device, spaces, task), lane, True)
@@ -309,23 +308,6 @@ class CompiledRun:
 
     # --- afterwards -------------------------------------------------------------------------------
 
-    def is_done(self, task: int) -> bool:
-        """Return whether a task has completed."""
-        return self._log.is_done(task)
-
-    def is_submitted(self, task: int) -> bool:
-        """Return whether a task was submitted."""
-        return bool(self.board.place[task] >= 0)
-
-    def where(self, piece: int) -> int | None:
-        """Return the space in which the current value of a piece is; None if there is none."""
-        layout = self._layout
-        if self._placement.single_space is None:
-            return self._log.where(piece)
-        if layout.last_writer[piece] >= 0:
-            return self._placement.single_space
-        return layout.given_in[piece] if layout.pieces[piece].is_input else None
-
     def slot_of(self, entry: LogEntry) -> int:
         """Return the event slot of a log entry."""
         assert entry.stamp is not None
@@ -335,10 +317,6 @@ class CompiledRun:
         """Return whether a host task has completed."""
         return task in self._reports
 
-    def positions(self) -> list[LaneProgress]:
-        """Return the progress of unfinished lanes; for any thread."""
-        return self._log.positions()
-
     def entries(self) -> list[LogEntry]:
         """Return the log entries after the input copies; once the run is over."""
-        return self._log.entries(self._driver, self._reports, self.host_tasks)
+        return self.log.entries(self._driver, self._reports, self.host_tasks)

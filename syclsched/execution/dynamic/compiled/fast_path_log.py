@@ -11,6 +11,7 @@ from syclsched.execution.core.progress import LaneProgress
 from syclsched.execution.dynamic.compiled.compiled_loop import PROCESSED, SUBMITTED, EventLoop
 from syclsched.execution.dynamic.data.coherence import Stamp
 from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
+from syclsched.execution.dynamic.lane_progress import progress_at
 from syclsched.execution.dynamic.submission.execution_log import LogEntry
 from syclsched.execution.lanes.lanes import Completion
 from syclsched.scheduling.dynamic.compiled.data_directory import (
@@ -32,6 +33,10 @@ class FastPathLog:
         self._layout, self._board, self._only = layout, board, only
         self._tasks = len(layout.tasks)
 
+    def is_submitted(self, task: int) -> bool:
+        """Return whether a task was submitted."""
+        return bool(self._board.place[task] >= 0)
+
     def is_done(self, thing: int) -> bool:
         """Return whether a task or a copy has completed."""
         board = self._board
@@ -46,27 +51,25 @@ class FastPathLog:
 
     def where(self, piece: int) -> int | None:
         """Return a space in which the current value of a piece can be read now, host memory if possible."""
-        board, places = self._board, self._board.places
+        board, places, layout = self._board, self._board.places, self._layout
+        if self._only is not None:
+            given = layout.given_in[piece] if layout.pieces[piece].is_input else None
+            return self._only if layout.last_writer[piece] >= 0 else given
         found = None
         for space in range(len(places.links)):
             valid, lane, place = places.directory[piece, space, :READERS].tolist()
             if valid and (lane < 0 or place < board.done[lane]):
-                found = space if found is None or space == self._layout.host_space else found
+                found = space if found is None or space == layout.host_space else found
         return found
 
     def positions(self) -> list[LaneProgress]:
         """Return the progress of unfinished lanes; for any thread."""
         board, layout, found = self._board, self._layout, []
-        for lane, each in enumerate(layout.lanes):
+        for lane in range(len(layout.lanes)):
             done, given = int(board.done[lane]), int(board.given[lane])
             thing = int(board.flight[lane, done]) if given > done else self._tasks
             if thing < self._tasks:
-                task = layout.tasks[thing].name
-                found.append(
-                    LaneProgress(
-                        each.name, each.device, thing, f"task {task!r}", task, 1, given - done, None, True, 0.0
-                    )
-                )
+                found.append(progress_at(layout, lane, thing, given - done))
         return found
 
     def entries(self, driver: EventLoop, reports: Mapping[int, Completion], on_host: Collection[int]) -> list[LogEntry]:

@@ -10,7 +10,7 @@ from typing import Protocol
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.dynamic.data.capacity import Block, Capacity
 from syclsched.execution.dynamic.data.coherence import CoherenceDirectory, Stamp
-from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
+from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph, PieceAccess
 
 
 class MemoryOps(Protocol):
@@ -64,12 +64,7 @@ class DataManager:
         spaces = self._choose_spaces(task, layout.lanes[processor].number)
         stamps = set(before)
         for touch, space in zip(touches, spaces, strict=True):
-            if touch.reads and directory.is_valid(touch.piece, space):
-                writer = directory.read_dependency(touch.piece, space)
-                if writer is not None:
-                    stamps.add(writer)
-            if touch.writes:
-                stamps.update(directory.write_dependencies(touch.piece, space))
+            stamps |= self._dependencies(touch, space)
         if any(memory_ops.needs_host_sync(stamp, processor) for stamp in stamps):
             return None
         if not self._allocate_all(task, processor, spaces):
@@ -79,14 +74,21 @@ class DataManager:
                 continue
             if not self._move([touch.piece], space, processor):
                 return None
-            writer = directory.read_dependency(touch.piece, space)
-            assert writer is not None
-            if memory_ops.needs_host_sync(writer, processor):
+            copied = self._dependencies(touch, space)
+            if any(memory_ops.needs_host_sync(stamp, processor) for stamp in copied):
                 return None
-            stamps.add(writer)
-            if touch.writes:
-                stamps.update(directory.write_dependencies(touch.piece, space))
+            stamps |= copied
         return ResidentInputs(spaces, stamps)
+
+    def _dependencies(self, touch: PieceAccess, space: int) -> set[Stamp]:
+        """Return the commands that must complete before an access in a space."""
+        directory = self._directory
+        found = set(directory.write_dependencies(touch.piece, space)) if touch.writes else set()
+        if touch.reads and directory.is_valid(touch.piece, space):
+            writer = directory.read_dependency(touch.piece, space)
+            if writer is not None:
+                found.add(writer)
+        return found
 
     def _choose_spaces(self, task: int, device: int) -> tuple[int, ...]:
         """Return the space of each access of a task: per array the reachable space with the fewest bytes to copy."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from syclsched.execution.core.program import Buffer, Program
 from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
 from syclsched.execution.dynamic.submission.task_outcomes import ANY_SPACE
-from syclsched.execution.memory.buffers import AllocatedBuffer, BufferTable
+from syclsched.execution.memory.buffers import AllocatedBuffer, BufferLookup, BufferTable
 from syclsched.model.plan import Plan
 from syclsched.model.schedule import Schedule
 from syclsched.scheduling.tables import NOTHING
@@ -81,7 +81,7 @@ def empty_plan(layout: IndexedGraph, policy: str) -> Plan:
     )
 
 
-class DynamicBuffers:
+class DynamicBuffers(BufferLookup):
     """The buffers of a run by value: a lookup finds the space that holds it now."""
 
     def __init__(
@@ -111,15 +111,6 @@ class DynamicBuffers:
             if live is not None and piece is not None:
                 self._pin((layout.array_of[piece], found))
             return live
-
-    def __getitem__(self, buffer: Buffer) -> AllocatedBuffer:
-        found = self.get(buffer)
-        if found is None:
-            raise KeyError(buffer)
-        return found
-
-    def __contains__(self, buffer: Buffer) -> bool:
-        return self.get(buffer) is not None
 
     def clear(self) -> None:
         """Free all buffers."""
