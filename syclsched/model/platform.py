@@ -23,6 +23,9 @@ BackendName = Literal[SyclBackend, "host"]
 #: Name of the host's device and of its memory space on every platform.
 HOST = "host"
 
+#: Two lanes of a device with a smaller interference factor use different cores.
+SEPARATE: Final = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class BackendFacts:
@@ -111,6 +114,9 @@ class Device(Serialisable):
         Whether to use a separate queue for copies.
     profile : DeviceProfile or None
         Its profile; None before profiling.
+    processor : str or None
+        Processor whose cores it computes on; devices with the same one share its cores. None if it has cores of its
+        own, or if it is unknown.
     """
 
     name: Name
@@ -135,11 +141,17 @@ class Device(Serialisable):
     distrust: Text | None = None
     copy_lane: bool = True
     profile: DeviceProfile | None = None
+    processor: Name | None = None
 
     @property
     def is_host(self) -> bool:
         """Whether it is the host, which runs Python functions."""
         return self.kind == "host"
+
+    @property
+    def library_threads(self) -> int:
+        """Of the host: the number of threads that a library called by a host function may use on one lane."""
+        return max(1, self.compute_units // self.lanes)
 
     @property
     def limits(self) -> DeviceLimits:
@@ -343,6 +355,27 @@ class Platform(Serialisable):
             if {pair.first, pair.second} == {first, second}:
                 return pair.factor
         return 0.0
+
+    @property
+    def processor_cores(self) -> dict[str, int]:
+        """The number of cores of each processor that devices compute on: those the host may use, if it is one of them."""
+        found: dict[str, int] = {}
+        for device in sorted(self.devices, key=lambda each: each.is_host):
+            if device.processor is not None:
+                most = 0 if device.is_host else found.get(device.processor, 0)
+                found[device.processor] = max(device.compute_units, most)
+        return found
+
+    def lane_cores(self, device: Device) -> int:
+        """Return how many cores of its processor one lane of a device uses while it computes; 0 without processor."""
+        if device.processor is None:
+            return 0
+        if device.is_host:
+            used = device.library_threads
+        else:  # lanes that do not slow each other down use one core each
+            apart = device.lanes > 1 and self.interference(device.name, device.name) < SEPARATE
+            used = 1 if apart else device.compute_units
+        return min(used, self.processor_cores[device.processor])
 
     def select(self, keep: Callable[[Device], bool] | Iterable[str]) -> Platform:
         """Return the platform with a subset of its devices, and the host.

@@ -3,8 +3,9 @@
 
 Every instruction has a duration alone on the machine. While instructions of interfering devices run concurrently, each
 proceeds at the rate ``1 / (1 + sum of interference factors)``: a factor of 1 means time-sharing (half speed each), 0 no
-effect. Copies do not interfere; they share channels (see `syclsched.simulation.channels`). While the host submits, its
-thread takes a core from lanes that compute on the host's cores.
+effect. Instructions that compute on one processor share its cores: while they could use more cores than it has, each is
+slower by that ratio (processor sharing). The thread that submits takes part with one core until all is submitted.
+Copies do not interfere; they share channels (see `syclsched.simulation.channels`).
 
 A lane waits at an allocation until enough memory has been freed for it and for all allocations before it in the plan's
 order. A free does not block its lane: it takes effect once the lane has reached it and its waits are done.
@@ -58,6 +59,7 @@ def run_machine(m: Machine) -> Records:
         steps=m.steps.copy(),
         lanes=m.lanes.copy(),
         devices=m.devices.copy(),
+        processors=m.processors.copy(),
         channels=m.channels.copy(),
         freed_bytes=m.freed_bytes.copy(),
     )
@@ -81,6 +83,8 @@ def _run_machine(m: Machine, s: _EngineState) -> None:
     for i in range(len(m.steps)):
         submitted_s = max(submitted_s, m.steps[i].submit_s)
     s.todo[_SUBMITTED] = submitted_s <= 0.0
+    if not s.todo[_SUBMITTED]:
+        _count_submission(m, 1)
     event = 0
     for lane in range(len(lanes)):
         _push(s, lane)
@@ -104,10 +108,18 @@ def _run_machine(m: Machine, s: _EngineState) -> None:
                 _advance_lanes(m, s, now)
         if not s.todo[_SUBMITTED] and submitted_s <= now:
             s.todo[_SUBMITTED] = s.todo[_RATES] = 1
+            _count_submission(m, -1)
         while event < len(m.events) and m.events[event].at_s <= now:
             _apply_disturbance(m, s, event, now)
             event += 1
         _update_rates(m, s, now)
+
+
+@lean
+def _count_submission(m: Machine, change: int) -> None:
+    """Add or subtract the cores that the submitting thread uses."""
+    for p in range(len(m.processors)):
+        m.processors[p].wanted += change * m.processors[p].submitting
 
 
 @inlined
@@ -250,17 +262,25 @@ def _start(m: Machine, s: _EngineState, lane: int, now: float) -> None:
             state.phase = _LATENCY
             state.left_s = step.latency_s
     elif state.mixes:
-        _count(m, s, state.device, 1)
+        _count(m, s, lane, 1)
     state.rate = _rate(m, s, lane)
     put(s.heap, m.lanes, lane, now + state.left_s / state.rate)
 
 
 @inlined
-def _count(m: Machine, s: _EngineState, device: int, change: int) -> None:
-    """Update the number of instructions running on a device; request new rates if others are affected."""
-    m.devices[device].running += change
-    if m.devices[device].beside_start < m.devices[device].beside_end:
+def _count(m: Machine, s: _EngineState, lane: int, change: int) -> None:
+    """Count a lane's instruction as running, or no longer; request new rates if others are affected."""
+    state = m.lanes[lane]
+    device = m.devices[state.device]
+    device.running += change
+    if device.beside_start < device.beside_end:
         s.todo[_RATES] = 1
+    if state.processor >= 0:
+        processor = m.processors[state.processor]
+        before = processor.wanted
+        processor.wanted += change * state.cores
+        if max(before, processor.wanted) > processor.cores:
+            s.todo[_RATES] = 1
 
 
 @inlined
@@ -275,7 +295,12 @@ def _rate(m: Machine, s: _EngineState, lane: int) -> float:
         for n in range(device.beside_start, device.beside_end):
             beside = m.beside[n]
             load += beside.factor * (m.devices[beside.device].running - (beside.device == state.device))
-    return float(1.0 / ((1.0 + load) * device.slowed))
+    crowding = 1.0
+    if state.mixes and state.processor >= 0:
+        processor = m.processors[state.processor]
+        if processor.wanted > processor.cores:
+            crowding = processor.wanted / processor.cores
+    return float(1.0 / ((1.0 + load) * crowding * device.slowed))
 
 
 @inlined
@@ -285,7 +310,7 @@ def _release(m: Machine, s: _EngineState, lane: int) -> None:
     step = m.steps[state.pointer]
     if step.kind != COPY:
         if state.mixes:
-            _count(m, s, state.device, -1)
+            _count(m, s, lane, -1)
     elif state.phase == _MOVING:
         s.todo[_FLOWS] = 1
     elif m.contention == ONE_PORT and step.first >= 0:

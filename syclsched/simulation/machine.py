@@ -40,14 +40,18 @@ STEP = np.dtype(
 )
 
 #: A lane: its instructions from ``pointer`` (the current one) to ``end``, its device, whether it computes and so slows
-#: others down (``mixes``), and how much the submitting thread slows it down (``load``). Then its state: ``cursor`` is
-#: the first wait not known to be done, ``left_s`` the work left at ``since_s``, ``due_s`` the time of its event,
-#: ``place`` its index in the event queue, ``next_waiter`` the next waiter for the same instruction.
+#: others down (``mixes``), its processor (-1 for none) and how many cores of it the lane uses while it computes, and
+#: how much the submitting thread slows it down (``load``), if it has no processor. Then its state: ``cursor`` is the
+#: first wait not known to be done, ``left_s`` the work left at ``since_s``, ``due_s`` the time of its event, ``place``
+#: its index in the event queue, ``next_waiter`` the next waiter for the same instruction.
 LANE = np.dtype(
     [
         *(
             (name, np.int64)
-            for name in ("pointer", "end", "device", "mixes", "phase", "cursor", "place", "next_waiter")
+            for name in (
+                *("pointer", "end", "device", "mixes", "processor", "cores"),
+                *("phase", "cursor", "place", "next_waiter"),
+            )
         ),
         *((name, np.float64) for name in ("load", "left_s", "since_s", "rate", "speed", "due_s")),
     ]
@@ -64,6 +68,10 @@ DEVICE = np.dtype(
 
 #: A device that interferes with another, and the interference factor.
 BESIDE = np.dtype([("device", np.int64), ("factor", np.float64)])
+
+#: A processor: its number of cores; how many of them the submitting thread uses until everything is submitted; state of
+#: the run: how many of them running instructions, and the submitting thread, could use.
+PROCESSOR = np.dtype([(name, np.int64) for name in ("cores", "submitting", "wanted")])
 
 #: A channel: its bandwidth, and state of the run: whether it is taken, its number of users, its unused bandwidth.
 CHANNEL = np.dtype(
@@ -82,6 +90,7 @@ class Machine(NamedTuple):
     lanes: Records
     devices: Records
     beside: Records
+    processors: Records
     channels: Records
     events: Records
     waits: Ints  # instructions waited for, by index

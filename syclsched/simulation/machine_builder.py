@@ -11,15 +11,30 @@ import numpy.typing as npt
 
 from syclsched.errors import IncompletePlanError
 from syclsched.model.plan import Plan
-from syclsched.model.platform import HOST, Platform
+from syclsched.model.platform import HOST, SEPARATE, Interference, Platform
 from syclsched.simulation.channels import share_channels
 from syclsched.simulation.instruction_columns import InstructionColumns, LaneLike, lane_devices, read_columns
-from syclsched.simulation.machine import ALLOC, BESIDE, DEVICE, EVENT, LANE, STEP, WORK, Ints, Machine, Records, records
+from syclsched.simulation.machine import (
+    ALLOC,
+    BESIDE,
+    DEVICE,
+    EVENT,
+    LANE,
+    PROCESSOR,
+    STEP,
+    WORK,
+    Ints,
+    Machine,
+    Records,
+    records,
+)
 from syclsched.simulation.overheads import host_overheads
 from syclsched.simulation.plan_memo import PlanMemo
 
-#: Two lanes of a device with a smaller interference factor use different cores.
-_SEPARATE = 0.5
+#: Slow-down, on top of sharing cores, of a library call on several threads and of a kernel beside it: the threads of
+#: each wait for the slowest of them, which the other's threads displace. Assumed: beside each other, calls of OpenBLAS
+#: and kernels of the CPU device were seen to take two to five times their time alone.
+_DISPLACEMENT = 0.5
 
 
 @PlanMemo
@@ -34,11 +49,13 @@ def machine_of(
     """Return instructions in the engine's form."""
     steps, waits = _steps(platform, lanes, columns, peak_bytes)
     devices = lane_devices(lanes)
+    processors = {name: n for n, name in enumerate(platform.processor_cores)}
     contention, channels = share_channels(platform, columns, steps)
     return Machine(
         steps,
-        _lanes(lanes, platform, devices, columns.lane_starts, steps),
+        _lanes(lanes, platform, devices, processors, columns.lane_starts, steps),
         *_devices(devices, platform),
+        _processors(platform),
         channels,
         records(EVENT, 0),
         waits,
@@ -129,8 +146,15 @@ def _crossing(on_host: npt.NDArray[np.bool_], wait_start: Ints, waits: Ints) -> 
 
 
 def _lanes(
-    lanes: Sequence[LaneLike], platform: Platform, devices: dict[str, int], starts: Ints, steps: Records
+    lanes: Sequence[LaneLike],
+    platform: Platform,
+    devices: dict[str, int],
+    processors: dict[str, int],
+    starts: Ints,
+    steps: Records,
 ) -> Records:
+    known = {device.name: device for device in platform.devices if device.name in devices}
+    cores = {name: platform.lane_cores(device) for name, device in known.items()}
     return records(
         LANE,
         len(lanes),
@@ -138,6 +162,8 @@ def _lanes(
         end=starts[1:],
         device=[devices[lane.device] for lane in lanes],
         mixes=[lane.kind != "copy" for lane in lanes],
+        processor=[processors.get(known[lane.device].processor or "", -1) for lane in lanes],
+        cores=[cores[lane.device] for lane in lanes],
         cursor=steps["wait_start"][starts[:-1]],
         place=-1,
         next_waiter=-1,
@@ -150,8 +176,9 @@ def _lanes(
 def _submission_loads(lanes: Sequence[LaneLike], platform: Platform) -> list[float]:
     """Return how much the submitting thread slows each lane down, if all cores are taken.
 
-    With ``c`` cores and ``t`` threads of the device's lanes on them, one more thread slows all of them to ``c / (t +
-    1)``, if that is less than 1.
+    For devices whose processor is not stated; else the thread counts among those that share the cores. With ``c`` cores
+    and ``t`` threads of the device's lanes on them, one more thread slows all of them to ``c / (t + 1)``, if that is
+    less than 1.
     """
     computing: dict[str, int] = {}
     for lane in lanes:
@@ -159,16 +186,16 @@ def _submission_loads(lanes: Sequence[LaneLike], platform: Platform) -> list[flo
             computing[lane.device] = computing.get(lane.device, 0) + 1
     loads = dict.fromkeys(computing, 0.0)
     for device, used in computing.items():
-        if platform.interference(device, HOST):
+        if platform.device(device).processor is None and platform.interference(device, HOST):
             cores = platform.device(device).compute_units
-            apart = any({p.first, p.second} == {device} and p.factor < _SEPARATE for p in platform.interferences)
+            apart = any({p.first, p.second} == {device} and p.factor < SEPARATE for p in platform.interferences)
             loads[device] = max(0.0, ((used if apart else cores) + 1) / cores - 1.0)
     return [loads[lane.device] if lane.kind == "compute" else 0.0 for lane in lanes]
 
 
 def _devices(devices: dict[str, int], platform: Platform) -> tuple[Records, Records]:
     """Return the devices, and for each the rows of devices that slow it down."""
-    factors = {frozenset((p.first, p.second)): p.factor for p in platform.interferences}
+    factors = {frozenset((p.first, p.second)): _unshared(platform, p) for p in platform.interferences}
     rows: list[list[tuple[int, float]]] = [[] for _ in devices]
     for pair, factor in factors.items():
         if factor > 0 and all(name in devices for name in pair):
@@ -182,3 +209,23 @@ def _devices(devices: dict[str, int], platform: Platform) -> tuple[Records, Reco
         records(DEVICE, len(rows), beside_start=start[:-1], beside_end=start[1:], slowed=1.0),
         records(BESIDE, len(flat), device=[d for d, _ in flat], factor=[f for _, f in flat]),
     )
+
+
+def _unshared(platform: Platform, pair: Interference) -> float:
+    """Return the interference factor of two devices without the part that follows from sharing cores."""
+    first, second = platform.device(pair.first), platform.device(pair.second)
+    if first.processor is None or first.processor != second.processor:
+        return pair.factor
+    wanted = platform.lane_cores(first) + platform.lane_cores(second)
+    crowding = max(1.0, wanted / platform.processor_cores[first.processor])
+    if first.is_host or second.is_host:
+        threads = platform.lane_cores(first if first.is_host else second)
+        return _DISPLACEMENT if threads > 1 and crowding > 1.0 else 0.0
+    return max(0.0, (1.0 + pair.factor) / crowding - 1.0)
+
+
+def _processors(platform: Platform) -> Records:
+    """Return the processors; the thread that submits runs on that of the host."""
+    cores = platform.processor_cores
+    host = next((device.processor for device in platform.devices if device.is_host), None)
+    return records(PROCESSOR, len(cores), cores=list(cores.values()), submitting=[name == host for name in cores])

@@ -72,6 +72,22 @@ def test_a_link_costs_latency_and_bandwidth() -> None:
     assert Link("a", "b", 2.0, 10.0).seconds(0) == 2.0
 
 
+def test_cores_of_a_processor_and_of_its_lanes() -> None:
+    cpu, gpu, host = (PLATFORM.device(name) for name in ("cpu", "gpu", HOST))
+    cpu = replace(cpu, processor="p", compute_units=8, lanes=1)
+    host = replace(host, processor="p", compute_units=4, lanes=2)
+    both = replace(PLATFORM, devices=(cpu, gpu, host))
+    assert both.processor_cores == {"p": 4}  # those the host may use
+    assert [both.lane_cores(device) for device in both.devices] == [4, 0, 2]
+    assert host.library_threads == 2
+    assert replace(host, lanes=9).library_threads == 1
+    alone = replace(PLATFORM, devices=(cpu, replace(host, processor=None)))
+    assert alone.processor_cores == {"p": 8}
+    apart = replace(both, devices=(replace(cpu, lanes=4), host), interferences=(Interference("cpu", "cpu", 0.1),))
+    assert apart.lane_cores(apart.devices[0]) == 1  # lanes that do not slow each other down
+    assert from_json(Platform, to_json(both), where="platform") == both
+
+
 def test_interference_is_the_same_both_ways() -> None:
     assert PLATFORM.interference("cpu", HOST) == PLATFORM.interference(HOST, "cpu") == 0.5
     assert PLATFORM.interference("gpu", "gpu") == 1.0

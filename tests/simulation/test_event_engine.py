@@ -87,6 +87,77 @@ def test_the_submitting_thread_takes_its_share_of_cores_that_are_all_taken() -> 
     assert finishes(replace(two, platform=apart))[0] == pytest.approx(5.0)
 
 
+def on_processor(plan: Plan, *lanes_and_units: tuple[int, int], factor: float = 0.0) -> Plan:
+    """The plan with all devices on one processor; the last of these numbers are the host's."""
+    devices = tuple(
+        replace(device, processor="p", lanes=lanes, compute_units=units)
+        for device, (lanes, units) in zip(plan.platform.devices, lanes_and_units, strict=True)
+    )
+    pairs = tuple(Interference(d.name, HOST, 1.0) for d in devices[:-1])
+    pairs += tuple(Interference(a.name, b.name, factor) for a in devices[:-1] for b in devices[:-1] if a.name < b.name)
+    return replace(plan, platform=replace(plan.platform, devices=devices, interferences=pairs))
+
+
+def with_host(plan: Plan, *lanes: list[float]) -> Plan:
+    """The plan with lanes of host functions, numbered from 100 times the lane's number plus 100."""
+    made = tuple(
+        Lane(
+            f"host:{n}", HOST, "host",
+            tuple(Instruction(100 * (n + 1) + k, "host", f"h{n}{k}", duration_s=s) for k, s in enumerate(lane)),
+        )
+        for n, lane in enumerate(lanes)
+    )  # fmt: skip
+    return replace(plan, lanes=(*plan.lanes, *made))
+
+
+def test_kernels_of_all_cores_share_them() -> None:
+    plan = plan_of([(1.0, ())], [(3.0, ())])
+    # Four cores wanted, two there: half speed until the short one ends at 2 s.
+    assert finishes(on_processor(plan, (1, 2), (1, 2), (1, 2))) == pytest.approx({0: 2.0, 10: 4.0})
+    # The same if that slow-down was measured; a larger one adds to it.
+    assert finishes(on_processor(plan, (1, 2), (1, 2), (1, 2), factor=1.0)) == pytest.approx({0: 2.0, 10: 4.0})
+    assert finishes(on_processor(plan, (1, 2), (1, 2), (1, 2), factor=2.0)) == pytest.approx({0: 3.0, 10: 5.0})
+
+
+def test_sub_devices_with_cores_of_their_own_share_none() -> None:
+    plan = plan_of([(1.0, ())], [(3.0, ())])
+    assert finishes(on_processor(plan, (1, 1), (1, 1), (1, 2))) == pytest.approx({0: 1.0, 10: 3.0})
+    # But the runtime's threads may have been seen to use the same ones.
+    assert finishes(on_processor(plan, (1, 1), (1, 1), (1, 2), factor=1.0)) == pytest.approx({0: 2.0, 10: 4.0})
+
+
+def test_a_host_function_of_one_core_takes_a_third_of_two_from_a_kernel() -> None:
+    plan = with_host(plan_of([(2.0, ())]), [1.0])
+    # Three cores wanted, two there: speed 2/3 until the host function ends at 1.5 s.
+    assert finishes(on_processor(plan, (1, 2), (2, 2))) == pytest.approx({0: 2.5, 100: 1.5})
+
+
+def test_host_functions_on_as_many_lanes_as_cores_slow_each_other_down_only_beside_a_kernel() -> None:
+    assert finishes(on_processor(with_host(plan_of(), [1.0], [2.0]), (2, 2))) == pytest.approx({100: 1.0, 200: 2.0})
+    plan = with_host(plan_of([(1.0, ())]), [1.0], [2.0])
+    # Four wanted: half speed until 2 s, when kernel and first function end; the second has 1 s left.
+    assert finishes(on_processor(plan, (1, 2), (2, 2))) == pytest.approx({0: 2.0, 100: 2.0, 200: 3.0})
+    # Two wanted of three.
+    few = with_host(plan_of(), [1.0], [1.0])
+    assert finishes(on_processor(few, (2, 3))) == pytest.approx({100: 1.0, 200: 1.0})
+
+
+def test_library_calls_on_several_threads_and_kernels_displace_each_other() -> None:
+    plan = with_host(plan_of([(1.0, ())]), [1.0])
+    # Half speed by sharing, and half as long again.
+    assert finishes(on_processor(plan, (1, 2), (1, 2))) == pytest.approx({0: 3.0, 100: 3.0})
+
+
+def test_lanes_of_one_core_leave_others_to_the_submitting_thread() -> None:
+    plan = plan_of([(4.0, ()), (1.0, ())], submission_s=1.0 - DISPATCH_S)
+    whole = on_processor(plan, (1, 2), (1, 2))
+    # From 1 s to 2 s the host still submits: two threads of the kernel and one of the host on two cores, speed 2/3.
+    assert finishes(whole)[0] == pytest.approx(1.0 + 1.0 + (4.0 - 2 / 3))
+    apart = on_processor(plan, (2, 2), (1, 2))
+    pairs = (*apart.platform.interferences, Interference("d0", "d0", 0.0))
+    assert finishes(replace(apart, platform=replace(apart.platform, interferences=pairs)))[0] == pytest.approx(5.0)
+
+
 def test_a_circle_of_waits_is_an_error() -> None:
     with pytest.raises(IncompletePlanError, match="never starts"):
         time_plan(plan_of([(1.0, (10,))], [(1.0, (0,))]))
@@ -107,8 +178,25 @@ def test_simulated_times_respect_lanes_waits_and_durations(case: Case) -> None:
                 assert instruction.finish_s - instruction.start_s >= instruction.duration_s - 1e-12
             clock = instruction.finish_s
     assert plan.makespan_s == max(finish.values(), default=0.0)
-    alone = replace(plan, platform=replace(plan.platform, interferences=()))
-    assert predict(alone).makespan_s <= plan.makespan_s + 1e-12
+    apart = tuple(replace(device, processor=None) for device in plan.platform.devices)
+    shared = replace(plan, platform=replace(plan.platform, interferences=()))
+    alone = replace(plan, platform=replace(plan.platform, interferences=(), devices=apart))
+    assert predict(alone).makespan_s <= predict(shared).makespan_s + 1e-12
+    assert predict(shared).makespan_s <= plan.makespan_s + 1e-12
+
+
+@given(cases())
+def test_cores_enough_for_all_change_nothing(case: Case) -> None:
+    plan = build_plan(case.graph, case.platform, case.schedule, case.durations_s)
+    plan = replace(plan, platform=replace(plan.platform, interferences=()))
+    units = [100 if d.is_host else 1 for d in plan.platform.devices]
+    many = tuple(
+        replace(d, processor="p", lanes=units[n], compute_units=units[n]) for n, d in enumerate(plan.platform.devices)
+    )
+    apart = tuple(replace(device, processor=None) for device in plan.platform.devices)
+    assert time_plan(replace(plan, platform=replace(plan.platform, devices=many))) == time_plan(
+        replace(plan, platform=replace(plan.platform, devices=apart))
+    )
 
 
 @given(cases())

@@ -61,6 +61,13 @@ def memory(number: int, kind: Literal["alloc", "free"], space: str, nbytes: int,
 
 
 @st.composite
+def on_processors(draw: st.DrawFn, device: Device) -> Device:
+    """The device with some number of lanes and compute units, perhaps on a processor that others use, too."""
+    processor = draw(st.sampled_from([None, "p", "p", "q"]))
+    return replace(device, processor=processor, compute_units=draw(st.integers(1, 4)), lanes=draw(st.integers(1, 2)))
+
+
+@st.composite
 def random_plans(draw: st.DrawFn, *, contention: Contention = "none", max_instructions: int = 24) -> Plan:
     """Instructions of all kinds on lanes of all kinds, waiting for earlier ones (rarely for any)."""
     names = [f"d{n}" for n in range(draw(st.integers(1, 3)))]
@@ -77,6 +84,8 @@ def random_plans(draw: st.DrawFn, *, contention: Contention = "none", max_instru
     platform = platform_of(
         *names, links=links, interferences=interferences, submission_s=submission_s, contention=contention
     )
+    if draw(st.booleans()):
+        platform = replace(platform, devices=tuple(draw(on_processors(device)) for device in platform.devices))
     keys = [f"{d}__{k}" for d in names for k in ("0", "1", "copy")] + ["host__0", "host__1"]
     lanes: dict[str, list[Instruction]] = {key: [] for key in keys}
     held: list[Instruction] = []

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from syclsched.errors import IncompletePlanError
 from syclsched.execution.memory.peak_limit import PeakMemoryLimit
 from syclsched.model.plan import Instruction, Lane, Plan
-from syclsched.model.platform import HOST, Platform
+from syclsched.model.platform import HOST, Device, Interference, Platform
 from syclsched.simulation.overheads import host_overheads
 from syclsched.simulation.timing import Timing
 
 #: Two lanes of a device that slow each other down less than this are on different cores.
 _SEPARATE = 0.5
+
+#: How much more than by sharing cores a library call on several threads and a kernel slow each other down.
+_DISPLACEMENT = 0.5
 
 
 @dataclass(slots=True)
@@ -41,6 +44,9 @@ class _Simulation:
         self._lane_of = {i.id: n for n, lane in enumerate(lanes) for i in lane.instructions}
         self._on_host = {i.id for lane in lanes if lane.kind == "host" for i in lane.instructions}
         self._neighbours = _interfering_lanes(lanes, platform)
+        self._processor = {d.name: d.processor for d in platform.devices}
+        self._cores = {d.name: _cores_of_a_lane(d, platform) for d in platform.devices}
+        self._size = {p: _size(p, platform) for p in self._processor.values() if p is not None}
         self._pointer = [0] * len(lanes)
         self._busy = [False] * len(lanes)
         self._finished: dict[int, float] = {}
@@ -176,8 +182,10 @@ class _Simulation:
         self._give_back()
 
     def _disturb(self, lane: int) -> None:
-        """Something started or ended on ``lane``: bring the lanes it interferes with up to date."""
-        self._adjust(other for other, _ in self._neighbours[lane])
+        """Something started or ended on ``lane``: bring the lanes it interferes or shares cores with up to date."""
+        on = self._processor[self._lanes[lane].device]
+        sharing = [n for n, other in enumerate(self._lanes) if on is not None and self._processor[other.device] == on]
+        self._adjust({*sharing, *(other for other, _ in self._neighbours[lane])})
 
     def _adjust(self, lanes: Iterable[int]) -> None:
         """Settle what the instructions on these lanes have done so far, and give them their new speed."""
@@ -196,10 +204,39 @@ class _Simulation:
                 beside = self._running.get(other)
                 if beside is not None and beside.instruction.kind != "copy":
                     load += factor
-        running.rate = 1.0 / (1.0 + load)
+        running.rate = 1.0 / ((1.0 + load) * self._crowding(lane))
         self._stamp += 1
         running.stamp = self._stamp
         heapq.heappush(self._events, (self._now + running.left_s / running.rate, 1, lane, self._stamp))
+
+    def _crowding(self, lane: int) -> float:
+        """How many times more cores of a lane's processor are wanted than it has; 1 if there are enough."""
+        on = self._processor[self._lanes[lane].device]
+        if on is None or self._running[lane].instruction.kind == "copy":
+            return 1.0
+        devices = [self._lanes[n].device for n, r in self._running.items() if r.instruction.kind != "copy"]
+        wanted = sum(self._cores[device] for device in devices if self._processor[device] == on)
+        if self._now < self._submitting_until_s and self._processor.get(HOST) == on:
+            wanted += 1
+        return max(1.0, wanted / self._size[on])
+
+
+def _size(processor: str, platform: Platform) -> int:
+    """The cores of a processor: as many as the host may use, if it is the host's; else those of its largest device."""
+    devices = [d for d in platform.devices if d.processor == processor]
+    own = [d.compute_units for d in devices if d.is_host]
+    return own[0] if own else max(d.compute_units for d in devices)
+
+
+def _cores_of_a_lane(device: Device, platform: Platform) -> int:
+    if device.processor is None:
+        return 0
+    size = _size(device.processor, platform)
+    if device.is_host:
+        return min(size, max(1, device.compute_units // device.lanes))
+    if device.lanes > 1 and platform.interference(device.name, device.name) < _SEPARATE:
+        return 1
+    return min(size, device.compute_units)
 
 
 def _load_of_submission(lane: Lane, lanes: Sequence[Lane], platform: Platform) -> float:
@@ -208,6 +245,8 @@ def _load_of_submission(lane: Lane, lanes: Sequence[Lane], platform: Platform) -
     With ``c`` cores and ``t`` threads of the device's lanes on them, one more thread slows all of them to
     ``c / (t + 1)``, if that is less than 1.
     """
+    if platform.device(lane.device).processor is not None:
+        return 0.0
     if lane.kind != "compute" or not platform.interference(lane.device, HOST):
         return 0.0
     cores = platform.device(lane.device).compute_units
@@ -217,9 +256,22 @@ def _load_of_submission(lane: Lane, lanes: Sequence[Lane], platform: Platform) -
     return max(0.0, (threads + 1) / cores - 1.0)
 
 
+def _beyond_cores(pair: Interference, platform: Platform) -> float:
+    """The part of an interference factor that sharing cores does not explain."""
+    first, second = platform.device(pair.first), platform.device(pair.second)
+    if None in (first.processor, second.processor) or first.processor != second.processor:
+        return pair.factor
+    both = _cores_of_a_lane(first, platform) + _cores_of_a_lane(second, platform)
+    alone = max(1.0, both / _size(str(first.processor), platform))
+    for device in (first, second):
+        if device.is_host:
+            return _DISPLACEMENT if _cores_of_a_lane(device, platform) > 1 and alone > 1.0 else 0.0
+    return max(0.0, (1.0 + pair.factor) / alone - 1.0)
+
+
 def _interfering_lanes(lanes: Sequence[Lane], platform: Platform) -> list[list[tuple[int, float]]]:
     """Return for each lane the other lanes that slow it down, with factors."""
-    factors = {frozenset((p.first, p.second)): p.factor for p in platform.interferences if p.factor > 0}
+    factors = {frozenset((p.first, p.second)): _beyond_cores(p, platform) for p in platform.interferences}
     result: list[list[tuple[int, float]]] = [[] for _ in lanes]
     if not factors:
         return result

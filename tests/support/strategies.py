@@ -69,6 +69,10 @@ def graphs(draw: st.DrawFn, max_tasks: int = 14, max_arrays: int = 5, ranges: bo
     return graph
 
 
+#: Processors whose cores devices share.
+PROCESSORS = st.sampled_from([None, "p", "q"])
+
+
 @st.composite
 def platforms(draw: st.DrawFn) -> Platform:
     """One to three devices; some share memory with the host or with each other, some have their own."""
@@ -89,14 +93,16 @@ def platforms(draw: st.DrawFn) -> Platform:
                 f"d{i}", f"key{i}", "cpu", "opencl", "a device", space, (space,),
                 lanes=draw(st.integers(1, 2)), copy_lane=draw(st.booleans()),
                 dtypes=("float32", "float64"), aspects=("fp64",), max_work_group_size=64,
+                compute_units=draw(st.integers(1, 2)), processor=draw(PROCESSORS),
             )
         )  # fmt: skip
-    devices.append(Device(HOST, HOST, HOST, HOST, "the host", HOST, tuple(host_reaches)))
-    pairs = [
-        Interference("d0", d.name, draw(st.sampled_from([0.5, 1.0])))
-        for d in devices
-        if not d.is_host and draw(st.booleans())
-    ]
+    devices.append(
+        Device(
+            HOST, HOST, HOST, HOST, "the host", HOST, tuple(host_reaches),
+            compute_units=draw(st.integers(1, 3)), processor=draw(PROCESSORS),
+        )
+    )  # fmt: skip
+    pairs = [Interference("d0", d.name, draw(st.sampled_from([0.5, 1.0]))) for d in devices if draw(st.booleans())]
     return Platform("random", tuple(devices), tuple(spaces.values()), tuple(links), tuple(pairs))
 
 

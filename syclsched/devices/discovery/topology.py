@@ -149,6 +149,7 @@ def _device(candidate: SelectedDevice, space: str, key: str, *, copies: bool) ->
         partition=facts.partition,
         distrust=candidate.distrust,
         copy_lane=copies,
+        processor=HOST if facts.on_host_processor else None,
     )
 
 
@@ -167,6 +168,7 @@ def _host_device(host: HostFacts, reached: tuple[str, ...]) -> Device:
         compute_units=host.cores,
         global_memory_bytes=host.memory_bytes,
         copy_lane=False,
+        processor=HOST,
     )
 
 

@@ -81,7 +81,20 @@ def _header(plan: Plan) -> list[str]:
     if plan.interval_s > 0.0 and plan.aim != _DEFAULT_AIM:
         rate = f"{1.0 / plan.interval_s:.4g} runs/s"
         lines.append(f"  busiest lane {format_seconds(plan.interval_s)} a run: at most {rate} in steady state")
-    return [*lines, f"  platform     {_clean(plan.platform.name)}: {_some(devices)}"]
+    lines.append(f"  platform     {_clean(plan.platform.name)}: {_some(devices)}")
+    cores = _shared_cores(plan)
+    return [*lines, *(f"  {'shared' if n == 0 else '':<12} {text}" for n, text in enumerate(cores.values()))]
+
+
+def _shared_cores(plan: Plan) -> dict[str, str]:
+    """Return, by processor, which of the plan's devices compute on the same cores."""
+    used = {lane.device for lane in plan.lanes if lane.kind != "copy"}
+    found: dict[str, str] = {}
+    for processor, cores in plan.platform.processor_cores.items():
+        names = [d.name for d in plan.platform.devices if d.processor == processor and d.name in used]
+        if len(names) > 1:
+            found[processor] = f"{_some(names)} compute on the same {plural(cores, 'core')}"
+    return found
 
 
 def _candidates(plan: Plan) -> list[str]:
@@ -254,6 +267,9 @@ def _where(plan: Plan, lane: Lane, instruction: Instruction, rows: _Rows) -> lis
         f"  predicted    {format_seconds(instruction.start_s)} to {format_seconds(instruction.finish_s)}: takes "
         f"{format_seconds(span_s)}, {format_seconds(instruction.duration_s)} alone on the machine",
     ]
+    processor = next((d.processor for d in plan.platform.devices if d.name == lane.device), None)
+    if processor is not None and (cores := _shared_cores(plan).get(processor)):
+        lines.append(f"  shared       {cores}: what runs at the same time is slower")
     uses = [
         f"{mode.value} {array} in {space}" + (f" ({key.kind})" if (key := keys.get((whole, space))) else "")
         for array, space, mode, whole in _joined(instruction.uses, rows)

@@ -105,6 +105,7 @@ def _names(profiles: tuple[DeviceProfile, ...], wanted: Sequence[str | None] | N
 def _device(name: str, profile: DeviceProfile) -> Device:
     identity = profile.identity
     return Device(
+        processor=_processor(profile) or None,
         name=name,
         key=identity.key,
         kind=identity.kind,
@@ -134,6 +135,7 @@ def _host_like_cpu(host: Device, profiles: tuple[DeviceProfile, ...]) -> Device:
                 description=profile.identity.name,
                 compute_units=profile.identity.compute_units,
                 global_memory_bytes=profile.identity.global_memory_bytes,
+                processor=_processor(profile) or None,
             )
     return host
 
@@ -147,19 +149,21 @@ def _shared_cores(devices: tuple[Device, ...]) -> tuple[Interference, ...]:
     pairs = [
         Interference(first.name, second.name, 1.0, "assumed")
         for first, second in combinations(devices, 2)
-        if _processor(first) and _processor(first) == _processor(second)
+        if first.processor is not None and first.processor == second.processor
     ]
     # Host functions run on the cores of the first CPU device.
     cpu = next((d for d in devices if d.kind == "cpu"), None)
     if cpu is not None:
-        processor = _processor(cpu)
-        pairs += [Interference(d.name, HOST, 1.0, "assumed") for d in devices if d is cpu or _processor(d) == processor]
+        pairs += [
+            Interference(d.name, HOST, 1.0, "assumed")
+            for d in devices
+            if d is cpu or (d.processor is not None and d.processor == cpu.processor)
+        ]
     return tuple(pairs)
 
 
-def _processor(device: Device) -> str:
+def _processor(profile: DeviceProfile) -> str:
     """Return the processor whose cores a device runs on; empty for one with cores of its own."""
-    profile = device.profile
-    if profile is None or not profile.identity.host_accessible or profile.identity.kind == "gpu":
+    if not profile.identity.host_accessible or profile.identity.kind == "gpu":
         return ""
     return profile.provenance.host

@@ -61,6 +61,7 @@ def test_cpu_and_emulator() -> None:
     assert platform.interference("cpu", "accelerator") == 1.0
     assert platform.device("cpu").copy_lane
     assert platform.device("cpu").lanes == 1
+    assert {device.processor for device in platform.devices} == {HOST}
 
 
 def test_a_cpu_alone_needs_no_copies() -> None:
@@ -110,6 +111,7 @@ def test_cards_have_memory_of_their_own_and_go_through_the_host_unless_they_are_
     across = platform.link(HOST, "cpu")
     assert across is not None and across.bandwidth_bytes_per_s == ASSUMED_HOST_COPY_BYTES_PER_S
     assert platform.interferences == (Interference("cpu", HOST, 1.0, "assumed"),)
+    assert [d.name for d in platform.devices if d.processor == HOST] == ["cpu", HOST]
 
 
 def test_the_host_reaches_an_integrated_gpu() -> None:

@@ -70,6 +70,17 @@ def test_the_whole_plan() -> None:
     ]
 
 
+def test_devices_on_the_same_cores_are_named() -> None:
+    plan = two_devices()
+    devices = tuple(replace(d, processor="p", compute_units=4) for d in plan.platform.devices)
+    shared = replace(plan, platform=replace(plan.platform, devices=devices))
+    assert "  shared       cpu, gpu compute on the same 4 cores" in plan_text(shared).splitlines()
+    line = "  shared       cpu, gpu compute on the same 4 cores: what runs at the same time is slower"
+    assert line in explain_task(shared, "second").splitlines()
+    apart = replace(plan, platform=replace(plan.platform, devices=(devices[0], *plan.platform.devices[1:])))
+    assert "shared" not in plan_text(apart) + explain_task(apart, "first")
+
+
 def test_print_and_explain_of_a_plan_are_these() -> None:
     plan = two_devices()
     assert str(plan) == plan_text(plan)

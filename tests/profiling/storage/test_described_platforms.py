@@ -91,6 +91,14 @@ def test_devices_on_the_cores_of_one_processor_take_turns() -> None:
     platform = platform_from_profiles([cpu, emulator, elsewhere], "mixed")
     assert platform.interference("cpu", "accelerator") == 1.0
     assert platform.interference("cpu", "cpu1") == 0.0
+    shared = platform.device("cpu").processor
+    assert shared is not None
+    assert [d.name for d in platform.devices if d.processor == shared] == ["cpu", "accelerator", HOST]
+    assert platform.processor_cores[shared] == cpu.identity.compute_units
+
+
+def test_gpus_have_cores_of_their_own() -> None:
+    assert load_platform(["max1550"]).processor_cores == {}
 
 
 def test_files_and_sets_are_loaded(tmp_path: Path) -> None:
