@@ -15,7 +15,7 @@ from syclsched.model.profile import Quantity
 class HistoryKey:
     """Key of a measured duration."""
 
-    device_key: str  # `Device.key`
+    device_key: str  # `Device.timing_key`
     #: Names of the operation and of the implementation.
     operation: str
     implementation: str

@@ -166,7 +166,7 @@ class CostModel:
         self, operation: Operation, signature: Signature, implementation: Implementation, device: Device
     ) -> str | None:
         """Return why an implementation, or one of its steps, was refused; None if it was not."""
-        found = self._refusals.get(history_key(device.key, operation, implementation, signature))
+        found = self._refusals.get(history_key(device.timing_key, operation, implementation, signature))
         for part in () if found is not None else sequence_parts(operation, implementation, signature):
             of_part = self._refusal(part.operation, part.signature, part.implementation, device)
             if of_part is not None:
@@ -178,7 +178,7 @@ class CostModel:
     ) -> Estimate | None:
         if self._history is None:
             return None
-        key = history_key(device.key, operation, implementation, signature)
+        key = history_key(device.timing_key, operation, implementation, signature)
         quantity = measured_seconds(self._history, key)
         # A history is a file of the user's: ignore numbers that cannot be durations.
         if quantity is None or not 0.0 <= quantity.value < math.inf:

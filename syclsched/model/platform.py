@@ -154,6 +154,12 @@ class Device(Serialisable):
         return max(1, self.compute_units // self.lanes)
 
     @property
+    def timing_key(self) -> str:
+        """Its key for measured times: of the host, those with fewer threads than cores have a key of their own."""
+        whole = not self.is_host or self.library_threads == self.compute_units
+        return self.key if whole else f"{self.key}, {self.library_threads} threads"
+
+    @property
     def limits(self) -> DeviceLimits:
         """The limits that launches need."""
         return DeviceLimits(self.max_work_group_size, self.compute_units, self.local_memory_bytes, self.sub_group_sizes)
@@ -294,6 +300,11 @@ class Platform(Serialisable):
                 return device
         raise PlatformError("the platform has no host device", where=f"platform {self.name!r}")
 
+    @property
+    def host_threads(self) -> int:
+        """The number of threads that a library called by a host function may use; 1 without a host."""
+        return next((device.library_threads for device in self.devices if device.is_host), 1)
+
     def device(self, name: str) -> Device:
         """Return a device by name.
 
@@ -358,7 +369,7 @@ class Platform(Serialisable):
 
     @property
     def processor_cores(self) -> dict[str, int]:
-        """The number of cores of each processor that devices compute on: those the host may use, if it is one of them."""
+        """The number of cores of each processor that devices compute on; of the host's, those that it may use."""
         found: dict[str, int] = {}
         for device in sorted(self.devices, key=lambda each: each.is_host):
             if device.processor is not None:

@@ -178,4 +178,4 @@ def _key(task: Task, by: Implementation, device: Device) -> HistoryKey:
     """Return the history key of a task timed within a run."""
     assert task.operation is not None
     assert task.signature is not None
-    return in_run_key(history_key(device.key, task.operation, by, task.signature))
+    return in_run_key(history_key(device.timing_key, task.operation, by, task.signature))

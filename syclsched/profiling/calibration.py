@@ -298,7 +298,7 @@ def _cases(graph: TaskGraph, platform: Platform, costs: CostModel) -> Iterator[T
             for implementation in task.operation.implementations:
                 if implementation.kind == "cost-only":
                     continue
-                key = history_key(device.key, task.operation, implementation, task.signature)
+                key = history_key(device.timing_key, task.operation, implementation, task.signature)
                 if key not in seen and costs.supports(task, implementation, device) is None:
                     seen.add(key)
                     yield TimedCase(task, task.operation, task.signature, device, implementation, key)

@@ -16,6 +16,7 @@ from syclsched.costs.history import HistoryKey
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.task_compiler import CompileRequest, compile_task
 from syclsched.errors import ExecutionError
+from syclsched.library_threads import LIBRARY_THREADS
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature
@@ -148,9 +149,10 @@ def _time_on_host(
         function(**arrays, **signature.scalars)
         return sampler.clock() - start
 
-    if (slow := _times_if_too_slow(sample, too_slow_s)) is not None:
-        return slow
-    return sampler.samples_until(sample, budget_s)
+    with LIBRARY_THREADS.at_most(case.device.library_threads):
+        if (slow := _times_if_too_slow(sample, too_slow_s)) is not None:
+            return slow
+        return sampler.samples_until(sample, budget_s)
 
 
 def _time_on_device(

@@ -71,8 +71,9 @@ class ProgramEngine(ThreadedEngine, ProgressReporting):
 
     def _make_lanes(self, report: Callable[[Completion], None], ending: Callable[[], bool]) -> LaneSet:
         """Make the lanes of the plan; see `LaneSet`."""
-        lanes = self.program.plan.lanes
-        return LaneSet(lanes, self._queue_of, self.buffers, self._events, self.counts, report, ending)
+        plan = self.program.plan
+        threads = plan.platform.host_threads
+        return LaneSet(plan.lanes, self._queue_of, self.buffers, self._events, self.counts, report, ending, threads)
 
     def _failed(
         self, instruction: Instruction, error: TaskFailedError, reason: FailureReason, *, begun: bool = False

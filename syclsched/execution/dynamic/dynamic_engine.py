@@ -230,6 +230,7 @@ class DynamicEngine(ThreadedEngine):
         lanes = LaneSet(
             [Lane(lane.name, lane.device, lane.kind) for lane in layout.lanes],
             self._queues, self._table, events, self.counts, self._on_completion, lambda: self._ending,
+            layout.platform.host_threads,
         )  # fmt: skip
         for item, space in enumerate(layout.problem.tables.item_space.tolist()):
             if space != NOTHING:

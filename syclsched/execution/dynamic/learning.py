@@ -31,7 +31,7 @@ def measured_durations(
             continue
         ratio = _without_first(drift, kind, device) if layout.devices[device].is_host else drift.of_kind[kind, device]
         if ratio is not None:
-            key = history_key(layout.devices[device].key, made.operation, implementation, made.signature)
+            key = history_key(layout.devices[device].timing_key, made.operation, implementation, made.signature)
             found.append((key, float(known.seconds[task][device] * ratio)))
     return found
 

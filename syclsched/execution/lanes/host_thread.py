@@ -9,6 +9,7 @@ from typing import Protocol
 
 from syclsched.execution.core.worker import WorkerThread
 from syclsched.execution.lanes.eventfd_wakeup import EventFd
+from syclsched.library_threads import LIBRARY_THREADS
 
 
 class _RunWithHostSteps(Protocol):
@@ -44,7 +45,8 @@ class HostThread:
     The instances of a plan execute each step in submission order, as consecutive runs would.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, library_threads: int) -> None:
+        self._library_threads = library_threads  # of libraries that the steps call
         self.worker = WorkerThread(name)
         self._alarm = EventFd()
         self._lock = threading.RLock()  # reentrant: a garbage collection under the lock may cancel another run
@@ -60,7 +62,7 @@ class HostThread:
         if serving:
             self.wake()
         else:
-            self.worker.post(self._serve)  # possibly twice, if the first call was interrupted here
+            self.worker.post(self._start)  # possibly twice, if the first call was interrupted here
 
     def wake(self) -> None:
         """Wake the thread to check its runs again."""
@@ -70,6 +72,10 @@ class HostThread:
         """Stop the thread; it must have no runs."""
         self.worker.stop()
         self._alarm.close()
+
+    def _start(self) -> None:
+        with LIBRARY_THREADS.at_most(self._library_threads):
+            self._serve()
 
     def _serve(self) -> None:
         begun_s = time.perf_counter()

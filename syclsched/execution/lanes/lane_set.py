@@ -13,6 +13,7 @@ from syclsched.execution.core.execution_records import Counts
 from syclsched.execution.lanes.cpu_helper_thread import HelperThread
 from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane
 from syclsched.execution.memory.buffers import BufferTable
+from syclsched.library_threads import LIBRARY_THREADS
 from syclsched.model.plan import Lane
 
 
@@ -28,6 +29,7 @@ class LaneSet:
         counts: Counts,
         report: Callable[[Completion], None],
         cancelled: Callable[[], bool],
+        library_threads: int,
     ) -> None:
         self.devices: dict[int, DeviceLane] = {}
         self.hosts: dict[int, HostLane] = {}
@@ -42,6 +44,10 @@ class LaneSet:
                 self.helpers[lane.device] = HelperThread(lane.device)
             helper_thread = self.helpers.get(lane.device)
             self.devices[index] = DeviceLane(lane, queue, buffers, events, counts, report, helper_thread)
+        #: Threads that libraries called by host functions may use; None without host lanes, and after the end.
+        self._library_threads = library_threads if self.hosts else None
+        if self._library_threads is not None:
+            LIBRARY_THREADS.begin(self._library_threads)
 
     def with_new_last_anchor(
         self, clocks: Mapping[str, ClockMap], stamp: Callable[[int], tuple[int, int]]
@@ -54,6 +60,9 @@ class LaneSet:
         """Stop the threads, and wait for all submitted instructions."""
         for host in self.hosts.values():
             host.worker.stop()
+        if self._library_threads is not None:
+            LIBRARY_THREADS.end(self._library_threads)
+            self._library_threads = None
         for helper_thread in self.helpers.values():
             helper_thread.stop()  # after its waits; a further waiting thread would oversubscribe the cores
         broken: BaseException | None = None

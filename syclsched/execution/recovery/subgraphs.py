@@ -96,7 +96,7 @@ def _runs(task: Task, costs: CostModel) -> bool:
 def _planned_times(graph: TaskGraph, plan: Plan) -> MemoryHistory:
     """Return a plan's predicted task times, on the assigned devices and on alternatives."""
     known = MemoryHistory()
-    places: Mapping[str, str] = {d.name: d.key for d in plan.platform.devices}
+    places: Mapping[str, str] = {d.name: d.timing_key for d in plan.platform.devices}
     seen = [(a.task, a.device, a.implementation, a.finish_s - a.start_s) for a in plan.schedule.assignments]
     seen += [(o.task, o.device, o.implementation, o.seconds) for o in plan.options]
     for name, device, implementation, seconds in seen:

@@ -39,8 +39,9 @@ class InstancePool:
         self.worker = WorkerThread(f"syclsched {prepared.plan.name} replay")
         #: The host's steps, and the order of device work around them.
         self.levels = levels = plan_host_sync(prepared.program)
+        library_threads = prepared.plan.platform.host_threads
         #: Executes the host's steps, if the plan has any.
-        self.host = HostThread(f"syclsched {prepared.plan.name} host") if levels.steps else None
+        self.host = HostThread(f"syclsched {prepared.plan.name} host", library_threads) if levels.steps else None
         self._clocks = DeviceClocks(prepared.plan, queues)
         lanes = by_index(prepared.plan, queues)
         used = {lane: lanes[lane] for lane in {prepared.program.nodes[number].lane for number in levels.of}}

@@ -86,7 +86,7 @@ class DurationRecorder:
                 piece = work.get(instruction.id)
                 if piece is None or piece.writes_nothing or instruction.duration_s <= 0.0:
                     continue
-                device_key = self._platform.device(lane.device).key
+                device_key = self._prepared.plan.platform.device(lane.device).timing_key
                 key = history_key(device_key, piece.operation, piece.implementation, piece.signature)
                 slowed = (instruction.finish_s - instruction.start_s) / instruction.duration_s
                 found[instruction.id] = key, max(slowed, 1.0), instruction.kind == "host"

@@ -78,7 +78,7 @@ def test_devices_on_the_same_cores_are_named() -> None:
     line = "  shared       cpu, gpu compute on the same 4 cores: what runs at the same time is slower"
     assert line in explain_task(shared, "second").splitlines()
     apart = replace(plan, platform=replace(plan.platform, devices=(devices[0], *plan.platform.devices[1:])))
-    assert "shared" not in plan_text(apart) + explain_task(apart, "first")
+    assert "same 4 cores" not in plan_text(apart) + explain_task(apart, "first")
 
 
 def test_print_and_explain_of_a_plan_are_these() -> None:

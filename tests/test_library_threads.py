@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Threads of BLAS libraries: bounded while runs and measurements call them, and as before afterwards."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import threadpoolctl
+
+import syclsched
+from syclsched.library_threads import LIBRARY_THREADS, LibraryThreads
+from syclsched.model.platform import HOST, Platform
+
+
+def threads() -> int:
+    """The threads that NumPy's BLAS uses for its next call, or the most of several libraries."""
+    return max(each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas")
+
+
+@pytest.fixture(autouse=True)
+def four() -> Iterator[None]:
+    """Four threads, whatever the machine and the test command say."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "cpu_count", lambda: 4)
+        with threadpoolctl.threadpool_limits(4, user_api="blas"):
+            yield
+
+
+def test_the_smallest_limit_holds_and_the_last_end_restores() -> None:
+    limits = LibraryThreads()
+    with limits.at_most(3):
+        assert threads() == 3
+        limits.begin(1)
+        limits.begin(2)
+        assert threads() == 1
+        limits.end(1)
+        assert threads() == 2
+        limits.end(2)
+        assert threads() == 3
+    assert threads() == 4
+
+
+def test_a_limit_does_not_raise_what_the_user_has_set() -> None:
+    limits = LibraryThreads()
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):
+        with limits.at_most(2):
+            assert threads() == 1
+        assert threads() == 1
+    with limits.at_most(2):
+        assert threads() == 2
+    with limits.at_most(8):
+        assert threads() == 4
+    assert threads() == 4
+
+
+def test_any_thread_begins_and_ends_limits() -> None:
+    limits, seen = LibraryThreads(), list[int]()
+    limits.begin(2)
+    for step in (lambda: limits.begin(1), lambda: limits.end(2)):
+        thread = threading.Thread(target=lambda call=step: (call(), seen.append(threads())))  # type: ignore[misc]
+        thread.start()
+        thread.join()
+    assert seen == [1, 1]
+    limits.end(1)
+    assert threads() == 4
+
+
+def test_a_forked_child_has_no_limits() -> None:
+    limits = LibraryThreads()
+    limits.begin(1)
+    limits.forget()
+    assert threads() == 4
+
+
+def on_lanes(platform: Platform, lanes: int) -> Platform:
+    devices = tuple(replace(d, lanes=lanes, compute_units=4) if d.is_host else d for d in platform.devices)
+    return replace(platform, devices=devices)
+
+
+def graph_of(seen: dict[str, int], count: int = 3) -> syclsched.TaskGraph:
+    graph = syclsched.TaskGraph("threads")
+
+    def note(*, y: Any, number: int) -> None:
+        seen[f"t{number}"] = threads()
+        y[...] = number
+
+    for n in range(count):
+        graph.host(note, name=f"t{n}", y=graph.array(f"y{n}", (4,), "float64").write(), number=n)
+    return graph
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize(("lanes", "expected"), [(1, 4), (2, 2), (3, 1), (9, 1)])
+def test_host_functions_get_their_lanes_share_of_the_cores(lanes: int, expected: int) -> None:
+    platform = on_lanes(syclsched.discover("cpu"), lanes)
+    seen: dict[str, int] = {}
+    graph = graph_of(seen)
+    with syclsched.run(graph, platform, policy="heft", calibrate=False) as run:
+        assert np.all(run.result("y2") == 2)
+    assert set(seen.values()) == {expected}
+    assert threads() == 4
+    seen.clear()
+    with syclsched.bind(graph, platform, policy=f"single:{HOST}", calibrate=False) as runner:
+        runner()
+        runner()
+    assert set(seen.values()) == {expected}
+    assert threads() == 4
+    seen.clear()
+    with syclsched.run(graph, platform, dynamic="dmdas", calibrate=False) as run:
+        run.wait()
+    assert set(seen.values()) == {expected}
+    assert threads() == 4
+    assert not LIBRARY_THREADS._limits
+
+
+@pytest.mark.sycl
+def test_host_functions_are_timed_with_as_many_threads_as_they_run_with() -> None:
+    seen: dict[str, int] = {}
+    platform = on_lanes(syclsched.discover("cpu"), 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "cpu_count", lambda: 4)
+        syclsched.calibrate(graph_of(seen, 1), platform)
+    assert set(seen.values()) == {2}
+    one, two = (on_lanes(platform, n).host for n in (1, 2))
+    assert one.timing_key == one.key
+    assert two.timing_key == f"{two.key}, 2 threads"
