@@ -56,7 +56,8 @@ def discover(
         Replace every CPU device by this many equal sub-devices.
     lanes : int or Mapping[str, int], optional
         In-order compute queues per device, for all or by device name. By default as many as the profile found to make
-        progress at once.
+        progress at once; the host has one lane whose library calls use all cores, and the policy ``auto`` also plans
+        with one lane of one thread for each core (up to 16 lanes).
 
     Returns
     -------
@@ -87,7 +88,9 @@ def with_lanes(platform: Platform, lanes: Mapping[str, int] | int) -> Platform:
         platform.device(name)
     return replace(
         platform,
-        devices=tuple(replace(d, lanes=by_name[d.name]) if d.name in by_name else d for d in platform.devices),
+        devices=tuple(
+            replace(d, lanes=by_name[d.name], most_lanes=0) if d.name in by_name else d for d in platform.devices
+        ),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from syclsched.costs.capability import unsupported
 from syclsched.costs.estimate import Estimate, relative_uncertainty, sequence_estimate, uncertainty_of
@@ -78,6 +78,10 @@ class CostModel:
     def best(self, task: Task, device: Device) -> Choice | None:
         """Return the fastest implementation of a task on a device."""
         return self._best(self._class_of(task), device)
+
+    def on(self, platform: Platform) -> CostModel:
+        """Return the cost model of another platform, with the same history."""
+        return CostModel(platform, self._history)
 
     def launch_gap_s(self, implementation: Implementation, device: Device) -> float:
         """Return the seconds between a task and its successor on a lane that measurements of the task leave out."""
@@ -179,10 +183,16 @@ class CostModel:
         if self._history is None:
             return None
         key = history_key(device.timing_key, operation, implementation, signature)
-        quantity = measured_seconds(self._history, key)
+        quantity, factor = measured_seconds(self._history, key), 1.0
+        if quantity is None and key.device_key != device.key:
+            # Measured with all cores only: at worst, its libraries use them perfectly.
+            quantity = measured_seconds(self._history, replace(key, device_key=device.key))
+            factor = device.compute_units / device.library_threads
         # A history is a file of the user's: ignore numbers that cannot be durations.
         if quantity is None or not 0.0 <= quantity.value < math.inf:
             return None
+        if factor != 1.0:
+            return Estimate(quantity.value * factor, "scaled", None, uncertainty_of("scaled"))
         seconds = quantity.value + self.launch_gap_s(implementation, device)
         return Estimate(seconds, "measured", quantity.mad, relative_uncertainty(quantity))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from syclsched.model.platform import Device, Platform
@@ -65,6 +65,16 @@ def rates_of(device: Device, platform: Platform) -> Rates:
     """Return the peak rates of a device."""
     if device.profile is not None:
         return _profiled(device.profile, "modelled" if device.profile.origin == "measured" else "spec-sheet")
+    if device.is_host and device.library_threads < device.compute_units:
+        whole = rates_of(replace(device, lanes=1), platform)
+        share = device.library_threads / device.compute_units
+        return replace(
+            whole,
+            peak_flops={dtype: peak * share for dtype, peak in whole.peak_flops.items()},
+            bandwidth_bytes_per_s=whole.bandwidth_bytes_per_s * share,
+            bandwidth_curve=tuple((size, rate * share) for size, rate in whole.bandwidth_curve),
+            compute_units=max(1, int(whole.compute_units * share)),
+        )
     if device.is_host:
         for other in platform.compute_devices:
             if other.kind == "cpu" and other.partition is None and other.profile is not None:

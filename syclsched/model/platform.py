@@ -23,6 +23,9 @@ BackendName = Literal[SyclBackend, "host"]
 #: Name of the host's device and of its memory space on every platform.
 HOST = "host"
 
+#: Most lanes of the host that ``auto`` plans with: each costs planning time, and a thread in runs.
+MOST_HOST_LANES: Final = 16
+
 #: Two lanes of a device with a smaller interference factor use different cores.
 SEPARATE: Final = 0.5
 
@@ -117,6 +120,9 @@ class Device(Serialisable):
     processor : str or None
         Processor whose cores it computes on; devices with the same one share its cores. None if it has cores of its
         own, or if it is unknown.
+    most_lanes : int
+        Of the host: number of lanes, each with its share of the cores, that the policy ``auto`` may plan with instead
+        of ``lanes``; 0 if it may not.
     """
 
     name: Name
@@ -142,6 +148,7 @@ class Device(Serialisable):
     copy_lane: bool = True
     profile: DeviceProfile | None = None
     processor: Name | None = None
+    most_lanes: Count = 0
 
     @property
     def is_host(self) -> bool:
@@ -387,6 +394,14 @@ class Platform(Serialisable):
             apart = device.lanes > 1 and self.interference(device.name, device.name) < SEPARATE
             used = 1 if apart else device.compute_units
         return min(used, self.processor_cores[device.processor])
+
+    def with_host_lanes(self) -> Platform | None:
+        """Return the platform with the host as the most lanes it may have; None if it has as many already."""
+        host = next((device for device in self.devices if device.is_host), None)
+        if host is None or host.most_lanes <= host.lanes:
+            return None
+        wider = replace(host, lanes=host.most_lanes)
+        return replace(self, devices=tuple(wider if device is host else device for device in self.devices))
 
     def select(self, keep: Callable[[Device], bool] | Iterable[str]) -> Platform:
         """Return the platform with a subset of its devices, and the host.

@@ -6,10 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from syclsched.costs import CostModel
+from syclsched.errors import PlanError, PolicyError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Candidate, Plan
 from syclsched.model.platform import Platform
-from syclsched.planner.auto import AutoPlanner, penalised_makespan_s
+from syclsched.model.text.units import plural
+from syclsched.planner.auto import CROWDED, LARGE, AutoPlanner, penalised_makespan_s
 from syclsched.planner.objective_planner import ObjectivePlanner, rank
 from syclsched.planner.plan_builder import PlanBuilder, with_metrics
 from syclsched.planner.search_budget import SearchBudget
@@ -21,6 +23,9 @@ from syclsched.scheduling.objectives import Aim, Metrics, excess, infeasible_err
 from syclsched.scheduling.objectives.infeasible import check_working_sets
 from syclsched.scheduling.portfolio import ROUNDING, run_policy
 from syclsched.scheduling.registry import AUTO
+
+#: Share of a time limit for planning with the host's usual lanes, and of the default steps for its most lanes.
+_USUAL_LANES, _WIDE_STEPS = 0.7, 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,10 @@ class Attempt:
         value = rank(self.aim, self.metrics)[1]
         return (value, penalised_makespan_s(self.plan)) if self.aim.plain else (value,)
 
+    def beside(self, candidate: Candidate) -> Attempt:
+        """Return this attempt with one more candidate."""
+        return replace(self, plan=replace(self.plan, candidates=(*self.plan.candidates, candidate)))
+
     def finished(self) -> Plan:
         """Return the plan with its metadata, verified."""
         builder, platform = self.builder, self.builder.platform
@@ -78,7 +87,42 @@ class Attempt:
 
 
 def attempt(graph: TaskGraph, request: PlanTarget, budget: SearchBudget) -> Attempt:
-    """Plan a graph as it is."""
+    """Plan a graph as it is; by ``auto`` also with several lanes of the host, if it may have them."""
+    wide = request.platform.with_host_lanes() if request.policy == AUTO and request.aim.plain else None
+    if wide is None or not _may_need_host_lanes(graph, request):
+        return _attempt(graph, request, budget)
+    found = _attempt(graph, request, budget.part(_USUAL_LANES))
+    wider = replace(request, platform=wide, costs=request.costs.on(wide))
+    try:
+        other = _attempt(graph, wider, budget.reduced(_WIDE_STEPS))
+    except (PlanError, PolicyError) as error:
+        return found.beside(Candidate(_lanes_text(wide), None, str(error)))
+    if other.plan.makespan_s * (1.0 + CROWDED) < found.plan.makespan_s and other.better_than(found):
+        return other.beside(Candidate(f"{_lanes_text(request.platform)}, {found.plan.policy}", found.plan.makespan_s))
+    return found.beside(Candidate(f"{_lanes_text(wide)}, {other.plan.policy}", other.plan.makespan_s))
+
+
+def _may_need_host_lanes(graph: TaskGraph, request: PlanTarget) -> bool:
+    """Return whether several tasks have host functions; of a large graph, whether only the host can run most tasks.
+
+    Stated costs do not say how many cores they are for.
+    """
+    host = request.platform.host
+    others = [device for device in request.platform.devices if device is not host]
+    able = only = 0
+    for task in graph.tasks:
+        best = None if task.operation is None else request.costs.best(task, host)
+        if best is not None and best[0].kind != "cost-only":
+            able += 1
+            only += all(request.costs.best(task, device) is None for device in others)
+    return able > 1 if len(graph) <= LARGE else 2 * only > len(graph)
+
+
+def _lanes_text(platform: Platform) -> str:
+    return f"host as {plural(platform.host.lanes, 'lane')}"
+
+
+def _attempt(graph: TaskGraph, request: PlanTarget, budget: SearchBudget) -> Attempt:
     builder = PlanBuilder(graph, request.platform, request.costs, steps=request.steps)
     builder.steps.expect(2)  # costs, and verification
     builder.steps.begin(f"costs of {len(graph):,} tasks")

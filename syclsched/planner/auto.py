@@ -52,7 +52,7 @@ _FEW = 64
 _SEARCHED_WITH_LANES = 256
 
 #: Graphs of more tasks are large: single devices whose work alone takes longer than the best plan are not simulated.
-_LARGE = 2_000
+LARGE = 2_000
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class AutoPlanner:
         ranked = distinct(together)
         parts = [self._ask(policies, devices) for devices in self._parts()]
         best_parts = [entry for answers in parts for entry in distinct(answers)[:1]]
-        large = len(self.builder.graph) > _LARGE or len(singles) > _MANY_DEVICES
+        large = len(self.builder.graph) > LARGE or len(singles) > _MANY_DEVICES
         if not large:
             self._simulate(singles, len(singles))
         all_of_them = not large and len(self.builder.graph) <= _FEW

@@ -106,7 +106,7 @@ def calibrate(
     """Time each distinct (operation, implementation, signature) of a graph on each device that supports it."""
     costs = costs if costs is not None else CostModel(platform)
     sampler = replace(sampler or Sampler(), min_samples=_MIN_SAMPLES, max_samples=_MAX_SAMPLES)
-    cases = list(_cases(graph, platform, costs))
+    cases = list(_cases(graph, platform, costs, choices_only=choices_only))
     if again:
         for case in cases:
             history.doubt(case.key)
@@ -282,8 +282,10 @@ def _whole_seconds(graph: TaskGraph, platform: Platform, history: RecordingHisto
     return sum(min((one[1].seconds for one in each if one is not None), default=0.0) for each in best)
 
 
-def _cases(graph: TaskGraph, platform: Platform, costs: CostModel) -> Iterator[TimedCase]:
+def _cases(graph: TaskGraph, platform: Platform, costs: CostModel, *, choices_only: bool) -> Iterator[TimedCase]:
     seen: set[HistoryKey] = set()
+    wide = None if choices_only else platform.with_host_lanes()
+    devices = (*platform.devices, *(() if wide is None else (wide.host,)))
     for task in graph.tasks:
         if task.operation is None or task.signature is None:
             continue
@@ -294,7 +296,7 @@ def _cases(graph: TaskGraph, platform: Platform, costs: CostModel) -> Iterator[T
         ]
         if written and all(0 in task.signature.shapes[name] for name in written):
             continue  # an empty task is never submitted
-        for device in platform.devices:
+        for device in devices:
             for implementation in task.operation.implementations:
                 if implementation.kind == "cost-only":
                     continue

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from support.profiles import profile
@@ -184,3 +185,20 @@ def test_copies_go_along_the_route() -> None:
     assert model.copy_seconds(0, HOST, "gpu") == 0.0
     with pytest.raises(PlatformError):
         model.copy_seconds(1, HOST, "nowhere")
+
+
+def test_times_of_a_lane_with_fewer_threads_are_its_own_or_assume_perfect_use_of_all() -> None:
+    op = operation(Implementation("blas", "host", lambda _: None))
+    task = tasks(op, 100)[0]
+    assert task.signature is not None
+    whole = replace(HOST_DEVICE, compute_units=4)
+    half = replace(whole, lanes=2)
+    key = history_key(whole.timing_key, op, op.implementations[0], task.signature)
+    history = MemoryHistory({key: Quantity(0.25)})
+    model = CostModel(PLATFORM, history)
+    assert model.task_seconds(task, op.implementations[0], whole).seconds == 0.25
+    scaled = model.task_seconds(task, op.implementations[0], half)
+    assert (scaled.seconds, scaled.origin) == (0.5, "scaled")
+    history[history_key(half.timing_key, op, op.implementations[0], task.signature)] = Quantity(0.375)
+    measured = CostModel(PLATFORM, history).task_seconds(task, op.implementations[0], half)
+    assert (measured.seconds, measured.origin) == (0.375, "measured")

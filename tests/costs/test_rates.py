@@ -101,3 +101,12 @@ def test_any_curve_gives_something_between_its_ends(curve: list[tuple[int, float
     rates = rates_of(replace(CPU, profile=profile(curve=tuple(curve))), PLATFORM)
     speeds = [speed for _, speed in curve]
     assert min(speeds) * (1 - 1e-12) <= rates.bandwidth(working_set) <= max(speeds) * (1 + 1e-12)
+
+
+def test_a_lane_of_the_host_has_its_share() -> None:
+    whole = rates_of(HOST_DEVICE, PLATFORM)
+    half = rates_of(replace(HOST_DEVICE, lanes=2), PLATFORM)
+    assert half.peak("float64") == whole.peak("float64") / 2
+    assert half.bandwidth(1e9) == whole.bandwidth(1e9) / 2
+    assert half.origin == whole.origin
+    assert rates_of(replace(HOST_DEVICE, lanes=5), PLATFORM).peak("float64") == whole.peak("float64") / 2

@@ -16,7 +16,7 @@ from itertools import combinations, permutations
 
 from syclsched.devices.discovery.device_facts import DeviceFacts, HostFacts
 from syclsched.devices.discovery.identity import device_key
-from syclsched.model.platform import HOST, Device, Interference, Link, MemorySpace, Platform
+from syclsched.model.platform import HOST, MOST_HOST_LANES, Device, Interference, Link, MemorySpace, Platform
 
 #: A copy's fixed cost until it is measured: of the order of a kernel's submission.
 ASSUMED_COPY_LATENCY_S = 10e-6
@@ -169,6 +169,7 @@ def _host_device(host: HostFacts, reached: tuple[str, ...]) -> Device:
         global_memory_bytes=host.memory_bytes,
         copy_lane=False,
         processor=HOST,
+        most_lanes=min(host.cores, MOST_HOST_LANES),
     )
 
 

@@ -11,7 +11,7 @@ from itertools import combinations
 from pathlib import Path
 
 from syclsched.errors import EmptyPlatformError, StorageError
-from syclsched.model.platform import HOST, Device, Interference, Link, MemorySpace, Platform
+from syclsched.model.platform import HOST, MOST_HOST_LANES, Device, Interference, Link, MemorySpace, Platform
 from syclsched.model.profile import DeviceProfile, PairProfile
 from syclsched.profiling.storage.attaching import with_profiles
 from syclsched.profiling.storage.files import ProfileSet, parse_profile_set, read_file
@@ -136,6 +136,7 @@ def _host_like_cpu(host: Device, profiles: tuple[DeviceProfile, ...]) -> Device:
                 compute_units=profile.identity.compute_units,
                 global_memory_bytes=profile.identity.global_memory_bytes,
                 processor=_processor(profile) or None,
+                most_lanes=min(profile.identity.compute_units, MOST_HOST_LANES),
             )
     return host
 
