@@ -98,6 +98,24 @@ class _CommandGroup(TyperGroup):
             typer.echo("Interrupted.", err=True)
             raise typer.Exit(INTERRUPTED) from None
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args:
+            typer.echo(ctx.get_help())
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help as plain text: rich and its parsers of Markdown and source code take longer to import."""
+        super(TyperGroup, self).format_help(ctx, formatter)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options and the commands, each with the whole of its summary."""
+        parameters = [record for each in self.get_params(ctx) if (record := each.get_help_record(ctx)) is not None]
+        commands = [(typer.style(name, bold=True), command.summary) for name, command in COMMANDS.items()]
+        for title, rows in (("Options", parameters), ("Commands", commands)):
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -109,11 +127,10 @@ class _CommandGroup(TyperGroup):
 app = typer.Typer(
     cls=_CommandGroup,
     name="syclsched",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
 
@@ -121,8 +138,10 @@ app = typer.Typer(
 def _root(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
     """Run one task graph on every SYCL device of a machine, with execution times predicted beforehand.
 
-    Start with [bold]doctor[/bold] (check the installation), then [bold]profile[/bold] (measure the devices once), then
-    [bold]run cholesky[/bold]. Add [bold]--traceback[/bold] anywhere to see Python tracebacks.
+    Start with `doctor` (check the installation), then `profile` (measure the devices once), then `run cholesky`. Add
+    --traceback anywhere to see Python tracebacks.
+
+    `COMMAND --help` explains the options of a command.
     """
     if version:
         typer.echo(__version__)

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 
 import pytest
 import typer
@@ -24,7 +26,24 @@ def test_the_help_lists_all_commands(capsys: pytest.CaptureFixture[str]) -> None
     done = call(capsys, "--help")
     assert done.code == 0
     assert all(name in done.out for name in COMMANDS)
-    assert "Check libraries" in done.out
+    said = " ".join(done.out.split())
+    assert all(command.summary in said for command in COMMANDS.values())
+    assert "--version Print the version" in said and "-h, --help" in said
+
+
+def test_the_help_imports_no_parser_of_markdown_or_source_code() -> None:
+    code = (
+        "import sys, syclsched.cli.main as m\n"
+        "try:\n m.main()\nexcept SystemExit:\n print(sorted(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
+    assert "Usage:" in done.stdout
+    assert "'typer'" in done.stderr and not any(f"'{name}'" in done.stderr for name in ("rich", "pygments", "numpy"))
+
+
+def test_without_arguments_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    done = call(capsys)
+    assert (done.code, done.out) == (2, call(capsys, "--help").out)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
