@@ -107,7 +107,10 @@ class CompiledFunction:
     def make_ready(self, args: tuple[Any, ...]) -> None:
         """Find or compile the machine code for the types of these arguments."""
         key = machine_code.fingerprinter()(args)
-        if key is None or (key not in self._entries and self._found(key, args) is self.dispatcher):
+        if key is not None and key in self._entries:
+            return
+        # A function with machine code needs no dispatcher: the first one imports numba.
+        if key is None or self._found(key, args) is vars(self).get("dispatcher"):
             self.dispatcher.make_ready(args)
 
     def _found(self, key: bytes, args: tuple[Any, ...]) -> Callable[..., Any]:

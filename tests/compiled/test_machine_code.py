@@ -237,3 +237,12 @@ def test_a_function_without_machine_code_is_compiled() -> None:
     assert doubled(2.5) == 5.0
     assert made.dispatcher.signatures
     assert functions.known_functions[made.name] is made
+
+
+def test_a_function_with_machine_code_is_made_ready_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_code, "fingerprinter", lambda: lambda _: b"types")
+    monkeypatch.setattr(machine_code, "find", lambda *_: abs)
+    made = functions.CompiledFunction(lambda value: value, {})
+    functions.precompile(made, 1.0)
+    assert "dispatcher" not in vars(made)
+    assert made(-2.0) == 2.0
