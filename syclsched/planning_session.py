@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -99,6 +100,18 @@ def _is_sound(plan: Plan, graph: TaskGraph) -> bool:
 @cache
 def _version() -> str:
     """Return what tells apart two states of the package: kept plans of another one are not used."""
-    package = Path(__file__).parent
-    files = sorted(package.rglob("*.py"))
-    return repr([(str(file.relative_to(package)), file.stat().st_size, file.stat().st_mtime_ns) for file in files])
+    package = str(Path(__file__).parent)
+    found = [
+        (each.path.removeprefix(package), each.stat().st_size, each.stat().st_mtime_ns) for each in _sources(package)
+    ]
+    return repr(sorted(found))
+
+
+def _sources(folder: str) -> Iterator[os.DirEntry[str]]:
+    """Yield the Python files of a folder and of those in it."""
+    with os.scandir(folder) as entries:
+        for each in entries:
+            if each.is_dir(follow_symlinks=False):
+                yield from _sources(each.path)
+            elif each.name.endswith(".py"):
+                yield each

@@ -7,6 +7,9 @@ its object is the policy, or a class or function that makes it without arguments
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol, runtime_checkable
 
@@ -184,8 +187,15 @@ def candidates(problem: Problem) -> tuple[str, ...]:
 # --- inside ---------------------------------------------------------------------------------------
 
 
-def _offered() -> list[EntryPoint]:
-    return sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
+def _offered() -> Sequence[EntryPoint]:
+    """Return the policies of other packages."""
+    return _found_by(entry_points, tuple(sys.path))
+
+
+@lru_cache(maxsize=8)
+def _found_by(find: Callable[..., Iterable[EntryPoint]], _: tuple[str, ...]) -> Sequence[EntryPoint]:
+    """Return the entry points of policies; finding them reads a file of every installed package."""
+    return sorted(find(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
 
 
 def _load(point: EntryPoint) -> Policy:
