@@ -49,6 +49,11 @@ class CostModel:
         self._seen: dict[tuple[int, int], tuple[Task, _CostClass]] = {}
         self._rates: dict[str, Rates] = {}
 
+    @property
+    def has_refusals(self) -> bool:
+        """Whether a device or a library refused any implementation when it was to be timed."""
+        return bool(self._refusals)
+
     def supports(self, task: Task, implementation: Implementation, device: Device) -> str | None:
         """Return why ``device`` cannot run ``implementation`` of ``task``, or None if it can."""
         missing = unsupported(task, implementation, device)

@@ -7,6 +7,7 @@ import enum
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 #: A range of rows along axis 0: first row, and one past the last.
 RowRange = tuple[int, int]
@@ -49,6 +50,11 @@ class AccessMode(str, enum.Enum):
             The common mode if both are equal, else ``UPDATE``.
         """
         return self if self is other else AccessMode.UPDATE
+
+
+#: The modes in the order of their codes, and the codes by identity: enum members are slow to hash.
+MODES: Final = tuple(AccessMode)
+MODE_CODE: Final[dict[int, int]] = {id(mode): code for code, mode in enumerate(MODES)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,11 @@ from syclsched.model.graph_parts.naming import MAX_NAME_LENGTH, array_of_row_ran
 from syclsched.model.graph_parts.readable_graph import ReadableGraph
 from syclsched.model.operation import Implementation, Operation
 from syclsched.model.task import ArrayRows, JoinedArray, LogicalArray, ReshapedArray, Task
+from syclsched.model.text.bulk_objects import opened_class
 from syclsched.model.text.units import check_seconds
 from syclsched.model.usm import UsmKind
+
+_OPEN_TASK = opened_class(Task)
 
 
 class TaskGraph(ReadableGraph):
@@ -397,6 +400,8 @@ class TaskGraph(ReadableGraph):
         return self._arrays[name]
 
     def _task_name(self, name: str | None, family: str) -> str:
+        if type(name) is str and 0 < len(name) <= self._longest_name and name not in self._tasks:
+            return name
         if name is None:
             index = len(self._tasks)
             while (name := f"{family}_{index}") in self._tasks:
@@ -432,26 +437,19 @@ class TaskGraph(ReadableGraph):
         retries: int = 0,
     ) -> Task:
         name = self._task_name(name, operation.name)
-        check_seconds(deadline_s, f"deadline_s of task {name!r}")
+        if deadline_s is not None:
+            check_seconds(deadline_s, f"deadline_s of task {name!r}")
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
             raise ArgumentError(f"retries={retries!r} is not a number of times", where=f"task {name!r}")
         binder = self._binders.get(id(operation))
         if binder is None:
             binder = self._binders[id(operation)] = ArgumentBinder(operation)
-        bound = binder.bind(arguments, self._arrays, self._freed, self._require, name)
-        return self._append(
-            Task(
-                name,
-                kind,
-                bound.accesses,
-                operation,
-                bound.arguments,
-                bound.signature,
-                priority,
-                bound.rows,
-                deadline_s,
-                retries,
-                bound.constants,
-                bound.reshaped,
-            )
+        accesses, passed, signature, rows, constants, reshaped = binder.bind(
+            arguments, self._arrays, self._freed, self._require, name
         )
+        task = _OPEN_TASK(
+            name, kind, accesses, operation, passed, signature, priority, rows, deadline_s, retries, constants, reshaped
+        )
+        task.__class__ = Task
+        made: Task = task
+        return self._append(made)

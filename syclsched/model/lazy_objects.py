@@ -1,27 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lanes and traces that create their instruction and span objects on first access.
 
-The engine's results are arrays. Creating an object per instruction takes longer than simulating it, and often only the
-makespan is needed. So objects are created on first access, from columns, which is faster than one by one.
+Planning and the engine make arrays. Creating an object per instruction takes longer than simulating it, and often only
+the makespan is needed. So objects are created on first access, from columns, which is faster than one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import fields
-from operator import attrgetter
 from typing import Any
 
+from syclsched.model.instruction_table import InstructionTable, table_of
 from syclsched.model.plan import Instruction, Lane
-from syclsched.model.text.bulk_objects import make_objects
 from syclsched.model.trace import Span, Trace
-from syclsched.simulation.machine import Floats
-
-#: Predicted starts and finishes of a lane's instructions.
-Times = tuple[list[float], list[float]]
-
-#: Creates instructions, with other times if given.
-InstructionFactory = Callable[..., "tuple[Instruction, ...]"]
 
 # Slot descriptors that the properties below override.
 _INSTRUCTIONS: Any = Lane.__dict__["instructions"]
@@ -36,8 +28,8 @@ class _LazyLane(Lane):
     @property
     def instructions(self) -> tuple[Instruction, ...]:
         """The instructions, in order."""
-        made: tuple[Instruction, ...] = _made(self, _INSTRUCTIONS)
-        return made
+        held = _INSTRUCTIONS.__get__(self)
+        return held if isinstance(held, tuple) else held.instructions()
 
     @instructions.setter
     def instructions(self, given: Any) -> None:
@@ -58,7 +50,7 @@ class _LazyTrace(Trace):
     @property
     def spans(self) -> tuple[Span, ...]:
         """The spans, in order of start."""
-        made: tuple[Span, ...] = _made(self, _SPANS)
+        made: tuple[Span, ...] = _made(self)
         return made
 
     @spans.setter
@@ -71,20 +63,34 @@ class _LazyTrace(Trace):
     __hash__ = None  # type: ignore[assignment]  # traces contain a dict
 
 
-def lazy_lane(lane: Lane, make: InstructionFactory) -> Lane:
+class _Pending:
+    """Instructions that are created on first access, as columns and from these as objects."""
+
+    def __init__(self, make: Callable[[], InstructionTable]) -> None:
+        self._make = make
+        self._table: InstructionTable | None = None
+        self._made: tuple[Instruction, ...] | None = None
+
+    def table(self) -> InstructionTable:
+        if self._table is None:
+            self._table = self._make()
+        return self._table
+
+    def instructions(self) -> tuple[Instruction, ...]:
+        if self._made is None:
+            self._made = self.table().instructions()
+        return self._made
+
+
+def lazy_lane(lane: Lane, make: Callable[[], InstructionTable]) -> Lane:
     """Return a lane whose instructions are created on first access."""
-    return _LazyLane(lane.name, lane.device, lane.kind, make)  # type: ignore[arg-type]
+    return _LazyLane(lane.name, lane.device, lane.kind, _Pending(make))  # type: ignore[arg-type]
 
 
-def timed(lane: Lane, start_s: Floats, finish_s: Floats, times: Times | None = None) -> tuple[Instruction, ...]:
-    """Return the instructions of a lane with other times; instructions that do not exist yet are created with them."""
-    times = times or (start_s.tolist(), finish_s.tolist())
+def lane_table(lane: Lane) -> InstructionTable:
+    """Return the instructions of a lane as columns."""
     held = _INSTRUCTIONS.__get__(lane)
-    if not isinstance(held, tuple):
-        made: tuple[Instruction, ...] = held(times)
-        return made
-    same: dict[str, Iterable[object]] = {f.name: map(attrgetter(f.name), held) for f in fields(Instruction)}
-    return tuple(make_objects(Instruction, len(held), same | {"start_s": times[0], "finish_s": times[1]}))
+    return held.table() if isinstance(held, _Pending) else table_of(lane.instructions)
 
 
 def lazy_trace(trace: Trace, make: Callable[[], tuple[Span, ...]]) -> Trace:
@@ -93,10 +99,10 @@ def lazy_trace(trace: Trace, make: Callable[[], tuple[Span, ...]]) -> Trace:
     return _LazyTrace(spans=make, **others)  # type: ignore[arg-type]
 
 
-def _made(holder: Lane | Trace, place: Any) -> Any:
-    held = place.__get__(holder)
+def _made(trace: Trace) -> Any:
+    held = _SPANS.__get__(trace)
     if isinstance(held, tuple):
         return held
     made = held()
-    place.__set__(holder, made)
+    _SPANS.__set__(trace, made)
     return made

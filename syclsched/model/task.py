@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -47,6 +48,11 @@ class _Accessible:
     __iter__ = None
 
 
+@lru_cache(maxsize=1024)
+def _nbytes(shape: Shape, dtype: str) -> int:
+    return math.prod(shape) * np.dtype(dtype).itemsize
+
+
 @dataclass(frozen=True, slots=True)
 class LogicalArray(_Accessible):
     """An array of the graph, independent of the memory spaces that hold copies of it.
@@ -74,7 +80,7 @@ class LogicalArray(_Accessible):
     @property
     def nbytes(self) -> int:
         """Size in bytes."""
-        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        return _nbytes(self.shape, self.dtype)
 
     def _access(self, mode: AccessMode) -> Access:
         return Access(self.name, mode)

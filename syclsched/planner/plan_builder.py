@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain, repeat
+from typing import Final
 
 import numpy as np
 
 from syclsched.costs import CostModel
+from syclsched.costs.model import Choice
 from syclsched.errors import CapabilityError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import with_memory_limit
 from syclsched.model.plan import Option, Plan, Refusal
-from syclsched.model.platform import Platform
+from syclsched.model.platform import Device, Platform
 from syclsched.model.text.bulk_objects import make_objects
 from syclsched.planning import build_plan
 from syclsched.planning.transfers.prefetch import WORTH
@@ -29,6 +33,7 @@ from syclsched.simulation import predict
 
 #: Plans with more task-device pairs than this carry no options; `Plan.explain` then says less.
 _MAX_OPTIONS = 100_000
+_OPTION_COLUMNS: Final = tuple(each.name for each in fields(Option) if each.name != "task")
 
 
 @dataclass(slots=True)
@@ -90,30 +95,24 @@ class PlanBuilder:
         if len(self.graph) * len(self.platform.devices) > _MAX_OPTIONS:
             return ()
         devices = self.platform.devices
-        columns: dict[str, list[object]] = {each.name: [] for each in fields(Option)}
-        known: dict[int, dict[str, list[object]]] = {}  # by identity of the choices, which the cost model keeps
-        for task in self.graph.tasks:
-            if task.operation is None:
-                continue
-            choices = self.costs.choices(task, devices)
-            if id(choices) not in known:
-                able = [(d.name, *best) for d, best in zip(devices, choices, strict=True) if best is not None]
-                known[id(choices)] = {
-                    "device": [name for name, _, _ in able],
-                    "implementation": [implementation.name for _, implementation, _ in able],
-                    "seconds": [estimate.seconds for _, _, estimate in able],
-                    "origin": [estimate.origin for _, _, estimate in able],
-                    "uncertainty": [estimate.uncertainty for _, _, estimate in able],
-                }
-            found = known[id(choices)]
-            columns["task"] += [task.name] * len(found["device"])
-            for name, values in found.items():
-                columns[name] += values
-        return tuple(make_objects(Option, len(columns["task"]), columns))
+        tasks = [task for task in self.graph.tasks if task.operation is not None]
+        known: dict[tuple[int, int], dict[str, list[object]]] = {}  # by operation and signature, which tasks share
+        found: list[dict[str, list[object]]] = []
+        for task in tasks:
+            kind = id(task.operation), id(task.signature)
+            if kind not in known:
+                known[kind] = _option_columns(self.costs.choices(task, devices), devices)
+            found.append(known[kind])
+        counts = [len(each["device"]) for each in found]
+        columns: dict[str, Iterable[object]] = {
+            name: chain.from_iterable([each[name] for each in found]) for name in _OPTION_COLUMNS
+        }
+        columns["task"] = chain.from_iterable(map(repeat, (task.name for task in tasks), counts))
+        return tuple(make_objects(Option, sum(counts), columns))
 
     def refusals(self) -> tuple[Refusal, ...]:
         """Return the implementations of each task that devices or libraries refuse."""
-        if len(self.graph) * len(self.platform.devices) > _MAX_OPTIONS:
+        if not self.costs.has_refusals or len(self.graph) * len(self.platform.devices) > _MAX_OPTIONS:
             return ()
         return tuple(
             Refusal(task.name, device.name, implementation.name, reason)
@@ -121,6 +120,18 @@ class PlanBuilder:
             for device in self.platform.devices
             for implementation, reason in self.costs.refusals(task, device)
         )
+
+
+def _option_columns(choices: Sequence[Choice | None], devices: Sequence[Device]) -> dict[str, list[object]]:
+    """Return the options of a task but for its name."""
+    able = [(device.name, *best) for device, best in zip(devices, choices, strict=True) if best is not None]
+    return {
+        "device": [name for name, _, _ in able],
+        "implementation": [implementation.name for _, implementation, _ in able],
+        "seconds": [estimate.seconds for _, _, estimate in able],
+        "origin": [estimate.origin for _, _, estimate in able],
+        "uncertainty": [estimate.uncertainty for _, _, estimate in able],
+    }
 
 
 def with_metrics(plan: Plan, metrics: Metrics, bound_s: float) -> Plan:

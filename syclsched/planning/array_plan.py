@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from syclsched.model.access import AccessMode
-from syclsched.model.plan import BufferUse, Counters, Instruction, Lane, Option, Plan
+from syclsched.model.access import MODES, AccessMode
+from syclsched.model.instruction_table import INSTRUCTION_KINDS, InstructionTable, Texts, texts_of
+from syclsched.model.lazy_objects import lazy_lane
+from syclsched.model.plan import Counters, Lane, Option, Plan
 from syclsched.model.platform import Platform
 from syclsched.model.schedule import Schedule
-from syclsched.model.text.bulk_objects import make_objects, paused_collection
 from syclsched.planning.draft import COPY as COPIES
-from syclsched.planning.draft import KINDS, MODES, Ints, LaneKey, PlanDraft, gather_ragged
+from syclsched.planning.draft import KINDS, Ints, LaneKey, PlanDraft, gather_places, gather_ragged
 from syclsched.planning.graph_record import GraphRecord
 from syclsched.planning.instruction_rows import FREE as FREES
 from syclsched.planning.instruction_rows import WORK, InstructionRows
@@ -25,15 +23,14 @@ from syclsched.planning.memory.memory_kinds import choose_kinds
 from syclsched.planning.memory.zero_copy import ZeroCopyArrays
 from syclsched.simulation.event_engine import run_machine
 from syclsched.simulation.instruction_columns import InstructionColumns
-from syclsched.simulation.lazy_objects import Times, lazy_lane
 from syclsched.simulation.machine import ALLOC, COPY, FREE, Machine
 from syclsched.simulation.machine import WORK as COMPUTES
 from syclsched.simulation.machine_builder import flatten, machine_of
 
 _WRITE = MODES.index(AccessMode.WRITE)
 
-#: Instruction kinds by code: the kinds of steps, then allocations and frees.
-_KINDS = (*KINDS, "alloc", "free")
+#: Codes of instruction kinds: by the kinds of steps, then those of allocations and frees.
+_CODES = np.array([INSTRUCTION_KINDS.index(kind) for kind in (*KINDS, "alloc", "free")], np.int64)
 _ALLOC, _FREE = len(KINDS), len(KINDS) + 1
 
 
@@ -115,7 +112,7 @@ class ArrayPlan:
             schedule=self.schedule,
             constant_bytes=self.constant_bytes,
             lanes=tuple(
-                lazy_lane(Lane(key.name, key.device, key.kind), partial(self._instructions, n))
+                lazy_lane(Lane(key.name, key.device, key.kind), partial(self._table, n))
                 for n, key in enumerate(self.lanes)
             ),
             peak_bytes=self.peak_bytes,
@@ -127,63 +124,48 @@ class ArrayPlan:
         return made
 
     @cached_property
-    def _uses(self) -> list[tuple[BufferUse, ...]]:
-        """The buffer uses of each step, then those of the allocations and frees of each memory."""
-        draft, count, spaces = self.draft, len(MODES), self.platform.spaces
-        steps, arrays = draft.steps, self.known.arrays
-        buffers = [each.array * len(spaces) + each.space for each in (draft.blocks, draft.memory)]
-        codes = np.concatenate((buffers[0][steps.blocks] * count + steps.modes, buffers[1] * count + _WRITE))
-        codes, which = np.unique(codes, return_inverse=True)
-        array, space = np.divmod(codes // count, len(spaces))
-        columns: dict[str, list[Any]] = {
-            "array": [arrays[n].name for n in array.tolist()],
-            "space": [spaces[n].name for n in space.tolist()],
-            "mode": list(map(MODES.__getitem__, (codes % count).tolist())),
-        }
-        made = make_objects(BufferUse, len(codes), columns)
-        uses = list(map(made.__getitem__, which.tolist()))
-        bounds = steps.starts.tolist()
-        return [*(tuple(uses[a:b]) for a, b in pairwise(bounds)), *zip(uses[bounds[-1] :], strict=True)]
+    def _names(self) -> tuple[list[str], list[str], list[str]]:
+        """The names of tasks, arrays and spaces."""
+        known = self.known
+        return (
+            [task.name for task in known.tasks], [a.name for a in known.arrays], [s.name for s in self.platform.spaces]
+        )  # fmt: skip
 
     @cached_property
-    def _task_names(self) -> list[str]:
-        return [task.name for task in self.known.tasks]
+    def _implementations(self) -> Texts:
+        """The implementation of each task, and None at the end."""
+        return texts_of((*self.draft.implementations, None))
 
-    def _instructions(self, lane: int, times: Times | None = None) -> tuple[Instruction, ...]:
-        """Return the instructions of a lane, with predicted times if given."""
-        with paused_collection():
-            return tuple(self._made(lane, times))
-
-    def _made(self, lane: int, times: Times | None) -> list[Instruction]:
+    def _table(self, lane: int) -> InstructionTable:
+        """Return the instructions of a lane."""
         start, end = self._lane_starts[lane : lane + 2].tolist()
         number = self._by_lane[start:end]
+        draft, steps, count = self.draft, self.draft.steps, len(self.draft.steps)
         step, memory = self.rows.step[number], self.rows.memory[number]
-        steps, count = self.draft.steps, len(self.draft.steps)
         works, frees = self.rows.phase[number] == WORK, self.rows.phase[number] == FREES
         runs, task = works & (steps.kind[step] != COPIES), steps.task[step]
-        held = self.draft.memory_nbytes[memory] if len(self.draft.memory_nbytes) else 0
-        starts, ends = self.wait_starts[number].tolist(), self.wait_starts[number + 1].tolist()
-        waits, none = self.waits.tolist(), [0.0] * len(number)
-        start_s, finish_s = times or (none, none)
-        kinds = np.where(works, steps.kind[step], np.where(frees, _FREE, _ALLOC))
-        tables: dict[str, tuple[Sequence[object], Ints]] = {
-            "kind": (_KINDS, kinds),
-            "task": (self._task_names, task),
-            "implementation": ((*self.draft.implementations, None), np.where(runs, task, -1)),
-            "uses": (self._uses, np.where(works, step, count + memory)),
-        }
-        found = {name: map(table.__getitem__, places.tolist()) for name, (table, places) in tables.items()}
-        return make_objects(
-            Instruction,
-            len(number),
-            {
-                **found,
-                "id": number.tolist(),
-                "again": np.where(works, steps.again[step], 0).tolist(),
-                "waits": [tuple(waits[a:b]) if a < b else () for a, b in zip(starts, ends, strict=True)],
-                "duration_s": np.where(works, steps.duration_s[step], 0.0).tolist(),
-                "start_s": start_s,
-                "finish_s": finish_s,
-                "nbytes": np.where(works, steps.nbytes[step], held).tolist(),
-            },
+        held = draft.memory_nbytes[memory] if len(draft.memory_nbytes) else 0
+        # The uses of steps, then one of each memory, which is written by its allocation and its free.
+        use_starts = np.concatenate((steps.starts, steps.starts[-1] + 1 + np.arange(len(draft.memory_nbytes))))
+        starts, use = gather_places(use_starts, np.where(works, step, count + memory))
+        wait_starts, waits = gather_ragged(self.wait_starts, self.waits, number)
+        blocks, memories = draft.blocks, draft.memory
+        tasks, arrays, spaces = self._names
+        implementations, none = self._implementations, np.zeros(len(number))
+        return InstructionTable(
+            id=number,
+            kind=Texts(INSTRUCTION_KINDS, _CODES[np.where(works, steps.kind[step], np.where(frees, _FREE, _ALLOC))]),
+            task=Texts(tasks, task),
+            implementation=Texts(implementations.values, implementations.index[np.where(runs, task, -1)]),
+            use_starts=starts,
+            use_array=Texts(arrays, np.concatenate((blocks.array[steps.blocks], memories.array))[use]),
+            use_space=Texts(spaces, np.concatenate((blocks.space[steps.blocks], memories.space))[use]),
+            use_mode=np.concatenate((steps.modes.astype(np.int64), np.full(len(memories.array), _WRITE)))[use],
+            wait_starts=wait_starts,
+            waits=waits,
+            duration_s=np.where(works, steps.duration_s[step], 0.0),
+            start_s=none,
+            finish_s=none,
+            nbytes=np.where(works, steps.nbytes[step], held),
+            again=np.where(works, steps.again[step], 0),
         )

@@ -134,7 +134,3 @@ def gather_places(starts: Ints, order: Ints) -> tuple[Ints, Ints]:
 #: Whether an access reads or writes, by identity of its mode: enum members are slow to hash.
 READING: Final[dict[int, bool]] = {id(m): m.reads for m in AccessMode}
 WRITING: Final[dict[int, bool]] = {id(m): m.writes for m in AccessMode}
-
-#: The modes in the order of their codes, and the codes by identity.
-MODES: Final = tuple(AccessMode)
-MODE_CODE: Final[dict[int, int]] = {id(mode): code for code, mode in enumerate(MODES)}

@@ -3,21 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, repeat
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from syclsched.model.access import Access, AccessMode
+from syclsched.model.access import MODES, Access
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
-from syclsched.model.graph_parts.dependencies import Dependency
+from syclsched.model.graph_parts.access_columns import WRITES, AccessColumns
+from syclsched.model.graph_parts.dependencies import KINDS, ImplicitEdges
 from syclsched.model.plan import PlannedAccess, PlannedArray, PlannedRows, PlannedTask
-from syclsched.model.task import LogicalArray, Task
-from syclsched.planning.draft import MODE_CODE, MODES, Codes, Ints, ragged
+from syclsched.model.task import LogicalArray
+from syclsched.model.text.bulk_objects import make_objects
+from syclsched.planning.draft import Codes, Flags, Ints
 
-_WRITES = np.array([mode.writes for mode in MODES])
+_UPDATING = np.array([mode.reads and mode.writes for mode in MODES])
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class GraphRecord:
 
     def written(self) -> frozenset[str]:
         """Return the arrays that some task writes, wholly or in part."""
-        numbers = np.unique(self.access_array[_WRITES[self.access_mode]]).tolist()
+        numbers = np.unique(self.access_array[WRITES[self.access_mode]]).tolist()
         rows = [(self.arrays[n].name, self.arrays[n].rows) for n in numbers]
         return frozenset(name if part is None else part.array for name, part in rows)
 
@@ -65,7 +68,7 @@ class GraphRecord:
 class _GraphState:
     """State of a graph when it was recorded: graphs only grow, and every change replaces one of these."""
 
-    dependencies: tuple[Dependency, ...]
+    implied: ImplicitEdges
     arrays: Mapping[str, LogicalArray]
 
 
@@ -74,9 +77,9 @@ _known: WeakKeyDictionary[TaskGraph, tuple[_GraphState, GraphRecord]] = WeakKeyD
 
 def record(graph: TaskGraph) -> GraphRecord:
     """Return a graph as plain data, cached for as long as the graph lives and does not change."""
-    state = _GraphState(graph.dependencies(), graph.arrays)
+    state = _GraphState(graph.implied(), graph.arrays)
     known = _known.get(graph)
-    if known is not None and known[0].dependencies is state.dependencies and known[0].arrays == state.arrays:
+    if known is not None and known[0].implied is state.implied and known[0].arrays == state.arrays:
         return known[1]
     made = _record(graph, state)
     _known[graph] = (state, made)
@@ -85,28 +88,30 @@ def record(graph: TaskGraph) -> GraphRecord:
 
 def _record(graph: TaskGraph, state: _GraphState) -> GraphRecord:
     place = {name: position for position, name in enumerate(graph.order())}
-    touched = graph.touched()
-    arrays = _arrays(graph, state, {access.array for accesses in touched for access in accesses})
+    touched, accesses = graph.touched(), graph.accesses()
+    arrays = _arrays(graph, state, set(accesses.names))
     pieces: dict[str, list[str]] = {}
     for array in arrays:
         if array.rows is not None:
             pieces.setdefault(array.rows.array, []).append(array.name)
-    tasks, number = _tasks(graph, state.dependencies, touched), {a.name: n for n, a in enumerate(arrays)}
-    starts, touching = ragged([[number[a.array] for a in task.accesses] for task in tasks])
-    modes = [MODE_CODE[id(access.mode)] for task in tasks for access in task.accesses]
+    number = {a.name: n for n, a in enumerate(arrays)}
+    submitted = [task.name for task in graph.tasks]
+    places = np.array([place[name] for name in submitted], np.int64)
+    explicit = np.array([[place[name] for name in edge] for edge in graph.edges], np.int64).reshape(-1, 2)
     return GraphRecord(
         fingerprint=graph.fingerprint(),
         arrays=arrays,
-        tasks=tasks,
+        tasks=_tasks(graph, state.implied, accesses),
         statuses=_statuses(graph, touched, pieces),
-        dependencies=len(state.dependencies),
+        # Those of adjacent segments are one.
+        dependencies=len(graph.dependencies()) if graph.segments() else len(state.implied.kind) + len(graph.edges),
         place=place,
-        before=np.array([place[d.before] for d in state.dependencies], np.int64),
-        after=np.array([place[d.after] for d in state.dependencies], np.int64),
+        before=np.concatenate((places[state.implied.before], explicit[:, 0])),
+        after=np.concatenate((places[state.implied.after], explicit[:, 1])),
         pieces={array: tuple(segments) for array, segments in pieces.items()},
-        access_starts=starts,
-        access_array=touching,
-        access_mode=np.array(modes, np.uint8),
+        access_starts=accesses.starts,
+        access_array=np.array([number[name] for name in accesses.names], np.int64)[accesses.array],
+        access_mode=accesses.mode,
         nbytes=np.array([a.nbytes for a in arrays], np.int64),
         constants={task.name: tuple(task.constants.values()) for task in graph.tasks if task.constants},
     )
@@ -114,6 +119,8 @@ def _record(graph: TaskGraph, state: _GraphState) -> GraphRecord:
 
 def _arrays(graph: TaskGraph, state: _GraphState, touched: set[str]) -> tuple[PlannedArray, ...]:
     inputs, segments = set(graph.inputs()), graph.segments()
+    if not segments:
+        return _whole_arrays([a for name, a in state.arrays.items() if name in touched], inputs)
     found = []
     for a in state.arrays.values():
         cut = [segment for segment in segments.get(a.name, ()) if segment.name in touched]
@@ -125,6 +132,22 @@ def _arrays(graph: TaskGraph, state: _GraphState, touched: set[str]) -> tuple[Pl
             part, rows = a[start:stop], PlannedRows(a.name, start, stop)
             found.append(PlannedArray(name, part.shape, a.dtype, part.nbytes, a.temporary, is_input, rows))
     return tuple(found)
+
+
+def _whole_arrays(arrays: Sequence[LogicalArray], inputs: set[str]) -> tuple[PlannedArray, ...]:
+    """Return arrays of which no task accesses a part."""
+    names = [a.name for a in arrays]
+    columns: dict[str, Iterable[object]] = {
+        "name": names,
+        "shape": [a.shape for a in arrays],
+        "dtype": [a.dtype for a in arrays],
+        "nbytes": [a.nbytes for a in arrays],
+        "temporary": [a.temporary for a in arrays],
+        "is_input": map(inputs.__contains__, names),
+        "rows": repeat(None, len(names)),
+        "usm": [a.usm for a in arrays],
+    }
+    return tuple(make_objects(PlannedArray, len(names), columns))
 
 
 def _statuses(
@@ -139,41 +162,48 @@ def _statuses(
     return frozenset(found)
 
 
-def _tasks(
-    graph: TaskGraph, dependencies: tuple[Dependency, ...], touched: Sequence[Sequence[Access]]
-) -> tuple[PlannedTask, ...]:
+def _tasks(graph: TaskGraph, implied: ImplicitEdges, accesses: AccessColumns) -> tuple[PlannedTask, ...]:
+    tasks = graph.tasks
+    names = [task.name for task in tasks]
     after: dict[str, dict[str, None]] = {}
-    for dependency in dependencies:
-        if dependency.kind == "explicit" or dependency.kind == "barrier":
-            after.setdefault(dependency.after, {})[dependency.before] = None
-    same: dict[tuple[str, int], PlannedAccess] = {}
-
-    def access(array: str, mode: AccessMode) -> PlannedAccess:
-        key = (array, id(mode))  # an enum member is slow to hash
-        if key not in same:
-            same[key] = PlannedAccess(array, mode)
-        return same[key]
-
-    barriers = {task.name for task in graph.tasks if task.kind == "barrier"}
-    explicit = [d for d in dependencies if d.kind == "explicit" and not barriers.intersection((d.before, d.after))]
-    ordered = {name for d in explicit for name in (d.before, d.after)}  # for reasons the accesses do not show
-    return tuple(
-        PlannedTask(
-            name=task.name,
-            kind=task.kind,
-            family=task.family,
-            accesses=tuple([access(a.array, a.mode) for a in accesses]),
-            after=tuple(after.get(task.name, ())),
-            repeatable=_repeatable(task) and task.name not in ordered,
-        )
-        for task, accesses in zip(graph.tasks, touched, strict=True)
-    )
+    edges = np.flatnonzero(implied.kind == KINDS.index("barrier"))
+    for n, before in zip(implied.after[edges].tolist(), implied.before[edges].tolist(), strict=True):
+        after.setdefault(names[n], {})[names[before]] = None
+    for first, second in graph.edges:
+        after.setdefault(second, {})[first] = None
+    repeatable = _repeatable(graph, accesses)
+    columns: dict[str, Iterable[object]] = {
+        "name": names,
+        "kind": [task.kind for task in tasks],
+        "family": [task.family for task in tasks],
+        "accesses": _planned_accesses(accesses),
+        "after": [tuple(after.get(name, ())) for name in names] if after else repeat((), len(names)),
+        "repeatable": repeatable.tolist(),
+    }
+    return tuple(make_objects(PlannedTask, len(names), columns))
 
 
-def _repeatable(task: Task) -> bool:
-    """Return whether a task only writes arrays, from nothing but the arrays it reads."""
-    return (
-        task.operation is not None
-        and task.operation.pure
-        and all(access.mode is AccessMode.READ or access.mode is AccessMode.WRITE for access in task.accesses)
-    )
+def _planned_accesses(accesses: AccessColumns) -> list[tuple[PlannedAccess, ...]]:
+    """Return the accesses of each task; equal ones are one object."""
+    codes, which = np.unique(accesses.array * len(MODES) + accesses.mode, return_inverse=True)
+    array, mode = np.divmod(codes, len(MODES))
+    columns: dict[str, Iterable[object]] = {
+        "array": map(accesses.names.__getitem__, array.tolist()),
+        "mode": map(MODES.__getitem__, mode.tolist()),
+    }
+    each = list(map(make_objects(PlannedAccess, len(codes), columns).__getitem__, which.tolist()))
+    return [tuple(each[a:b]) for a, b in pairwise(accesses.starts.tolist())]
+
+
+def _repeatable(graph: TaskGraph, accesses: AccessColumns) -> Flags:
+    """Return whether each task only writes arrays, from nothing but the arrays it reads."""
+    tasks = graph.tasks
+    found = np.array([task.operation is not None and task.operation.pure for task in tasks], np.bool_)
+    found[accesses.tasks()[_UPDATING[accesses.mode]]] = False
+    if graph.edges:  # an explicit edge is for reasons the accesses do not show
+        number = {task.name: n for n, task in enumerate(tasks)}
+        for edge in graph.edges:
+            ends = [number[name] for name in edge]
+            if all(tasks[n].kind != "barrier" for n in ends):
+                found[ends] = False
+    return found

@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from syclsched.planning.draft import MODES, Flags, Ints, Steps, gather_places
+from syclsched.model.graph_parts.access_columns import WRITES
+from syclsched.planning.draft import Flags, Ints, Steps, gather_places
 
 #: Phase of a row: an allocation before a step, the step itself, or a free after it.
 ALLOC, WORK, FREE = range(3)
-
-_WRITES = np.array([mode.writes for mode in MODES])
 
 
 class Touches(NamedTuple):
@@ -34,7 +33,7 @@ class InstructionRows(NamedTuple):
 
 def touches(steps: Steps) -> Touches:
     """Return the accesses of steps."""
-    return Touches(steps.starts, steps.blocks, _WRITES[steps.modes])
+    return Touches(steps.starts, steps.blocks, WRITES[steps.modes])
 
 
 def gather(touched: Touches, order: Ints) -> Touches:

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-from itertools import chain
-from operator import attrgetter
 
 import numpy as np
 
+from syclsched.model.instruction_table import table_of
+from syclsched.model.lazy_objects import lane_table
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.profile import Power, Quantity
@@ -17,26 +17,26 @@ from syclsched.scheduling.objectives import Metrics
 from syclsched.scheduling.objectives.power import weigh
 
 #: Kinds of instructions that compute.
-_COMPUTING = frozenset(("launch", "host"))
+_COMPUTING = {"launch": 0, "host": 0}
 
 
 def measure(plan: Plan, platform: Platform) -> Metrics:
     """Return a plan's metrics."""
     names = [device.name for device in platform.devices]
-    every = list(chain.from_iterable(lane.instructions for lane in plan.lanes))
-    lengths = [len(lane.instructions) for lane in plan.lanes]
-    device = np.repeat(np.array([names.index(lane.device) for lane in plan.lanes], dtype=np.int64), lengths)
+    tables = list(map(lane_table, plan.lanes)) or [table_of(())]
+    lengths = list(map(len, tables))
+    lanes = [names.index(lane.device) for lane in plan.lanes] or [0]
+    device = np.repeat(np.array(lanes, dtype=np.int64), lengths)
     start_s, finish_s, duration_s = (
-        np.fromiter(map(attrgetter(name), every), np.float64, len(every))
-        for name in ("start_s", "finish_s", "duration_s")
+        np.concatenate([getattr(table, name) for table in tables]) for name in ("start_s", "finish_s", "duration_s")
     )
-    works = np.fromiter(map(_COMPUTING.__contains__, map(attrgetter("kind"), every)), np.bool_, len(every))
+    works = np.concatenate([table.kind.numbered(_COMPUTING) >= 0 for table in tables])
     works &= finish_s > start_s
     busy_s = busy_seconds(device[works], start_s[works], finish_s[works], len(names))
     powers = [Power() if device.profile is None else device.profile.power for device in platform.devices]
     busy_w, idle_w = [_watts(power.busy_w) for power in powers], [_watts(power.idle_w) for power in powers]
     joules = weigh(busy_s, plan.makespan_s, np.array(busy_w), np.array(idle_w))
-    loads = [sum(part.tolist()) for part in np.split(duration_s, np.cumsum(lengths)[:-1])] if lengths else []
+    loads = [sum(part.tolist()) for part in np.split(duration_s, np.cumsum(lengths)[:-1])]
     return Metrics(
         makespan_s=plan.makespan_s,
         initiation_interval_s=max(loads, default=0.0),

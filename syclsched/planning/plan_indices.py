@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, NoReturn
@@ -13,25 +13,21 @@ from typing import Any, Final, NamedTuple, NoReturn
 import numpy as np
 
 from syclsched.errors import IncompletePlanError, PlanError
-from syclsched.model.access import AccessMode
-from syclsched.model.plan import BufferUse, Instruction, Plan
+from syclsched.model.access import MODE_CODE, MODES
+from syclsched.model.instruction_table import INSTRUCTION_KINDS, InstructionTable, Texts, table_of
+from syclsched.model.lazy_objects import lane_table
+from syclsched.model.plan import Instruction, Plan
 from syclsched.model.platform import HOST
 from syclsched.planning.draft import Flags, Ints, gather_places, gather_ragged, ragged, ragged_starts
 
 #: Codes of instruction kinds; kinds from `LAUNCH` on run tasks.
 ALLOC, FREE, COPY, LAUNCH, HOST_CALL, BARRIER = range(6)
-_KINDS: Final = {"alloc": ALLOC, "free": FREE, "copy": COPY, "launch": LAUNCH, "host": HOST_CALL, "barrier": BARRIER}
+_KINDS: Final = {kind: n for n, kind in enumerate(INSTRUCTION_KINDS)}
 
-_MODES: Final = tuple(AccessMode)
-#: Code of a mode by its identity: enum members are slow to hash.
-_MODE_CODE: Final = {id(mode): code for code, mode in enumerate(_MODES)}
-READING: Final = np.array([m.reads for m in _MODES])
-WRITING: Final = np.array([m.writes for m in _MODES])
+READING: Final = np.array([m.reads for m in MODES])
+WRITING: Final = np.array([m.writes for m in MODES])
 
-# Read field by field without a loop in Python: a plan has many instructions.
-_ID, _KIND, _TASK, _USES, _WAITS, _NBYTES = map(attrgetter, ("id", "kind", "task", "uses", "waits", "nbytes"))
-_AGAIN = attrgetter("again")
-_ARRAY, _SPACE, _MODE = map(attrgetter, ("array", "space", "mode"))
+_ARRAY, _MODE = map(attrgetter, ("array", "mode"))
 
 
 class PlanIndices(NamedTuple):
@@ -67,18 +63,39 @@ class PlanIndices(NamedTuple):
     access_mode: Ints
 
 
-@dataclass(frozen=True, slots=True)
 class IndexedPlan:
-    """A plan, its instructions sorted by number, and both as `PlanIndices`."""
+    """A plan, and its instructions sorted by number as `PlanIndices`."""
 
-    plan: Plan
-    instructions: Sequence[Instruction]
-    numbers: PlanIndices
+    def __init__(self, plan: Plan, tables: Sequence[InstructionTable], order: Ints, numbers: PlanIndices) -> None:
+        self.plan = plan
+        self._tables = tables  # the instructions of each lane
+        self._order = order  # of the instructions lane after lane, by number
+        self.numbers = numbers
+
+    def with_numbers(self, numbers: PlanIndices) -> IndexedPlan:
+        """Return the plan with other index arrays."""
+        return IndexedPlan(self.plan, self._tables, self._order, numbers)
+
+    def implementations(self) -> tuple[Sequence[str | None], Ints]:
+        """Return the names of implementations, and the index of each instruction's."""
+        columns = [table.implementation for table in self._tables]
+        names = {name: n for n, name in enumerate(dict.fromkeys(chain.from_iterable(c.values for c in columns)))}
+        return list(names), _numbered(columns, names)[self._order]
+
+    @cached_property
+    def instructions(self) -> Sequence[Instruction]:
+        """The instructions, for error messages."""
+        return _sorted_instructions(self.plan, self._order)
 
     def where(self, index: int) -> str:
         """Return an instruction's place, for error messages."""
         lane = self.plan.lanes[self.numbers.lane[index]]
         return f"instruction {self.instructions[index].id} on lane {lane.name!r}"
+
+
+def _sorted_instructions(plan: Plan, order: Ints) -> list[Instruction]:
+    found = [i for lane in plan.lanes for i in lane.instructions]
+    return list(map(found.__getitem__, order.tolist()))
 
 
 def index_plan(plan: Plan) -> IndexedPlan:
@@ -87,12 +104,12 @@ def index_plan(plan: Plan) -> IndexedPlan:
     tasks = _by_name(plan, "tasks", [t.name for t in plan.tasks])
     spaces = _by_name(plan, "memory spaces", [s.name for s in plan.platform.spaces])
     _check_devices(plan, spaces)
-    found, order, number, lane, position = _in_order(plan)
-    # Attributes are read in memory order, lane after lane; sorting the columns afterwards is cheaper.
-    count, touched = len(found), list(map(_USES, found))
-    uses = list(chain.from_iterable(touched))
-    use_starts, use_order = gather_places(ragged_starts(touched), order)
-    use_array, use_space, use_mode = _read_uses(uses, arrays, spaces)
+    tables = list(map(lane_table, plan.lanes)) or [table_of(())]
+    order, number, lane, position = _in_order(plan, tables)
+    use_starts, use_order = gather_places(_joined_starts([table.use_starts for table in tables]), order)
+    use_array = _numbered([table.use_array for table in tables], arrays)
+    use_space = _numbered([table.use_space for table in tables], spaces)
+    use_mode = np.concatenate([table.use_mode for table in tables])
     if (use_space < 0).any():
         _refuse_space(plan, spaces)
     use_array, use_space = use_array[use_order], use_space[use_order]
@@ -101,27 +118,30 @@ def index_plan(plan: Plan) -> IndexedPlan:
     pairs = np.concatenate((use_array * len(spaces) + use_space, inputs * len(spaces) + given_in))
     buffers, which = np.unique(pairs, return_inverse=True)
     is_input = np.zeros(len(buffers), np.bool_)
-    is_input[which[len(uses) :]] = True
+    is_input[which[len(use_array) :]] = True
     accesses = [access for t in plan.tasks for access in t.accesses]
-    instructions = list(map(found.__getitem__, order.tolist()))
-    wait_starts, waits = gather_ragged(*ragged(list(map(_WAITS, found))), order)
+    wait_starts, waits = gather_ragged(
+        _joined_starts([table.wait_starts for table in tables]),
+        np.concatenate([table.waits for table in tables]),
+        order,
+    )
     after_starts, after = ragged([[tasks.get(name, -1) for name in t.after] if t.after else () for t in plan.tasks])
     numbers = PlanIndices(
         lane_count=len(plan.lanes),
         array_count=len(arrays),
-        kind=_looked_up(_KINDS, map(_KIND, found), count)[order],
+        kind=_numbered([table.kind for table in tables], _KINDS)[order],
         lane=lane,
         position=position,
-        task=_looked_up(tasks, map(_TASK, found), count)[order],
-        nbytes=np.fromiter(map(_NBYTES, found), np.int64, count)[order],
-        again=np.fromiter(map(_AGAIN, found), np.int64, count)[order],
+        task=_numbered([table.task for table in tables], tasks)[order],
+        nbytes=np.concatenate([table.nbytes for table in tables])[order],
+        again=np.concatenate([table.again for table in tables])[order],
         wait_starts=wait_starts,
-        waits=_places(instructions, number, wait_starts, waits),
+        waits=_places(plan, order, number, wait_starts, waits),
         use_starts=use_starts,
         use_array=use_array,
         use_space=use_space,
         use_mode=use_mode[use_order],
-        use_buffer=which[: len(uses)].astype(np.int64),
+        use_buffer=which[: len(use_array)].astype(np.int64),
         buffer_array=buffers // len(spaces),
         is_input=is_input,
         repeatable=np.fromiter((t.repeatable for t in plan.tasks), np.bool_, len(plan.tasks)),
@@ -129,10 +149,10 @@ def index_plan(plan: Plan) -> IndexedPlan:
         after=after,
         access_starts=ragged_starts([t.accesses for t in plan.tasks]),
         access_array=_looked_up(arrays, map(_ARRAY, accesses), len(accesses)),
-        access_mode=_looked_up(_MODE_CODE, map(id, map(_MODE, accesses)), len(accesses)),
+        access_mode=_looked_up(MODE_CODE, map(id, map(_MODE, accesses)), len(accesses)),
     )
     _check_tasks(plan, numbers)
-    return IndexedPlan(plan, instructions, numbers)
+    return IndexedPlan(plan, tables, order, numbers)
 
 
 def _given_in(plan: Plan, spaces: Mapping[str, int]) -> Ints:
@@ -200,26 +220,26 @@ def _looked_up(table: Mapping[Any, int], keys: Iterable[object], count: int) -> 
     return np.fromiter(map(table.get, keys, repeat(-1)), np.int64, count)
 
 
-def _read_uses(uses: Sequence[BufferUse], arrays: Mapping[str, int], spaces: Mapping[str, int]) -> tuple[Ints, ...]:
-    """Return array, space and mode of uses; an object that is used several times is read once."""
-    identity = np.fromiter(map(id, uses), np.int64, len(uses))
-    _, first, which = np.unique(identity, return_index=True, return_inverse=True)
-    once = list(map(uses.__getitem__, first.tolist()))
-    columns = (
-        _looked_up(arrays, map(_ARRAY, once), len(once)),
-        _looked_up(spaces, map(_SPACE, once), len(once)),
-        _looked_up(_MODE_CODE, map(id, map(_MODE, once)), len(once)),
-    )
-    return tuple(column[which] for column in columns)
+def _numbered(columns: Sequence[Texts], numbers: Mapping[Any, int]) -> Ints:
+    """Return the number of each text of some columns; -1 for unknown ones. Columns often share their values."""
+    known: dict[int, Ints] = {}
+    for column in columns:
+        if id(column.values) not in known:
+            known[id(column.values)] = np.array([numbers.get(value, -1) for value in column.values], np.int64)
+    return np.concatenate([known[id(column.values)][column.index] for column in columns])
 
 
-def _in_order(plan: Plan) -> tuple[list[Instruction], Ints, Ints, Ints, Ints]:
-    """Return all instructions lane after lane, their order by number, and number, lane and position in that order."""
-    found = [i for lane in plan.lanes for i in lane.instructions]
-    sizes = [len(lane.instructions) for lane in plan.lanes]
+def _joined_starts(starts: Sequence[Ints]) -> Ints:
+    """Return the offsets of ragged rows that follow each other."""
+    return np.concatenate(([0], np.cumsum(np.concatenate([np.diff(each) for each in starts])))).astype(np.int64)
+
+
+def _in_order(plan: Plan, tables: Sequence[InstructionTable]) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the order by number of all instructions lane after lane, and number, lane and position in that order."""
+    sizes = list(map(len, tables))
     lane = np.repeat(np.arange(len(sizes)), sizes)
-    position = np.concatenate([np.arange(size) for size in sizes] or [np.zeros(0, np.int64)]).astype(np.int64)
-    ids = np.fromiter(map(_ID, found), np.int64, len(found))
+    position = np.concatenate([np.arange(size) for size in sizes]).astype(np.int64)
+    ids = np.concatenate([table.id for table in tables])
     order = np.argsort(ids, kind="stable")
     twice = np.flatnonzero(ids[order][1:] == ids[order][:-1])
     if len(twice):
@@ -234,16 +254,16 @@ def _in_order(plan: Plan) -> tuple[list[Instruction], Ints, Ints, Ints, Ints]:
             f"instruction {ids[odd + 1]} comes after {ids[odd]}: numbers must follow the order in which work is done",
             where=f"lane {plan.lanes[lane[odd]].name!r}",
         )
-    return found, order, ids[order], lane[order], position[order]
+    return order, ids[order], lane[order], position[order]
 
 
-def _places(instructions: Sequence[Instruction], ids: Ints, starts: Ints, waits: Ints) -> Ints:
+def _places(plan: Plan, order: Ints, ids: Ints, starts: Ints, waits: Ints) -> Ints:
     """Return the indices of the instructions waited for; refuse unknown and later ones."""
     places = np.searchsorted(ids, waits)
     waiting = np.repeat(np.arange(len(ids)), np.diff(starts))
     unknown = (places == len(ids)) | (ids[np.minimum(places, len(ids) - 1)] != waits) if len(waits) else waits != waits
     for wrong in np.flatnonzero(unknown | (places >= waiting))[:1]:
-        instruction = instructions[waiting[wrong]]
+        instruction = _sorted_instructions(plan, order)[waiting[wrong]]
         what = (
             f"instruction {instruction.id} ({instruction.kind} for task {instruction.task!r}) waits for {waits[wrong]}"
         )

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from syclsched.costs.model import CostModel
 from syclsched.errors import ArgumentError, EmptyPlatformError, GraphError, PlatformError, UnknownArrayError
 from syclsched.model.graph import TaskGraph
+from syclsched.model.graph_parts.dependencies import KINDS
 from syclsched.model.platform import HOST, Device, Platform
 from syclsched.model.task import Task
 from syclsched.scheduling.items import Items, follow_items
@@ -41,9 +42,7 @@ def build_problem(
     submission = np.array([position[name] for name in order], dtype=np.int64)
     submitted = graph.tasks
     tasks = [submitted[i] for i in submission.tolist()]
-    pieces = _pieces(graph)
-    nbytes = {name: nbytes for each in pieces.values() for name, nbytes in each.items()}
-    touched = graph.touched()
+    pieces, nbytes = _pieces(graph)
     devices = platform.devices
     spaces = _spaces(platform)
     initial_space, wanted_space = _located(placed, "placed", pieces, spaces), _located(wanted, "wanted", pieces, spaces)
@@ -52,7 +51,7 @@ def build_problem(
     reach = [list(dict.fromkeys(spaces[s] for s in (d.space, *d.reaches))) for d in devices]
     lanes = np.array([d.lanes for d in devices])
     links, reuse_arcs = _arcs(graph, submission, nbytes)
-    items = follow_items([touched[i] for i in submission.tolist()], nbytes, initial_space, wanted_space, spaces[HOST])
+    items = follow_items(graph.accesses().ordered(submission), nbytes, initial_space, wanted_space, spaces[HOST])
     tables = Tables(
         seconds=seconds,
         release_s=_release_s(release_s, order),
@@ -90,37 +89,44 @@ def build_problem(
 # --- inside ---------------------------------------------------------------------------------------
 
 
-def _pieces(graph: TaskGraph) -> dict[str, dict[str, float]]:
-    """Return the pieces of each array that scheduling tracks, with bytes: the array itself, or each of its segments."""
-    segments = graph.segments()
-    found = {}
-    for name, array in graph.arrays.items():
+def _pieces(graph: TaskGraph) -> tuple[dict[str, Sequence[str]], dict[str, float]]:
+    """Return the pieces of each array that scheduling tracks, the array itself or its segments, and their bytes."""
+    segments, arrays = graph.segments(), graph.arrays
+    if not segments:
+        return {name: (name,) for name in arrays}, {name: float(array.nbytes) for name, array in arrays.items()}
+    pieces: dict[str, Sequence[str]] = {}
+    nbytes: dict[str, float] = {}
+    for name, array in arrays.items():
         if name in segments:
             row_bytes = array.nbytes // array.shape[0]
-            found[name] = {s.name: float(row_bytes * (s.rows[1] - s.rows[0])) for s in segments[name]}
+            pieces[name] = [s.name for s in segments[name]]
+            nbytes |= {s.name: float(row_bytes * (s.rows[1] - s.rows[0])) for s in segments[name]}
         else:
-            found[name] = {name: float(array.nbytes)}
-    return found
+            pieces[name], nbytes[name] = (name,), float(array.nbytes)
+    return pieces, nbytes
 
 
 def _arcs(graph: TaskGraph, submission: Ints, nbytes: Mapping[str, float]) -> tuple[Columns, Ints]:
     """Return the arcs, and those of them that exist only because an array's name is reused (see `Problem`)."""
     edges = graph.implied()
     # Data flows along RAW edges only, and these always name an array.
-    flow = [nbytes[array or ""] if kind == "RAW" else 0.0 for kind, array in zip(edges.kind, edges.array, strict=True)]
+    sizes = np.array([nbytes[name] for name in edges.arrays], dtype=np.float64)
+    flow = np.zeros(len(edges.kind))
+    raw = edges.kind == KINDS.index("RAW")
+    flow[raw] = sizes[edges.array[raw]]
     before, after = edges.before, edges.after
+    reuse = (edges.kind == KINDS.index("WAR")) | (edges.kind == KINDS.index("WAW"))
     if graph.edges:
         position = {task.name: i for i, task in enumerate(graph.tasks)}
-        before = before + [position[name] for name, _ in graph.edges]
-        after = after + [position[name] for _, name in graph.edges]
-        flow += [0.0] * len(graph.edges)
+        before = np.concatenate((before, [position[name] for name, _ in graph.edges]))
+        after = np.concatenate((after, [position[name] for _, name in graph.edges]))
+        flow = np.concatenate((flow, np.zeros(len(graph.edges))))
+        reuse = np.concatenate((reuse, np.zeros(len(graph.edges), dtype=bool)))
     count = len(submission)
     number = np.empty(count, dtype=np.int64)
     number[submission] = np.arange(count)
-    first, second = number[np.array(before, dtype=np.int64)], number[np.array(after, dtype=np.int64)]
-    made = arcs(count, first, second, np.array(flow, dtype=np.float64))
-    reuse = np.zeros(len(before), dtype=bool)
-    reuse[: len(edges.kind)] = [kind in ("WAR", "WAW") for kind in edges.kind]
+    first, second = number[before], number[after]
+    made = arcs(count, first, second, flow)
     if not reuse.any():
         return made, np.empty(0, dtype=np.int64)
     required_pairs = np.unique(first[~reuse] * count + second[~reuse])
@@ -128,7 +134,7 @@ def _arcs(graph: TaskGraph, submission: Ints, nbytes: Mapping[str, float]) -> tu
     return made, np.flatnonzero(~np.isin(pairs, required_pairs))
 
 
-def _lasting(pieces: Mapping[str, Mapping[str, float]], graph: TaskGraph, items: Items) -> tuple[int, ...]:
+def _lasting(pieces: Mapping[str, Sequence[str]], graph: TaskGraph, items: Items) -> tuple[int, ...]:
     """Return the last values of the arrays that are not temporary."""
     last = {array: item for item, array in enumerate(items.item_array.tolist())}
     kept = {piece for name, array in graph.arrays.items() if not array.temporary for piece in pieces[name]}
@@ -189,10 +195,15 @@ def _seconds(
     implementation: list[tuple[int, ...]] = [(NOTHING,) * len(devices)]
     names: dict[str, int] = {}
     rows: dict[int, int] = {}  # by identity of the choices, which the cost model keeps
+    known: dict[tuple[int, int], int] = {}  # by operation and signature, which tasks share
     row_of: list[int] = []
     for task in tasks:
         if task.operation is None:
             row_of.append(0)
+            continue
+        kind = id(task.operation), id(task.signature)
+        if kind in known:
+            row_of.append(known[kind])
             continue
         choices = costs.choices(task, devices)
         row = rows.get(id(choices))
@@ -203,13 +214,14 @@ def _seconds(
             implementation.append(
                 tuple(NOTHING if c is None else names.setdefault(c[0].name, len(names)) for c in choices)
             )
+        known[kind] = row
         row_of.append(row)
     select = np.array(row_of, dtype=np.int64)
     return np.array(seconds)[select], np.array(implementation, dtype=np.int16)[select], tuple(names)
 
 
 def _located(
-    places: Mapping[str, str], argument: str, arrays: Mapping[str, Mapping[str, float]], spaces: Mapping[str, int]
+    places: Mapping[str, str], argument: str, arrays: Mapping[str, Sequence[str]], spaces: Mapping[str, int]
 ) -> dict[str, int]:
     for array, space in places.items():
         if array not in arrays:

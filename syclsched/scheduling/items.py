@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from syclsched.model.access import Access, AccessMode
+from syclsched.model.graph_parts.access_columns import READS, WRITES, AccessColumns
 from syclsched.scheduling.rows import Columns
 from syclsched.scheduling.tables import NOTHING, Ints
 
@@ -22,53 +22,56 @@ class Items(NamedTuple):
 
 
 def follow_items(
-    accesses: Sequence[Sequence[Access]],
+    accesses: AccessColumns,
     nbytes: Mapping[str, float],
     placed: Mapping[str, int],
     wanted: Mapping[str, int],
     host: int,
 ) -> Items:
     """Trace each array through the tasks; conflicting accesses have the same order in any topological order."""
-    numbers = {name: i for i, name in enumerate(nbytes)}
-    current: dict[str, int] = {}
-    array_of: list[int] = []
-    producer: list[int] = []
-    space: list[int] = []
-    read_start, read_item = [0], []
-    make_start, make_item, make_replaces = [0], [], []
-
-    def new_item(array: str, task: int) -> int:
-        current[array] = item = len(array_of)
-        array_of.append(numbers[array])
-        producer.append(task)
-        space.append(placed.get(array, host) if task == NOTHING else NOTHING)
-        return item
-
-    for task, touched in enumerate(accesses):
-        for access in touched:
-            array, mode = access.array, access.mode
-            replaces = NOTHING
-            if mode is not AccessMode.WRITE:
-                found = current.get(array)
-                replaces = new_item(array, NOTHING) if found is None else found
-                read_item.append(replaces)
-            if mode is not AccessMode.READ:
-                make_item.append(new_item(array, task))
-                make_replaces.append(replaces)
-        read_start.append(len(read_item))
-        make_start.append(len(make_item))
-    want_item = [current[array] if array in current else new_item(array, NOTHING) for array in wanted]
-    index = np.array(array_of, dtype=np.int64)
+    numbers, count = {name: i for i, name in enumerate(nbytes)}, len(accesses.array)
+    reads, writes, task = READS[accesses.mode], WRITES[accesses.mode], accesses.tasks()
+    # The accesses of each array, one after another.
+    order = np.argsort(accesses.array, kind="stable")
+    array = accesses.array[order]
+    first = np.ones(count, np.bool_)
+    first[1:] = array[1:] != array[:-1]
+    # An access makes up to two items, numbered in order of access: the input, if it is the first, and a new value.
+    given = np.zeros(count, np.bool_)
+    given[order[first]] = reads[order[first]]
+    items = np.concatenate(([0], np.cumsum(given.astype(np.int64) + writes)))
+    made = items[:-1] + given
+    # The item before each access: what the last access that made one made, or else the input.
+    held = np.where(writes, made, items[:-1])[order]
+    latest = np.maximum.accumulate(np.where(writes[order] | first, np.arange(count), 0))
+    before = np.where(given, items[:-1], NOTHING)
+    later = np.flatnonzero(~first)
+    before[order[later]] = held[latest[later - 1]]
+    current = np.full(len(accesses.names), NOTHING)
+    current[accesses.array[order]] = held[latest]  # of equal indices, the last counts
+    new = [name for name in wanted if name not in set(accesses.names)]
+    item_array, producer = np.empty(items[-1], np.int64), np.full(items[-1] + len(new), NOTHING)
+    item_array[items[:-1][given]] = accesses.array[given]
+    item_array[made[writes]] = accesses.array[writes]
+    producer[made[writes]] = task[writes]
+    number = np.array([numbers[name] for name in accesses.names], np.int64)
+    index = np.concatenate((number[item_array], _ints([numbers[name] for name in new])))
+    place = np.full(len(numbers), host)
+    for name, space in placed.items():
+        place[numbers[name]] = space
+    item_of = dict(zip(accesses.names, current.tolist(), strict=True)) | {
+        name: int(items[-1]) + n for n, name in enumerate(new)
+    }
     columns: Columns = {
         "item_bytes": np.array(list(nbytes.values()), dtype=np.float64)[index],
-        "item_producer": _ints(producer),
-        "item_space": _ints(space),
-        "read_start": _ints(read_start),
-        "read_item": _ints(read_item),
-        "make_start": _ints(make_start),
-        "make_item": _ints(make_item),
-        "make_replaces": _ints(make_replaces),
-        "want_item": _ints(want_item),
+        "item_producer": producer,
+        "item_space": np.where(producer == NOTHING, place[index], NOTHING),
+        "read_start": np.concatenate(([0], np.cumsum(reads)))[accesses.starts],
+        "read_item": before[reads],
+        "make_start": np.concatenate(([0], np.cumsum(writes)))[accesses.starts],
+        "make_item": made[writes],
+        "make_replaces": np.where(reads, before, NOTHING)[writes],
+        "want_item": _ints([item_of[name] for name in wanted]),
         "want_space": _ints(list(wanted.values())),
     }
     index.flags.writeable = False

@@ -1,30 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions of a plan as columns for simulation, read from objects or provided by planning."""
+"""Instructions of a plan as columns for simulation, read from its lanes or provided by planning."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
-from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from syclsched.model.access import AccessMode
-from syclsched.model.plan import BufferUse, Instruction, InstructionKind, Plan
+from syclsched.model.graph_parts.access_columns import WRITES, Flags
+from syclsched.model.instruction_table import INSTRUCTION_KINDS, InstructionTable, table_of
+from syclsched.model.lazy_objects import lane_table
+from syclsched.model.plan import Plan
 from syclsched.simulation.machine import ALLOC, COPY, FREE, WORK, Floats, Ints
 
-_KINDS: dict[InstructionKind, int] = {
-    "alloc": ALLOC, "free": FREE, "copy": COPY, "launch": WORK, "host": WORK, "barrier": WORK
-}  # fmt: skip
-
-# Mapping these over instructions takes a third of the time of a loop.
-_INSTRUCTIONS, _ID, _KIND, _WAITS, _DURATION_S, _NBYTES = map(
-    attrgetter, ("instructions", "id", "kind", "waits", "duration_s", "nbytes")
-)
-
-#: Number of instructions read field by field at a time: they stay in the processor's cache, which halves the time.
-_AT_ONCE = 512
+_NUMBERS: Final = {kind: n for n, kind in enumerate(INSTRUCTION_KINDS)}
+#: Codes of the engine, by kind of instruction.
+_KINDS: Final = {"alloc": ALLOC, "free": FREE, "copy": COPY, "launch": WORK, "host": WORK, "barrier": WORK}
+_CODES: Final = np.array([_KINDS[kind] for kind in INSTRUCTION_KINDS], np.int64)
 
 
 class LaneLike(Protocol):
@@ -58,49 +51,25 @@ class InstructionColumns(NamedTuple):
 
 def read_columns(plan: Plan) -> InstructionColumns:
     """Return a plan's instructions as columns."""
-    instructions = list(chain.from_iterable(map(_INSTRUCTIONS, plan.lanes)))
-    parts = [_read(instructions[n : n + _AT_ONCE]) for n in range(0, len(instructions), _AT_ONCE)] or [_read([])]
-    number, kind, duration_s, nbytes, waits, waited, pairs, held = zip(*parts, strict=True)
-    ends = list(chain.from_iterable(pairs))
+    tables = list(map(lane_table, plan.lanes)) or [table_of(())]
+    kind = np.concatenate([_CODES[table.kind.numbered(_NUMBERS)] for table in tables])
+    nbytes = np.where(kind == WORK, 0, np.concatenate([table.nbytes for table in tables]))
+    ends = [pair for table in tables for pair in _ends(table)]
     ways = {pair: n for n, pair in enumerate(dict.fromkeys(ends))}
-    where = list(chain.from_iterable(held))
-    spaces = {space: n for n, space in enumerate(dict.fromkeys(where))}
+    held = [space for table in tables for space in _held(table)]
+    spaces = {space: n for n, space in enumerate(dict.fromkeys(held))}
     return InstructionColumns(
-        np.concatenate(number),
-        _starts(np.array([len(lane.instructions) for lane in plan.lanes], np.int64)),
-        np.concatenate(kind),
-        np.concatenate(duration_s),
-        np.concatenate(nbytes),
-        _starts(np.concatenate(waits)),
-        np.concatenate(waited),
+        np.concatenate([table.id for table in tables]),
+        _starts(np.array([len(table) for table in tables if plan.lanes], np.int64)),
+        kind,
+        np.concatenate([table.duration_s for table in tables]),
+        nbytes,
+        _starts(np.concatenate([np.diff(table.wait_starts) for table in tables])),
+        np.concatenate([table.waits for table in tables]),
         tuple(ways),
         np.fromiter(map(ways.__getitem__, ends), np.int64, len(ends)),
         tuple(spaces),
-        np.fromiter(map(spaces.__getitem__, where), np.int64, len(where)),
-    )
-
-
-def _read(part: Sequence[Instruction]) -> tuple[Ints, Ints, Floats, Ints, Ints, Ints, list[tuple[str, str]], list[str]]:
-    """Return the columns of some instructions, with counts of waits instead of offsets, and spaces by name."""
-    count = len(part)
-    waits = list(map(_WAITS, part))
-    kind = np.fromiter(map(_KINDS.__getitem__, map(_KIND, part)), np.int64, count)
-    place = np.flatnonzero(kind == COPY)
-    copies = [part[n] for n in place.tolist()]
-    memory = np.flatnonzero(kind < WORK)
-    held = [part[n] for n in memory.tolist()]
-    nbytes = np.zeros(count, np.int64)
-    nbytes[place] = list(map(_NBYTES, copies))
-    nbytes[memory] = list(map(_NBYTES, held))
-    return (
-        np.fromiter(map(_ID, part), np.int64, count),
-        kind,
-        np.fromiter(map(_DURATION_S, part), np.float64, count),
-        nbytes,
-        np.fromiter(map(len, waits), np.int64, count),
-        np.fromiter(chain.from_iterable(waits), np.int64),
-        [_ends(copy.uses) for copy in copies],
-        [each.uses[0].space if each.uses else "" for each in held],
+        np.fromiter(map(spaces.__getitem__, held), np.int64, len(held)),
     )
 
 
@@ -109,12 +78,27 @@ def _starts(lengths: Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _ends(uses: tuple[BufferUse, ...]) -> tuple[str, str]:
-    """Return the source and destination space of a copy."""
-    if len(uses) == 2 and uses[0].mode is AccessMode.READ and uses[1].mode is AccessMode.WRITE:
-        return uses[0].space, uses[1].space  # as planning makes them; the rest handles any plan
-    source = next((u.space for u in uses if not u.mode.writes), "")
-    return source, next((u.space for u in uses if u.mode.writes), "")
+def _ends(table: InstructionTable) -> list[tuple[str, str]]:
+    """Return the source and destination space of each copy: of its first use that only reads, and first that writes."""
+    copies = np.flatnonzero(table.kind.numbered(_NUMBERS) == INSTRUCTION_KINDS.index("copy"))
+    return list(zip(_first(table, copies, ~WRITES), _first(table, copies, WRITES), strict=True))
+
+
+def _held(table: InstructionTable) -> list[str]:
+    """Return the space of each allocation and free."""
+    memory = np.flatnonzero(_CODES[table.kind.numbered(_NUMBERS)] < WORK)
+    return _first(table, memory, np.ones(len(WRITES), np.bool_))
+
+
+def _first(table: InstructionTable, rows: Ints, wanted: Flags) -> list[str]:
+    """Return the space of the first use of some rows whose mode is wanted; an empty text if there is none."""
+    space, starts = table.use_space, table.use_starts
+    uses = np.flatnonzero(wanted[table.use_mode])
+    place = np.searchsorted(uses, starts[rows])
+    found = np.concatenate((uses, [starts[-1]]))[place]
+    values = (*space.values, "")
+    index = np.concatenate((space.index, [-1]))[found]
+    return [values[n] for n in np.where(found < starts[rows + 1], index, -1).tolist()]
 
 
 def lane_devices(lanes: Sequence[LaneLike]) -> dict[str, int]:

@@ -12,12 +12,13 @@ from typing import Final, Literal
 
 import numpy as np
 
-from syclsched.model.plan import Plan
+from syclsched.model.instruction_table import InstructionTable
+from syclsched.model.lazy_objects import lane_table, lazy_lane, lazy_trace
+from syclsched.model.plan import Lane, Plan
 from syclsched.model.text.bulk_objects import make_objects
 from syclsched.model.trace import Span, Trace
 from syclsched.simulation.disturbances import Event, Failure
-from syclsched.simulation.lazy_objects import lazy_lane, lazy_trace, timed
-from syclsched.simulation.machine import DONE, LOST, NEVER, WORK, Ints, Records
+from syclsched.simulation.machine import DONE, LOST, NEVER, WORK, Floats, Ints, Records
 from syclsched.simulation.machine_builder import flatten
 from syclsched.simulation.noise import Noise
 from syclsched.simulation.timing import time_machine
@@ -31,10 +32,17 @@ def predict(plan: Plan) -> Plan:
     steps = time_machine(plan, machine)
     ends = machine.lanes["end"].tolist()
     rows = [(steps["start_s"][a:b], steps["finish_s"][a:b]) for a, b in zip([0, *ends], ends, strict=False)]
-    lanes = tuple([lazy_lane(lane, partial(timed, lane, *times)) for lane, times in zip(plan.lanes, rows, strict=True)])
+    lanes = tuple(
+        [lazy_lane(lane, partial(_timed, lane, *times)) for lane, times in zip(plan.lanes, rows, strict=True)]
+    )
     predicted = replace(plan, lanes=lanes, makespan_s=float(steps["finish_s"].max(initial=0.0)))
     flatten.keep(predicted, machine)  # the engine does not use predicted times
     return predicted
+
+
+def _timed(lane: Lane, start_s: Floats, finish_s: Floats) -> InstructionTable:
+    """Return the instructions of a lane with other times."""
+    return replace(lane_table(lane), start_s=start_s, finish_s=finish_s)
 
 
 def simulate(plan: Plan, *, noise: Noise | None = None, events: Sequence[Event] = (), seed: int = 0) -> Trace:

@@ -11,11 +11,12 @@ from dataclasses import replace
 import pytest
 from support.plans import launch, plan_on, platform_of
 
-from syclsched.model.plan import Instruction, Lane, Plan
+from syclsched.model.instruction_table import InstructionTable, table_of
+from syclsched.model.lazy_objects import lane_table, lazy_lane, lazy_trace
+from syclsched.model.plan import Lane, Plan
 from syclsched.model.text.json_serialisation import from_json, to_json
 from syclsched.model.trace import Span, Trace
 from syclsched.simulation import predict, simulate
-from syclsched.simulation.lazy_objects import lazy_lane, lazy_trace
 from syclsched.simulation.machine_builder import flatten
 from syclsched.simulation.plan_memo import PlanMemo
 
@@ -25,10 +26,10 @@ TRACE = Trace("graph", "heft", (SPAN,), 1.0, 1.0)
 
 
 def later(calls: list[int] | None = None) -> Lane:
-    def make() -> tuple[Instruction, ...]:
+    def make() -> InstructionTable:
         if calls is not None:
             calls.append(1)
-        return LANE.instructions
+        return table_of(LANE.instructions)
 
     return lazy_lane(LANE, make)
 
@@ -39,6 +40,14 @@ def test_a_lane_is_made_once_when_it_is_looked_at() -> None:
     assert (lane.name, lane.device, lane.kind, calls) == ("a:0", "a", "compute", [])
     assert lane.instructions is lane.instructions
     assert calls == [1]
+
+
+def test_a_lane_is_read_as_columns_without_its_objects() -> None:
+    calls: list[int] = []
+    lane = later(calls)
+    assert lane_table(lane) is lane_table(lane)
+    assert calls == [1]
+    assert lane_table(lane).instructions() == lane_table(LANE).instructions() == LANE.instructions
 
 
 def test_a_pending_lane_is_in_all_else_a_lane() -> None:

@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -16,6 +17,7 @@ from syclsched.model.access import Access, AccessMode, RowRange, row_range_name
 from syclsched.model.constant import Constant
 from syclsched.model.operation import Operation, Parameter, Scalar, Shape, Signature
 from syclsched.model.task import ArrayRows, LogicalArray, ReshapedArray, Task
+from syclsched.model.text.bulk_objects import opened_class
 from syclsched.model.usm import USM_KINDS, UsmKind
 
 #: Values that can be passed for a parameter.
@@ -28,6 +30,9 @@ Lookup = Callable[[str, str], LogicalArray]
 _NO_ROWS: Mapping[str, RowRange] = {}
 _NO_CONSTANTS: Mapping[str, Constant] = {}
 _NOT_RESHAPED: frozenset[str] = frozenset()
+
+_INTEGERS: frozenset[type] = frozenset((int,))
+_OPEN_ACCESS = opened_class(Access)
 
 #: Signatures that are remembered of those that differ in scalars only.
 _MAX_ALIKE = 1024
@@ -68,12 +73,14 @@ class ArgumentBinder:
     ) -> _BoundArguments:
         """Return the validated arguments of a task, as `validate_arguments`; ``arrays`` are those declared."""
         found = self._bind_known(given, arrays)
-        if found is not None and freed.keys().isdisjoint(found.arguments.values()):
+        if found is not None and (not freed or freed.keys().isdisjoint(found[1].values())):
             return found
         bound = validate_arguments(self._operation, given, lookup, f"task {task!r} ({self._operation.name})")
         if not bound.rows and not bound.reshaped and not bound.constants:
             signature = bound.signature
-            key = tuple(signature.shapes.values()), tuple(signature.dtypes.values())
+            key = tuple(
+                chain.from_iterable((signature.shapes[name], signature.dtypes[name]) for name in signature.shapes)
+            )
             self._signatures.setdefault(key, {}).setdefault(_scalar_key(signature.scalars.values()), signature)
         return bound
 
@@ -83,7 +90,7 @@ class ArgumentBinder:
             return None
         arguments: dict[str, str] = {}
         touched: list[Access] = []
-        passed: list[LogicalArray] = []
+        key: list[object] = []
         scalars: dict[str, Scalar] = {}
         for name, mode in self._parameters:
             value: Any = given[name]
@@ -94,22 +101,26 @@ class ArgumentBinder:
                 scalars[name] = value
                 continue
             if kind is LogicalArray:
-                touched.append(Access(value.name, mode))
-                array = arrays.get(value.name)
-                if array is not value:
+                array_name = value.name
+                if arrays.get(array_name) is not value:
                     return None
+                access = _OPEN_ACCESS(array_name, mode, None, None)
+                access.__class__ = Access
+                touched.append(access)
             elif kind is Access and value.mode is mode and value.rows is None and value.shape is None:
-                array = arrays.get(value.array)
+                array_name = value.array
                 touched.append(value)
+                value = arrays.get(array_name)
+                if value is None:
+                    return None
             else:
                 return None
-            if array is None:
-                return None
-            arguments[name] = array.name
-            passed.append(array)
+            arguments[name] = array_name
+            key.append(value.shape)
+            key.append(value.dtype)
         if len(set(arguments.values())) < len(touched):
             return None
-        alike = self._signatures.get((tuple([a.shape for a in passed]), tuple([a.dtype for a in passed])))
+        alike = self._signatures.get(tuple(key))
         signature = None if alike is None else self._signature(alike, scalars)
         if signature is None:
             return None
@@ -198,7 +209,7 @@ def declare_array(
     """
     if data is None and usm is None and type(shape) is tuple and isinstance(dtype, str):
         known = _named(dtype)
-        if known is not None and set(map(type, shape)) <= {int} and min(shape, default=0) >= 0:
+        if known is not None and set(map(type, shape)) <= _INTEGERS and min(shape, default=0) >= 0:
             return LogicalArray(name, shape, known, temporary)
     where = f"array {name!r}"
     if usm is not None and usm not in USM_KINDS:

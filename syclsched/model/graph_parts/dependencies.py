@@ -4,13 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from syclsched.model.access import Access, AccessMode, row_range_name
+import numpy as np
+
+from syclsched.model.access import row_range_name
+from syclsched.model.graph_parts.access_columns import READS, WRITES, AccessColumns, Flags, Ints
 from syclsched.model.graph_parts.segments import Segments, joined_rows
-from syclsched.model.task import Task
 
 DependencyKind = Literal["RAW", "WAR", "WAW", "explicit", "barrier"]
+
+#: The kinds of implied dependencies, in the order of their codes.
+KINDS: Final[tuple[DependencyKind, ...]] = ("RAW", "WAR", "WAW", "barrier")
+_RAW, _WAR, _WAW, _BARRIER = range(4)
 
 
 class Dependency(NamedTuple):
@@ -35,34 +41,26 @@ class Dependency(NamedTuple):
 class ImplicitEdges(NamedTuple):
     """Dependencies as columns, as in `Dependency`, with tasks given by their positions in the order of submission."""
 
-    before: list[int]
-    after: list[int]
-    kind: list[DependencyKind]
-    array: list[str | None]
-
-
-def implicit_dependencies(
-    tasks: Iterable[Task],
-    touched: Sequence[Sequence[Access]] | None = None,
-    segments: Segments | None = None,
-) -> tuple[Dependency, ...]:
-    """Return the dependencies implied by the tasks' accesses and order of submission, ordered by the later task.
-
-    A reader depends on the last writer (RAW), a writer on every reader since the last writer (WAR), or on the last
-    writer if there was no reader (WAW). Dependencies on earlier writers follow transitively and are not listed. A
-    barrier depends on every task since the last barrier (or on that barrier), and every later task depends on it.
-    Adjacent segments that cause the same dependency between two tasks are merged. For ``touched`` see `implicit_edges`.
-    """
-    tasks = list(tasks)
-    return named_dependencies([task.name for task in tasks], implicit_edges(tasks, touched), segments)
+    before: Ints
+    after: Ints
+    kind: Ints  # index into `KINDS`
+    array: Ints  # index into ``arrays``; -1 for none
+    arrays: tuple[str, ...]
 
 
 def named_dependencies(
     names: Sequence[str], edges: ImplicitEdges, segments: Segments | None = None
 ) -> tuple[Dependency, ...]:
     """Return edges as dependencies between tasks, given by name; those of adjacent segments are merged."""
-    befores, afters = [names[i] for i in edges.before], [names[i] for i in edges.after]
-    found = tuple(map(Dependency._make, zip(befores, afters, edges.kind, edges.array, strict=True)))
+    columns = (
+        (names, edges.before),
+        (names, edges.after),
+        (KINDS, edges.kind),
+        ((*edges.arrays, None), edges.array),  # -1 is the last
+    )
+    found = tuple(
+        map(Dependency._make, zip(*(map(each.__getitem__, index.tolist()) for each, index in columns), strict=True))
+    )
     return _with_joined_rows(found, segments) if segments else found
 
 
@@ -86,46 +84,56 @@ def _with_joined_rows(dependencies: Iterable[Dependency], segments: Segments) ->
     return tuple(found)
 
 
-def implicit_edges(tasks: Iterable[Task], touched: Sequence[Sequence[Access]] | None = None) -> ImplicitEdges:
-    """Return the dependencies of `implicit_dependencies` as columns, for graphs of many tasks.
+def implicit_edges(accesses: AccessColumns, barrier: Flags) -> ImplicitEdges:
+    """Return the dependencies implied by accesses and order of submission, ordered by the later task, then its access.
 
-    ``touched`` holds the accesses of each task, with segments in place of arrays that some task accesses in part; by
-    default the tasks' own accesses, none of which may then have rows.
+    A reader depends on the last writer (RAW), a writer on every reader since the last writer (WAR), or on the last
+    writer if there was no reader (WAW). Dependencies on earlier writers follow transitively and are not listed. A
+    barrier depends on every task since the last barrier (or on that barrier), and every later task depends on it.
+    ``barrier`` tells which tasks are barriers.
     """
-    last_writer: dict[str, int] = {}
-    readers: dict[str, list[int]] = {}
-    since_barrier: list[int] = []
-    barrier: int | None = None
-    found = ImplicitEdges([], [], [], [])
+    # The accesses of each array, in order of submission: between two writers there are only readers.
+    order = np.argsort(accesses.array, kind="stable")
+    array, mode, count = accesses.array[order], accesses.mode[order], len(order)
+    reads, writes, place = READS[mode], WRITES[mode], np.arange(count)
+    other = np.ones(count, np.bool_)  # than the array of the access before
+    other[1:] = array[1:] != array[:-1]
+    writer = np.full(count, -1)  # the last one before each access
+    writer[1:] = np.maximum.accumulate(np.where(writes, place, -1))[:-1]
+    writer[writer < np.maximum.accumulate(np.where(other, place, 0))] = -1
+    raw = np.flatnonzero(reads & (writer >= 0))
+    waw = np.flatnonzero(~reads & (writer >= 0) & (writer == place - 1))
+    reader = np.flatnonzero(~writes)
+    overwriter = np.minimum.accumulate(np.where(writes, place, count)[::-1])[::-1][reader]
+    overwritten = overwriter < count
+    overwritten[overwritten] = array[overwriter[overwritten]] == array[reader[overwritten]]
+    reader, overwriter = reader[overwritten], overwriter[overwritten]
+    task = accesses.tasks()[order]
+    later = np.concatenate((raw, overwriter, waw))
+    earlier = np.concatenate((writer[raw], reader, writer[waw]))
+    kind = np.repeat([_RAW, _WAR, _WAW], [len(raw), len(reader), len(waw)])
+    before, after, ending = task[earlier], task[later], array[later]
+    key = 4 * order[later] + 1 + (kind != _RAW)
+    if barrier.any():
+        first, second = _barrier_edges(barrier)
+        before, after = np.concatenate((first, before)), np.concatenate((second, after))
+        kind = np.concatenate((np.full(len(first), _BARRIER), kind))
+        ending = np.concatenate((np.full(len(first), -1), ending))
+        key = np.concatenate((4 * accesses.starts[second], key))
+    sort = np.argsort(key, kind="stable")
+    return ImplicitEdges(before[sort], after[sort], kind[sort], ending[sort], accesses.names)
 
-    def depend(befores: list[int], after: int, kind: DependencyKind, array: str | None) -> None:
-        found.before.extend(befores)
-        found.after.extend([after] * len(befores))
-        found.kind.extend([kind] * len(befores))
-        found.array.extend([array] * len(befores))
 
-    tasks = list(tasks)
-    accesses = [task.accesses for task in tasks] if touched is None else touched
-    for place, task in enumerate(tasks):
-        if task.kind == "barrier":
-            depend(since_barrier or ([] if barrier is None else [barrier]), place, "barrier", None)
-            barrier, since_barrier = place, []
-        else:
-            if barrier is not None:
-                depend([barrier], place, "barrier", None)
-            since_barrier.append(place)
-        for access in accesses[place]:
-            array, mode = access.array, access.mode
-            writer = last_writer.get(array)
-            if writer is not None and mode is not AccessMode.WRITE:
-                depend([writer], place, "RAW", array)
-            if mode is AccessMode.READ:
-                readers.setdefault(array, []).append(place)
-                continue
-            earlier = readers.pop(array, None)
-            if earlier is not None:
-                depend(earlier, place, "WAR", array)
-            elif writer is not None and mode is AccessMode.WRITE:
-                depend([writer], place, "WAW", array)
-            last_writer[array] = place
-    return found
+def _barrier_edges(barrier: Flags) -> tuple[Ints, Ints]:
+    """Return the dependencies from and to barriers, ordered by the later task."""
+    place = np.arange(len(barrier))
+    last = np.full(len(barrier), -1)  # the last barrier before each task
+    last[1:] = np.maximum.accumulate(np.where(barrier, place, -1))[:-1]
+    after = np.flatnonzero(last >= 0)
+    # A barrier waits for the tasks since the last one, and through them for that one.
+    after = after[~(barrier[after] & (last[after] < after - 1))]
+    ending = np.minimum.accumulate(np.where(barrier, place, len(place))[::-1])[::-1]  # the next barrier, or itself
+    ended = np.flatnonzero(~barrier & (ending < len(place)))
+    before, after = np.concatenate((last[after], ended)), np.concatenate((after, ending[ended]))
+    order = np.argsort(after, kind="stable")
+    return before[order], after[order]

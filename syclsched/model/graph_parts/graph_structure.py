@@ -6,7 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from syclsched.model.access import Access, AccessMode
+import numpy as np
+
+from syclsched.model.access import Access
+from syclsched.model.graph_parts.access_columns import READS, AccessColumns, access_columns
 from syclsched.model.graph_parts.dependencies import Dependency, ImplicitEdges, implicit_edges, named_dependencies
 from syclsched.model.graph_parts.segments import Segments, find_segments, segment_accesses
 from syclsched.model.graph_parts.topological_sort import acyclic_order
@@ -40,7 +43,8 @@ class GraphStructure:
     @cached_property
     def implied(self) -> ImplicitEdges:
         """The dependencies implied by accesses and barriers, with adjacent segments apart."""
-        return implicit_edges(self._tasks.values(), self.touched if self._ranged else None)
+        barrier = np.array([task.kind == "barrier" for task in self._tasks.values()], np.bool_)
+        return implicit_edges(self.accesses, barrier)
 
     @cached_property
     def order(self) -> tuple[str, ...]:
@@ -63,15 +67,19 @@ class GraphStructure:
         return segment_accesses(self._tasks.values(), self.segments)
 
     @cached_property
+    def accesses(self) -> AccessColumns:
+        """The accesses of `touched` as columns."""
+        return access_columns(self.touched)
+
+    @cached_property
     def inputs(self) -> tuple[str, ...]:
         """The arrays that some task reads before any task has written them."""
-        touched = dict(zip(self._tasks, self.touched, strict=True))
-        written: set[str] = set()
-        needed: dict[str, None] = {}
-        for name in self.order:
-            for access in touched[name]:
-                if access.mode is not AccessMode.WRITE and access.array not in written:
-                    needed.setdefault(access.array)
-            written.update([a.array for a in touched[name] if a.mode is not AccessMode.READ])
+        accesses = self.accesses
+        if self.order != tuple(self._tasks):
+            place = {name: n for n, name in enumerate(self._tasks)}
+            accesses = accesses.ordered(np.array([place[name] for name in self.order], np.int64))
+        _, first = np.unique(accesses.array, return_index=True)
+        first = np.sort(first[READS[accesses.mode[first]]])
+        needed = [accesses.names[n] for n in accesses.array[first].tolist()]
         whole = {segment.name: segment.whole for cut in self.segments.values() for segment in cut}
         return tuple(dict.fromkeys([whole.get(name, name) for name in needed]))

@@ -10,6 +10,7 @@ from typing import Any
 from syclsched.errors import GraphError
 from syclsched.model.access import Access
 from syclsched.model.constant import Constant
+from syclsched.model.graph_parts.access_columns import AccessColumns
 from syclsched.model.graph_parts.dependencies import Dependency, ImplicitEdges
 from syclsched.model.graph_parts.fingerprint import fingerprint
 from syclsched.model.graph_parts.graph_structure import GraphStructure
@@ -40,6 +41,8 @@ class ReadableGraph:
     @property
     def arrays(self) -> Mapping[str, LogicalArray]:
         """The arrays by name; freed arrays are marked temporary."""
+        if not self._freed:
+            return dict(self._arrays)
         return {name: replace(a, temporary=True) if name in self._freed else a for name, a in self._arrays.items()}
 
     @property
@@ -100,6 +103,10 @@ class ReadableGraph:
     def touched(self) -> Sequence[tuple[Access, ...]]:
         """Return the accesses of each task, in order of submission, with segments in place of segmented arrays."""
         return self._structure.touched
+
+    def accesses(self) -> AccessColumns:
+        """Return the accesses of `touched` as columns."""
+        return self._structure.accesses
 
     def inputs(self) -> tuple[str, ...]:
         """Return the arrays that some task reads before any task has written them."""

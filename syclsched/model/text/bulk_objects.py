@@ -7,7 +7,7 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, make_dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -52,17 +52,21 @@ def make_objects(kind: type[T], count: int, columns: Mapping[str, Iterable[objec
     names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     if columns.keys() != set(names):
         raise TypeError(f"a column for each field of {kind.__name__} is needed")
-    opened = _open(kind)  # type: ignore[arg-type]
-    made: list[Any] = [opened(*row) for row in zip(*(columns[name] for name in names), strict=True)]
-    for each in made:
-        each.__class__ = kind
+    opened = opened_class(kind)  # type: ignore[arg-type]
+    with paused_collection():
+        made: list[Any] = [opened(*row) for row in zip(*(columns[name] for name in names), strict=True)]
+        for each in made:
+            each.__class__ = kind
     if len(made) != count:
         raise TypeError(f"{count} values are needed for each field of {kind.__name__}")
     return made
 
 
-@lru_cache(maxsize=16)
-def _open(kind: type) -> Any:
-    """Return a class with the same fields and layout that is not frozen, so that its fields are set directly."""
+@cache
+def opened_class(kind: type[Any]) -> Any:
+    """Return a class with the same fields and layout that is not frozen, so that its fields are set directly.
+
+    An object of it becomes one of the frozen class by ``made.__class__ = kind``.
+    """
     names = [(f.name, Any) for f in fields(kind)]
     return make_dataclass(f"Open{kind.__name__}", names, bases=kind.__bases__, slots=True, eq=False)

@@ -93,10 +93,36 @@ def decode(columns: Any, row: type, place: str, where: str, hint: str) -> list[A
     return _Decoder(where, hint).rows(columns, row, _length(first), place)
 
 
-class _Decoder:
+class ColumnChecks:
+    """Checks that columns fit together; ``where`` names the file in errors."""
+
     def __init__(self, where: str, hint: str) -> None:
         self._where, self._hint = where, hint
 
+    def check_length(self, held: Any, size: int, place: str) -> None:
+        """Refuse a column that is not of some number of rows."""
+        length = _length(held)
+        if length != size:
+            raise FormatError(
+                f"at {place}: {length} values, where {size} are needed", where=self._where, hint=self._hint
+            )
+
+    def index(self, held: Any, place: str) -> Sequence[int]:
+        """Return the indices of a column of texts; refuse those beyond its values."""
+        if held.index is None:
+            return range(len(held.values))
+        index: Sequence[int] = held.index
+        if index and max(index) >= len(held.values):
+            wrong = next(n for n, each in enumerate(index) if each >= len(held.values))
+            raise FormatError(
+                f"at {place}.index.{wrong}: it is {index[wrong]}, and there are {len(held.values)} values",
+                where=self._where,
+                hint=self._hint,
+            )
+        return index
+
+
+class _Decoder(ColumnChecks):
     def rows(self, columns: Any, row: type, size: int, place: str) -> list[Any]:
         layout = _layout(row)
         if all(column.is_text and column.default is MISSING for column in layout):
@@ -107,11 +133,11 @@ class _Decoder:
             if held is None:
                 found[column.name] = repeat(column.default, size)
                 continue
-            self._check_length(_length(held), size, here)
+            self.check_length(held, size, here)
             if column.inner is not None:
                 found[column.name] = self._nested(held, column.inner, here)
             elif column.is_text:
-                found[column.name] = map(held.values.__getitem__, self._index(held, here))
+                found[column.name] = map(held.values.__getitem__, self.index(held, here))
             else:
                 found[column.name] = held
         return make_objects(row, size, found)
@@ -128,8 +154,8 @@ class _Decoder:
         texts: dict[str, tuple[Sequence[str], Sequence[int]]] = {}
         for column in _layout(row):
             held, here = getattr(columns, column.name), f"{place}.{column.name}"
-            values, index = held.values, self._index(held, here)
-            self._check_length(len(index), size, here)
+            values, index = held.values, self.index(held, here)
+            self.check_length(held, size, here)
             if span * len(values) >= _MAX_CODES:
                 code, span = np.unique(code, return_inverse=True)[1], size
             code, span = code * len(values) + np.array(index, np.int64), span * len(values)
@@ -137,26 +163,6 @@ class _Decoder:
         _, first, which = np.unique(code, return_index=True, return_inverse=True)
         different = {name: [values[index[n]] for n in first.tolist()] for name, (values, index) in texts.items()}
         return list(map(make_objects(row, len(first), different).__getitem__, which.tolist()))
-
-    def _check_length(self, length: int, size: int, place: str) -> None:
-        if length != size:
-            raise FormatError(
-                f"at {place}: {length} values, where {size} are needed", where=self._where, hint=self._hint
-            )
-
-    def _index(self, held: Any, place: str) -> Sequence[int]:
-        """Return the indices of a column of texts; refuse those beyond its values."""
-        if held.index is None:
-            return range(len(held.values))
-        index: Sequence[int] = held.index
-        if index and max(index) >= len(held.values):
-            wrong = next(n for n, each in enumerate(index) if each >= len(held.values))
-            raise FormatError(
-                f"at {place}.index.{wrong}: it is {index[wrong]}, and there are {len(held.values)} values",
-                where=self._where,
-                hint=self._hint,
-            )
-        return index
 
 
 def _length(held: Any) -> int:

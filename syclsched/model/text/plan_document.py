@@ -7,15 +7,16 @@ Version 1 has an object for each of them, which takes five times the space and t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import MISSING, field, fields, make_dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, Literal, get_type_hints
 
+from syclsched.model.lazy_objects import lane_table, lazy_lane
 from syclsched.model.plan import PLAN_FORMAT, Instruction, Lane, Option, Plan, PlannedArray, PlannedTask
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.model.text.bulk_objects import paused_collection
 from syclsched.model.text.columns import columns_type, decode, encode
+from syclsched.model.text.instruction_columns import decode_table, encode_table
 from syclsched.model.text.json_serialisation import Serialisable, from_json, jsonable, to_text
 from syclsched.model.usm import ArrayMemory
 
@@ -27,12 +28,19 @@ _TABLES: Final[dict[str, type[Any]]] = {
     "memory": ArrayMemory,
 }
 
+_HINT: Final = "Expected a Plan"
+
 #: What only a file of version 1 contains: within a JSON string the quotes would be escaped.
 _VERSION_1: Final = r'"format"\s*:\s*"syclsched-plan/1"'
 
 
 def plan_to_json(plan: Plan, *, indent: int | None) -> str:
     """Return a plan as JSON text; columns are on one line each, with ``indent`` spaces for each level above them."""
+    with paused_collection():
+        return to_text(_document(plan), indent=indent)
+
+
+def _document(plan: Plan) -> dict[str, Any]:
     found: dict[str, Any] = {"format": PLAN_FORMAT}
     for each in fields(Plan):
         value = getattr(plan, each.name)
@@ -43,12 +51,13 @@ def plan_to_json(plan: Plan, *, indent: int | None) -> str:
             found["schedule"] = {"policy": plan.schedule.policy, "assignments": assignments}
         elif each.name != "format" and value != _default(each):
             found[each.name] = encode(value, _TABLES[each.name]) if each.name in _TABLES else jsonable(value)
-    return to_text(found, indent=indent)
+    return found
 
 
 def _lane(lane: Lane) -> dict[str, Any]:
     found = {"name": lane.name, "device": lane.device, "kind": lane.kind}
-    return {**found, "instructions": encode(lane.instructions, Instruction)} if lane.instructions else found
+    table = lane_table(lane)
+    return {**found, "instructions": encode_table(table)} if len(table) else found
 
 
 def plan_from_json(text: str | bytes, *, where: str) -> Plan:
@@ -63,21 +72,20 @@ def plan_from_json(text: str | bytes, *, where: str) -> Plan:
         schedule = document.schedule
         assignments = _rows(schedule.assignments, Assignment, "schedule.assignments", where)
         found["schedule"] = Schedule(schedule.policy, assignments)
-        found["lanes"] = tuple(
-            Lane(lane.name, lane.device, lane.kind, _rows(lane.instructions, Instruction, place, where))
-            for place, lane in _placed(document.lanes)
-        )
+        found["lanes"] = tuple([_read_lane(n, lane, where) for n, lane in enumerate(document.lanes)])
         return Plan(**found)
 
 
-def _placed(lanes: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
-    """Yield each lane with the place of its instructions in the file."""
-    for number, lane in enumerate(lanes):
-        yield f"lanes.{number}.instructions", lane
+def _read_lane(number: int, lane: Any, where: str) -> Lane:
+    found = Lane(lane.name, lane.device, lane.kind)
+    if lane.instructions is None:
+        return found
+    table = decode_table(lane.instructions, f"lanes.{number}.instructions", where, _HINT)
+    return lazy_lane(found, lambda: table)
 
 
 def _rows(columns: Any, row: type[Any], place: str, where: str) -> tuple[Any, ...]:
-    return () if columns is None else tuple(decode(columns, row, place, where, "Expected a Plan"))
+    return () if columns is None else tuple(decode(columns, row, place, where, _HINT))
 
 
 def _is_version_1(text: str | bytes) -> bool:

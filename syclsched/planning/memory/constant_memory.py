@@ -6,8 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from syclsched.errors import MemoryLimitError
 from syclsched.model.constant import Constant
+from syclsched.model.lazy_objects import lane_table
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.text.units import format_exact_bytes
@@ -33,12 +36,13 @@ def constant_bytes(
 
 def launched(plan: Plan) -> list[tuple[str, str]]:
     """Return the tasks that a plan launches, each with its device."""
-    return [
-        (instruction.task, lane.device)
-        for lane in plan.lanes
-        for instruction in lane.instructions
-        if instruction.kind == "launch" and instruction.task is not None
-    ]
+    found: list[tuple[str, str]] = []
+    for lane in plan.lanes:
+        table = lane_table(lane)
+        rows = np.flatnonzero(table.kind.numbered({"launch": 0}) == 0)
+        names = [table.task.values[n] for n in table.task.index[rows].tolist()]
+        found += [(name, lane.device) for name in names if name is not None]
+    return found
 
 
 def reserve_memory(platform: Platform, taken: Mapping[str, int]) -> Platform:

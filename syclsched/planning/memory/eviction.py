@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from syclsched.model.access import AccessMode
+from syclsched.model.access import MODE_CODE, AccessMode
 from syclsched.model.plan import LaneKind, PlannedAccess, PlannedTask
 from syclsched.model.platform import HOST, Device, Link, Platform
 from syclsched.model.schedule import Assignment
@@ -21,7 +21,6 @@ from syclsched.planning.draft import (
     COPY,
     HOST_CALL,
     LAUNCH,
-    MODE_CODE,
     READING,
     WRITING,
     BufferColumns,

@@ -118,6 +118,8 @@ def kinds_without_plan(graph: TaskGraph, known: GraphRecord, platform: Platform)
 
 def _together(chosen: Mapping[int, ArrayMemory], draft: PlanDraft, ours: Sequence[int]) -> list[ArrayMemory]:
     """Return choices on which all memories of an array in a space agree, one per array and space."""
+    if not chosen:
+        return []
     kinds: dict[tuple[int, int], set[MemoryKind | None]] = {}
     places = list(zip(draft.memory.array.tolist(), draft.memory.space.tolist(), strict=True))
     for memory in ours:
@@ -208,7 +210,8 @@ def _too_small(platform: Platform, draft: PlanDraft, rows: InstructionRows, kind
     moves = np.flatnonzero((rows.phase == ALLOC) | (rows.phase == FREE))
     memory = rows.memory[moves]
     change = np.where(rows.phase[moves] == ALLOC, draft.memory_nbytes[memory], -draft.memory_nbytes[memory])
-    code = np.array([(*USM_KINDS, "plain").index(kind) for kind in kinds], np.int64)
+    codes = {kind: n for n, kind in enumerate((*USM_KINDS, "plain"))}
+    code = np.array([codes[kind] for kind in kinds], np.int64)
     found = []
     for number, space in enumerate(platform.spaces):
         kind_of_move: Ints = code[memory]

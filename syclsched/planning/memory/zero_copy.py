@@ -17,18 +17,17 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from syclsched.errors import PlanError
-from syclsched.model.access import AccessMode
+from syclsched.model.access import MODES, AccessMode
 from syclsched.model.graph import TaskGraph
+from syclsched.model.graph_parts.access_columns import WRITES
 from syclsched.model.plan import PlannedArray
 from syclsched.model.platform import HOST, Device, Platform
 from syclsched.model.schedule import Assignment
 from syclsched.model.task import Task
 from syclsched.model.text.units import format_seconds
 from syclsched.model.usm import ArrayMemory, UsmKind
-from syclsched.planning.draft import MODES
 from syclsched.planning.graph_record import GraphRecord
 
-_WRITES = np.array([mode.writes for mode in MODES])
 _WRITE: Final = MODES.index(AccessMode.WRITE)
 
 
@@ -190,7 +189,7 @@ def _handed_over(
     """Yield arrays the host writes once and devices of one space read, or one device writes and the host reads."""
     count, place = len(known.arrays), {each.task: each.device for each in assignments}
     task_of = np.repeat(np.arange(len(known.tasks)), np.diff(known.access_starts))
-    writes = np.bincount(known.access_array[_WRITES[known.access_mode]], minlength=count)
+    writes = np.bincount(known.access_array[WRITES[known.access_mode]], minlength=count)
     plain = np.bincount(known.access_array[known.access_mode == _WRITE], minlength=count)
     by_host = np.array([place.get(task.name) == HOST for task in known.tasks], np.bool_)[task_of]
     used_by_both = np.bincount(known.access_array[by_host], minlength=count) > 0
@@ -198,7 +197,7 @@ def _handed_over(
     candidates = (writes == 1) & (plain == 1) & used_by_both
     users: dict[int, list[tuple[str, bool]]] = {}
     for access in np.flatnonzero(candidates[known.access_array]).tolist():
-        wrote = bool(_WRITES[known.access_mode[access]])
+        wrote = bool(WRITES[known.access_mode[access]])
         users.setdefault(int(known.access_array[access]), []).append((known.tasks[task_of[access]].name, wrote))
     for number, touching in users.items():
         array = known.arrays[number]

@@ -7,14 +7,13 @@ from typing import Final
 
 import numpy as np
 
+from syclsched.model.graph_parts.access_columns import WRITES
 from syclsched.model.platform import Platform, backend_facts
-from syclsched.planning.draft import LAUNCH, MODES, Flags, Ints, PlanDraft, Steps
+from syclsched.planning.draft import LAUNCH, Flags, Ints, PlanDraft, Steps
 from syclsched.planning.instruction_rows import WORK, InstructionRows
 
 #: With more waits than this, one fence is submitted instead of a long event list, on any backend.
 FENCE_WAITS: Final = 8
-
-_WRITES: Final = np.array([mode.writes for mode in MODES])
 
 
 def count_fences(
@@ -55,7 +54,7 @@ def count_fences(
 
 def _write_nothing(steps: Steps, empty: Flags) -> Flags:
     """Return which steps write only empty arrays."""
-    writes = _WRITES[steps.modes]
+    writes = WRITES[steps.modes]
     step = np.repeat(np.arange(len(steps)), np.diff(steps.starts))
     written = np.bincount(step[writes], minlength=len(steps))
     filled = np.bincount(step[writes & ~empty[steps.blocks]], minlength=len(steps))

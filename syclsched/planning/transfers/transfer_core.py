@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from syclsched.compiled import compiled, inlined, lean
-from syclsched.planning.draft import BARRIER, COPY, HOST_CALL, LAUNCH, MODES, Codes, Flags, Floats, Ints
+from syclsched.model.access import MODES
+from syclsched.planning.draft import BARRIER, COPY, HOST_CALL, LAUNCH, Codes, Flags, Floats, Ints
 from syclsched.planning.transfers.copy_lanes import BY_HOST, DIRECT, NO_WAY, NOTHING
 
 #: Indices into `TransferState.counts`.

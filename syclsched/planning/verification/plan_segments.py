@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -133,7 +132,7 @@ def expand_segments(read: IndexedPlan, table: SegmentTable | None) -> IndexedPla
     for buffer, array in enumerate(numbers.buffer_array.tolist()):
         if array >= 0 and table.whole[array] != NONE:
             inside.setdefault((int(table.whole[array]), int(space[buffer])), []).append(buffer)
-    return replace(read, numbers=_with_segments(numbers, inside, np.unique(table.whole)))
+    return read.with_numbers(_with_segments(numbers, inside, np.unique(table.whole)))
 
 
 def _with_segments(numbers: PlanIndices, inside: Mapping[tuple[int, int], list[int]], wholes: Ints) -> PlanIndices:

@@ -17,6 +17,7 @@ from syclsched.errors import IncompletePlanError, MemoryLimitError, RaceError
 from syclsched.model.access import row_range_name
 from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.segments import Segment, joined_rows
+from syclsched.model.operation import Operation
 from syclsched.model.plan import Plan, PlannedArray
 from syclsched.model.text.bulk_objects import paused_collection
 from syclsched.planning.graph_record import record
@@ -62,30 +63,40 @@ def _same_graph(plan: Plan, graph: TaskGraph) -> TaskGraph:
 
 def _implementations(read: IndexedPlan, graph: TaskGraph) -> None:
     """Refuse implementations that a task's operation does not have, or that cannot run on the lane."""
-    kinds: dict[int, dict[str | None, str]] = {}  # by identity: most operations have many tasks
-    operations = [task.operation for task in graph.tasks]
-    for index in np.flatnonzero((read.numbers.kind == LAUNCH) | (read.numbers.kind == HOST_CALL)).tolist():
-        instruction, operation = read.instructions[index], operations[read.numbers.task[index]]
-        if operation is None:
-            raise IncompletePlanError(f"task {instruction.task!r} runs nothing", where=read.where(index))
-        if id(operation) not in kinds:
-            kinds[id(operation)] = {i.name: i.kind for i in operation.implementations}
-        known = kinds[id(operation)]
-        kind = known.get(instruction.implementation)
-        if kind is None:
-            raise IncompletePlanError(
-                f"operation {operation.name!r} of task {instruction.task!r} has no implementation "
-                f"{instruction.implementation!r}",
-                where=read.where(index),
-                hint=f"It has {', '.join(map(str, known))}; plan again for this version of it",
-            )
-        if kind != "cost-only" and (kind == "host") != (instruction.kind == "host"):
-            raise IncompletePlanError(
-                f"implementation {instruction.implementation!r} ({kind}) of task {instruction.task!r} cannot be run "
-                f"by a {instruction.kind}",
-                where=read.where(index),
-                hint="Plan again",
-            )
+    operations, numbers = [task.operation for task in graph.tasks], read.numbers
+    runs = np.flatnonzero((numbers.kind == LAUNCH) | (numbers.kind == HOST_CALL))
+    number = {id(operation): n for n, operation in enumerate(operations)}
+    operation = np.array([number[id(each)] for each in operations], np.int64)[numbers.task[runs]]
+    names, implementation = read.implementations()
+    # Most instructions run one of few implementations of few operations.
+    kinds = (operation * len(names) + implementation[runs]) * 2 + (numbers.kind[runs] == HOST_CALL)
+    _, first = np.unique(kinds, return_index=True)
+    for index in np.sort(runs[first]).tolist():
+        _check_implementation(read, index, operations[numbers.task[index]], names[implementation[index]])
+
+
+def _check_implementation(
+    read: IndexedPlan, index: int, operation: Operation | None, implementation: str | None
+) -> None:
+    """Refuse an implementation that an instruction's operation does not have, or that cannot run on its lane."""
+    task, on_host = read.plan.tasks[read.numbers.task[index]].name, read.numbers.kind[index] == HOST_CALL
+    if operation is None:
+        raise IncompletePlanError(f"task {task!r} runs nothing", where=read.where(index))
+    known = {i.name: i.kind for i in operation.implementations}
+    kind = None if implementation is None else known.get(implementation)
+    if kind is None:
+        raise IncompletePlanError(
+            f"operation {operation.name!r} of task {task!r} has no implementation {implementation!r}",
+            where=read.where(index),
+            hint=f"It has {', '.join(map(str, known))}; plan again for this version of it",
+        )
+    if kind != "cost-only" and (kind == "host") != on_host:
+        raise IncompletePlanError(
+            f"implementation {implementation!r} ({kind}) of task {task!r} cannot be run "
+            f"by a {'host' if on_host else 'launch'}",
+            where=read.where(index),
+            hint="Plan again",
+        )
 
 
 def _memory(read: IndexedPlan, graph: TaskGraph | None) -> None:

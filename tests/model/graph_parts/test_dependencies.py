@@ -11,7 +11,7 @@ from support.strategies import graphs, touching
 
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.model.graph_parts.dependencies import Dependency, implicit_dependencies
+from syclsched.model.graph_parts.dependencies import Dependency
 from syclsched.model.task import Task
 
 R, W, U, A = AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE, AccessMode.REDUCE
@@ -24,9 +24,14 @@ def conflict(first: Task, second: Task) -> bool:
     return any(a.array == b.array and (a.mode.writes or b.mode.writes) for a in first.accesses for b in second.accesses)
 
 
+def implied(graph: TaskGraph) -> list[Dependency]:
+    """Dependencies implied by accesses and barriers."""
+    return [d for d in graph.dependencies() if d.kind != "explicit"]
+
+
 @given(graphs())
 def test_the_transitive_closure_orders_exactly_what_must_be(graph: TaskGraph) -> None:
-    found = implicit_dependencies(graph.tasks)
+    found = implied(graph)
     got, needed = nx.DiGraph(), nx.DiGraph()
     for digraph in (got, needed):
         digraph.add_nodes_from(t.name for t in graph.tasks)
@@ -37,7 +42,7 @@ def test_the_transitive_closure_orders_exactly_what_must_be(graph: TaskGraph) ->
 
 @given(graphs())
 def test_each_one_is_what_it_says_and_comes_once(graph: TaskGraph) -> None:
-    found = implicit_dependencies(graph.tasks)
+    found = implied(graph)
     place = {t.name: i for i, t in enumerate(graph.tasks)}
     assert len({(d.before, d.after, d.array) for d in found}) == len(found)
     assert [place[d.after] for d in found] == sorted(place[d.after] for d in found)
@@ -59,7 +64,7 @@ def test_each_one_is_what_it_says_and_comes_once(graph: TaskGraph) -> None:
 
 @given(graphs())
 def test_a_reader_reads_from_the_last_writer(graph: TaskGraph) -> None:
-    flows = {(d.after, d.array): d.before for d in implicit_dependencies(graph.tasks) if d.kind == "RAW"}
+    flows = {(d.after, d.array): d.before for d in implied(graph) if d.kind == "RAW"}
     last: dict[str, str] = {}
     for task in graph.tasks:
         for access in task.accesses:

@@ -16,13 +16,13 @@ from support.plans import without_one_wait
 from support.strategies import Case, cases, touching
 
 from syclsched.errors import IncompletePlanError, RaceError
-from syclsched.model.access import AccessMode
+from syclsched.model.access import MODE_CODE, AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Instruction, Plan, PlannedRows
 from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.planning import build_plan, verify
-from syclsched.planning.draft import MODE_CODE, BufferColumns, LaneKey, PlanDraft, Steps
+from syclsched.planning.draft import BufferColumns, LaneKey, PlanDraft, Steps
 from syclsched.planning.instruction_rows import touches, without_memory
 from syclsched.planning.synchronisation.hazards import hazards
 from syclsched.planning.verification.plan_segments import segment_table
