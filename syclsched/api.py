@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
     from syclsched.execution import Run, Runner, Safeguards
     from syclsched.execution.core.safeguards import SafeguardOptions
+    from syclsched.planning_session import ChosenPlan
     from syclsched.simulation import Event, Noise
 
     class _RunOptions(SafeguardOptions, total=False):
@@ -209,7 +210,8 @@ def plan(
         Called before each step as ``progress(done, total, step)``; see `syclsched.progress.Progress`.
     reuse : bool, optional
         Use the plan of an earlier call again, if graph, platform, options and measured times are the same. Plans of
-        ``auto`` that took half a second or longer are kept in the user's data folder.
+        ``auto`` that took half a second or longer are kept in the user's data folder. If runs have tried several plans,
+        it is the fastest of them.
 
     Returns
     -------
@@ -341,7 +343,9 @@ def run(
         Called before each step of calibration and planning as ``progress(done, total, step)``; see
         `syclsched.progress.Progress`.
     reuse : bool, optional
-        For planning, if no plan is given; see `plan`.
+        For planning, if no plan is given; see `plan`. With it, the first runs try the plans whose predictions lie
+        within their uncertainty, single devices among them, and the fastest is kept; ``print(run.plan)`` says what was
+        tried. A bound plan is one of them until the graph is bound again.
     deterministic : bool, optional
         Plan by the device profiles alone, without measured task times: the implementations are the same in every run,
         and so are the bits of the results. A given plan fixes them, too.
@@ -371,9 +375,17 @@ def run(
             graph, platform, plan, policy, inputs, calibrate, memory_limit, dynamic, watched, recover, progress
         )
     with _opened(platform, plan, memory_limit) as live:
-        made = plan or _planned(graph, live, planning, progress)
+        chosen = _chosen(graph, live, plan, planning, progress, tries=not watched.stepped)
         return execute(
-            made, graph, live, inputs=inputs, owns_devices=True, safeguards=watched, recover=recover, measure=True
+            chosen.plan,
+            graph,
+            live,
+            inputs=inputs,
+            owns_devices=True,
+            safeguards=watched,
+            recover=recover,
+            measure=True,
+            makespan_key=chosen.makespan_key,
         )
 
 
@@ -468,10 +480,10 @@ def bind(
     planning = _PlanningOptions.of(policy, rewrite, calibrate, options)
     watched = _safeguards("bind", options)
     with _opened(platform, plan, memory_limit) as live:
-        made = plan or _planned(graph, live, planning, progress)
+        chosen = _chosen(graph, live, plan, planning, progress, tries=not watched.stepped)
         with reported(f"preparation of {graph.name!r}"):
             return bind_plan(
-                made,
+                chosen.plan,
                 graph,
                 live,
                 trace=trace,
@@ -479,6 +491,7 @@ def bind(
                 safeguards=watched,
                 recover=recover,
                 measure=True,
+                makespan_key=chosen.makespan_key,
             )
 
 
@@ -516,17 +529,27 @@ class _PlanningOptions:
         return cls(policy, rewrite, calibrate, options.get("reuse", True), options.get("deterministic", False))
 
 
-def _planned(graph: TaskGraph, live: OpenDevices, options: _PlanningOptions, progress: Progress | None) -> Plan:
-    """Plan a graph for open devices, after measuring its tasks if wanted."""
+def _chosen(
+    graph: TaskGraph,
+    live: OpenDevices,
+    plan: Plan | None,
+    options: _PlanningOptions,
+    progress: Progress | None,
+    *,
+    tries: bool,
+) -> ChosenPlan:
+    """Return the given plan, or plan a graph for open devices, after measuring its tasks if wanted."""
     from syclsched.costs import MemoryHistory
     from syclsched.planner import PlanRequest, plan_graph
-    from syclsched.planning_session import PlanningSession
+    from syclsched.planning_session import ChosenPlan, PlanningSession
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage.plan_store import PlanStore
 
+    if plan is not None:
+        return ChosenPlan(plan)
     with reported(f"planning of {graph.name!r}", progress) as tell:
         if options.deterministic:
-            return plan_graph(
+            made = plan_graph(
                 graph,
                 live.platform,
                 policy=options.policy,
@@ -534,10 +557,11 @@ def _planned(graph: TaskGraph, live: OpenDevices, options: _PlanningOptions, pro
                 history=MemoryHistory(),
                 progress=tell,
             )
+            return ChosenPlan(made)
         with HistoryStore() as history:
             request = PlanRequest(options.policy, rewrite=options.rewrite)
             plans = PlanStore() if options.reuse else None
             session = PlanningSession(request, live.platform, history, tell, plans=plans)
             if options.calibrate:
                 session.calibrate(graph, live)
-            return session.plan(graph)
+            return session.choose(graph, tries=tries)

@@ -4,21 +4,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from syclsched.costs.history import HistoryKey, RunKind, stored_samples
 from syclsched.errors import SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
-from syclsched.planner import AUTO, PlanRequest, graph_to_time, plan_graph
-from syclsched.planner.reuse import ReadTimes, are_same, plan_key
+from syclsched.model.text.printing import trials_text
+from syclsched.planner import AUTO, PlanRequest, graph_to_time, plan_contenders
+from syclsched.planner.contest import (
+    MOST,
+    Contender,
+    Contest,
+    identity_of,
+    makespan_key,
+    with_measured_best,
+)
+from syclsched.planner.reuse import ReadTimes, are_close, are_same, plan_key
 from syclsched.planning import verify
-from syclsched.profiling.storage.plan_store import PlanStore
+from syclsched.profiling.storage.plan_store import KeptPlans, PlanStore
 from syclsched.progress import Progress
 
 if TYPE_CHECKING:
@@ -26,8 +36,20 @@ if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
     from syclsched.profiling.calibration import Calibration, RecordingHistory
 
-#: Plans that took less time, or have more tasks, are not kept: reading their file takes as long, or much space.
+#: Plans that took less time, or have more tasks, are not kept: reading their file takes as long, or much space. Those
+#: that runs try in turn are kept in any case.
 _KEPT_FROM_S, _MOST_TASKS = 0.5, 5_000
+
+#: Most seconds to wait until the times of earlier runs of this process are written.
+_FLUSH_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenPlan:
+    """The plan for the next run."""
+
+    plan: Plan
+    makespan_key: Callable[[RunKind], HistoryKey] | None = None  # of its makespans, if these are to be measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +86,122 @@ class PlanningSession:
         return (found,) if chunks is None else (found, measure(chunks))
 
     def plan(self, graph: TaskGraph) -> Plan:
-        """Plan a graph, or return the kept plan of an equal graph, platform, request and history."""
+        """Plan a graph, or return the kept plan of an equal graph, platform, request and history.
+
+        If runs have tried several plans, it is the fastest of them.
+        """
+        return self.choose(graph, tries=False).plan
+
+    def choose(self, graph: TaskGraph, *, tries: bool = True) -> ChosenPlan:
+        """Return the plan for the next run: as `plan`, or one that has to be tried; see `syclsched.planner.contest`."""
         store, key = self.plans, None
         if store is not None and self.request.policy == AUTO and len(graph.tasks) <= _MOST_TASKS:
             key = plan_key(graph, self.platform, self.request, self.history, _version())
         if store is None or key is None:
-            return self._plan(graph, self.history)
-        kept = store.find(key, self.history, are_same)
-        if kept is not None and _is_sound(kept, graph):
-            if self.tell is not None:
-                self.tell(f"the plan of {graph.name} was made by an earlier run and is used again")
-            return kept
-        begun_s, read = perf_counter(), ReadTimes(self.history)
-        plan = self._plan(graph, read)
-        if perf_counter() - begun_s >= _KEPT_FROM_S:
-            store.keep(key, plan, read.times)
-        return plan
+            (plan,) = self._plan(graph, self.history, 1)
+            return ChosenPlan(plan)
+        if tries:
+            from syclsched.execution.core.history_feed import FEED  # whoever tries plans runs them
 
-    def _plan(self, graph: TaskGraph, history: History) -> Plan:
+            FEED.flush(_FLUSH_S)
+        measured = Makespans(self.history, self.platform, graph.name, key)
+        kept = store.find(key)
+        known = None if kept is None else measured.contest(kept)
+        if kept is not None and known is not None and self._holds(kept, known):
+            chosen = self._chosen(known, kept.read, graph, measured, tries=tries)
+            if chosen is not None:
+                if self.tell is not None:
+                    self.tell(f"the plan of {graph.name} was made by an earlier run and is used again")
+                return chosen
+        begun_s, read = perf_counter(), ReadTimes(self.history)
+        plans = self._plan(graph, read, MOST)
+        best = None if kept is None or known is None else _fastest(kept, known, graph)
+        named = with_measured_best([(identity_of(plan), plan) for plan in plans], best)
+        if (tries and len(named) > 1) or perf_counter() - begun_s >= _KEPT_FROM_S:
+            store.keep(key, named, read.times)
+        by_identity = dict(named)
+        contest = measured.of((identity, plan.policy, plan.makespan_s) for identity, plan in named)
+        return self._chosen(contest, by_identity.get, graph, measured, tries=tries) or ChosenPlan(plans[0])
+
+    def _holds(self, kept: KeptPlans, contest: Contest) -> bool:
+        """Return whether kept plans need not be made again."""
+        if contest.is_measured:
+            return are_close(kept.times, self.history)
+        return all(are_same(before, self.history.lookup(each)) for each, before in kept.times.items())
+
+    def _chosen(
+        self,
+        contest: Contest,
+        read: Callable[[str], Plan | None],
+        graph: TaskGraph,
+        measured: Makespans,
+        *,
+        tries: bool,
+    ) -> ChosenPlan | None:
+        """Return the plan of a contest to use now; None if it is not sound."""
+        tries = tries and getattr(self.history, "note", None) is None  # the history can be written
+        contender = contest.next_to_run() if tries else contest.best_known()
+        plan = read(contender.identity)
+        if plan is None or not _is_sound(plan, graph):
+            return None
+        plan = replace(plan, trials=contest.trials(contender))
+        if plan.trials and self.tell is not None:
+            self.tell(f"plans of {graph.name}: {trials_text(plan)}")
+        return ChosenPlan(plan, partial(measured.key_of, contender.identity))
+
+    def _plan(self, graph: TaskGraph, history: History, most: int) -> tuple[Plan, ...]:
         clock = None if self.request.budget_s is None else perf_counter
-        return plan_graph(
-            graph, self.platform, history=history, clock=clock, progress=self.progress, **asdict(self.request)
+        return plan_contenders(
+            graph,
+            self.platform,
+            history=history,
+            clock=clock,
+            progress=self.progress,
+            most=most,
+            **asdict(self.request),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Makespans:
+    """The measured makespans of the plans of one graph, platform and request."""
+
+    history: RecordingHistory
+    platform: Platform
+    name: str  # of the graph
+    plan_key: str
+
+    def key_of(self, identity: str, kind: RunKind) -> HistoryKey:
+        """Return the history key of the runs of a plan."""
+        return makespan_key(self.platform, self.name, self.plan_key, identity, kind)
+
+    def of(self, plans: Iterable[tuple[str, str, float]]) -> Contest:
+        """Return the contest of plans given by identity, policy and predicted makespan."""
+        return Contest(
+            tuple(
+                Contender(
+                    identity,
+                    policy,
+                    predicted_s,
+                    {kind: stored_samples(self.history, self.key_of(identity, kind)) for kind in get_args(RunKind)},
+                )
+                for identity, policy, predicted_s in plans
+            )
+        )
+
+    def contest(self, kept: KeptPlans) -> Contest:
+        """Return the contest of kept plans."""
+        return self.of((each.identity, each.policy, each.predicted_s) for each in kept.plans)
+
+
+def _fastest(kept: KeptPlans, contest: Contest, graph: TaskGraph) -> tuple[str, Plan, float] | None:
+    """Return the plan that was the fastest in runs, with its identity and makespan; None if none was."""
+    winner = contest.winner()
+    makespan_s = None if winner is None else contest.makespan_s(winner)
+    if winner is None or makespan_s is None:
+        return None
+    plan = kept.read(winner.identity)
+    return None if plan is None or not _is_sound(plan, graph) else (winner.identity, plan, makespan_s)
 
 
 def _is_sound(plan: Plan, graph: TaskGraph) -> bool:

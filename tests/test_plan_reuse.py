@@ -46,13 +46,13 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(planning_session, "_KEPT_FROM_S", 0.0)
     planned: list[str] = []
-    plan_graph = planning_session.plan_graph
+    plan_contenders = planning_session.plan_contenders
 
-    def counted(graph: TaskGraph, *args: Any, **named: Any) -> Plan:
+    def counted(graph: TaskGraph, *args: Any, **named: Any) -> tuple[Plan, ...]:
         planned.append(graph.name)
-        return plan_graph(graph, *args, **named)
+        return plan_contenders(graph, *args, **named)
 
-    monkeypatch.setattr(planning_session, "plan_graph", counted)
+    monkeypatch.setattr(planning_session, "plan_contenders", counted)
     yield planned
 
 
@@ -127,7 +127,18 @@ def test_another_state_of_the_package_plans_anew(made: list[str], monkeypatch: p
     assert len(made) == 2
 
 
-@pytest.mark.parametrize("damage", ["", "{}", "no JSON", '{"format": "syclsched-kept-plan/1", "times": []}\n{}'])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "",
+        "{}",
+        "no JSON",
+        '{"format": "syclsched-kept-plan/1", "times": []}\n{}',
+        '{"format": "syclsched-kept-plan/2", "times": [], "plans": [["a", "heft", 1.0]]}\n{}',
+        '{"format": "syclsched-kept-plan/2", "times": [], "plans": [["a", "heft", 1.0]]}\n{}\n{}',
+        '{"format": "syclsched-kept-plan/2", "times": [], "plans": []}',
+    ],
+)
 def test_a_damaged_file_is_as_good_as_none(made: list[str], tmp_path: Path, damage: str) -> None:
     syclsched.plan(cholesky(), platform())
     (file,) = (tmp_path / "syclsched" / "plans").iterdir()
@@ -139,11 +150,11 @@ def test_a_damaged_file_is_as_good_as_none(made: list[str], tmp_path: Path, dama
 def test_a_file_with_a_plan_that_is_not_sound_is_as_good_as_none(made: list[str], tmp_path: Path) -> None:
     syclsched.plan(cholesky(), platform())
     (file,) = (tmp_path / "syclsched" / "plans").iterdir()
-    head, _, text = file.read_text().partition("\n")
-    plan = json.loads(text)
-    for lane in plan["lanes"]:
-        lane["instructions"]["waits"] = [[] for _ in lane["instructions"]["waits"]]
-    file.write_text(head + "\n" + json.dumps(plan))
+    head, *texts = file.read_text().strip().split("\n")
+    plans = [json.loads(text) for text in texts]
+    for lane in (lane for plan in plans for lane in plan["lanes"]):
+        lane["instructions"].pop("waits", None)
+    file.write_text("\n".join([head, *map(json.dumps, plans)]))
     again = syclsched.plan(cholesky(), platform())
     syclsched.verify(again, cholesky())
     assert len(made) == 2
@@ -170,9 +181,14 @@ def test_the_store_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     store, plan = PlanStore(tmp_path), syclsched.plan(cholesky(), platform(), policy="heft", reuse=False)
     key = HistoryKey("d", "o", "i", "r", "s")
     for number in range(5):
-        store.keep(f"{number}", plan, {key: None})
+        store.keep(f"{number}", [("a", plan), ("b", plan)], {key: None})
     assert len(list(tmp_path.iterdir())) == 3
-    assert store.find("4", None, lambda before, now: before is now) == plan
+    kept = store.find("4")
+    assert kept is not None and kept.times == {key: None}
+    assert [each.identity for each in kept.plans] == ["a", "b"]
+    assert kept.read("a") == kept.read("b") == plan
+    assert kept.read("c") is None
+    assert store.find("0") is None
 
 
 def test_without_a_folder_to_write_to_it_plans(

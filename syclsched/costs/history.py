@@ -26,8 +26,15 @@ class HistoryKey:
 #: Origin of a sample: calibration before a run, a task of a run, a profiling session, or a comparison of plans.
 Source = Literal["calibration", "run", "profile", "selection"]
 
+#: Kind of a run whose makespan is kept: the first one of a plan in a process, a later one, a later one by a single call
+#: of compiled code (`Runner`), whose time includes reading the results; or a run that failed on a device.
+RunKind = Literal["first", "later", "call", "failed"]
+
 #: From this relative uncertainty on, an estimate is provisional: it is used, and measured again in a quiet moment.
 PROVISIONAL: Final = 0.25
+
+#: End of the implementation's name in the key of a time within runs.
+IN_RUN: Final = ", in a run"
 
 #: Runs from which a task's time within runs is preferred to its time alone.
 _RUNS_ENOUGH = 2
@@ -59,6 +66,12 @@ def known_refusals(history: History | None) -> Mapping[HistoryKey, str]:
     """
     refusals = getattr(history, "refusals", None)
     return {} if refusals is None else dict(refusals())
+
+
+def stored_samples(history: History | None, key: HistoryKey) -> tuple[Sample, ...]:
+    """Return the samples of a key, the oldest first; a history need not keep samples, `HistoryStore` does."""
+    stored = getattr(history, "stored", None)
+    return () if stored is None else tuple(stored(key))
 
 
 class MemoryHistory(dict[HistoryKey, Quantity]):
@@ -109,4 +122,4 @@ def in_run_key(key: HistoryKey) -> HistoryKey:
 
     A task timed alone takes less or more: its weights are in caches, or a thread is asleep.
     """
-    return replace(key, implementation=key.implementation + ", in a run")
+    return replace(key, implementation=key.implementation + IN_RUN)

@@ -232,6 +232,31 @@ class Candidate(Serialisable):
 
 
 @dataclass(frozen=True, slots=True)
+class PlanTrial(Serialisable):
+    """Measured makespan of one of the plans that runs have tried.
+
+    Parameters
+    ----------
+    policy : str
+        The policy that made it.
+    predicted_s : float
+        Its makespan as predicted by simulation.
+    measured_s : float or None
+        Median of its runs; None if it has not run.
+    runs : int
+        Number of its runs.
+    kept : bool
+        Whether it was the fastest and is kept; false for all while the plans are still tried in turn.
+    """
+
+    policy: Text
+    predicted_s: NonNegative
+    measured_s: NonNegative | None = None
+    runs: Count = 0
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Option(Serialisable):
     """Cost of one task on one device with one implementation, for `Plan.explain`.
 
@@ -307,6 +332,9 @@ class Plan(Serialisable, _WeaklyReferable):
         Synchronisation and copies.
     candidates : tuple of Candidate
         The candidates that were considered.
+    trials : tuple of PlanTrial
+        Measured makespans of this plan, which is the first, and of others whose predictions are as good within their
+        uncertainty; empty if there are none, or none has run.
     options : tuple of Option
         Costs of the tasks on other devices.
     refusals : tuple of Refusal
@@ -345,6 +373,7 @@ class Plan(Serialisable, _WeaklyReferable):
     peak_bytes: dict[str, Count] = field(default_factory=dict)
     counters: Counters = field(default_factory=Counters)
     candidates: tuple[Candidate, ...] = ()
+    trials: tuple[PlanTrial, ...] = ()
     options: tuple[Option, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     lower_bound_s: NonNegative = 0.0

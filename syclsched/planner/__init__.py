@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Planner: candidate schedules from scheduling, executable plans from planning, the best by simulation."""
 
-from syclsched.planner.graph_planner import plan_graph
+from syclsched.planner.graph_planner import plan_contenders, plan_graph
 from syclsched.planner.pareto_plans import FrontPlan, plan_front
 from syclsched.planner.plan_request import ModelPlanOptions, PlanRequest
 from syclsched.planner.rewrite_choice import REWRITES, graph_to_time
@@ -14,6 +14,7 @@ __all__ = [
     "ModelPlanOptions",
     "PlanRequest",
     "graph_to_time",
+    "plan_contenders",
     "plan_front",
     "plan_graph",
 ]

@@ -12,6 +12,7 @@ from syclsched.model.plan import Candidate, Plan
 from syclsched.model.platform import Platform
 from syclsched.model.text.units import plural
 from syclsched.planner.auto import CROWDED, LARGE, AutoPlanner, penalised_makespan_s
+from syclsched.planner.contest import Rivals
 from syclsched.planner.objective_planner import ObjectivePlanner, rank
 from syclsched.planner.plan_builder import PlanBuilder, with_metrics
 from syclsched.planner.search_budget import SearchBudget
@@ -37,6 +38,7 @@ class PlanTarget:
     policy: str  # a registered policy, or ``auto``
     aim: Aim  # as given by the user
     steps: StepCounter = field(default_factory=StepCounter)  # told of every step
+    most: int = 1  # plans to return: the best, and further ones that may turn out to be faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Attempt:
     aim: Aim  # resolved for this platform
     plan: Plan  # simulated; satisfies the constraints
     metrics: Metrics  # of the plan
+    rivals: Rivals = field(default_factory=Rivals)  # further plans, if they are wanted
 
     def better_than(self, other: Attempt) -> bool:
         """Return whether this plan is better by the objective; on a tie, whether it has fewer tasks.
@@ -84,6 +87,22 @@ class Attempt:
         verify(plan, builder.graph)
         builder.steps.end()
         return plan
+
+    def finished_rival(self, plan: Plan, finished: Plan | None = None) -> Plan:
+        """Return another plan of the graph with its metadata; ``finished``: the best plan, which shares some of them.
+
+        It is verified before it runs, not here: most are never run.
+        """
+        builder = self.builder
+        bound_s = plan_bound_s(builder.problem()) if finished is None else finished.lower_bound_s
+        return replace(
+            with_metrics(plan, measure(plan, builder.platform), bound_s),
+            platform=builder.platform.without_profiles(),
+            candidates=self.plan.candidates,
+            options=builder.options() if finished is None else finished.options,
+            refusals=builder.refusals() if finished is None else finished.refusals,
+            aim=str(self.aim),
+        )
 
 
 def attempt(graph: TaskGraph, request: PlanTarget, budget: SearchBudget) -> Attempt:
@@ -126,6 +145,7 @@ def _attempt(graph: TaskGraph, request: PlanTarget, budget: SearchBudget) -> Att
     builder = PlanBuilder(graph, request.platform, request.costs, steps=request.steps)
     builder.steps.expect(2)  # costs, and verification
     builder.steps.begin(f"costs of {len(graph):,} tasks")
+    rivals = Rivals(request.most)
     aim = resolve(builder.problem(), request.aim)
     check_working_sets(builder.problem(), aim.constraints)
     builder.limit(aim)
@@ -136,10 +156,10 @@ def _attempt(graph: TaskGraph, request: PlanTarget, budget: SearchBudget) -> Att
         plan = builder.build(entry)
         plan = replace(plan, candidates=(Candidate(request.policy, plan.makespan_s, None, entry.makespan_s),))
     elif aim.plain:
-        plan = AutoPlanner(builder, budget).best()
+        plan = AutoPlanner(builder, budget, rivals).best()
     else:
         plan = ObjectivePlanner(builder, budget, aim).best()
     metrics = measure(plan, request.platform)
     if excess(metrics, aim.constraints):
         raise infeasible_error([metrics], aim)
-    return Attempt(builder, aim, plan, metrics)
+    return Attempt(builder, aim, plan, metrics, rivals)

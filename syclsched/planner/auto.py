@@ -12,6 +12,7 @@ import numpy as np
 
 from syclsched.errors import CapabilityError, PlanError, PolicyError, SyclschedError
 from syclsched.model.plan import Candidate, Plan
+from syclsched.planner.contest import Rivals
 from syclsched.planner.plan_builder import PlanBuilder
 from syclsched.planner.plan_search import searched_timetables
 from syclsched.planner.search_budget import SearchBudget
@@ -61,6 +62,7 @@ class AutoPlanner:
 
     builder: PlanBuilder
     budget: SearchBudget
+    rivals: Rivals = field(default_factory=Rivals)  # further plans that may turn out to be faster
     plan: Plan | None = None
     considered: dict[str, Candidate] = field(default_factory=dict)
     refusals: list[SyclschedError] = field(default_factory=list)
@@ -162,6 +164,7 @@ class AutoPlanner:
                 continue
             count -= 1
             self.considered[entry.label] = replace(candidate, makespan_s=plan.makespan_s)
+            self.rivals.add(replace(plan, policy=f"{AUTO}: {entry.label}"), penalised_makespan_s(plan))
             # On a tie up to rounding, the simpler candidate, which comes first, is kept.
             if self.plan is None or penalised_makespan_s(plan) < penalised_makespan_s(self.plan) * (1.0 - ROUNDING):
                 self.plan = replace(plan, policy=f"{AUTO}: {entry.label}")

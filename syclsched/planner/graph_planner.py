@@ -46,9 +46,37 @@ def plan_graph(
     idle, ``auto`` also plans the rewritten graph (`syclsched.rewrites.rewrite`) and keeps the better plan. Such a plan
     carries its recipe and runs with the original graph.
     """
+    (best,) = plan_contenders(
+        graph, platform, policy=policy, history=history, steps=steps, budget_s=budget_s, clock=clock, seed=seed,
+        minimize=minimize, subject_to=subject_to, rewrite=rewrite, progress=progress,
+    )  # fmt: skip
+    return best
+
+
+def plan_contenders(
+    graph: TaskGraph,
+    platform: Platform,
+    *,
+    policy: str = AUTO,
+    history: History | None = None,
+    steps: int | None = None,
+    budget_s: float | None = None,
+    clock: Clock | None = None,
+    seed: int = 0,
+    minimize: str = "makespan",
+    subject_to: Sequence[str | Constraint] = (),
+    rewrite: str = AUTO,
+    progress: Progress | None = None,
+    most: int = 1,
+) -> tuple[Plan, ...]:
+    """Plan a graph as `plan_graph` does; also return further plans that may be faster than the best, at most ``most``.
+
+    These are plans of ``auto`` for the makespan whose predictions lie within the uncertainty; see
+    `syclsched.planner.contest`. They are not verified yet.
+    """
     check_rewrite(rewrite)
     aim = aim_at(minimize).subject_to(*subject_to)
-    request = PlanTarget(platform, CostModel(platform, history), policy, aim, StepCounter(progress))
+    request = PlanTarget(platform, CostModel(platform, history), policy, aim, StepCounter(progress), most)
     budget = SearchBudget(steps, budget_end_s(budget_s, clock), clock, seed)
     graph.validate()
     return plan_rewritten(graph, request, budget, rewrite)

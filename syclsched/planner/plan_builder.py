@@ -110,6 +110,20 @@ class PlanBuilder:
         columns["task"] = chain.from_iterable(map(repeat, (task.name for task in tasks), counts))
         return tuple(make_objects(Option, sum(counts), columns))
 
+    def uncertainty(self, plan: Plan) -> float:
+        """Return the relative uncertainty of the seconds of a plan's tasks together, as predicted."""
+        tasks = {task.name: task for task in self.graph.tasks}
+        place = {device.name: number for number, device in enumerate(self.platform.devices)}
+        total_s = uncertain_s = 0.0
+        for assignment in plan.schedule.assignments:
+            task = tasks[assignment.task]
+            choice = None if task.operation is None else self.costs.choices(task, self.platform.devices)
+            best = None if choice is None else choice[place[assignment.device]]
+            if best is not None:
+                total_s += best[1].seconds
+                uncertain_s += best[1].seconds * best[1].uncertainty
+        return uncertain_s / total_s if total_s > 0.0 else 0.0
+
     def refusals(self) -> tuple[Refusal, ...]:
         """Return the implementations of each task that devices or libraries refuse."""
         if not self.costs.has_refusals or len(self.graph) * len(self.platform.devices) > _MAX_OPTIONS:

@@ -8,7 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from syclsched.costs import CostModel, History
-from syclsched.costs.history import HistoryKey, is_provisional, known_refusals
+from syclsched.costs.estimate import relative_uncertainty
+from syclsched.costs.history import (
+    IN_RUN,
+    HistoryKey,
+    MemoryHistory,
+    is_provisional,
+    known_refusals,
+    measured_seconds,
+)
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 from syclsched.model.profile import Quantity
@@ -17,6 +25,9 @@ from syclsched.scheduling import registry
 
 #: Measured times closer than this share, or than this many median absolute deviations, count as the same.
 _SAME_SHARE, _SAME_DEVIATIONS = 0.05, 3.0
+
+#: Share by which times may differ, beside their uncertainty, before plans that have run are made again.
+_NATURAL = 0.25
 
 
 @dataclass(slots=True)
@@ -45,6 +56,27 @@ def are_same(before: Quantity | None, now: Quantity | None) -> bool:
         return False
     uncertain_s = _SAME_DEVIATIONS * max(before.mad, now.mad)
     return abs(before.value - now.value) <= max(uncertain_s, _SAME_SHARE * before.value)
+
+
+def are_close(times: Mapping[HistoryKey, Quantity | None], history: History | None) -> bool:
+    """Return whether the measured times that plans were made with still hold, so far that runs may choose among them.
+
+    What a run measures itself changes times a little, and makes them more certain: that is no reason to plan again.
+    """
+    before = MemoryHistory({key: time for key, time in times.items() if time is not None})
+    now = MemoryHistory() if history is None else history
+    for key in times:
+        if key.implementation.endswith(IN_RUN):
+            continue
+        old, new = measured_seconds(before, key), measured_seconds(now, key)
+        if (old is None) != (new is None):
+            return False
+        if old is None or new is None:
+            continue
+        uncertain = _NATURAL + relative_uncertainty(old) + relative_uncertainty(new)
+        if abs(new.value - old.value) > uncertain * old.value:
+            return False
+    return True
 
 
 def plan_key(

@@ -13,6 +13,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Candidate, Plan
 from syclsched.model.platform import Platform
 from syclsched.planner.attempt import Attempt, PlanTarget, attempt
+from syclsched.planner.contest import Rival, contenders
 from syclsched.planner.search_budget import SearchBudget
 from syclsched.rewrites import Rewrite, coarsen, rewrite, split
 from syclsched.rewrites.rewrite_result import unchanged
@@ -39,21 +40,24 @@ def check_rewrite(name: str) -> str:
     return name
 
 
-def plan_rewritten(graph: TaskGraph, request: PlanTarget, budget: SearchBudget, how: str) -> Plan:
-    """Plan a graph as it is, rewritten, or both and keep the better plan."""
+def plan_rewritten(graph: TaskGraph, request: PlanTarget, budget: SearchBudget, how: str) -> tuple[Plan, ...]:
+    """Plan a graph as it is, rewritten, or both and keep the better plan; return it and its rivals."""
     if not _wanted(how, request.policy):
-        return attempt(graph, request, budget).finished()
+        made = attempt(graph, request, budget)
+        return _with_rivals(made.finished(), graph, request.most, (made, None))
     if how != AUTO:
         found = _WAYS[how](graph, request.platform, request.costs)
-        planned = attempt(found.graph, request, budget).finished()
-        return with_recipe(planned, graph, found)
+        made = attempt(found.graph, request, budget)
+        return _with_rivals(with_recipe(made.finished(), graph, found), graph, request.most, (made, found))
     try:
         found = rewrite(graph, request.platform, request.costs)
     except SyclschedError as error:  # an operation's split may be wrong; uncut, the graph can be planned
-        plan = attempt(graph, request, budget).finished()
-        return _with(plan, Candidate("rewritten", None, str(error)))
+        made = attempt(graph, request, budget)
+        plan = _with(made.finished(), Candidate("rewritten", None, str(error)))
+        return _with_rivals(plan, graph, request.most, (made, None))
     if not found.changed:
-        return attempt(graph, request, budget).finished()
+        made = attempt(graph, request, budget)
+        return _with_rivals(made.finished(), graph, request.most, (made, None))
     return _better(graph, found, request, budget)
 
 
@@ -98,8 +102,8 @@ def _wanted(how: str, policy: str) -> bool:
     return how != NONE and (how != AUTO or policy == AUTO)
 
 
-def _better(graph: TaskGraph, found: Rewrite, request: PlanTarget, budget: SearchBudget) -> Plan:
-    """Plan both variants and return the better plan."""
+def _better(graph: TaskGraph, found: Rewrite, request: PlanTarget, budget: SearchBudget) -> tuple[Plan, ...]:
+    """Plan both variants; return the better plan and its rivals."""
     original, refusal = None, None
     try:
         original = attempt(graph, request, budget.part(0.5))
@@ -110,12 +114,38 @@ def _better(graph: TaskGraph, found: Rewrite, request: PlanTarget, budget: Searc
     except (PlanError, PolicyError) as error:
         if original is None:
             raise refusal or error from None
-        return _with(original.finished(), Candidate(f"rewritten ({found.recipe})", None, str(error)))
+        plan = _with(original.finished(), Candidate(f"rewritten ({found.recipe})", None, str(error)))
+        return _with_rivals(plan, graph, request.most, (original, None))
     if original is None:
-        return _with(with_recipe(changed.finished(), graph, found), Candidate("not rewritten", None, str(refusal)))
+        plan = _with(with_recipe(changed.finished(), graph, found), Candidate("not rewritten", None, str(refusal)))
+        return _with_rivals(plan, graph, request.most, (changed, found))
+    both = (original, None), (changed, found)
     if changed.better_than(original):
-        return _with(with_recipe(changed.finished(), graph, found), _other(original, "not rewritten"))
-    return _with(original.finished(), _other(changed, f"rewritten ({found.recipe})"))
+        plan = _with(with_recipe(changed.finished(), graph, found), _other(original, "not rewritten"))
+    else:
+        plan = _with(original.finished(), _other(changed, f"rewritten ({found.recipe})"))
+    return _with_rivals(plan, graph, request.most, *both)
+
+
+def _with_rivals(best: Plan, graph: TaskGraph, most: int, *made: tuple[Attempt, Rewrite | None]) -> tuple[Plan, ...]:
+    """Return the best plan, and those others of all attempts that may turn out to be faster, at most ``most``."""
+    rivals: list[Rival] = []
+    known: dict[int, tuple[Attempt, Rewrite | None]] = {}
+    uncertainty = 0.0
+    for tried, found in made:
+        is_own = tried.plan.fingerprint == best.fingerprint
+        uncertainty = tried.builder.uncertainty(tried.plan) if most > 1 and is_own else uncertainty
+        for plan, worth_s in tried.rivals.kept():
+            known[id(plan)] = tried, found
+            rivals.append(Rival(plan, worth_s, tried.builder.uncertainty(plan)))
+    chosen = contenders(best, uncertainty, rivals, most)
+    others = []
+    for plan in chosen:
+        tried, found = known[id(plan)]
+        shared = best if tried.plan.fingerprint == best.fingerprint else None
+        finished = tried.finished_rival(plan, shared)
+        others.append(finished if found is None else with_recipe(finished, graph, found))
+    return best, *others
 
 
 def _other(loser: Attempt, what: str) -> Candidate:

@@ -229,6 +229,7 @@ def run_command(
         model=model,
         without=without or (),
         recalibrate=recalibrate,
+        tries=not dry_run and dynamic is None and in_flight is None and not safeguards.stepped,
     ) as planned:
         if shown.save_plan is not None and dynamic is None:
             _write_plan(shown.save_plan, planned.plan, console)
@@ -337,7 +338,13 @@ def _run_starter(
     assert devices is not None
     if dynamic is None:
         with bind(
-            planned.plan, workload.graph, devices, safeguards=safeguards, recover=recover, measure=True
+            planned.plan,
+            workload.graph,
+            devices,
+            safeguards=safeguards,
+            recover=recover,
+            measure=True,
+            makespan_key=planned.makespan_key,
         ) as runner:
             yield partial(runner.run, workload.inputs)
         return

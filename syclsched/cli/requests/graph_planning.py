@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from syclsched.cli.requests.onnx_models import ModelWithInputs
+    from syclsched.costs.history import HistoryKey, RunKind
     from syclsched.devices import OpenDevices
     from syclsched.model.graph import TaskGraph
     from syclsched.model.plan import Plan
@@ -29,6 +30,7 @@ class Planned:
 
     plan: Plan
     live: OpenDevices | None
+    makespan_key: Callable[[RunKind], HistoryKey] | None = None  # of the makespans of its runs, if they are kept
 
 
 @contextmanager
@@ -44,8 +46,12 @@ def plan_and_open(
     model: ModelWithInputs | None = None,
     without: Sequence[str] = (),
     recalibrate: bool = False,
+    tries: bool = False,
 ) -> Iterator[Planned]:
-    """Plan a graph, or use the given plan; a context manager that closes the devices at its end."""
+    """Plan a graph, or use the given plan; a context manager that closes the devices at its end.
+
+    With ``tries`` it may be a plan that has to be tried; see `PlanningSession.choose`.
+    """
     from syclsched.api import verify
     from syclsched.devices import open_devices
     from syclsched.model.memory_limit import check_peak
@@ -92,10 +98,11 @@ def plan_and_open(
         if calibrate and live is not None:
             _calibrate(session, graph, live, console)
         with console.status("planning ..."), notice_if_slow(console):
-            planned = session.plan(graph)
+            chosen = session.choose(graph, tries=tries)
+        planned = Planned(chosen.plan, live, chosen.makespan_key if tries else None)
         if model is not None and mixes and live is not None:
-            planned = _faster_plan(model, (whole, graph), planned, session, live, console)
-        yield Planned(planned, live)
+            planned = Planned(_faster_plan(model, (whole, graph), chosen.plan, session, live, console), live)
+        yield planned
 
 
 def described_platform(names: str, lanes: str | None, *, of_many: bool = False) -> Platform:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from syclsched.costs.estimate import relative_uncertainty
@@ -29,6 +30,9 @@ _LOGGER = logging.getLogger("syclsched")
 
 #: Returns the durations of a run's tasks in seconds, by the key of the task timed alone.
 Durations = Callable[[], Sequence[tuple[HistoryKey, float]]]
+
+#: Key and seconds of a run's makespan.
+Makespan = tuple[HistoryKey, float]
 
 #: Most runs that wait to be written; the oldest are dropped.
 _MOST_WAITING: Final = 32
@@ -59,7 +63,7 @@ class HistoryFeed:
 
     def forget(self) -> None:
         """Drop what waits, without the thread: in a forked child, which has no such thread."""
-        self._waiting: deque[Durations] = deque(maxlen=_MOST_WAITING)
+        self._waiting: deque[tuple[Durations | None, Makespan | None]] = deque(maxlen=_MOST_WAITING)
         self._state = threading.Condition()
         self._writing = False
 
@@ -72,10 +76,10 @@ class HistoryFeed:
         else:
             self._meter.load()
 
-    def add(self, durations: Durations) -> None:
-        """Queue the durations of a run that has ended; return at once."""
+    def add(self, durations: Durations | None, makespan: Makespan | None = None) -> None:
+        """Queue the durations, the makespan, or both, of a run that has ended; return at once."""
         with self._state:
-            self._waiting.append(durations)
+            self._waiting.append((durations, makespan))
             if self._writing:
                 return
             self._writing = True
@@ -93,22 +97,27 @@ class HistoryFeed:
                     self._writing = False
                     self._state.notify_all()
                     return
-                durations = self._waiting.popleft()
+                durations, makespan = self._waiting.popleft()
             try:
-                measured = durations()
-                if measured:
-                    self._record(measured)
+                measured = [] if durations is None else durations()
+                if measured or makespan is not None:
+                    self._record(measured, makespan)
             except Exception as error:  # a file, a driver's events: a run must not fail for its measurement
                 _LOGGER.info("the measured times of a run are not kept: %s: %s", type(error).__name__, error)
 
-    def _record(self, measured: Iterable[tuple[HistoryKey, float]]) -> None:
+    def _record(self, measured: Sequence[tuple[HistoryKey, float]], makespan: Makespan | None) -> None:
         from syclsched.profiling.busy import is_quiet
 
         load = None if self._meter is None else self._meter.load()
         now_s, quiet = self._clock(), is_quiet(load)
         samples = {key: Sample(seconds, now_s, load, "run", quiet) for key, seconds in measured}
+        added = [(in_run_key(key), sample) for key, sample in samples.items()]
+        if makespan is not None:
+            key, seconds = makespan
+            failed = not math.isfinite(seconds)  # under no load would it have been trusted
+            added.append((key, Sample(0.0 if failed else seconds, now_s, load, "selection", quiet and not failed)))
         with self._open_store() as store:
-            store.add((in_run_key(key), sample) for key, sample in samples.items())
+            store.add(added)
             wrong = [key for key in samples if quiet and _is_contradicted(store, key)]
             said = ", ".join(_difference(store, key) for key in wrong[:2])
             for key in wrong:

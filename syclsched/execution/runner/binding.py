@@ -12,6 +12,7 @@ from syclsched.model.plan import Plan
 
 if TYPE_CHECKING:
     from syclsched.devices.opened_devices import OpenDevices
+    from syclsched.execution.runner.plan_makespans import MakespanKey
 
 
 def bind(
@@ -24,6 +25,7 @@ def bind(
     safeguards: Safeguards = DEFAULT_SAFEGUARDS,
     recover: bool = False,
     measure: bool = False,
+    makespan_key: MakespanKey | None = None,
 ) -> Runner:
     """Verify a plan and prepare it for repeated runs with new data."""
     return Runner(
@@ -35,4 +37,5 @@ def bind(
         safeguards=safeguards,
         recover=recover,
         measure=measure,
+        makespan_key=makespan_key,
     )

@@ -28,6 +28,7 @@ from syclsched.execution.replay.instance_pool import InstancePool
 from syclsched.execution.replay.replay import Replay
 from syclsched.execution.replay.replay_eligibility import why_not_replayed
 from syclsched.execution.runner.one_off import start
+from syclsched.execution.runner.plan_makespans import MakespanKey, PlanMakespans
 from syclsched.execution.runner.recorder import KEPT_RUNS, Recorder
 from syclsched.execution.runner.task_durations import DurationRecorder
 from syclsched.execution.runner.zero_copy_inputs import ZeroCopyInputs
@@ -63,6 +64,8 @@ class Runner:
         As for `bind`.
     measure : bool, optional
         Whether the times of tasks in recorded runs go into the history.
+    makespan_key : callable, optional
+        Returns the history key of the plan's makespans; they are not measured without it.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class Runner:
         safeguards: Safeguards = DEFAULT_SAFEGUARDS,
         recover: bool = False,
         measure: bool = False,
+        makespan_key: MakespanKey | None = None,
     ) -> None:
         self._recorder = Recorder(KEPT_RUNS if trace is True or isinstance(trace, str) else int(trace))
         self._first = prepare(plan, graph)
@@ -89,7 +93,8 @@ class Runner:
         self._stream: weakref.ref[Stream] | None = None
         self._coroutines = AsyncRunLock()
         self._recover = recover and not safeguards.stepped
-        self._measures = measure and self._trace and not safeguards.stepped
+        self._makespan_key = None if safeguards.stepped else makespan_key
+        self._measures = not safeguards.stepped and ((measure and self._trace) or makespan_key is not None)
         self._health = DeviceHealth(devices)
         #: Input buffers that the user can write directly.
         self.zero_copy_inputs = ZeroCopyInputs(devices)
@@ -141,7 +146,11 @@ class Runner:
         """Compile a plan, and prepare it for replay if it is eligible."""
         devices, safeguards = self._devices, self._safeguards
         self.plan, self._prepared = prepared.plan, prepared
-        self._durations = DurationRecorder(prepared, devices.platform) if self._measures else None
+        # A plan that takes this one's place after failures has other makespans.
+        is_own = self._makespan_key is not None and prepared is self._first
+        makespans = PlanMakespans(self._makespan_key) if is_own and self._makespan_key is not None else None
+        self._durations = DurationRecorder(prepared, devices.platform, makespans=makespans) if self._measures else None
+        self._timed_calls = None if makespans is None else self._durations
         self._plan_devices = frozenset(lane.device for lane in prepared.plan.lanes)
         queues = queues_of(prepared.plan, devices)
         self._executables = compile_work(self._prepared.program, self._prepared.work, queues, devices.uploads)
@@ -266,7 +275,7 @@ class Runner:
     ) -> dict[str, NumpyArray] | Run | None:
         """Make a one-call run on the first instance; see `_run_in_one_call` for what it returns."""
         assert self._instances is not None
-        generation = self._instances.generations[0]
+        generation, timed, begun_s = self._instances.generations[0], self._timed_calls, time.perf_counter()
         try:
             results = run_call(*arguments)
         except BaseException:  # Ctrl-C
@@ -276,6 +285,8 @@ class Runner:
                 self._last.close()
             raise
         if results is not None:
+            if timed is not None and not timed.add_call(time.perf_counter() - begun_s):
+                self._timed_calls = None
             return results
         unfinished = generation.take_over()
         if unfinished is None:
@@ -416,6 +427,7 @@ class Runner:
     def _measured(self, run: Run) -> Run:
         """Have a run's task times recorded in the history, if wanted."""
         if self._durations is not None:
+            self._durations.in_stream = self._stream is not None
             run.record_in(self._durations)
         return run
 

@@ -13,6 +13,7 @@ from syclsched.execution.dispatch.start import make_engine
 from syclsched.execution.handle.run import Run
 from syclsched.execution.memory.buffers import NumpyArray
 from syclsched.execution.recovery.run_start import start_run
+from syclsched.execution.runner.plan_makespans import MakespanKey, PlanMakespans
 from syclsched.execution.runner.task_durations import DurationRecorder
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -34,11 +35,18 @@ def execute(
     safeguards: Safeguards = DEFAULT_SAFEGUARDS,
     recover: bool = False,
     measure: bool = False,
+    makespan_key: MakespanKey | None = None,
 ) -> Run:
-    """Verify and start a plan; return at once. With ``measure``, its tasks' times go into the history."""
+    """Verify and start a plan; return at once.
+
+    With ``measure``, its tasks' times go into the history, and with a key its makespan.
+    """
     prepared = prepare(plan, graph)
     values = prepared.values(inputs)
-    durations = DurationRecorder(prepared, devices.platform) if measure and trace and not safeguards.stepped else None
+    durations = None
+    if measure and trace and not safeguards.stepped:
+        makespans = None if makespan_key is None else PlanMakespans(makespan_key)
+        durations = DurationRecorder(prepared, devices.platform, makespans=makespans)
     run = start(
         prepared,
         devices,

@@ -16,6 +16,7 @@ from syclsched.execution.dispatch.prepared import PreparedPlan
 from syclsched.execution.handle.engine import Engine
 from syclsched.execution.handle.trace_merging import EngineTrace
 from syclsched.execution.replay.replay import Replay
+from syclsched.execution.runner.plan_makespans import PlanMakespans
 from syclsched.model.platform import Platform
 from syclsched.model.recovery import Recovery
 
@@ -30,8 +31,16 @@ _UNSHARED: Final = 1.05
 class DurationRecorder:
     """Passes the task durations of a plan's runs on to the history: an `EngineRecorder` of every run."""
 
-    def __init__(self, prepared: PreparedPlan, platform: Platform, feed: HistoryFeed = FEED) -> None:
+    def __init__(
+        self,
+        prepared: PreparedPlan,
+        platform: Platform,
+        feed: HistoryFeed = FEED,
+        makespans: PlanMakespans | None = None,
+    ) -> None:
         self._prepared, self._platform, self._feed = prepared, platform, feed
+        self._makespans = makespans
+        self.in_stream = False  # whether runs are those of a stream: these overlap
         self._runs = 0
         self._next_s = 0.0
         feed.begin()
@@ -44,7 +53,10 @@ class DurationRecorder:
         recoveries: tuple[Recovery, ...] = (),
     ) -> None:
         """Queue the durations of a run that has ended, unless enough were measured lately."""
+        ended_ns = time.perf_counter_ns()
         spoilt = engine.error is not None or not engine.failures.none or bool(recoveries)
+        if self._makespans is not None and not engine.cancelled and (engine.error is not None or recoveries):
+            self._feed.add(None, self._makespans.failed())
         if spoilt or not engine.recording or not self._is_due():
             return
         times: Times | Mapping[int, Record] | None = None
@@ -55,7 +67,16 @@ class DurationRecorder:
             times = engine.times
             skipped = frozenset() if engine.times_each_call else skipped
         is_first = self._runs == 1
-        self._feed.add(partial(self._durations, times or engine.records, skipped, is_first=is_first))
+        makespan = None if self._makespans is None or self.in_stream else self._makespans.of_run(engine, ended_ns)
+        self._feed.add(partial(self._durations, times or engine.records, skipped, is_first=is_first), makespan)
+
+    def add_call(self, seconds: float) -> bool:
+        """Queue the makespan of a run that was one call of compiled code; return whether more are wanted."""
+        if self._makespans is None or self._runs >= _FIRST_RUNS:
+            return False
+        self._runs += 1
+        self._feed.add(None, self._makespans.of_call(seconds))
+        return True
 
     def _is_due(self) -> bool:
         self._runs += 1

@@ -14,7 +14,7 @@ from syclsched.model.text.units import format_bytes, format_gap, format_ratio, f
 from syclsched.model.usm import PoolKey, PoolKeys, default_kind_reason
 
 if TYPE_CHECKING:  # plans print themselves by this module
-    from syclsched.model.plan import BufferUse, Candidate, Instruction, Lane, Option, Plan, PlannedRows
+    from syclsched.model.plan import BufferUse, Candidate, Instruction, Lane, Option, Plan, PlannedRows, PlanTrial
 
 #: Maximum number of rows shown per section; the rest is counted.
 MAX_LANES = 16
@@ -42,6 +42,23 @@ def plan_text(plan: Plan) -> str:
     """
     sections = (_header(plan), _candidates(plan), _lanes(plan), _families(plan), _memory(plan), _counters(plan))
     return "\n".join(line for section in sections for line in section)
+
+
+def trials_text(plan: Plan) -> str:
+    """Return one line on the plans that runs have tried, with measured times, and why this one is used."""
+    first, *others = plan.trials
+    each = "; ".join(_trial(trial) for trial in plan.trials[:MAX_LIST])
+    count = plural(1 + len(others), "plan")
+    if first.kept:
+        return f"{each}: the first of them is the fastest of {count} and is kept"
+    return f"{each}: {count} within the uncertainty of the predictions, tried in turn until the fastest is known"
+
+
+def _trial(trial: PlanTrial) -> str:
+    predicted = f"{format_seconds(trial.predicted_s)} predicted"
+    if trial.measured_s is None:
+        return f"{_clean(trial.policy)} not yet ({predicted})"
+    return f"{_clean(trial.policy)} {format_seconds(trial.measured_s)} in {plural(trial.runs, 'run')} ({predicted})"
 
 
 def explain_task(plan: Plan, task: str) -> str:
@@ -72,6 +89,8 @@ def _header(plan: Plan) -> list[str]:
     ]
     if plan.recipe:
         lines.append(f"  rewritten    {plan.recipe}")
+    if plan.trials:
+        lines.append(f"  tried        {trials_text(plan)}")
     if plan.gap is not None:
         lines.append(f"  gap          {format_gap(plan.gap, plan.lower_bound_s)}")
     if plan.aim != _DEFAULT_AIM:
@@ -255,7 +274,8 @@ def _task(plan: Plan, task: str, place: int) -> list[str]:
     lines += _waited_for(plan, lane, instruction)
     lines += _copied_for(plan, task)
     lines += _done_again(plan, task)
-    return lines + _elsewhere(plan, task, lane.device, instruction)
+    lines += _elsewhere(plan, task, lane.device, instruction)
+    return lines + ([f"  plans tried  {trials_text(plan)}"] if plan.trials else [])
 
 
 def _where(plan: Plan, lane: Lane, instruction: Instruction, rows: _Rows) -> list[str]:

@@ -5,57 +5,96 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import astuple
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from syclsched.atomic_write import write_atomically
-from syclsched.costs.history import History, HistoryKey
+from syclsched.costs.history import HistoryKey
 from syclsched.errors import SyclschedError
 from syclsched.model.plan import Plan
 from syclsched.model.profile import Quantity
 from syclsched.profiling.storage.profile_store import data_folder
 
-#: Most plans that are kept, and their total size; the least recently used ones go first.
+#: Most graphs whose plans are kept, and the total size; the least recently used ones go first.
 _MOST_PLANS, _MOST_BYTES = 64, 64 << 20
-_FORMAT = "syclsched-kept-plan/1"
+_FORMAT = "syclsched-kept-plan/2"
 
-Same = Callable[[Quantity | None, Quantity | None], bool]
+#: Measured times that plans were made with.
+Times = Mapping[HistoryKey, Quantity | None]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPlan:
+    """One plan of a file, not read yet."""
+
+    identity: str  # of its instructions
+    policy: str
+    predicted_s: float
+    text: bytes  # as JSON
+
+    def read(self, where: str) -> Plan | None:
+        """Return the plan; None if the file is damaged."""
+        try:
+            return Plan.from_json(self.text, where=where)
+        except (ValueError, TypeError, SyclschedError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPlans:
+    """The plans of one graph, the best prediction first."""
+
+    plans: tuple[KeptPlan, ...]
+    times: Times
+    where: str  # the file, for errors
+
+    def read(self, identity: str) -> Plan | None:
+        """Return a plan by its identity; None if the file is damaged."""
+        return next((each.read(self.where) for each in self.plans if each.identity == identity), None)
 
 
 class PlanStore:
-    """Plans by key, one file each. A file that cannot be read or written is as good as none."""
+    """Plans by key: one file for each graph, platform and request. A file that cannot be read is as good as none."""
 
     def __init__(self, folder: Path | str | None = None) -> None:
         self.folder = data_folder() / "plans" if folder is None else Path(folder)
 
-    def find(self, key: str, history: History | None, same: Same) -> Plan | None:
-        """Return the plan of a key, if the times it was made with are still the same."""
+    def find(self, key: str) -> KeptPlans | None:
+        """Return the plans of a key."""
         path = self._path(key)
         try:
-            content = path.read_bytes()
-            head, _, text = content.partition(b"\n")
+            head, *texts = path.read_bytes().strip().split(b"\n")
             document = json.loads(head)
-            if document["format"] != _FORMAT:
+            if document["format"] != _FORMAT or not texts:
                 return None
-            for *columns, seconds, mad in document["times"]:
-                before = None if seconds is None else Quantity(seconds, mad)
-                now = None if history is None else history.lookup(HistoryKey(*columns))
-                if not same(before, now):
-                    return None
-            plan = Plan.from_json(text, where=str(path))
+            plans = tuple(
+                KeptPlan(str(identity), str(policy), float(predicted_s), text)
+                for (identity, policy, predicted_s), text in zip(document["plans"], texts, strict=True)
+            )
+            times = {
+                HistoryKey(*columns): None
+                if seconds is None
+                else Quantity(seconds, mad, samples, uncertainty=uncertain)
+                for *columns, seconds, mad, samples, uncertain in document["times"]
+            }
             os.utime(path)
-        except (OSError, ValueError, TypeError, KeyError, SyclschedError):
+        except (OSError, ValueError, TypeError, KeyError):
             return None
-        return plan
+        return KeptPlans(plans, times, str(path))
 
-    def keep(self, key: str, plan: Plan, times: Mapping[HistoryKey, Quantity | None]) -> None:
-        """Keep a plan with the times it was made with."""
+    def keep(self, key: str, plans: Sequence[tuple[str, Plan]], times: Times) -> None:
+        """Keep plans with their identities, the best prediction first, and the times they were made with."""
         rows = [
-            [*astuple(each), *((None, None) if time is None else (time.value, time.mad))]
-            for each, time in times.items()
+            [*astuple(each), *((None,) * 4 if t is None else (t.value, t.mad, t.samples, t.uncertainty))]
+            for each, t in times.items()
         ]
-        content = json.dumps({"format": _FORMAT, "times": rows}) + "\n" + plan.to_json(indent=None)
+        head = {
+            "format": _FORMAT,
+            "plans": [[identity, plan.policy, plan.makespan_s] for identity, plan in plans],
+            "times": rows,
+        }
+        content = "\n".join([json.dumps(head), *(plan.to_json(indent=None) for _, plan in plans)]) + "\n"
         try:
             write_atomically(self._path(key), content.encode(), folders=True)
             self._make_room()

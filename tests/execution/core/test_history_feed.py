@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -85,6 +87,16 @@ def test_runs_that_disagree_with_each_other_are_not_believed(store: HistoryStore
     store.record(KEY, [5.0] * 9)
     ran(feed_of(store), 50.0, 9.0)
     assert best(store).value == 5.0
+
+
+def test_the_makespan_of_a_run_is_kept_and_a_failed_run_is_never_trusted(store: HistoryStore) -> None:
+    feed, plan, failed = feed_of(store), replace(KEY, operation="plan"), replace(KEY, operation="failed plan")
+    feed.add(lambda: [(KEY, 2.0)], (plan, 9.0))
+    feed.add(None, (failed, math.inf))
+    feed.flush()
+    assert store.stored(plan) == (Sample(9.0, 7.0, None, "selection"),)
+    assert store.stored(failed) == (Sample(0.0, 7.0, None, "selection", quiet=False),)
+    assert store.stored(in_run_key(KEY)) == (Sample(2.0, 7.0, None, "run"),)
 
 
 def test_a_failure_to_write_fails_nothing() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from syclsched.costs.history import HistoryKey
 from syclsched.execution.core.execution_records import Record
 from syclsched.execution.core.history_feed import FEED
 from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
+from syclsched.execution.runner.plan_makespans import PlanMakespans
 from syclsched.execution.runner.task_durations import DurationRecorder
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -37,12 +39,20 @@ class Feed:
 
     def __init__(self) -> None:
         self.queued: list[Callable[[], Sequence[tuple[HistoryKey, float]]]] = []
+        self.makespans: list[tuple[HistoryKey, float]] = []
 
     def begin(self) -> None:
         pass
 
-    def add(self, durations: Callable[[], Sequence[tuple[HistoryKey, float]]]) -> None:
-        self.queued.append(durations)
+    def add(
+        self,
+        durations: Callable[[], Sequence[tuple[HistoryKey, float]]] | None,
+        makespan: tuple[HistoryKey, float] | None = None,
+    ) -> None:
+        if durations is not None:
+            self.queued.append(durations)
+        if makespan is not None:
+            self.makespans.append(makespan)
 
     def last(self) -> list[float]:
         return [seconds for _, seconds in self.queued[-1]()]
@@ -68,12 +78,14 @@ def ended(prepared: PreparedPlan, milliseconds: Sequence[float], **changes: Any)
     numbers = sorted(prepared.work)
     times = zip(numbers, milliseconds, strict=True)
     records = {number: Record(0, start_ns=1000, finish_ns=1000 + round(ms * 1e6)) for number, ms in times}
-    values = {"recording": True, "error": None, "failures": SimpleNamespace(none=True), "records": records, **changes}
+    failures = SimpleNamespace(none=True)
+    values = {"recording": True, "error": None, "cancelled": False, "failures": failures, "records": records, **changes}
     return SimpleNamespace(**values)
 
 
-def recorder(prepared: PreparedPlan, feed: Feed) -> DurationRecorder:
-    return DurationRecorder(prepared, prepared.plan.platform, feed)  # type: ignore[arg-type]
+def recorder(prepared: PreparedPlan, feed: Feed, plan: str | None = None) -> DurationRecorder:
+    makespans = None if plan is None else PlanMakespans(lambda kind: HistoryKey("cpu", "plan", plan, "", kind))
+    return DurationRecorder(prepared, prepared.plan.platform, feed, makespans)  # type: ignore[arg-type]
 
 
 def test_a_kind_of_task_took_the_median_of_its_tasks() -> None:
@@ -175,3 +187,52 @@ def test_a_deterministic_run_does_not_depend_on_measured_times(tmp_path: Path, m
         with syclsched.bind(graph, platform, calibrate=False, deterministic=True) as runner:
             chosen.append({(a.device, a.implementation) for a in runner.plan.schedule.assignments})
     assert all(each == chosen[0] for each in chosen)
+
+
+# --- makespans of plans -----------------------------------------------------------------------------
+
+
+def test_the_first_run_of_a_plan_in_a_process_is_told_from_later_ones() -> None:
+    prepared, feed = prepared_on("cpu", 2), Feed()
+    for _ in range(2):  # two one-off runs, with a recorder each
+        recorder(prepared, feed, "told apart").add(ended(prepared, [2.0, 7.0]))
+    bound = recorder(prepared, feed, "told apart")
+    assert bound.add_call(0.25)
+    kinds = [key.signature for key, _ in feed.makespans]
+    assert kinds == ["first", "later", "call"]
+    assert feed.makespans[-1][1] == 0.25
+    assert all(seconds > 0.0 for _, seconds in feed.makespans)
+
+
+def test_of_calls_the_first_few_are_measured() -> None:
+    prepared, feed = prepared_on("cpu", 2), Feed()
+    bound = recorder(prepared, feed, "called")
+    assert [bound.add_call(0.25) for _ in range(7)] == [True] * 5 + [False] * 2
+    assert len(feed.makespans) == 5
+
+
+def test_a_run_that_fails_on_a_device_counts_against_its_plan_and_one_that_is_cancelled_does_not() -> None:
+    prepared, feed = prepared_on("cpu", 2), Feed()
+    mine = recorder(prepared, feed, "failing")
+    mine.add(ended(prepared, [2.0] * 2), recoveries=("a recovery",))  # type: ignore[arg-type]
+    mine.add(ended(prepared, [2.0] * 2, error=ValueError("lost")))
+    assert [(key.signature, seconds) for key, seconds in feed.makespans] == [("failed", math.inf)] * 2
+    mine.add(ended(prepared, [2.0] * 2, error=ValueError("cancelled"), cancelled=True))
+    mine.add(ended(prepared, [2.0] * 2, failures=SimpleNamespace(none=False)))  # the user's own function
+    assert len(feed.makespans) == 2
+
+
+def test_runs_of_a_stream_overlap_and_have_no_makespan_of_their_own() -> None:
+    prepared, feed = prepared_on("cpu", 2), Feed()
+    mine = recorder(prepared, feed, "streaming")
+    mine.in_stream = True
+    mine.add(ended(prepared, [2.0] * 2))
+    assert (len(feed.queued), feed.makespans) == (1, [])
+
+
+def test_without_a_key_no_makespan_is_measured() -> None:
+    prepared, feed = prepared_on("cpu", 2), Feed()
+    mine = recorder(prepared, feed)
+    mine.add(ended(prepared, [2.0] * 2))
+    assert not mine.add_call(0.25)
+    assert not feed.makespans
