@@ -36,6 +36,7 @@ from syclsched.onnx.report import OperatorTime, measured_times
 from syclsched.onnx.specialised import Specialised
 
 if TYPE_CHECKING:
+    from syclsched.costs.history import HistoryKey, RunKind
     from syclsched.devices import OpenDevices
     from syclsched.execution import Runner
     from syclsched.planning_session import PlanningSession
@@ -52,6 +53,7 @@ class VariantBuilder:
     specialised: Specialised
     report_progress: Callable[[str], None]  # called with the next step
     trace: bool | int = False  # whether the variants' own runners record traces
+    tries: bool = False  # whether a plan may be one that has to be tried; see `PlanningSession.choose`
 
     def plan_and_bind(self, graph: TaskGraph, *, calibrate: bool = True) -> BoundModel:
         """Time the implementations of a variant's tasks, plan it and bind it."""
@@ -59,14 +61,17 @@ class VariantBuilder:
             self.report_progress("timing implementations")
             self.session.calibrate(graph, self.live)
         self.report_progress("planning")
-        return self.bind(graph, self.session.plan(graph))
+        chosen = self.session.choose(graph, tries=self.tries)
+        return self.bind(graph, chosen.plan, chosen.makespan_key if self.tries else None)
 
-    def bind(self, graph: TaskGraph, plan: Plan) -> BoundModel:
-        """Bind a plan of a variant."""
+    def bind(
+        self, graph: TaskGraph, plan: Plan, makespan_key: Callable[[RunKind], HistoryKey] | None = None
+    ) -> BoundModel:
+        """Bind a plan of a variant; with a key, the makespans of its runs go into the history."""
         from syclsched.execution import bind
 
         self.report_progress("building kernels and binding the plan")
-        runner = bind(plan, graph, self.live, trace=self.trace, recover=True)
+        runner = bind(plan, graph, self.live, trace=self.trace, recover=True, measure=True, makespan_key=makespan_key)
         return BoundModel(replace(self.specialised, graph=graph), plan, runner)
 
     def rebind(self, bound: BoundModel, trace: int | Literal["exact"]) -> Runner:

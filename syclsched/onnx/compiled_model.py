@@ -78,6 +78,13 @@ def compile(
         As for `syclsched.plan`. By default tasks are split and merged only if there is more than one lane.
     autotune : bool, optional
         Time the implementations of every operation on every device, once per shape; the times are stored.
+    reuse : bool, optional
+        Use plans of earlier processes again; and as `syclsched.run`, try the plans whose predictions lie within their
+        uncertainty, one in each process or set of shapes, and keep the fastest. Of the calls of a model, the first five
+        are measured for this. By default true.
+    deterministic : bool, optional
+        Plan by the device profiles alone, without measured times: the implementations are the same in every process,
+        and so are the bits of the results. Nothing is timed beforehand. By default false.
     without : iterable of str, optional
         Names of implementations not to use: ``["opencl-c-winograd"]``. Tasks without another one keep them.
     progress : callable, optional
@@ -113,6 +120,7 @@ def compile(
     without = frozenset(without)
     check_names(without)
     request, rewrite = _request(planning)
+    deterministic = planning.get("deterministic", False)
     aim_at(request.minimize).subject_to(*request.subject_to)  # refuse an unknown objective now, not at the first call
     if isinstance(model, OnnxModel):
         if shapes is not None or rewrites is not True:
@@ -128,7 +136,9 @@ def compile(
         platform,
         replace(request, rewrite=default_rewrite(platform, request.policy) if rewrite is None else rewrite),
         memory_limit=memory_limit,
-        autotune=autotune,
+        autotune=autotune and not deterministic,
+        reuse=planning.get("reuse", True) and not deterministic,
+        deterministic=deterministic,
         without=without,
         progress=progress,
         trace=trace,
@@ -142,6 +152,8 @@ def _request(planning: ModelPlanOptions) -> tuple[PlanRequest, str | None]:
 
     given = {"minimize": "latency", **planning}
     rewrite = given.pop("rewrite", None)
+    for name in ("reuse", "deterministic"):
+        given.pop(name, None)
     for name in given:
         if name not in ("policy", "minimize", "subject_to"):
             raise TypeError(f"compile() got an unexpected keyword argument {name!r}")

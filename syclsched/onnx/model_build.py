@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
 from syclsched.model.memory_limit import MemoryLimit, with_memory_limit
@@ -49,6 +50,8 @@ class ModelBuilder:
         *,
         memory_limit: MemoryLimit | None,
         autotune: bool,
+        reuse: bool,
+        deterministic: bool,
         without: frozenset[str],
         progress: Callable[[int, int, str], None] | None,
         trace: bool | int,
@@ -58,14 +61,17 @@ class ModelBuilder:
         self._request = request
         self._without = without
         self._autotune, self._progress, self._trace = autotune, progress, trace
+        self._reuse, self._deterministic = reuse, deterministic
         self._mixes = autotune and is_worth_mixing(platform, request, is_limited=memory_limit is not None)
         self._live: OpenDevices | None = None
         self._lock = threading.Lock()
 
     def make(self, shapes: Shapes, values: Mapping[str, Array]) -> BoundModel:
         """Return the model planned and bound for these input shapes."""
+        from syclsched.costs import MemoryHistory
         from syclsched.planning_session import PlanningSession
         from syclsched.profiling import HistoryStore
+        from syclsched.profiling.storage.plan_store import PlanStore
 
         self._tell("making tasks of the model")
         specialised = self._model.specialised(shapes, values)
@@ -74,8 +80,18 @@ class ModelBuilder:
         with self._lock, HistoryStore() as history:  # concurrent timings would disturb each other
             try:
                 # With one lane, tasks with a single implementation are timed in a run of the model.
-                session = PlanningSession(self._request, self.platform, history, self._progress, self._mixes)
-                variants = VariantBuilder(session, self._opened(), specialised, self._tell, self._trace)
+                session = PlanningSession(
+                    self._request,
+                    self.platform,
+                    MemoryHistory() if self._deterministic else history,  # type: ignore[arg-type]  # only read
+                    self._progress,
+                    self._mixes,
+                    plans=PlanStore() if self._reuse else None,
+                    tell=partial(_LOGGER.info, "model %r: %s", self._model.name),
+                )
+                variants = VariantBuilder(
+                    session, self._opened(), specialised, self._tell, self._trace, tries=not self._mixes
+                )
                 bound = variants.plan_and_bind(on_devices(graph, self.platform), calibrate=self._autotune)
                 return faster_variant(bound, graph, values, variants) if self._mixes else bound
             finally:

@@ -29,3 +29,5 @@ class ModelPlanOptions(TypedDict, total=False):
     minimize: str
     subject_to: Iterable[str]
     rewrite: str | None
+    reuse: bool
+    deterministic: bool

@@ -285,3 +285,70 @@ def test_trees_are_planned_once_for_all_values() -> None:
             found = made(np.array([[0, 0.5 if right else 0.6], [9, 0.7], [9, np.nan]], "f"))
             assert found["label"].tolist() == [30 if right else 10, 10, 10]
             assert found["scores"].tolist() == [[1, 0, 0] if right else [0, 0.75, 0.25], *[[0, 0.75, 0.25]] * 2]
+
+
+# --- plans of earlier processes, and makespans --------------------------------------------------------
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The names of the graphs that are planned, with data of its own; every plan is kept."""
+    from syclsched import planning_session
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(planning_session, "_KEPT_FROM_S", 0.0)
+    names: list[str] = []
+    plan_contenders = planning_session.plan_contenders
+
+    def counted(graph, *args, **named):
+        names.append(graph.name)
+        return plan_contenders(graph, *args, **named)
+
+    monkeypatch.setattr(planning_session, "plan_contenders", counted)
+    return names
+
+
+def test_a_plan_is_used_again_if_wanted(planned: list[str]) -> None:
+    for count, options in ((1, {}), (1, {}), (2, {"reuse": False}), (3, {"deterministic": True})):
+        with syclsched.compile(MODEL, devices="cpu", autotune=False, **options) as made:
+            np.testing.assert_allclose(made(images(1))["probabilities"], expected(images(1)), atol=1e-5)
+        assert len(planned) == count
+
+
+def test_the_first_calls_are_measured_and_decide_as_other_runs_do(planned: list[str]) -> None:
+    from syclsched.execution.core.history_feed import FEED
+    from syclsched.profiling import HistoryStore
+
+    with syclsched.compile(MODEL, devices="cpu", autotune=False) as made:
+        for _ in range(8):
+            made(images(11))
+    FEED.flush()
+    with HistoryStore() as history:
+        entries = [(key, samples) for key, samples in history.entries() if key.operation == "plan"]
+    counts = {key.signature.rpartition(", ")[2]: len(samples) for key, samples in entries}
+    assert counts == {"first runs": 1, "call runs": 4}
+    assert all(each.seconds > 0.0 and each.source == "selection" for _, samples in entries for each in samples)
+
+
+def test_a_deterministic_model_does_not_depend_on_measured_times(planned: list[str]) -> None:
+    from syclsched.costs.history import history_key
+    from syclsched.execution.core.history_feed import FEED
+    from syclsched.profiling import HistoryStore
+
+    platform = syclsched.discover("cpu")
+    chosen = []
+    for slow in (False, True):
+        with syclsched.compile(MODEL, platform, deterministic=True) as made:
+            made(images(1))
+            chosen.append([(each.task, each.device, each.implementation) for each in made.plan.schedule.assignments])
+            graph = made.graph
+        FEED.flush()
+        with HistoryStore() as history:
+            assert slow == bool(len(history))
+            for task in graph.tasks:  # what was chosen now seems to be slow
+                for device in platform.devices:
+                    for each in task.operation.implementations:
+                        used = any(name == task.name and each.name == by for name, _, by in chosen[0])
+                        key = history_key(device.key, task.operation, each, task.signature)
+                        history.record(key, [1.0 if used else 1e-6] * 5)
+    assert chosen[0] == chosen[1]

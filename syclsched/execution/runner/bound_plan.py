@@ -275,7 +275,7 @@ class Runner:
     ) -> dict[str, NumpyArray] | Run | None:
         """Make a one-call run on the first instance; see `_run_in_one_call` for what it returns."""
         assert self._instances is not None
-        generation, timed, begun_s = self._instances.generations[0], self._timed_calls, time.perf_counter()
+        generation, begun_s = self._instances.generations[0], time.perf_counter()
         try:
             results = run_call(*arguments)
         except BaseException:  # Ctrl-C
@@ -285,8 +285,8 @@ class Runner:
                 self._last.close()
             raise
         if results is not None:
-            if timed is not None and not timed.add_call(time.perf_counter() - begun_s):
-                self._timed_calls = None
+            if self._timed_calls is not None:
+                self._note_call(begun_s)
             return results
         unfinished = generation.take_over()
         if unfinished is None:
@@ -549,10 +549,19 @@ class Runner:
         return call_again
 
     def _results_of(self, values: dict[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray]:
+        begun_s = time.perf_counter()
         found = self._run_in_one_call(values, names)
         if isinstance(found, dict):
             return found
-        return (self._begin(values) if found is None else found).collect_results(names)
+        results = (self._begin(values) if found is None else found).collect_results(names)
+        if self._timed_calls is not None and not self._trace:
+            self._note_call(begun_s)
+        return results
+
+    def _note_call(self, begun_s: float) -> None:
+        """Measure the makespan of a call that has ended and records no times; only the first few are wanted."""
+        if self._timed_calls is not None and not self._timed_calls.add_call(time.perf_counter() - begun_s):
+            self._timed_calls = None
 
     def close(self, timeout: float | None = None) -> None:
         """Wait for the last run, and release the memory; close the devices if the runner owns them.
