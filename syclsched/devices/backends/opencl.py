@@ -15,6 +15,23 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
+from syclsched.devices.backends.opencl_binaries import load_binaries
+from syclsched.devices.backends.opencl_calls import (
+    BACKEND_OPENCL,
+    DPCTL_INTERFACE,
+    KERNEL_NATIVE,
+    KERNEL_PROGRAM,
+    OPENCL,
+    OPERATOR_NEW,
+    QUEUE_CONTEXT,
+    QUEUE_DEVICE,
+    QUEUE_NATIVE,
+    SYCL,
+    function_of,
+    loaded_library,
+    pointer_property,
+    text_property,
+)
 from syclsched.devices.backends.sycl import Backend, NativeAccess, sycl_event_at
 from syclsched.devices.native.fences import scratch_for
 from syclsched.devices.native.submission_library import NATIVE_VARIABLE, table
@@ -24,25 +41,16 @@ from syclsched.model.operation import OpenCLSource
 #: Number of worker threads per kernel of the CPU runtime; with one each queue of the CPU device is one core.
 _WORKERS = "CL_CONFIG_CPU_TBB_NUM_WORKERS"
 
-_OPENCL = "libOpenCL.so.1"
-_INTERFACE = "libDPCTLSyclInterface.so.0"
-#: Major versions whose binary interface has these symbols.
-_SYCL = ("libsycl.so.7", "libsycl.so.8")
-_QUEUE_NATIVE = "_ZNK4sycl3_V15queue9getNativeERi"
-_KERNEL_NATIVE = "_ZNK4sycl3_V16kernel9getNativeEv"
 _EVENT_NATIVE = "_ZNK4sycl3_V15event9getNativeEv"
 _MAKE_EVENT = "_ZN4sycl3_V16detail10make_eventEmRKNS0_7contextENS0_7backendE"
-_OPERATOR_NEW = "_Znwm"
 _SIZEOF_EVENT = 16  # a shared pointer
-_BACKEND_OPENCL = 1
 
-_QUEUE_CONTEXT, _QUEUE_DEVICE, _QUEUE_PROPERTIES = 0x1090, 0x1091, 0x1093
+_QUEUE_PROPERTIES = 0x1093
 _QUEUE_LOCAL_THREAD = 1 << 31  # CL_QUEUE_THREAD_LOCAL_EXEC_ENABLE_INTEL
 _LOCAL_THREAD = b"cl_intel_exec_by_local_thread"
 _DEVICE_EXTENSIONS = 0x1030
 _DEVICE_PLATFORM = 0x1031
 _KERNEL_FUNCTION_NAME = 0x1190
-_KERNEL_PROGRAM = 0x1194
 _PROGRAM_BUILD_LOG = 0x1183
 _COMPLETE = 0
 
@@ -80,6 +88,16 @@ class OpenCL(Backend):
         native = load_native() or _loaded_functions()
         return "" if native is None else native.build_log(code, queue)
 
+    def binary(self, kernel: Any, queue: SyclQueue) -> bytes | None:
+        """Return the driver's binary of a kernel's program."""
+        binaries = load_binaries()
+        return None if binaries is None else binaries.binary(kernel, queue)
+
+    def load_binary(self, binary: bytes, queue: SyclQueue) -> Any | None:
+        """Return the program of a driver's binary."""
+        binaries = load_binaries()
+        return None if binaries is None else binaries.load(binary, queue)
+
     def computes_on_host_cores(self, queue: SyclQueue) -> bool:
         """Return whether a queue's device is the CPU device or the FPGA emulator."""
         kind, name = queue.sycl_device.device_type.name, queue.sycl_device.name
@@ -107,46 +125,46 @@ class NativeOpenCL:
     way = "opencl"
 
     def __init__(self) -> None:
-        opencl, sycl = _loaded(_OPENCL), _loaded(*_SYCL)
+        opencl, sycl = loaded_library(OPENCL), loaded_library(*SYCL)
         pointer, number = ctypes.c_void_p, ctypes.c_int32
         self._opencl = opencl
-        self._queue_native = _function(sycl, _QUEUE_NATIVE, pointer, pointer, pointer)
-        self._kernel_native = _function(sycl, _KERNEL_NATIVE, pointer, pointer)
-        self._event_native = _function(sycl, _EVENT_NATIVE, pointer, pointer)
-        self._make_event = _function(sycl, _MAKE_EVENT, pointer, pointer, ctypes.c_size_t, pointer, number)
-        self._new = _function(_loaded("libstdc++.so.6"), _OPERATOR_NEW, pointer, ctypes.c_size_t)
-        self._delete_event = _function(_loaded(_INTERFACE), "DPCTLEvent_Delete", None, pointer)
+        self._queue_native = function_of(sycl, QUEUE_NATIVE, pointer, pointer, pointer)
+        self._kernel_native = function_of(sycl, KERNEL_NATIVE, pointer, pointer)
+        self._event_native = function_of(sycl, _EVENT_NATIVE, pointer, pointer)
+        self._make_event = function_of(sycl, _MAKE_EVENT, pointer, pointer, ctypes.c_size_t, pointer, number)
+        self._new = function_of(loaded_library("libstdc++.so.6"), OPERATOR_NEW, pointer, ctypes.c_size_t)
+        self._delete_event = function_of(loaded_library(DPCTL_INTERFACE), "DPCTLEvent_Delete", None, pointer)
         info = (number, pointer, ctypes.c_uint32, ctypes.c_size_t, pointer, pointer)
-        self._queue_info = _function(opencl, "clGetCommandQueueInfo", *info)
-        self._device_info = _function(opencl, "clGetDeviceInfo", *info)
-        self._kernel_info = _function(opencl, "clGetKernelInfo", *info)
-        self._extension = _function(
+        self._queue_info = function_of(opencl, "clGetCommandQueueInfo", *info)
+        self._device_info = function_of(opencl, "clGetDeviceInfo", *info)
+        self._kernel_info = function_of(opencl, "clGetKernelInfo", *info)
+        self._extension = function_of(
             opencl, "clGetExtensionFunctionAddressForPlatform", pointer, pointer, ctypes.c_char_p
         )
-        self._create_program = _function(
+        self._create_program = function_of(
             opencl, "clCreateProgramWithSource", pointer, pointer, ctypes.c_uint32, pointer, pointer, pointer
         )
-        self._build_program = _function(
+        self._build_program = function_of(
             opencl, "clBuildProgram", number, pointer, ctypes.c_uint32, pointer, ctypes.c_char_p, pointer, pointer
         )
-        self._build_info = _function(opencl, "clGetProgramBuildInfo", number, pointer, *info[1:])
-        self._release_program = _function(opencl, "clReleaseProgram", number, pointer)
-        self._create_kernel = _function(opencl, "clCreateKernel", pointer, pointer, ctypes.c_char_p, pointer)
-        self._create_queue = _function(
+        self._build_info = function_of(opencl, "clGetProgramBuildInfo", number, pointer, *info[1:])
+        self._release_program = function_of(opencl, "clReleaseProgram", number, pointer)
+        self._create_kernel = function_of(opencl, "clCreateKernel", pointer, pointer, ctypes.c_char_p, pointer)
+        self._create_queue = function_of(
             opencl, "clCreateCommandQueueWithProperties", pointer, pointer, pointer, pointer, pointer
         )
         #: The last functions of each table, which are SYCL's.
         self._of_sycl = (
-            *table(_loaded(_INTERFACE), ("DPCTLEvent_Create", "DPCTLEvent_Delete")),
+            *table(loaded_library(DPCTL_INTERFACE), ("DPCTLEvent_Create", "DPCTLEvent_Delete")),
             *table(sycl, (_EVENT_NATIVE,)),
         )
-        self.release_kernel = _function(opencl, "clReleaseKernel", number, pointer)
-        self.release_queue = _function(opencl, "clReleaseCommandQueue", number, pointer)
-        self.release_event = _function(opencl, "clReleaseEvent", number, pointer)
-        self._set_callback = _function(opencl, "clSetEventCallback", number, pointer, number, pointer, pointer)
-        self._create_user_event = _function(opencl, "clCreateUserEvent", pointer, pointer, pointer)
-        self._set_user_event = _function(opencl, "clSetUserEventStatus", number, pointer, number)
-        self._flush = _function(opencl, "clFlush", number, pointer)
+        self.release_kernel = function_of(opencl, "clReleaseKernel", number, pointer)
+        self.release_queue = function_of(opencl, "clReleaseCommandQueue", number, pointer)
+        self.release_event = function_of(opencl, "clReleaseEvent", number, pointer)
+        self._set_callback = function_of(opencl, "clSetEventCallback", number, pointer, number, pointer, pointer)
+        self._create_user_event = function_of(opencl, "clCreateUserEvent", pointer, pointer, pointer)
+        self._set_user_event = function_of(opencl, "clSetUserEventStatus", number, pointer, number)
+        self._flush = function_of(opencl, "clFlush", number, pointer)
         self._tables: dict[int, Any] = {}
         self._by_table: dict[int, tuple[Any, Any, Any]] = {}
 
@@ -156,7 +174,9 @@ class NativeOpenCL:
         None for a platform without the extension for unified shared memory.
         """
         native = self._queue_native(queue.addressof_ref(), ctypes.byref(ctypes.c_int32()))
-        key = _pointer(self._device_info, _pointer(self._queue_info, native, _QUEUE_DEVICE), _DEVICE_PLATFORM)
+        key = pointer_property(
+            self._device_info, pointer_property(self._queue_info, native, QUEUE_DEVICE), _DEVICE_PLATFORM
+        )
         if key not in self._tables:
             try:
                 self._tables[key] = self._table(key)
@@ -173,8 +193,10 @@ class NativeOpenCL:
         """
         native = self._queue_native(queue.addressof_ref(), ctypes.byref(ctypes.c_int32()))
         try:
-            device, context = (_pointer(self._queue_info, native, name) for name in (_QUEUE_DEVICE, _QUEUE_CONTEXT))
-            if _LOCAL_THREAD not in _text(self._device_info, device, _DEVICE_EXTENSIONS).split():
+            device, context = (
+                pointer_property(self._queue_info, native, name) for name in (QUEUE_DEVICE, QUEUE_CONTEXT)
+            )
+            if _LOCAL_THREAD not in text_property(self._device_info, device, _DEVICE_EXTENSIONS).split():
                 return None
             properties = (ctypes.c_uint64 * 3)(_QUEUE_PROPERTIES, _QUEUE_LOCAL_THREAD, 0)
             return self._create_queue(context, device, properties, ctypes.byref(ctypes.c_int32())) or None
@@ -185,7 +207,9 @@ class NativeOpenCL:
         """Build a program for a queue's device, and return what its compiler writes."""
         native = self._queue_native(queue.addressof_ref(), ctypes.byref(ctypes.c_int32()))
         try:
-            device, context = (_pointer(self._queue_info, native, name) for name in (_QUEUE_DEVICE, _QUEUE_CONTEXT))
+            device, context = (
+                pointer_property(self._queue_info, native, name) for name in (QUEUE_DEVICE, QUEUE_CONTEXT)
+            )
             text = ctypes.c_char_p(code.source.encode())
             program = self._create_program(context, 1, ctypes.byref(text), None, ctypes.byref(ctypes.c_int32()))
             if not program:
@@ -193,7 +217,7 @@ class NativeOpenCL:
             try:
                 devices = ctypes.byref(ctypes.c_void_p(device))
                 self._build_program(program, 1, devices, code.options.encode(), None, None)
-                log = _text(partial(self._build_info, program), device, _PROGRAM_BUILD_LOG)
+                log = text_property(partial(self._build_info, program), device, _PROGRAM_BUILD_LOG)
             finally:
                 self._release_program(program)
         finally:
@@ -206,8 +230,10 @@ class NativeOpenCL:
         It is not SYCL's own kernel object; only one thread at a time may set its arguments.
         """
         native = self._kernel_native(kernel.addressof_ref())
-        name, error = _text(self._kernel_info, native, _KERNEL_FUNCTION_NAME), ctypes.c_int32()
-        made = self._create_kernel(_pointer(self._kernel_info, native, _KERNEL_PROGRAM), name, ctypes.byref(error))
+        name, error = text_property(self._kernel_info, native, _KERNEL_FUNCTION_NAME), ctypes.c_int32()
+        made = self._create_kernel(
+            pointer_property(self._kernel_info, native, KERNEL_PROGRAM), name, ctypes.byref(error)
+        )
         self.release_kernel(native)
         if not made:
             raise OSError(f"clCreateKernel returns {error.value} for {name.decode(errors='replace')!r}")
@@ -231,7 +257,7 @@ class NativeOpenCL:
     def sycl_event(self, native: int, queue: SyclQueue) -> SyclEvent:
         """Return a SYCL event of a native one, which still belongs to the caller."""
         made = self._new(_SIZEOF_EVENT)
-        self._make_event(made, native, queue.sycl_context.addressof_ref(), _BACKEND_OPENCL)
+        self._make_event(made, native, queue.sycl_context.addressof_ref(), BACKEND_OPENCL)
         try:
             return sycl_event_at(made)
         finally:
@@ -247,7 +273,7 @@ class NativeOpenCL:
         if made is None:
             return None
         native, functions = made
-        event = self._create_user_event(_pointer(self._queue_info, native, _QUEUE_CONTEXT), None)
+        event = self._create_user_event(pointer_property(self._queue_info, native, QUEUE_CONTEXT), None)
         copy, waits = self._from_table(functions)[0], ctypes.byref(ctypes.c_void_p(event))
         refused = copy(native, 0, to._pointer, source._pointer, 1, 1, waits, None)
         self._flush(native)
@@ -307,36 +333,3 @@ def _loaded_functions() -> NativeOpenCL | None:
         return NativeOpenCL()
     except (OSError, AttributeError):
         return None
-
-
-def _loaded(*names: str) -> Any:
-    """Return the first of these libraries that is already loaded."""
-    for name in names:
-        try:
-            return ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
-        except OSError:
-            continue
-    raise OSError(f"none of {', '.join(names)} is loaded")
-
-
-def _function(library: Any, name: str, result: Any, *arguments: Any) -> Any:
-    found = library[name]  # not an attribute: each use of a name may have its own signature
-    found.restype = result
-    found.argtypes = list(arguments)
-    return found
-
-
-def _pointer(info: Any, owner: int, name: int) -> int:
-    """Return a property of an object, by a ``clGet...Info`` function."""
-    found = ctypes.c_void_p()
-    info(owner, name, ctypes.sizeof(found), ctypes.byref(found), None)
-    return found.value or 0
-
-
-def _text(info: Any, owner: int, name: int) -> bytes:
-    """Return a textual property of an object, by a ``clGet...Info`` function."""
-    length = ctypes.c_size_t()
-    info(owner, name, 0, None, ctypes.byref(length))
-    found = ctypes.create_string_buffer(length.value + 1)
-    info(owner, name, length.value, found, None)
-    return found.value

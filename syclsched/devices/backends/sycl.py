@@ -65,6 +65,17 @@ class Backend:
         """Return what the compiler writes about OpenCL C that `build` refuses; empty if its error tells it all."""
         return ""
 
+    def binary(self, kernel: Any, queue: SyclQueue) -> bytes | None:
+        """Return what `load_binary` makes the program of a kernel of, in another process, too; None if there is none.
+
+        It is None where the driver keeps its programs on disk itself.
+        """
+        return None
+
+    def load_binary(self, binary: bytes, queue: SyclQueue) -> Any | None:
+        """Return the program of a binary for the same kind of device and driver; None if the driver refuses it."""
+        return None
+
     def computes_on_host_cores(self, queue: SyclQueue) -> bool:
         """Return whether kernels run on the host's cores, of which the last is used by a waiting thread only."""
         return False

@@ -200,6 +200,11 @@ class KernelExecutable:
         """The number of kernel arguments, if arrays are passed as bare pointers."""
         return sum(1 if isinstance(part, str) else len(part) for part in self._parts)
 
+    @property
+    def kernel_arguments_count(self) -> int:
+        """The number of arguments that the compiled kernel takes."""
+        return int(self._kernel.get_num_args())
+
     def _flat_array(self, array: Argument) -> list[Any]:
         bound = array if isinstance(array, BoundArray) else BoundArray(array)
         return bound.flat if self._descriptors else bound.pointer

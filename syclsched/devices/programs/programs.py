@@ -8,7 +8,7 @@ larger than that of a kernel: kernels needed together are built together.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.bounded_cache import BoundedCache
 from syclsched.devices.programs.build_log import describe_log
 from syclsched.devices.programs.combined_source import ProgramPart, combined_source, program_part, suffix
+from syclsched.devices.programs.program_cache import ProgramCache, key_of, logger, program_cache
 from syclsched.errors import CapabilityError, ExecutionError
 from syclsched.model.operation import OpenCLSource, SpirvModule
 
@@ -39,12 +40,23 @@ class _Built:
 
 
 def compile_code(loaded: Any, queue: SyclQueue, where: str) -> Any:
-    """Return the kernel of SPIR-V or OpenCL C source; cached, thread-safe."""
+    """Return the kernel of SPIR-V or OpenCL C source; cached in memory and on disk, thread-safe."""
     if not isinstance(loaded, (SpirvModule, OpenCLSource)):
         raise ExecutionError(
             f"load() returned {type(loaded).__name__}, not an OpenCLSource or SpirvModule", where=where
         )
-    built = _PROGRAMS.get(_key(loaded, queue), lambda: _Built(_build(loaded, queue, where)))
+
+    def make() -> _Built:
+        stored = _Stored.of(queue)
+        found = stored.find(loaded) if stored is not None else None
+        if found is not None:
+            return found
+        built = _Built(_build(loaded, queue, where))
+        if stored is not None:
+            stored.save(built, [loaded])
+        return built
+
+    built = _PROGRAMS.get(_key(loaded, queue), make)
     name = loaded.kernel_name + built.suffix
     if not built.program.has_sycl_kernel(name):
         raise ExecutionError(f"the program has no kernel {loaded.kernel_name!r}", where=where)
@@ -58,9 +70,20 @@ def build_together(codes: Iterable[OpenCLSource], queue: SyclQueue) -> None:
     """
     from dpctl import program
 
+    stored = _Stored.of(queue)
     with _PROGRAMS.lock:
         missing = {key: code for code in codes if (key := _key(code, queue)) not in _PROGRAMS}
+        for key, code in tuple(missing.items()):
+            found = None if stored is None else stored.find(code)
+            if found is not None:
+                _PROGRAMS.get(key, partial(_Built, found.program, found.suffix))
+                del missing[key]
         for group in _compatible_groups(missing):
+            logger.debug(
+                "compiling kernels %s for %s",
+                ", ".join(part.code.kernel_name for _, part in group),
+                queue.sycl_device.name.strip(),
+            )
             try:
                 program_of_all = backend_of(queue).build(
                     OpenCLSource(combined_source([part for _, part in group]), "", group[0][1].code.options), queue
@@ -69,6 +92,69 @@ def build_together(codes: Iterable[OpenCLSource], queue: SyclQueue) -> None:
                 continue
             for number, (key, _) in enumerate(group):
                 _PROGRAMS.get(key, partial(_Built, program_of_all, suffix(number)))
+            if stored is not None:
+                stored.save(_Built(program_of_all, suffix(0)), [part.code for _, part in group])
+
+
+class _Stored:
+    """The programs in the on-disk cache for the device of a queue.
+
+    The entry of a program is the driver's binary. That of each part of a combined program is the combined program's key
+    and the suffix of the part's kernels, so that every part is found whichever others are wanted with it.
+    """
+
+    def __init__(self, cache: ProgramCache, queue: SyclQueue) -> None:
+        self._cache = cache
+        self._queue = queue
+
+    @classmethod
+    def of(cls, queue: SyclQueue) -> _Stored | None:
+        """Return the stored programs for the device of a queue, or None if the cache is switched off."""
+        cache = program_cache()
+        return None if cache is None else cls(cache, queue)
+
+    def find(self, code: SpirvModule | OpenCLSource) -> _Built | None:
+        """Return the program of a kernel made from its binary, or None if there is none or the driver refuses it."""
+        key = self._key(code)
+        stored = self._cache.read(key)
+        if stored is None:
+            return None
+        kind, _, content = stored.partition(b"\n")
+        words = kind.decode(errors="replace").split()
+        if words[:1] == ["part"] and len(words) == 3:
+            key, ending = words[1:]
+            whole = self._cache.read(key)
+            content = b"" if whole is None else whole.partition(b"\n")[2]
+        else:
+            ending = ""
+        memory_key = (key, self._queue.sycl_context, self._queue.sycl_device)
+        if memory_key in _PROGRAMS:
+            return _Built(_PROGRAMS.get(memory_key, lambda: None), ending)
+        made = backend_of(self._queue).load_binary(content, self._queue) if content else None
+        if made is None or not made.has_sycl_kernel(code.kernel_name + ending):
+            return None
+        logger.debug("loaded the program of kernel %s from the cache", code.kernel_name)
+        return _Built(_PROGRAMS.get(memory_key, lambda: made), ending)
+
+    def save(self, built: _Built, codes: Sequence[SpirvModule | OpenCLSource]) -> None:
+        """Store a program built of one kernel's code, or of several, whose parts are numbered in this order."""
+        name = codes[0].kernel_name + built.suffix
+        if not built.program.has_sycl_kernel(name):
+            return
+        binary = backend_of(self._queue).binary(built.program.get_sycl_kernel(name), self._queue)
+        if not binary:
+            return
+        keys = [self._key(code) for code in codes]
+        if not built.suffix:
+            self._cache.write(keys[0], b"program\n" + binary)
+            return
+        whole = hashlib.sha256("".join(keys).encode()).hexdigest()
+        self._cache.write(whole, b"program\n" + binary)
+        for number, key in enumerate(keys):
+            self._cache.write(key, f"part {whole} {suffix(number)}\n".encode())
+
+    def _key(self, code: SpirvModule | OpenCLSource) -> str:
+        return key_of(self._queue.sycl_device, _digest(code))
 
 
 def _compatible_groups(codes: Mapping[Hashable, OpenCLSource]) -> list[list[tuple[Hashable, ProgramPart]]]:
@@ -87,18 +173,19 @@ def _compatible_groups(codes: Mapping[Hashable, OpenCLSource]) -> list[list[tupl
 
 
 def _key(loaded: SpirvModule | OpenCLSource, queue: SyclQueue) -> Hashable:
-    if isinstance(loaded, SpirvModule):
-        code, options = loaded.code, ""
-    else:
-        code, options = loaded.source.encode(), loaded.options
-    digest = hashlib.sha256(b"\0".join((type(loaded).__name__.encode(), options.encode(), code))).digest()
-    return digest, queue.sycl_context, queue.sycl_device
+    return _digest(loaded), queue.sycl_context, queue.sycl_device
+
+
+def _digest(code: SpirvModule | OpenCLSource) -> bytes:
+    content, options = (code.code, "") if isinstance(code, SpirvModule) else (code.source.encode(), code.options)
+    return hashlib.sha256(b"\0".join((type(code).__name__.encode(), options.encode(), content))).digest()
 
 
 def _build(loaded: SpirvModule | OpenCLSource, queue: SyclQueue, where: str) -> Any:
     from dpctl import program
 
     try:
+        logger.debug("compiling kernel %s for %s", loaded.kernel_name, queue.sycl_device.name.strip())
         if isinstance(loaded, SpirvModule):
             return program.create_program_from_spirv(queue, loaded.code)
         return backend_of(queue).build(loaded, queue)

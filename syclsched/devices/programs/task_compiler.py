@@ -24,7 +24,9 @@ from syclsched.devices.programs.executables import (
     SequenceExecutable,
     Submission,
 )
+from syclsched.devices.programs.program_cache import logger, program_cache
 from syclsched.devices.programs.programs import build_together, compile_code
+from syclsched.devices.programs.spirv_key import spirv_key
 from syclsched.errors import CapabilityError, ExecutionError, SyclschedError
 from syclsched.model.operation import (
     DeviceLimits,
@@ -143,6 +145,8 @@ def _compiled(piece: CompileRequest, loaded: dict[Hashable, Any]) -> Executable:
     key = piece.key
 
     def make() -> Executable:
+        if piece.implementation.kind == "numba-dpex":
+            return _make_from_numba(piece)
         source = loaded[key] if key in loaded else _load(piece)
         return _make(piece, source, loaded)
 
@@ -173,32 +177,53 @@ def _make(piece: CompileRequest, given: Any, loaded: dict[Hashable, Any]) -> Exe
                 for p, step in zip(parts, step_requests(given, piece), strict=True)
             ]
         )
-    launch = _index_space(implementation, signature, limits, where)
-    if implementation.kind == "numba-dpex":
-        grouped = launch.local_range is not None
-        ndim = len(launch.global_range)
-        try:
-            given = kernel_spirv(given, operation, signature, ndim, grouped=grouped, device=queue.sycl_device)
-        except KernelCompilationError as error:
-            raise ExecutionError(f"numba-dpex cannot compile the kernel: {error}", where=where) from error
-    kernel = compile_code(given, queue, where)
-    made = KernelExecutable(
-        kernel=kernel,
-        operation=operation,
-        signature=signature,
-        global_range=list(reversed(launch.global_range)),
-        local_range=None if launch.local_range is None else list(reversed(launch.local_range)),
-        descriptors=implementation.kind == "numba-dpex",
-        code=given,
-    )
-    if implementation.kind != "numba-dpex":  # numba-dpex compiles a kernel for these very arguments
-        _check_argument_count(kernel, made.arguments_count, given, operation, where)
+    made = _kernel(piece, _index_space(implementation, signature, limits, where), given)
+    _check_argument_count(made, given, operation, where)
     return made
 
 
-def _check_argument_count(kernel: Any, passed: int, code: Any, operation: Operation, where: str) -> None:
+def _make_from_numba(piece: CompileRequest) -> Executable:
+    """Return a compiled numba-dpex kernel; if its SPIR-V is in the on-disk cache, without importing numba-dpex."""
+    queue, limits, where = piece.queue, piece.limits, piece.where
+    assert queue is not None and limits is not None
+    launch = _index_space(piece.implementation, piece.signature, limits, where)
+    grouped, ndim, device = launch.local_range is not None, len(launch.global_range), queue.sycl_device
+    cache = program_cache()
+    key = (
+        None
+        if cache is None
+        else spirv_key(piece.operation, piece.implementation, piece.signature, limits, launch, device)
+    )
+    found = cache.read_spirv(key) if cache is not None and key is not None else None
+    if found is None:
+        kernel = _load(piece)
+        logger.debug("compiling numba-dpex kernel: %s", where)
+        try:
+            found = kernel_spirv(kernel, piece.operation, piece.signature, ndim, grouped=grouped, device=device)
+        except KernelCompilationError as error:
+            raise ExecutionError(f"numba-dpex cannot compile the kernel: {error}", where=where) from error
+        if cache is not None and key is not None:
+            cache.write_spirv(key, found)
+    return _kernel(piece, launch, found)
+
+
+def _kernel(piece: CompileRequest, launch: Launch, code: Any) -> KernelExecutable:
+    """Return an executable of OpenCL C or SPIR-V."""
+    assert piece.queue is not None
+    return KernelExecutable(
+        kernel=compile_code(code, piece.queue, piece.where),
+        operation=piece.operation,
+        signature=piece.signature,
+        global_range=list(reversed(launch.global_range)),
+        local_range=None if launch.local_range is None else list(reversed(launch.local_range)),
+        descriptors=piece.implementation.kind == "numba-dpex",
+        code=code,
+    )
+
+
+def _check_argument_count(made: KernelExecutable, code: Any, operation: Operation, where: str) -> None:
     """Raise if a kernel takes another number of arguments than the operation has: the runtime would not say why."""
-    taken = int(kernel.get_num_args())
+    taken, passed = made.kernel_arguments_count, made.arguments_count
     if taken != passed:
         names = ", ".join(parameter.name for parameter in operation.parameters)
         raise ExecutionError(

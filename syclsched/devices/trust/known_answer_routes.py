@@ -21,18 +21,16 @@ from typing import Any
 import numpy as np
 
 from syclsched import oneapi
-from syclsched.atomic_write import write_atomically
 from syclsched.devices.backends.registry import backend_of
 from syclsched.devices.native.sycl_types import SyclDevice, SyclQueue
 from syclsched.devices.programs.arguments import flatten_array, pointer
 from syclsched.devices.programs.dpex_compiler import kernel_spirv
+from syclsched.devices.programs.program_cache import program_cache
 from syclsched.devices.trust import known_answers as ka
 from syclsched.devices.trust.known_answers import Array, Dtype
 from syclsched.errors import CapabilityError
-from syclsched.folder_trust import make_private_folder, may_load_from
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import OpenCLSource, Operation, Parameter, Signature, Work
-from syclsched.oneapi.cache_folder import cache_root
+from syclsched.model.operation import OpenCLSource, Operation, Parameter, Signature, SpirvModule, Work
 
 DPEX = "numba-dpex"
 OPENCL_C = "OpenCL C"
@@ -101,19 +99,13 @@ def dpex_spirv(queue: SyclQueue, function: Callable[..., None], dtype: Dtype) ->
     shipped = _shipped().get(key)
     if shipped is not None:
         return shipped
-    path = cache_root() / "known-answers" / f"{key}.spv"
-    keeps = may_load_from(path.parent)
-    stored = _read_spirv(path) if keeps else None
+    cache = program_cache()
+    stored = None if cache is None else cache.read_spirv(key)
     if stored is not None:
-        return stored
+        return stored.kernel_name, stored.code
     name, spirv = dpex_compile(queue, function, dtype)
-    content = name.encode() + b"\n" + spirv
-    try:
-        if keeps:
-            make_private_folder(path.parent)
-            write_atomically(path, hashlib.sha256(content).digest() + content)
-    except OSError:
-        return name, spirv  # with a read-only or full cache the next process compiles again
+    if cache is not None:
+        cache.write_spirv(key, SpirvModule(spirv, name))
     return name, spirv
 
 
@@ -140,19 +132,6 @@ def _shipped() -> dict[str, tuple[str, bytes]]:
         return {key: (each["name"], base64.b64decode(each["spirv"], validate=True)) for key, each in kernels.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}
-
-
-def _read_spirv(path: Path) -> tuple[str, bytes] | None:
-    """Read a stored kernel; None if it is missing or damaged (damaged SPIR-V can crash a driver)."""
-    try:
-        stored = path.read_bytes()
-    except OSError:
-        return None
-    digest, content = stored[:32], stored[32:]
-    if hashlib.sha256(content).digest() != digest:
-        return None
-    name, _, spirv = content.partition(b"\n")
-    return name.decode(), spirv
 
 
 def dpex_compile(queue: SyclQueue, function: Callable[..., None], dtype: Dtype) -> tuple[str, bytes]:

@@ -16,15 +16,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from syclsched import oneapi
 from syclsched.atomic_write import write_atomically
 from syclsched.devices.native.sycl_types import SyclDevice, SyclQueue
+from syclsched.devices.programs.program_cache import code_inputs
 from syclsched.devices.trust import crash_marker, known_answer_routes, known_answers
 from syclsched.devices.trust.known_answer_routes import ROUTES, Route, RouteUnavailable
 from syclsched.devices.trust.known_answers import Dtype
 from syclsched.devices.trust.probe import probe
 from syclsched.folder_trust import make_private_folder, may_load_from
-from syclsched.oneapi import processor
 from syclsched.oneapi.cache_folder import cache_root
 
 #: Most characters of an error kept: a compiler's message can be pages long.
@@ -178,14 +177,7 @@ def _describe(error: Exception) -> str:
 
 def verdict_key(device: SyclDevice) -> str:
     """Return a key that changes with everything that could change the code generated for a device."""
-    runtime = oneapi.load()
-    parts = {
-        "device": [device.name, device.vendor, device.driver_version, device.backend.name, device.device_type.name],
-        "processor": sorted(processor.read_flags()),
-        "environment": runtime.boot_environment,
-        "versions": runtime.versions,
-        "checks": _sources_digest(),
-    }
+    parts = {**code_inputs(device), "checks": _sources_digest()}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 

@@ -21,7 +21,7 @@ from syclsched.oneapi import built_libraries, emulator, environment, libraries, 
 from syclsched.oneapi.cache_folder import APPLICATION, cache_root
 
 _BUSY_SAMPLE_S = 0.2
-#: Size of the emulator's library; total size of profiles, verdicts and compiled checks.
+#: Size of the emulator's library; total size of profiles, verdicts and the programs of a few graphs.
 _EMULATOR_BYTES = 104_000_000
 _SMALL_FILES_BYTES = 5_000_000
 _INTEL_VENDOR = "0x8086"
@@ -239,7 +239,7 @@ def _folders(emulator_there: bool) -> tuple[Folder, ...]:
     return (
         folder_fact(
             cache_root(),
-            "cache (FPGA emulator, compiled checks, verdicts)",
+            "cache (FPGA emulator, compiled programs, verdicts)",
             "XDG_CACHE_HOME",
             needed_bytes,
             holds_code=True,

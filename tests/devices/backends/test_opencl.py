@@ -121,7 +121,7 @@ def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_runtime_without_it_is_left_alone(monkeypatch: pytest.MonkeyPatch, queues: list[Any]) -> None:
     load_native.cache_clear()
-    monkeypatch.setattr(opencl, "_QUEUE_NATIVE", "no_such_function")
+    monkeypatch.setattr(opencl, "QUEUE_NATIVE", "no_such_function")
     library = load_library()
     try:
         assert load_native() is None

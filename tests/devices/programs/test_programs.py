@@ -13,6 +13,7 @@ import pytest
 from syclsched.devices.backends.registry import BACKENDS
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.programs import programs, task_compiler
+from syclsched.devices.programs.program_cache import VARIABLE
 from syclsched.errors import CapabilityError, ExecutionError
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
@@ -49,6 +50,7 @@ def built(monkeypatch: pytest.MonkeyPatch, queue: Any) -> Iterator[list[str]]:
     """Return the sources that the device's compiler is given."""
     from dpctl import program
 
+    monkeypatch.setenv(VARIABLE, "0")
     given: list[str] = []
     make = program.create_program_from_source
 

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Binaries of OpenCL programs: taken from a built program, and loaded into a SYCL program in another process.
+
+SYCL makes a program of a native one by ``make_kernel_bundle`` (OpenCL backend's specification), and dpctl's extension
+module exports the function that wraps it. dpctl itself builds its programs in the same way. Where a symbol is missing,
+there are no binaries, and every process compiles.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import Any
+
+from syclsched.devices.backends.opencl_calls import (
+    BACKEND_OPENCL,
+    KERNEL_NATIVE,
+    KERNEL_PROGRAM,
+    OPENCL,
+    OPERATOR_NEW,
+    QUEUE_CONTEXT,
+    QUEUE_DEVICE,
+    QUEUE_NATIVE,
+    SYCL,
+    function_of,
+    loaded_library,
+    pointer_property,
+)
+from syclsched.devices.native.sycl_types import SyclQueue
+
+_MAKE_PROGRAM = "_ZN4sycl3_V16detail18make_kernel_bundleEmRKNS0_7contextENS0_12bundle_stateENS0_7backendE"
+_EXECUTABLE = 2  # sycl::bundle_state::executable
+_SIZEOF_PROGRAM = 16  # a shared pointer
+_PROGRAM_NUM_DEVICES, _PROGRAM_DEVICES, _PROGRAM_BINARY_SIZES, _PROGRAM_BINARIES = 0x1162, 0x1163, 0x1165, 0x1166
+
+
+class OpenCLBinaries:
+    """The functions of the loaded libraries that save and load programs."""
+
+    def __init__(self) -> None:
+        from dpctl.program import _program
+
+        opencl, sycl = loaded_library(OPENCL), loaded_library(*SYCL)
+        pointer, number, size = ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t
+        self._queue_native = function_of(sycl, QUEUE_NATIVE, pointer, pointer, pointer)
+        self._kernel_native = function_of(sycl, KERNEL_NATIVE, pointer, pointer)
+        self._make_program = function_of(sycl, _MAKE_PROGRAM, pointer, pointer, size, pointer, number, number)
+        self._new = function_of(loaded_library("libstdc++.so.6"), OPERATOR_NEW, pointer, size)
+        info = (number, pointer, ctypes.c_uint32, size, pointer, pointer)
+        self._queue_info = function_of(opencl, "clGetCommandQueueInfo", *info)
+        self._kernel_info = function_of(opencl, "clGetKernelInfo", *info)
+        self._program_info = function_of(opencl, "clGetProgramInfo", *info)
+        self._load = function_of(
+            opencl, "clCreateProgramWithBinary", pointer, pointer, ctypes.c_uint32, *(pointer,) * 5
+        )
+        self._build = function_of(
+            opencl, "clBuildProgram", number, pointer, ctypes.c_uint32, pointer, ctypes.c_char_p, pointer, pointer
+        )
+        self._release_program = function_of(opencl, "clReleaseProgram", number, pointer)
+        self._release_kernel = function_of(opencl, "clReleaseKernel", number, pointer)
+        self._release_queue = function_of(opencl, "clReleaseCommandQueue", number, pointer)
+        wrap = _program.__pyx_capi__["SyclProgram_Make"]
+        self._wrap = ctypes.PYFUNCTYPE(ctypes.py_object, pointer)(_capsule_pointer(wrap, _capsule_name(wrap)))
+
+    def binary(self, kernel: Any, queue: SyclQueue) -> bytes | None:
+        """Return the binary of a kernel's program for a queue's device; None if the driver has none."""
+        native = self._kernel_native(kernel.addressof_ref())
+        try:
+            program = pointer_property(self._kernel_info, native, KERNEL_PROGRAM)
+            device = self._place(queue)[1]
+            count = ctypes.c_uint32()
+            self._program_info(program, _PROGRAM_NUM_DEVICES, ctypes.sizeof(count), ctypes.byref(count), None)
+            devices, sizes = (ctypes.c_void_p * count.value)(), (ctypes.c_size_t * count.value)()
+            self._program_info(program, _PROGRAM_DEVICES, ctypes.sizeof(devices), devices, None)
+            self._program_info(program, _PROGRAM_BINARY_SIZES, ctypes.sizeof(sizes), sizes, None)
+            # The driver fills the buffers that are not null: that of this device.
+            made = [
+                ctypes.create_string_buffer(size) if each == device and size else None
+                for each, size in zip(devices, sizes, strict=True)
+            ]
+            places = (ctypes.c_void_p * count.value)(
+                *(None if each is None else ctypes.addressof(each) for each in made)
+            )
+            refused = self._program_info(program, _PROGRAM_BINARIES, ctypes.sizeof(places), places, None)
+            return None if refused else next((each.raw for each in made if each is not None), None)
+        finally:
+            self._release_kernel(native)
+
+    def load(self, binary: bytes, queue: SyclQueue) -> Any | None:
+        """Return a program of a binary, as ``dpctl.program.SyclProgram``; None if the driver refuses it."""
+        context, device = self._place(queue)
+        devices, lengths = ctypes.byref(ctypes.c_void_p(device)), ctypes.byref(ctypes.c_size_t(len(binary)))
+        content, status, error = ctypes.c_char_p(binary), ctypes.c_int32(), ctypes.c_int32()
+        program = self._load(
+            context, 1, devices, lengths, ctypes.byref(content), ctypes.byref(status), ctypes.byref(error)
+        )
+        if not program:
+            return None
+        if error.value or status.value or self._build(program, 1, devices, b"", None, None):
+            self._release_program(program)
+            return None
+        bundle = self._new(_SIZEOF_PROGRAM)
+        self._make_program(bundle, program, queue.sycl_context.addressof_ref(), _EXECUTABLE, BACKEND_OPENCL)
+        return self._wrap(bundle)  # which deletes it
+
+    def _place(self, queue: SyclQueue) -> tuple[int, int]:
+        """Return the native context and device of a queue."""
+        native = self._queue_native(queue.addressof_ref(), ctypes.byref(ctypes.c_int32()))
+        try:
+            return pointer_property(self._queue_info, native, QUEUE_CONTEXT), pointer_property(
+                self._queue_info, native, QUEUE_DEVICE
+            )
+        finally:
+            self._release_queue(native)
+
+
+@lru_cache(maxsize=1)
+def load_binaries() -> OpenCLBinaries | None:
+    """Return the functions, or None if some are missing."""
+    try:
+        return OpenCLBinaries()
+    except (ImportError, OSError, AttributeError, KeyError):
+        return None
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+_capsule_name = ctypes.pythonapi.PyCapsule_GetName
+_capsule_name.restype = ctypes.c_char_p
+_capsule_name.argtypes = [ctypes.py_object]
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of functions of the OpenCL library and the SYCL runtime that are loaded in this process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any, Final
+
+OPENCL: Final = "libOpenCL.so.1"
+DPCTL_INTERFACE: Final = "libDPCTLSyclInterface.so.0"
+#: Major versions whose binary interface has the symbols used here.
+SYCL: Final = ("libsycl.so.7", "libsycl.so.8")
+OPERATOR_NEW: Final = "_Znwm"
+BACKEND_OPENCL: Final = 1
+QUEUE_CONTEXT, QUEUE_DEVICE = 0x1090, 0x1091
+KERNEL_PROGRAM: Final = 0x1194
+KERNEL_NATIVE: Final = "_ZNK4sycl3_V16kernel9getNativeEv"
+QUEUE_NATIVE: Final = "_ZNK4sycl3_V15queue9getNativeERi"
+
+
+def loaded_library(*names: str) -> Any:
+    """Return the first of these libraries that is already loaded."""
+    for name in names:
+        try:
+            return ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
+        except OSError:
+            continue
+    raise OSError(f"none of {', '.join(names)} is loaded")
+
+
+def function_of(library: Any, name: str, result: Any, *arguments: Any) -> Any:
+    """Return a function of a library, with its signature."""
+    found = library[name]  # not an attribute: each use of a name may have its own signature
+    found.restype = result
+    found.argtypes = list(arguments)
+    return found
+
+
+def pointer_property(info: Any, owner: int, name: int) -> int:
+    """Return a property of an object, by a ``clGet...Info`` function."""
+    found = ctypes.c_void_p()
+    info(owner, name, ctypes.sizeof(found), ctypes.byref(found), None)
+    return found.value or 0
+
+
+def text_property(info: Any, owner: int, name: int) -> bytes:
+    """Return a textual property of an object, by a ``clGet...Info`` function."""
+    length = ctypes.c_size_t()
+    info(owner, name, 0, None, ctypes.byref(length))
+    found = ctypes.create_string_buffer(length.value + 1)
+    info(owner, name, length.value, found, None)
+    return found.value
