@@ -39,6 +39,7 @@ class PlanTarget:
     aim: Aim  # as given by the user
     steps: StepCounter = field(default_factory=StepCounter)  # told of every step
     most: int = 1  # plans to return: the best, and further ones that may turn out to be faster
+    bounded: bool = True  # whether plans carry their lower bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Attempt:
     plan: Plan  # simulated; satisfies the constraints
     metrics: Metrics  # of the plan
     rivals: Rivals = field(default_factory=Rivals)  # further plans, if they are wanted
+    bounded: bool = True  # as requested
 
     def better_than(self, other: Attempt) -> bool:
         """Return whether this plan is better by the objective; on a tie, whether it has fewer tasks.
@@ -76,7 +78,7 @@ class Attempt:
         """Return the plan with its metadata, verified."""
         builder, platform = self.builder, self.builder.platform
         builder.steps.begin("verification")
-        bound_s = plan_bound_s(builder.problem())
+        bound_s = plan_bound_s(builder.problem()) if self.bounded else 0.0
         plan = replace(
             with_metrics(self.plan, self.metrics, bound_s),
             platform=platform.without_profiles(),
@@ -162,4 +164,4 @@ def _attempt(graph: TaskGraph, request: PlanTarget, budget: SearchBudget) -> Att
     metrics = measure(plan, request.platform)
     if excess(metrics, aim.constraints):
         raise infeasible_error([metrics], aim)
-    return Attempt(builder, aim, plan, metrics, rivals)
+    return Attempt(builder, aim, plan, metrics, rivals, request.bounded)

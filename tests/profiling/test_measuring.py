@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from support.sample_profiles import device_profile
 import syclsched
 from syclsched.costs.history import history_key
 from syclsched.costs.model import CostModel
+from syclsched.devices.programs import program_cache, programs, task_compiler
+from syclsched.devices.programs.bounded_cache import BoundedCache
 from syclsched.errors import CapabilityError, MeasurementError, MemoryLimitError
 from syclsched.kernels.tensor.reductions.reduce import reduce
 from syclsched.model.access import AccessMode
@@ -178,6 +181,23 @@ def test_a_session_measures_everything_and_its_profile_survives_a_file(machine: 
     assert told[0][1] == 0
     assert told[-1][1] == told[-1][2]
     assert with_profiles(platform, {profile.key: profile}, ()).submission_s == profile.launch.submission_s.value
+
+
+@pytest.mark.sycl
+@pytest.mark.usefixtures("small_triad")
+def test_a_session_builds_the_kernels_it_measures_together(
+    machine: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    platform, live = machine
+    monkeypatch.setenv(program_cache.VARIABLE, "0")
+    monkeypatch.setattr(programs, "_PROGRAMS", BoundedCache(100))
+    monkeypatch.setattr(task_compiler, "_EXECUTABLES", BoundedCache(100))
+    caplog.set_level(logging.DEBUG, "syclsched")
+    profile_platform(platform, live, TINY)
+    built = [each for each in caplog.messages if each.startswith("compiling") and "first_launch" not in each]
+    # One program without extensions, and one for each of float64 and float16.
+    assert 1 <= len(built) <= 3
+    assert any("empty" in each and "fma_chain, fma_chain" in each for each in built)
 
 
 @pytest.mark.sycl

@@ -17,7 +17,9 @@ from syclsched.model.access import AccessMode
 from syclsched.model.cost_only import StatedCost, add_cost_only
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
-from syclsched.planner import plan_graph
+from syclsched.planner import AUTO, plan_graph
+from syclsched.planner.attempt import PlanTarget, attempt
+from syclsched.planner.search_budget import SearchBudget
 from syclsched.scheduling.bounds import (
     CHEAP_LP_VARIABLES,
     LowerBounds,
@@ -28,6 +30,7 @@ from syclsched.scheduling.bounds import (
 )
 from syclsched.scheduling.build import build_problem
 from syclsched.scheduling.matrices import problem_from_arrays, problem_from_matrices
+from syclsched.scheduling.objectives import minimize
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem, makespan_s
 from syclsched.scheduling.search import refine
@@ -140,6 +143,9 @@ def test_plans_need_not_order_what_only_uses_a_name_again() -> None:
     assert plan_bound_s(problem) == pytest.approx(3.0)  # five tasks on two devices; chains of two
     plan = plan_graph(graph, TWO)
     assert plan.lower_bound_s == pytest.approx(3.0) and plan.makespan_s == pytest.approx(3.0, rel=1e-3)
+    target = PlanTarget(TWO, CostModel(TWO), AUTO, minimize("makespan"), bounded=False)
+    unbounded = attempt(graph, target, SearchBudget(None, None, None, 0)).finished()
+    assert unbounded.lower_bound_s == 0.0 and unbounded.makespan_s == plan.makespan_s
 
 
 def test_nor_be_without_a_copy_that_is_relayed() -> None:

@@ -54,7 +54,7 @@ def triad_bytes(device: Device, cache_bytes: int) -> int:
     return min(wanted, *limits)
 
 
-def _triad_dtype(device: Device) -> str:
+def triad_dtype(device: Device) -> str:
     """Return float64 where the device has it, else float32."""
     return "float64" if "float64" in device.dtypes else "float32"
 
@@ -63,7 +63,7 @@ def triad(
     bench: Bench, working_set_bytes: int, kind: UsmKind = "device", written: UsmKind | None = None
 ) -> tuple[Callable[[], float], int]:
     """Set up a triad and check its result once; return a sampler of seconds, and the bytes moved."""
-    dtype = np.dtype(_triad_dtype(bench.device))
+    dtype = np.dtype(triad_dtype(bench.device))
     count = max(working_set_bytes // (3 * dtype.itemsize), 1)
     # Repeated, as remainders of every index take ten times as long, and there are many such arrays.
     b, c = (np.resize((np.arange(_PERIOD) % period).astype(dtype), count) for period in (1000, 7))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from syclsched.devices.memory.constant_uploads import ConstantUploader
 from syclsched.devices.memory.usm_memory import allocate, as_bytes, as_usm_array
 from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
-from syclsched.devices.programs.task_compiler import Executable, compile_task
+from syclsched.devices.programs.task_compiler import CompileRequest, Executable, build_ahead, compile_task
 from syclsched.model.operation import Operation, Scalar, Signature
 from syclsched.model.platform import Device
 from syclsched.model.usm import UsmKind
@@ -99,6 +99,13 @@ class Bench:
         """Synchronise, then free all arrays and memory allocated so far."""
         self.wait()
         self._kept.clear()
+
+    def compile_ahead(self, signatures: Iterable[tuple[Operation, Signature]]) -> None:
+        """Build the code of several operations as few programs, for `compile` to find; it reports errors."""
+        build_ahead(
+            CompileRequest(each, each.implementations[0], signature, self.queue, self.device.limits)
+            for each, signature in signatures
+        )
 
     def compile(self, operation: Operation, arrays: Mapping[str, Any], scalars: Mapping[str, Scalar]) -> Executable:
         """Compile an operation's only implementation for these arrays."""

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from syclsched.errors import MeasurementError
+from syclsched.model.operation import Operation, Signature
 from syclsched.model.platform import Device
 from syclsched.model.profile import (
     DeviceIdentity,
@@ -23,6 +24,7 @@ from syclsched.model.profile import (
 from syclsched.model.usm import UsmKind
 from syclsched.profiling.measure import bandwidth, launch, overlap, throughput, transfers
 from syclsched.profiling.measure.bench import Bench
+from syclsched.profiling.measure.microkernels import empty_operation, fma_operation, triad_operation
 from syclsched.profiling.measure.power import find_counters, measure_power
 from syclsched.profiling.measure.session_budget import SessionBudget
 
@@ -51,6 +53,7 @@ MeasurementStep = tuple[str, Callable[[Bench, ProfileDraft], None]]
 def device_steps(device: Device, budget: SessionBudget) -> Iterator[MeasurementStep]:
     """Yield the measurement steps of a device, those that every profile needs first."""
     dtypes = throughput.measurable_dtypes(device)
+    yield "kernels", lambda b, d: b.compile_ahead(_kernels(device, dtypes))
     yield "launches", lambda b, d: setattr(d, "launch", launch.measure_launch(b, budget))
     yield f"throughput {dtypes[0]}", partial(_throughput, dtypes[0], budget)
     yield "triad", lambda b, d: setattr(d, "triad", _triad(b, budget))
@@ -66,6 +69,19 @@ def device_steps(device: Device, budget: SessionBudget) -> Iterator[MeasurementS
     yield "first launch", lambda b, d: setattr(d, "first_launch", launch.measure_first_launch(b, budget))
     if find_counters(device.kind):
         yield "power", lambda b, d: setattr(d, "power", _power(b, budget))
+
+
+def _kernels(device: Device, dtypes: Iterable[str]) -> Iterator[tuple[Operation, Signature]]:
+    """Yield the operations that the steps measure, with signatures: one program of all takes a fraction of the time."""
+    triad_dtype = bandwidth.triad_dtype(device)
+    operations = {
+        empty_operation(): "float32",
+        triad_operation(triad_dtype): triad_dtype,
+        **{fma_operation(dtype): dtype for dtype in dtypes},
+    }
+    for operation, dtype in operations.items():
+        names = [each.name for each in operation.arrays]
+        yield operation, Signature(dict.fromkeys(names, (1,)), dict.fromkeys(names, dtype))
 
 
 def _throughput(dtype: str, budget: SessionBudget, bench: Bench, draft: ProfileDraft) -> None:
