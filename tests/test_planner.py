@@ -226,7 +226,7 @@ def test_a_budget_of_seconds_needs_a_clock_and_ends_the_search() -> None:
 def test_large_graphs_leave_single_devices_out_that_cannot_win(monkeypatch: pytest.MonkeyPatch) -> None:
     from syclsched.planner import auto
 
-    monkeypatch.setattr(auto, "_LARGE", 4)
+    monkeypatch.setattr(auto, "LARGE", 4)
     plan = plan_graph(independent(16), two_devices())
     singles = [c for c in plan.candidates if c.policy.startswith("single:")]
     assert len(singles) == 2

@@ -15,6 +15,7 @@ from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, PlatformEr
 from syclsched.model.operation import DeviceLimits
 from syclsched.model.profile import Count, DeviceProfile, Name, NonNegative, Positive, SyclBackend, Text
 from syclsched.model.text.json_serialisation import Serialisable
+from syclsched.model.text.units import plural
 
 DeviceKind = Literal["cpu", "gpu", "accelerator", "host"]
 Contention = Literal["none", "one-port", "fair"]
@@ -164,7 +165,7 @@ class Device(Serialisable):
     def timing_key(self) -> str:
         """Its key for measured times: of the host, those with fewer threads than cores have a key of their own."""
         whole = not self.is_host or self.library_threads == self.compute_units
-        return self.key if whole else f"{self.key}, {self.library_threads} threads"
+        return self.key if whole else f"{self.key}, {plural(self.library_threads, 'thread')}"
 
     @property
     def limits(self) -> DeviceLimits:

@@ -12,6 +12,7 @@ import numpy as np
 
 from syclsched.errors import CapabilityError, PlanError, PolicyError, SyclschedError
 from syclsched.model.plan import Candidate, Plan
+from syclsched.model.platform import HOST
 from syclsched.planner.contest import Rivals
 from syclsched.planner.plan_builder import PlanBuilder
 from syclsched.planner.plan_search import searched_timetables
@@ -19,6 +20,7 @@ from syclsched.planner.search_budget import SearchBudget
 from syclsched.planning.transfers.prefetch import UNLESS_LONGER, WORTH
 from syclsched.scheduling import Problem, Timetable, makespan_s, validate
 from syclsched.scheduling import candidates as policy_candidates
+from syclsched.scheduling.bounds import quick_bound_s
 from syclsched.scheduling.portfolio import ROUNDING, PolicyRefusal, PolicyResult, distinct, run_policies
 from syclsched.scheduling.registry import AUTO
 from syclsched.scheduling.tables import NOTHING
@@ -76,6 +78,9 @@ class AutoPlanner:
             if self.plan is not None and not repeats_copies_or_tasks(self.plan) and not has_copy_lane(self.plan):
                 return replace(self.plan, candidates=tuple(self.considered.values()))
         together = self._ask([name for name in names if not name.startswith("single:")], None)
+        optimal = self._optimal_plan(singles, together)
+        if optimal is not None:
+            return replace(optimal, candidates=tuple(self.considered.values()))
         policies = [e.policy for e in sorted(together, key=lambda e: e.makespan_s)[:_ASKED_OF_PARTS]]
         refined = self._ask_refine() if self._may_search() else []
         together += refined
@@ -96,22 +101,35 @@ class AutoPlanner:
             raise self.refusals[0]
         return replace(self.plan, candidates=tuple(self.considered.values()))
 
+    def _optimal_plan(self, singles: Sequence[PolicyResult], together: Sequence[PolicyResult]) -> Plan | None:
+        """Return the plan of the only device that can run the tasks, if it takes no longer than any plan must."""
+        problem = self.builder.problem()
+        if len(self._used_devices()) != 1:
+            return None
+        bound_s = quick_bound_s(problem) * (1.0 + ROUNDING)
+        self._simulate([entry for entry in [*singles, *together] if entry.makespan_s <= bound_s], 1)
+        return self.plan if self.plan is not None and self.plan.makespan_s <= bound_s else None
+
+    def _used_devices(self) -> list[int]:
+        """Return the indices of the devices that can run some task."""
+        problem = self.builder.problem()
+        works = problem.implementation[(problem.implementation != NOTHING).any(axis=1)] != NOTHING
+        return [int(device) for device in np.flatnonzero(works.any(axis=0))]
+
     def _has_single_lane(self) -> bool:
-        """Return whether one lane of one CPU must run everything, so that policies can only differ in the order.
+        """Return whether one lane of a CPU or the host must run everything, so that policies only differ in the order.
 
         The order changes nothing unless memory is short or there are copies on another lane: a CPU copies with its
         computing cores, so no order hides copies.
         """
-        problem = self.builder.problem()
-        works = problem.implementation[(problem.implementation != NOTHING).any(axis=1)] != NOTHING
-        used = np.flatnonzero(works.any(axis=0))
+        problem, used = self.builder.problem(), self._used_devices()
         if len(used) != 1:
             return False
-        device = self.builder.platform.device(problem.devices[int(used[0])])
-        return device.kind == "cpu" and int(np.diff(problem.tables.device_start)[used[0]]) == 1
+        device = self.builder.platform.device(problem.devices[used[0]])
+        return device.kind in ("cpu", "host") and int(np.diff(problem.tables.device_start)[used[0]]) == 1
 
     def _ask(self, policies: Sequence[str], devices: tuple[str, ...] | None) -> list[PolicyResult]:
-        suffix = "" if devices is None else f"[{','.join(devices)}]"
+        suffix = "" if devices is None else f"[{','.join(devices) or HOST}]"
         self.builder.steps.expect(len(policies))
         try:
             entries, refusals = run_policies(self.builder.problem(devices), policies, suffix, self.builder.steps)
@@ -211,11 +229,16 @@ class AutoPlanner:
         return bool((work_s / np.diff(tables.device_start)).max() < self.plan.makespan_s)
 
     def _parts(self) -> Iterator[tuple[str, ...]]:
-        """Yield subsets of the devices: all, or those that leave out one device, or none, by their number."""
+        """Yield subsets of the devices: all, or those that leave out one device, or none, by their number.
+
+        The empty one leaves all to the host, if it has several lanes: policies know of no shared cores.
+        """
         devices = [d.name for d in self.builder.platform.compute_devices]
         count = len(devices)
         if count > _MANY_DEVICES:
             return
+        if any(d.is_host and d.lanes > 1 and d.processor is not None for d in self.builder.platform.devices):
+            yield ()
         sizes = range(1, count) if count <= _ALL_SUBSETS else range(count - 1, count)
         for size in sizes:
             yield from combinations(devices, size)
