@@ -108,7 +108,7 @@ class PlanningSession:
         kept = store.find(key)
         known = None if kept is None else measured.contest(kept)
         if kept is not None and known is not None and self._holds(kept, known):
-            chosen = self._chosen(known, kept.read, graph, measured, tries=tries)
+            chosen = self._chosen(known, partial(_read_sound, kept, graph), measured, tries=tries)
             if chosen is not None:
                 if self.tell is not None:
                     self.tell(f"the plan of {graph.name} was made by an earlier run and is used again")
@@ -119,9 +119,14 @@ class PlanningSession:
         named = with_measured_best([(identity_of(plan), plan) for plan in plans], best)
         if (tries and len(named) > 1) or perf_counter() - begun_s >= _KEPT_FROM_S:
             store.keep(key, named, read.times)
-        by_identity = dict(named)
         contest = measured.of((identity, plan.policy, plan.makespan_s) for identity, plan in named)
-        return self._chosen(contest, by_identity.get, graph, measured, tries=tries) or ChosenPlan(plans[0])
+        found = dict(named)
+
+        def verified(identity: str) -> Plan | None:
+            plan = found[identity]
+            return plan if plan is plans[0] or _is_sound(plan, graph) else None
+
+        return self._chosen(contest, verified, measured, tries=tries) or ChosenPlan(plans[0])
 
     def _holds(self, kept: KeptPlans, contest: Contest) -> bool:
         """Return whether kept plans need not be made again."""
@@ -132,8 +137,7 @@ class PlanningSession:
     def _chosen(
         self,
         contest: Contest,
-        read: Callable[[str], Plan | None],
-        graph: TaskGraph,
+        verified: Callable[[str], Plan | None],
         measured: Makespans,
         *,
         tries: bool,
@@ -141,12 +145,14 @@ class PlanningSession:
         """Return the plan of a contest to use now; None if it is not sound."""
         tries = tries and getattr(self.history, "note", None) is None  # the history can be written
         contender = contest.next_to_run() if tries else contest.best_known()
-        plan = read(contender.identity)
-        if plan is None or not _is_sound(plan, graph):
+        plan = verified(contender.identity)
+        if plan is None:
             return None
-        plan = replace(plan, trials=contest.trials(contender))
-        if plan.trials and self.tell is not None:
-            self.tell(f"plans of {graph.name}: {trials_text(plan)}")
+        trials = contest.trials(contender)
+        if trials:
+            plan = replace(plan, trials=trials)
+            if self.tell is not None:
+                self.tell(f"plans of {measured.name}: {trials_text(plan)}")
         return ChosenPlan(plan, partial(measured.key_of, contender.identity))
 
     def _plan(self, graph: TaskGraph, history: History, most: int) -> tuple[Plan, ...]:
@@ -200,8 +206,14 @@ def _fastest(kept: KeptPlans, contest: Contest, graph: TaskGraph) -> tuple[str, 
     makespan_s = None if winner is None else contest.makespan_s(winner)
     if winner is None or makespan_s is None:
         return None
-    plan = kept.read(winner.identity)
-    return None if plan is None or not _is_sound(plan, graph) else (winner.identity, plan, makespan_s)
+    plan = _read_sound(kept, graph, winner.identity)
+    return None if plan is None else (winner.identity, plan, makespan_s)
+
+
+def _read_sound(kept: KeptPlans, graph: TaskGraph, identity: str) -> Plan | None:
+    """Return a kept plan; None if it is damaged, or none of this graph."""
+    plan = kept.read(identity)
+    return plan if plan is not None and _is_sound(plan, graph) else None
 
 
 def _is_sound(plan: Plan, graph: TaskGraph) -> bool:

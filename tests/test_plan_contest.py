@@ -15,13 +15,15 @@ import pytest
 
 import syclsched
 from syclsched import planning_session, workloads
-from syclsched.costs.history import Sample, history_key
+from syclsched.costs.history import HistoryKey, MemoryHistory, Sample, history_key, in_run_key
 from syclsched.execution.core.history_feed import FEED
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import OpenCLSource
 from syclsched.model.platform import Platform
+from syclsched.model.profile import Quantity
 from syclsched.planner import PlanRequest
 from syclsched.planner.contest import is_single
+from syclsched.planner.reuse import are_close
 from syclsched.planning_session import ChosenPlan, PlanningSession
 from syclsched.profiling import HistoryStore
 from syclsched.profiling.storage.plan_store import PlanStore
@@ -150,6 +152,33 @@ def test_measurements_are_kept_when_plans_are_made_again(machine: Machine, monke
         assert again.policy == kept.policy
         machine.session(history).choose(cholesky())
         assert made == ["cholesky"]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "again"),
+    [
+        (Quantity(1.0, samples=9), Quantity(1.2, samples=9), False),  # natural for a task between others
+        (Quantity(1.0, samples=9), Quantity(1.5, samples=9), True),
+        (Quantity(1.5, samples=9), Quantity(1.0, samples=9), True),
+        (Quantity(63.8, samples=1, uncertainty=1.0), Quantity(4.9, samples=9), True),  # it was measured under load
+        (Quantity(1.0, samples=9), Quantity(1.5, samples=1, uncertainty=0.5), False),  # it may be the same
+        (Quantity(1.0, samples=9), Quantity(9.0, samples=1, uncertainty=1.0), True),
+        (Quantity(1.0, samples=1, uncertainty=0.5), Quantity(1.0, samples=9), False),  # only more certain
+        (None, Quantity(1.0, samples=9), True),
+        (None, None, False),
+    ],
+)
+def test_plans_that_have_run_are_made_again_if_times_change_by_more_than_runs_do(
+    before: Quantity | None, now: Quantity | None, again: bool
+) -> None:
+    key = HistoryKey("d", "o", "i", "r", "s")
+    read = {key: before, in_run_key(key): None}
+    assert are_close(read, MemoryHistory({} if now is None else {key: now})) != again
+    # Within runs it is the same, if it is known.
+    read = {key: Quantity(7.0, samples=9), in_run_key(key): before and replace(before, samples=2, uncertainty=0.1)}
+    if before is not None and now is not None and not now.uncertainty:
+        later = {key: Quantity(8.0, samples=9), in_run_key(key): replace(now, samples=2, uncertainty=0.1)}
+        assert are_close(read, MemoryHistory(later)) != again
 
 
 def test_a_machine_that_changes_decides_again(machine: Machine) -> None:

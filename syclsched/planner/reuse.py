@@ -29,6 +29,9 @@ _SAME_SHARE, _SAME_DEVIATIONS = 0.05, 3.0
 #: Share by which times may differ, beside their uncertainty, before plans that have run are made again.
 _NATURAL = 0.25
 
+#: Most uncertainty that counts when times are compared: what is known badly may be wrong by more, and is no excuse.
+_MOST_UNCERTAIN = 0.5
+
 
 @dataclass(slots=True)
 class ReadTimes:
@@ -59,9 +62,9 @@ def are_same(before: Quantity | None, now: Quantity | None) -> bool:
 
 
 def are_close(times: Mapping[HistoryKey, Quantity | None], history: History | None) -> bool:
-    """Return whether the measured times that plans were made with still hold, so far that runs may choose among them.
+    """Return whether measured times still hold so far that plans made with them need not be made again once they run.
 
-    What a run measures itself changes times a little, and makes them more certain: that is no reason to plan again.
+    Runs themselves change the times a little, and make them more certain: that is no reason to plan again.
     """
     before = MemoryHistory({key: time for key, time in times.items() if time is not None})
     now = MemoryHistory() if history is None else history
@@ -73,8 +76,9 @@ def are_close(times: Mapping[HistoryKey, Quantity | None], history: History | No
             return False
         if old is None or new is None:
             continue
-        uncertain = _NATURAL + relative_uncertainty(old) + relative_uncertainty(new)
-        if abs(new.value - old.value) > uncertain * old.value:
+        # How uncertain the old one was does not matter: if more is known by now, plans are made with it.
+        share = _NATURAL + min(relative_uncertainty(new), _MOST_UNCERTAIN)
+        if abs(new.value - old.value) > share * min(old.value, new.value):
             return False
     return True
 

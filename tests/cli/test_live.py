@@ -192,3 +192,31 @@ def test_the_plan_of_a_dynamic_run_is_what_happened(capsys: pytest.CaptureFixtur
     assert call(capsys, "run", *SMALL, "--policy", "single:accelerator", "--dry-run", "--save-plan", other).code == 0
     refused = call(capsys, "trace", record, "--plan", other)
     assert refused.code == 2 and "does not match the plan" in refused.err
+
+
+def test_makespans_are_kept_of_the_runs_that_may_decide_between_plans(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from syclsched.execution.core.history_feed import FEED
+    from syclsched.profiling import HistoryStore
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    plan = tmp_path / "plan.json"
+    job = ("cholesky", "--n", 136, "--tile", 64, "--devices", "cpu", "--no-calibrate")  # no other test's sizes
+
+    def kept() -> dict[str, int]:
+        FEED.flush()
+        with HistoryStore() as history:
+            found = [(key, samples) for key, samples in history.entries() if key.operation == "plan"]
+        return {
+            kind: sum(len(samples) for key, samples in found if key.signature == f"cholesky, {kind} runs")
+            for kind in ("first", "later")
+        }
+
+    assert summary(capsys, *job, "--save-plan", plan)["trials"] == []
+    assert kept() == {"first": 1, "later": 0}
+    for decided in (("--plan", plan), ("--no-reuse",), ("--repeat", 2, "--in-flight", 2)):
+        summary(capsys, *job, *decided)
+        assert kept() == {"first": 1, "later": 0}
+    summary(capsys, *job, "--repeat", 3)
+    assert sum(kept().values()) == 4

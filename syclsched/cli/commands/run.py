@@ -450,4 +450,5 @@ def _summary(outcome: _Outcome, plan: Plan) -> dict[str, Any]:
         "host_waits": outcome.trace.host_waits,
         "peak_bytes": outcome.trace.peak_bytes,
         "candidates": [asdict(c) for c in plan.candidates],
+        "trials": [asdict(trial) for trial in plan.trials],
     }
