@@ -7,8 +7,40 @@ On a CPU device oneMKL computes on its own threads, so a limit on the OpenCL run
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
+
+_BLAS = "dpnp.backend.extensions.blas._blas_impl"
+
+
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    """Return dpnp's extension module of matrix products, loaded without dpnp.
+
+    Importing dpnp takes a third of a second, and 200 MB of libraries for random numbers, transforms and the like.
+    """
+    import dpctl.tensor  # noqa: F401  # whose types the module uses
+
+    from syclsched.oneapi.loading import load_blas_libraries
+
+    package = None if "dpnp" in sys.modules else PathFinder.find_spec("dpnp")
+    for folder in () if package is None else package.submodule_search_locations or ():
+        for file in Path(folder).glob("backend/extensions/blas/_blas_impl*.so"):
+            load_blas_libraries()
+            spec = spec_from_file_location(_BLAS, file)
+            assert spec is not None and spec.loader is not None
+            module = module_from_spec(spec)
+            spec.loader.exec_module(module)
+            # CPython has registered it without its parents, which dpnp, if it is imported later, could not find then.
+            sys.modules.pop(_BLAS, None)
+            return module
+    return importlib.import_module(_BLAS)
 
 
 def _on(queue: Any, array: Any) -> Any:
@@ -20,12 +52,11 @@ def gemm(queue: Any, arguments: Mapping[str, Any], depends: Sequence[Any]) -> An
     """Submit C -= A B^T: a product into a temporary array, then a subtraction."""
     import dpctl.tensor as dpt
     from dpctl.tensor import _tensor_elementwise_impl as elementwise
-    from dpnp.backend.extensions.blas import _blas_impl as blas
 
     c, a, b = (_on(queue, arguments[name]) for name in ("c", "a", "b"))
     m, n = c.shape
     product = dpt.empty((m, n), dtype=c.dtype, usm_type="device", sycl_queue=queue)
-    _, multiplied, row_major = blas._gemm(queue, a, b.T, product, list(depends))
+    _, multiplied, row_major = _blas()._gemm(queue, a, b.T, product, list(depends))
     if not row_major:  # the same memory, read as oneMKL wrote it
         product = dpt.usm_ndarray((m, n), dtype=c.dtype, buffer=product.usm_data, strides=(1, m))
     _, subtracted = elementwise._subtract_inplace(lhs=c, rhs=product, sycl_queue=queue, depends=[multiplied])

@@ -15,7 +15,7 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +29,13 @@ DEFAULT_SYCL_LIBRARY = "libsycl.so.7"
 SYCL_GROUP = "SYCL runtime"
 MATH_GROUP = "oneMKL"
 CPU_ICD_LIBRARY = "libintelocl.so"
+#: The libraries of oneMKL that matrix products need; the others are four times as large.
+BLAS_LIBRARIES = (
+    "libmkl_core.so.[0-9]",
+    "libmkl_tbb_thread.so.[0-9]",
+    "libmkl_intel_ilp64.so.[0-9]",
+    "libmkl_sycl_blas.so.[0-9]",
+)
 _ONEAPI_COMPONENTS = ("compiler", "tbb", "mkl")
 
 
@@ -192,9 +199,12 @@ def known_to_linker(name: str) -> str | None:
     return ctypes.util.find_library(name)
 
 
-def preload(wanted: Iterable[LibraryGroup], places: Iterable[Source]) -> tuple[LibraryFound, ...]:
+def preload(
+    wanted: Iterable[LibraryGroup], places: Iterable[Source], *, only: Container[str] | None = None
+) -> tuple[LibraryFound, ...]:
     """Load libraries into the process, lazily bound and visible to all later ones.
 
+    ``only`` are the patterns of those to load; they are searched together with the others of their group.
     A library that is already loaded under the same name is not loaded again: two copies of a SYCL runtime in one
     process are fatal. Missing libraries raise no error; the result reports them.
     """
@@ -203,6 +213,8 @@ def preload(wanted: Iterable[LibraryGroup], places: Iterable[Source]) -> tuple[L
     found: list[LibraryFound] = []
     for group in wanted:
         for pattern, hit in locate(group, known):
+            if only is not None and pattern not in only:
+                continue
             name = os.path.basename(hit[0]) if hit else pattern
             found.append(_load_one(name, hit, open_library, last_error))
     return tuple(found)

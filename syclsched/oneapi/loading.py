@@ -7,8 +7,11 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import Any, ClassVar
 
 from syclsched.errors import RuntimeMissingError
@@ -116,10 +119,39 @@ class _MathLibraries:
             self._found = libraries.preload(self._groups, self._places)
         return self._found
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """Load the libraries before dpnp is imported; part of the protocol of `sys.meta_path`."""
-        if name == "dpnp":
-            self.load()
+    def load_blas(self) -> None:
+        """Load those that matrix products need."""
+        if self._found is None:
+            libraries.preload(self._groups, self._places, only=libraries.BLAS_LIBRARIES)
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        """Return a specification of dpnp that loads the libraries when it is imported; part of `sys.meta_path`.
+
+        Whoever only looks whether dpnp is installed asks for a specification, too.
+        """
+        spec = PathFinder.find_spec(name, path, target) if name == "dpnp" else None
+        if spec is None or spec.loader is None:
+            return None
+        spec.loader = _LoadedBefore(spec.loader, self.load)
+        return spec
+
+
+class _LoadedBefore(Loader):
+    """A loader of a module that calls a function first."""
+
+    def __init__(self, loader: Loader, before: Callable[[], object]) -> None:
+        self._loader = loader
+        self._before = before
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._before()
+        self._loader.exec_module(module)
 
 
 def load_math_libraries() -> tuple[LibraryFound, ...]:
@@ -191,3 +223,10 @@ def _describe(versions: dict[str, str], found: tuple[LibraryFound, ...], notes: 
         boot_environment=environment.boot_environment(os.environ),
         notes=notes,
     )
+
+
+def load_blas_libraries() -> None:
+    """Load the part of oneMKL that matrix products need, for its extension modules that are used without dpnp."""
+    load()
+    if _MathLibraries.current is not None:
+        _MathLibraries.current.load_blas()

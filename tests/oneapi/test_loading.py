@@ -70,6 +70,34 @@ def test_the_libraries_of_dpnp_are_loaded_with_it(fresh: Any, cause: str) -> Non
 
 
 @pytest.mark.sycl
+def test_looking_whether_dpnp_is_installed_loads_nothing(fresh: Any) -> None:
+    more = f"[__import__('importlib.util').util.find_spec('dpnp') is not None, {_MKL}]"
+    assert fresh(report(more=more))["more"] == [True, False]
+
+
+#: A product by oneMKL without dpnp, then one by dpnp.
+_PRODUCTS = """
+import sys
+oneapi.load()
+import dpctl, dpctl.tensor as dpt, numpy as np
+from syclsched.kernels.linalg import onemkl
+def mapped(name):
+    return any(name in line for line in open('/proc/self/maps'))
+queue = dpctl.SyclQueue('cpu', property='in_order')
+c, a, b = (dpt.asarray(np.full((4, 4), x, 'float32'), sycl_queue=queue) for x in (9, 1, 2))
+onemkl.gemm(queue, {'c': c, 'a': a, 'b': b}, []).wait()
+seen = [mapped('libmkl_sycl_blas'), mapped('libmkl_sycl_vm'), 'dpnp' in sys.modules, float(dpt.asnumpy(c)[0, 0])]
+import dpnp
+seen += [mapped('libmkl_sycl_vm'), float(dpnp.matmul(*[dpnp.ones((4, 4), sycl_queue=queue)] * 2).asnumpy()[0, 0])]
+"""
+
+
+@pytest.mark.sycl
+def test_a_product_by_onemkl_needs_no_dpnp_and_leaves_it_usable(fresh: Any) -> None:
+    assert fresh(report(_PRODUCTS, "seen"))["more"] == [True, False, False, 1.0, True, 4.0]
+
+
+@pytest.mark.sycl
 def test_many_threads_load_once(fresh: Any) -> None:
     before = (
         "from concurrent.futures import ThreadPoolExecutor\n"
