@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from syclsched.errors import FormatError
+from syclsched.model.text.plain_reading import MAX_PLAIN_LENGTH, NotPlainError, read_plainly
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -84,10 +86,13 @@ def from_json(kind: type[T], text: str | bytes, *, where: str, strict: bool = Tr
     in the file. ``strict`` also rejects type conversions, such as of text to a number; it is off for formats with lax
     writers.
     """
-    from pydantic import ValidationError
-
     if len(text) > MAX_TEXT_BYTES:
         raise FormatError(f"larger than {MAX_TEXT_BYTES} bytes", where=where)
+    if strict and kind not in _ADAPTERS and len(text) <= MAX_PLAIN_LENGTH:
+        with contextlib.suppress(NotPlainError):
+            return cast(T, read_plainly(kind, text))
+    from pydantic import ValidationError
+
     try:
         return cast(T, _adapter(kind).validate_json(text, strict=strict))
     except ValidationError as error:
