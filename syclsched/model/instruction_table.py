@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syclsched.model.access import MODE_CODE, MODES
+from syclsched.model.distinct_codes import distinct
 from syclsched.model.plan import BufferUse, Instruction, InstructionKind
 from syclsched.model.text.bulk_objects import make_objects, paused_collection
 
@@ -84,7 +85,7 @@ class InstructionTable:
         """Return the uses of each instruction; equal ones are one object."""
         array, space = self.use_array, self.use_space
         code = (array.index * len(space.values) + space.index) * len(MODES) + self.use_mode
-        code, which = np.unique(code, return_inverse=True)
+        code, which = distinct(code, len(array.values) * len(space.values) * len(MODES))
         code, mode = np.divmod(code, len(MODES))
         arrays, spaces = np.divmod(code, max(1, len(space.values)))
         columns: dict[str, Iterable[Any]] = {

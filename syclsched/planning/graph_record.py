@@ -12,6 +12,7 @@ import numpy as np
 
 from syclsched.model.access import MODES, Access
 from syclsched.model.constant import Constant
+from syclsched.model.distinct_codes import distinct
 from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.access_columns import WRITES, AccessColumns
 from syclsched.model.graph_parts.dependencies import KINDS, ImplicitEdges
@@ -185,7 +186,7 @@ def _tasks(graph: TaskGraph, implied: ImplicitEdges, accesses: AccessColumns) ->
 
 def _planned_accesses(accesses: AccessColumns) -> list[tuple[PlannedAccess, ...]]:
     """Return the accesses of each task; equal ones are one object."""
-    codes, which = np.unique(accesses.array * len(MODES) + accesses.mode, return_inverse=True)
+    codes, which = distinct(accesses.array * len(MODES) + accesses.mode, len(accesses.names) * len(MODES))
     array, mode = np.divmod(codes, len(MODES))
     columns: dict[str, Iterable[object]] = {
         "array": map(accesses.names.__getitem__, array.tolist()),

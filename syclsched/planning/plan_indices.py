@@ -14,6 +14,7 @@ import numpy as np
 
 from syclsched.errors import IncompletePlanError, PlanError
 from syclsched.model.access import MODE_CODE, MODES
+from syclsched.model.distinct_codes import distinct
 from syclsched.model.instruction_table import INSTRUCTION_KINDS, InstructionTable, Texts, table_of
 from syclsched.model.lazy_objects import lane_table
 from syclsched.model.plan import Instruction, Plan
@@ -116,7 +117,9 @@ def index_plan(plan: Plan) -> IndexedPlan:
     inputs = np.array([arrays[a.name] for a in plan.arrays if a.is_input], np.int64)
     given_in = _given_in(plan, spaces)
     pairs = np.concatenate((use_array * len(spaces) + use_space, inputs * len(spaces) + given_in))
-    buffers, which = np.unique(pairs, return_inverse=True)
+    # Unknown arrays have number -1.
+    buffers, which = distinct(pairs + len(spaces), (len(arrays) + 1) * len(spaces))
+    buffers -= len(spaces)
     is_input = np.zeros(len(buffers), np.bool_)
     is_input[which[len(use_array) :]] = True
     accesses = [access for t in plan.tasks for access in t.accesses]
@@ -141,7 +144,7 @@ def index_plan(plan: Plan) -> IndexedPlan:
         use_array=use_array,
         use_space=use_space,
         use_mode=use_mode[use_order],
-        use_buffer=which[: len(use_array)].astype(np.int64),
+        use_buffer=which[: len(use_array)],
         buffer_array=buffers // len(spaces),
         is_input=is_input,
         repeatable=np.fromiter((t.repeatable for t in plan.tasks), np.bool_, len(plan.tasks)),

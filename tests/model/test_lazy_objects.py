@@ -11,9 +11,11 @@ from dataclasses import replace
 import pytest
 from support.plans import launch, plan_on, platform_of
 
+import syclsched
+from syclsched import workloads
 from syclsched.model.instruction_table import InstructionTable, table_of
 from syclsched.model.lazy_objects import lane_table, lazy_lane, lazy_trace
-from syclsched.model.plan import Lane, Plan
+from syclsched.model.plan import Instruction, Lane, Plan
 from syclsched.model.text.json_serialisation import from_json, to_json
 from syclsched.model.trace import Span, Trace
 from syclsched.simulation import predict, simulate
@@ -82,6 +84,23 @@ def test_predicted_plans_are_written_and_read_like_others() -> None:
     assert Plan.from_json(plan.to_json()) == plan
     assert predict(plan) == plan
     assert {s.predicted_finish_s for s in simulate(plan).spans} == {1.0, 3.0}
+
+
+def test_a_plan_is_made_verified_written_and_read_without_instruction_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = workloads.get("cholesky")
+    graph = kind.build(kind.options(n=256, tile=64)).graph
+
+    def refuse(_: InstructionTable) -> tuple[Instruction, ...]:
+        raise AssertionError("they are made when they are looked at")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(InstructionTable, "instructions", refuse)
+        plan = syclsched.plan(graph, syclsched.describe(["cpu", "max1550"]), policy="heft")
+        back = Plan.from_json(plan.to_json())
+        syclsched.verify(back, graph)
+        assert predict(back).makespan_s == plan.makespan_s
+    assert back == plan
+    assert sum(len(lane.instructions) for lane in plan.lanes) > len(graph)
 
 
 def test_what_is_kept_of_a_plan_goes_with_it() -> None:

@@ -58,8 +58,10 @@ class ArgumentBinder:
 
     def __init__(self, operation: Operation) -> None:
         self._operation = operation
-        self._parameters = [(p.name, p.mode) for p in operation.parameters]
-        self._names = {p.name for p in operation.parameters}
+        self._count = len(operation.parameters)
+        self._arrays = [(p.name, p.mode) for p in operation.parameters if p.mode is not None]
+        self._array_names = [name for name, _ in self._arrays]
+        self._scalars = [p.name for p in operation.parameters if p.mode is None]
         #: By shapes and dtypes of the arrays, then by scalars.
         self._signatures: dict[tuple[object, ...], dict[tuple[object, ...], Signature]] = {}
 
@@ -86,44 +88,43 @@ class ArgumentBinder:
 
     def _bind_known(self, given: Mapping[str, Argument], arrays: Mapping[str, LogicalArray]) -> _BoundArguments | None:
         """Return the arguments if they are whole arrays and plain numbers like those of an earlier task, else None."""
-        if given.keys() != self._names:
+        if len(given) != self._count:
             return None
-        arguments: dict[str, str] = {}
         touched: list[Access] = []
+        names: list[str] = []
         key: list[object] = []
         scalars: dict[str, Scalar] = {}
-        for name, mode in self._parameters:
-            value: Any = given[name]
-            kind = type(value)
-            if mode is None:
-                if kind is not int and kind is not float:
+        try:
+            for name, mode in self._arrays:
+                value: Any = given[name]
+                if type(value) is LogicalArray:
+                    array_name = value.name
+                    if arrays[array_name] is not value:
+                        return None
+                    access = _OPEN_ACCESS(array_name, mode, None, None)
+                    access.__class__ = Access
+                elif type(value) is Access and value.mode is mode and value.rows is None and value.shape is None:
+                    array_name, access = value.array, value
+                    value = arrays[array_name]
+                else:
+                    return None
+                touched.append(access)
+                names.append(array_name)
+                key += value.shape, value.dtype
+            for name in self._scalars:
+                value = given[name]
+                if type(value) is not float and type(value) is not int:
                     return None
                 scalars[name] = value
-                continue
-            if kind is LogicalArray:
-                array_name = value.name
-                if arrays.get(array_name) is not value:
-                    return None
-                access = _OPEN_ACCESS(array_name, mode, None, None)
-                access.__class__ = Access
-                touched.append(access)
-            elif kind is Access and value.mode is mode and value.rows is None and value.shape is None:
-                array_name = value.array
-                touched.append(value)
-                value = arrays.get(array_name)
-                if value is None:
-                    return None
-            else:
-                return None
-            arguments[name] = array_name
-            key.append(value.shape)
-            key.append(value.dtype)
-        if len(set(arguments.values())) < len(touched):
+        except KeyError:  # of a missing argument, or of an array that is not declared
+            return None
+        if len(set(names)) < len(names):
             return None
         alike = self._signatures.get(tuple(key))
         signature = None if alike is None else self._signature(alike, scalars)
         if signature is None:
             return None
+        arguments = dict(zip(self._array_names, names, strict=True))
         return _BoundArguments(tuple(touched), arguments, signature, _NO_ROWS, _NO_CONSTANTS, _NOT_RESHAPED)
 
     def _signature(self, alike: dict[tuple[object, ...], Signature], scalars: dict[str, Scalar]) -> Signature | None:

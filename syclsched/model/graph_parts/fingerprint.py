@@ -7,11 +7,14 @@ import hashlib
 import json
 from collections.abc import Iterable
 from json.encoder import encode_basestring_ascii
+from operator import attrgetter
 from typing import Any
 
 from syclsched.model.access import Access
 from syclsched.model.constant import Constant
 from syclsched.model.task import LogicalArray, Task
+
+_ARRAY, _MODE = attrgetter("array"), attrgetter("mode")
 
 
 def fingerprint(arrays: Iterable[LogicalArray], tasks: Iterable[Task], edges: Iterable[tuple[str, str]]) -> str:
@@ -37,7 +40,7 @@ class _Texts:
         self._constants: dict[Constant, int] = {}
         self._names: dict[str, str] = {}
         self._tails: dict[tuple[object, ...], str] = {}
-        self._forms: dict[tuple[object, ...], str] = {}
+        self._forms: dict[tuple[object, ...], tuple[str, list[str]]] = {}
 
     def array(self, array: LogicalArray) -> str:
         """Return an array."""
@@ -53,17 +56,15 @@ class _Texts:
         """Return the properties of a task that a plan depends on; constants are numbered in order of first use."""
         if task.rows or task.constants or task.reshaped:
             return _dumped(self._properties(task))
-        names, accesses = self._names, task.accesses
+        each, accesses, arguments = self._names.__getitem__, task.accesses, task.arguments
         # Operation and signature live as long as the task.
-        key = (id(task.operation), id(task.signature), task.kind, *[id(a.mode) for a in accesses], *task.arguments)
-        form = self._forms.get(key)
-        if form is None:
-            form = self._forms[key] = self._form(task)
-        touched, passed = (
-            [names[a.array] for a in accesses],
-            [names[name] for _, name in sorted(task.arguments.items())],
-        )
-        return form % (encode_basestring_ascii(task.name), *touched, *passed)
+        key = (id(task.operation), id(task.signature), task.kind, *map(id, map(_MODE, accesses)), *arguments)
+        known = self._forms.get(key)
+        if known is None:
+            known = self._forms[key] = self._form(task), sorted(arguments)
+        form, parameters = known
+        passed = map(each, map(arguments.__getitem__, parameters))
+        return form % (encode_basestring_ascii(task.name), *map(each, map(_ARRAY, accesses)), *passed)
 
     def _form(self, task: Task) -> str:
         """Return the text of a task of whole arrays with a place for each name."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from syclsched.model.access import MODE_CODE, MODES
+from syclsched.model.distinct_codes import distinct
 from syclsched.model.instruction_table import InstructionTable, Texts, starts_of
 from syclsched.model.plan import Instruction
 from syclsched.model.text.columns import ColumnChecks
@@ -21,7 +22,7 @@ def encode_table(table: InstructionTable) -> dict[str, Any]:
     found: dict[str, Any] = {"id": table.id.tolist(), "kind": _coded(table.kind)}
     for name in ("task", "implementation"):
         column: Texts = getattr(table, name)
-        if any(column.values[n] is not None for n in np.unique(column.index).tolist()):
+        if any(column.values[n] is not None for n in distinct(column.index, len(column.values))[0].tolist()):
             found[name] = _coded(column)
     if len(table.use_mode):
         modes = Texts([mode.value for mode in MODES], table.use_mode)
@@ -43,7 +44,9 @@ def encode_table(table: InstructionTable) -> dict[str, Any]:
 
 def _coded(texts: Texts) -> dict[str, Any]:
     """Return a column of texts as its different values, in order of first use, and the index of each."""
-    used, first, which = np.unique(texts.index, return_index=True, return_inverse=True)
+    used, which = distinct(texts.index, len(texts.values))
+    first = np.empty(len(used), np.int64)
+    first[which[::-1]] = np.arange(len(which))[::-1]  # of equal indices, the last counts
     order = np.argsort(first)
     values = [texts.values[n] for n in used[order].tolist()]
     if len(values) == len(texts.index):

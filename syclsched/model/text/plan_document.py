@@ -31,7 +31,8 @@ _TABLES: Final[dict[str, type[Any]]] = {
 _HINT: Final = "Expected a Plan"
 
 #: What only a file of version 1 contains: within a JSON string the quotes would be escaped.
-_VERSION_1: Final = r'"format"\s*:\s*"syclsched-plan/1"'
+_VERSION_1_NAME: Final = "syclsched-plan/1"
+_VERSION_1: Final = rf'"format"\s*:\s*"{_VERSION_1_NAME}"'
 
 
 def plan_to_json(plan: Plan, *, indent: int | None) -> str:
@@ -89,8 +90,10 @@ def _rows(columns: Any, row: type[Any], place: str, where: str) -> tuple[Any, ..
 
 
 def _is_version_1(text: str | bytes) -> bool:
-    found = re.search(_VERSION_1, text) if isinstance(text, str) else re.search(_VERSION_1.encode(), text)
-    return found is not None
+    # Few texts have the name of the version at all, and that is found ten times as fast.
+    if isinstance(text, str):
+        return _VERSION_1_NAME in text and re.search(_VERSION_1, text) is not None
+    return _VERSION_1_NAME.encode() in text and re.search(_VERSION_1.encode(), text) is not None
 
 
 @lru_cache(maxsize=1)

@@ -108,7 +108,8 @@ def _memory(read: IndexedPlan, graph: TaskGraph | None) -> None:
         )
     constants = plan.constant_bytes
     if graph is not None:
-        constants = constant_bytes(record(graph).constants, launched(plan), plan.platform)
+        known = record(graph).constants
+        constants = constant_bytes(known, launched(plan) if known else (), plan.platform)
         if constants != plan.constant_bytes:
             raise MemoryLimitError(
                 f"the plan claims {dict(plan.constant_bytes)} for constants, its instructions need {constants}",
