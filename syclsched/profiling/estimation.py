@@ -9,7 +9,6 @@ again.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -59,15 +58,15 @@ def pace(kinds: Iterable[Sequence[Sample]], since_s: float) -> float | None:
         recent = [sample.seconds for sample in trusted if sample.when_s >= since_s]
         usual = estimate(trusted).value if len(trusted) >= ENOUGH else 0.0
         if recent and usual > 0.0:
-            ratios.append(statistics.median(recent[-_LAST_RUNS:]) / usual)
-    found = statistics.median(ratios) if len(ratios) >= _KINDS else 1.0
+            ratios.append(_median(recent[-_LAST_RUNS:]) / usual)
+    found = _median(ratios) if len(ratios) >= _KINDS else 1.0
     return found if abs(found - 1.0) > _DRIFT_SHARE else None
 
 
 def paced(quantity: Quantity, samples: Sequence[Sample], factor: float | None, since_s: float) -> Quantity:
     """Return an estimate at today's pace, unless most of its trusted samples are as recent."""
     trusted = [sample.when_s for sample in samples if sample.quiet]
-    if factor is None or not trusted or statistics.median(trusted) >= since_s:
+    if factor is None or not trusted or _median(trusted) >= since_s:
         return quantity
     uncertainty = relative_uncertainty(quantity) + _DRIFT_SHARE
     return replace(quantity, value=quantity.value * factor, mad=quantity.mad * factor, uncertainty=uncertainty)
@@ -87,7 +86,7 @@ def _since_change(seconds: Sequence[float]) -> Sequence[float]:
     newest, older = seconds[-ENOUGH:], seconds[:-ENOUGH]
     if not older:
         return seconds
-    before, now = statistics.median(older), statistics.median(newest)
+    before, now = _median(older), _median(newest)
     spread = 1.4826 * median_absolute_deviation(older)
 
     def is_new(sample: float) -> bool:
@@ -99,3 +98,9 @@ def _since_change(seconds: Sequence[float]) -> Sequence[float]:
     while begin and is_new(seconds[begin - 1]):
         begin -= 1
     return seconds[begin:]
+
+
+def _median(values: Sequence[float]) -> float:
+    from statistics import median  # it imports exact fractions and decimals, and few processes have samples to compare
+
+    return median(values)
