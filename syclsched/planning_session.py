@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -228,18 +227,13 @@ def _is_sound(plan: Plan, graph: TaskGraph) -> bool:
 @cache
 def _version() -> str:
     """Return what tells apart two states of the package: kept plans of another one are not used."""
-    package = str(Path(__file__).parent)
-    found = [
-        (each.path.removeprefix(package), each.stat().st_size, each.stat().st_mtime_ns) for each in _sources(package)
-    ]
+    import os  # its walk takes a quarter of the time of path objects
+
+    package, found = str(Path(__file__).parent), []
+    for folder, _, names in os.walk(package):
+        for name in names:
+            if name.endswith(".py"):
+                path = os.path.join(folder, name)
+                state = os.stat(path)
+                found.append((path.removeprefix(package), state.st_size, state.st_mtime_ns))
     return repr(sorted(found))
-
-
-def _sources(folder: str) -> Iterator[os.DirEntry[str]]:
-    """Yield the Python files of a folder and of those in it."""
-    with os.scandir(folder) as entries:
-        for each in entries:
-            if each.is_dir(follow_symlinks=False):
-                yield from _sources(each.path)
-            elif each.name.endswith(".py"):
-                yield each
