@@ -111,6 +111,23 @@ def test_arrays_not_of_this_graph(graph: TaskGraph) -> None:
         graph.free("z")
 
 
+def test_every_change_of_a_graph_changes_its_fingerprint() -> None:
+    graph = TaskGraph()
+    found = [graph.fingerprint()]
+    x = graph.array("x", (9,), "float64")
+    found.append(graph.fingerprint())
+    graph.kernel(UPDATE, name="first", p0=x)
+    found.append(graph.fingerprint())
+    graph.kernel(UPDATE, name="second", p0=x)
+    found.append(graph.fingerprint())
+    graph.edge("first", "second")
+    found.append(graph.fingerprint())
+    graph.free("x")
+    found.append(graph.fingerprint())
+    assert len(set(found)) == len(found)
+    assert graph.fingerprint() == found[-1]
+
+
 def test_a_freed_array_is_gone_and_temporary(graph: TaskGraph) -> None:
     graph.kernel(UPDATE, name="last", p0=graph.arrays["x"])
     before = graph.fingerprint()

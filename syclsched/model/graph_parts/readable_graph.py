@@ -32,6 +32,8 @@ class ReadableGraph:
         self._ranged: set[str] = set()
         # Cached structure; None after a change.
         self._derived: GraphStructure | None = None
+        #: The structure and the arrays of the last fingerprint, which every run of the graph needs.
+        self._fingerprint: tuple[GraphStructure, Mapping[str, LogicalArray], str] | None = None
 
     @property
     def constants(self) -> tuple[Constant, ...]:
@@ -124,7 +126,11 @@ class ReadableGraph:
 
     def fingerprint(self) -> str:
         """Return a hash of everything that a plan depends on: arrays, tasks, accesses and edges, but not the data."""
-        return fingerprint(self.arrays.values(), self.tasks, self._edges)
+        known, arrays = self._fingerprint, self.arrays
+        if known is None or known[0] is not self._structure or known[1] != arrays:
+            found = fingerprint(arrays.values(), self.tasks, self._edges)
+            known = self._fingerprint = (self._structure, arrays, found)
+        return known[2]
 
     def __len__(self) -> int:
         return len(self._tasks)
