@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Final
 
@@ -148,20 +148,34 @@ class MemoryPool:
 
     def take(self, nbytes: int, *, touch: Callable[[Any], None] | None = None) -> MemoryBlock:
         """Allocate a block."""
-        size = padded(nbytes, self._alignment)
+        return self.take_all((nbytes,), touch=touch)[0]
+
+    def take_all(self, sizes: Sequence[int], *, touch: Callable[[Any], None] | None = None) -> list[MemoryBlock]:
+        """Allocate blocks of these sizes, small ones side by side; none if they do not all fit."""
+        made: list[MemoryBlock] = []
         with self._lock:
             if self._closed:
                 raise ExecutionError("the devices are closed", where=f"memory {self.name!r}")
             for pool in self._together.pools:
                 pool._collect()
-            place = self._place(size, touch)
-            owner, address, _ = self._regions[place[0]]
-            self._in_use += nbytes
-            self._blocks += 1
-            self._padding += size - nbytes
-            self._peak_in_use = max(self._peak_in_use, self._in_use)
-            self._together.use(nbytes)
-            return MemoryBlock(place, nbytes, owner, address + place[1], self._returned)
+            wide = [padded(nbytes, self._alignment) for nbytes in sizes]
+            while len(made) < len(sizes):
+                first = last = len(made)
+                total = wide[last]
+                while (last := last + 1) < len(wide) and total + wide[last] <= self._slab // _SLAB_PARTS:
+                    total += wide[last]
+                region, start = self._place(total, touch)
+                owner, address, _ = self._regions[region]
+                for nbytes, size in zip(sizes[first:last], wide[first:last], strict=True):
+                    made.append(MemoryBlock((region, start), nbytes, owner, address + start, self._returned))
+                    start += size
+                used = sum(sizes[first:last])
+                self._in_use += used
+                self._blocks += last - first
+                self._padding += total - used
+                self._peak_in_use = max(self._peak_in_use, self._in_use)
+                self._together.use(used)
+        return made
 
     def info(self) -> MemoryInfo:
         """Return the memory of the pool."""

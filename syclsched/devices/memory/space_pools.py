@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.memory.memory_pool import ALIGNMENT_BYTES, MemoryBlock, MemoryInfo, MemoryPool, SpaceAccounting
+from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.submission import faultpoints
 from syclsched.errors import MemoryLimitError
@@ -35,16 +36,25 @@ class SpacePools:
         self._usual = {space.name: usual["", space.name] for space in platform.spaces}
         _all.add(self)
 
-    def take(self, where: str | PoolKey, nbytes: int, *, touch: bool = False) -> tuple[MemoryBlock, Any]:
+    def take(
+        self, where: str | PoolKey, nbytes: int, *, touch: bool = False
+    ) -> tuple[MemoryBlock, usm_memory.NumpyArray | MemoryRange]:
         """Allocate a block of memory in a space; return the block and the memory."""
-        key = self._usual[where] if isinstance(where, str) else where
+        return self.take_all(self._usual[where] if isinstance(where, str) else where, (nbytes,), touch=touch)[0]
+
+    def take_all(
+        self, key: PoolKey, sizes: Sequence[int], *, touch: bool = False
+    ) -> list[tuple[MemoryBlock, usm_memory.NumpyArray | MemoryRange]]:
+        """Allocate blocks of these sizes from one pool, or none; return the blocks and their memory."""
         pool = self._pools.get(key) or self._make(key)
         if key.kind == "plain":
-            return (block := pool.take(nbytes, touch=_touch if touch else None)), np.asarray(_HostBytes(block))
+            blocks = pool.take_all(sizes, touch=_touch if touch else None)
+            return [(block, np.asarray(_HostBytes(block))) for block in blocks]
         if faultpoints.active is not None:
-            self._may_fail(key, nbytes)
-        block = pool.take(nbytes, touch=self._toucher(key) if touch else None)
-        return block, usm_memory.block_memory(block, self._queues[key])
+            for nbytes in sizes:
+                self._may_fail(key, nbytes)
+        blocks = pool.take_all(sizes, touch=self._toucher(key) if touch else None)
+        return [(block, usm_memory.block_memory(block, self._queues[key])) for block in blocks]
 
     def kind(self, space: str) -> MemoryKind:
         """Return the usual kind of memory of a space; see `syclsched.model.usm.default_kind`."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from syclsched.devices.memory.gc_safe_memory import memory_kinds
 from syclsched.devices.memory.memory_pool import ALIGNMENT_BYTES, MemoryBlock
+from syclsched.devices.native.memory_range import MemoryRange, UsmInterface
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import MemoryLimitError
 from syclsched.model.usm import UsmKind
@@ -34,22 +35,6 @@ def allocate(queue: SyclQueue, nbytes: int, kind: UsmKind) -> Any:
         ) from error
 
 
-class _UsmInterface:
-    """USM array interface of bytes at an address, with a queue whose context they belong to."""
-
-    def __init__(self, owner: Any, address: int, nbytes: int, queue: SyclQueue) -> None:
-        self.owner = owner  # kept alive by the view made from this object
-        self.__sycl_usm_array_interface__ = {
-            "data": (address, False),
-            "shape": (nbytes,),
-            "strides": None,
-            "typestr": "|u1",
-            "version": 1,
-            "syclobj": queue,
-            "offset": 0,
-        }
-
-
 def usm_memory_of(array: NumpyArray, queue: SyclQueue) -> Any:
     """Return the USM memory that a NumPy array is a view of, without a copy; None if it is not USM memory."""
     from dpctl import memory
@@ -58,31 +43,27 @@ def usm_memory_of(array: NumpyArray, queue: SyclQueue) -> Any:
     if not array.nbytes or address % ALIGNMENT_BYTES:
         return None
     try:
-        return memory.as_usm_memory(_UsmInterface(array, address, array.nbytes, queue))
+        return memory.as_usm_memory(UsmInterface(array, address, array.nbytes, queue))
     except ValueError:  # not USM memory of that context
         return None
 
 
-def block_memory(block: MemoryBlock, queue: SyclQueue) -> Any:
-    """Return a block of a pool as USM memory, without a copy."""
+def block_memory(block: MemoryBlock, queue: SyclQueue) -> MemoryRange:
+    """Return the memory of a block of a pool, without a copy."""
     nbytes = max(block.nbytes, SMALLEST_ALLOCATION_BYTES)
-    return type(block.owner)(_UsmInterface(block, block.pointer, nbytes, queue))
+    return MemoryRange(type(block.owner), block, block.pointer, nbytes, queue)
 
 
 def memory_slice(memory: Any, start: int, nbytes: int) -> Any:
     """Return a slice of USM memory, without a copy."""
     if not nbytes:
         return memory
-    return type(memory)(_UsmInterface(memory, memory._pointer + start, nbytes, memory.sycl_queue))
+    return type(memory)(UsmInterface(memory, memory._pointer + start, nbytes, memory.sycl_queue))
 
 
 def as_usm_array(memory: Any, shape: tuple[int, ...], dtype: str, queue: SyclQueue) -> Any:
     """Return a `dpctl.tensor.usm_ndarray` on memory, without a copy."""
-    from dpctl import tensor
-
-    is_on_queue = memory.sycl_queue == queue
-    view = memory if is_on_queue else type(memory)(_UsmInterface(memory, memory._pointer, memory.nbytes, queue))
-    return tensor.usm_ndarray(shape, dtype=dtype, buffer=view)
+    return MemoryRange.around(memory).usm_array(shape, dtype, queue)
 
 
 def as_numpy(memory: Any, shape: tuple[int, ...], dtype: str) -> NumpyArray:

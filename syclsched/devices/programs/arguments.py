@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from syclsched.devices.native.memory_range import MemoryRange
+from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.errors import ArgumentError
 from syclsched.model.operation import Parameter, Scalar, Signature
 
@@ -78,14 +80,31 @@ def flatten_array(array: Any) -> list[Any]:
 
 
 class BoundArray:
-    """An array with its flattened kernel arguments, computed once for many launches."""
+    """An array with its kernel arguments, computed once for many launches."""
 
-    __slots__ = ("array", "flat", "pointer")
+    __slots__ = ("_array", "_dtype", "_flat", "_memory", "_queue", "_shape", "pointer")
 
-    def __init__(self, array: Any) -> None:
-        self.array = array
-        self.flat = flatten_array(array)
-        self.pointer = [pointer(array)]
+    def __init__(self, memory: MemoryRange, shape: tuple[int, ...], dtype: str, queue: SyclQueue) -> None:
+        self._memory, self._shape, self._dtype, self._queue = memory, shape, dtype, queue
+        self._array: Any = None
+        self._flat: list[Any] | None = None
+        #: The array as a kernel takes it that knows its shape.
+        self.pointer = [memory]
+
+    @property
+    def flat(self) -> list[Any]:
+        """The array as a numba-dpex kernel takes it; see `flatten_array`."""
+        if self._flat is None:
+            before, after = _array_metadata(self._shape, np.dtype(self._dtype).itemsize)
+            self._flat = [*before, *self.pointer, *after]
+        return self._flat
+
+    @property
+    def array(self) -> Any:
+        """The array as ``dpctl.tensor.usm_ndarray``, for libraries."""
+        if self._array is None:
+            self._array = self._memory.usm_array(self._shape, self._dtype, self._queue)
+        return self._array
 
 
 def pointer(array: Any) -> Any:

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 from syclsched.devices.native.fences import submit_fence
 from syclsched.devices.native.host_tasks import expect_host_tasks
+from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
-from syclsched.devices.programs.arguments import BoundArray, flatten_scalar, scalar_dtype
+from syclsched.devices.programs.arguments import BoundArray, flatten_array, flatten_scalar, pointer, scalar_dtype
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.model.operation import Copies, NativeCall, OpenCLSource, Operation, Scalar, Signature, SpirvModule
 
@@ -58,7 +59,8 @@ class KernelSubmission:
 
     def submit(self, queue: SyclQueue, depends: list[SyclEvent]) -> SyclEvent:
         """Submit the kernel; see `Submission.submit`."""
-        return queue.submit_async(self.kernel, self.arguments, self.global_range, self.local_range, depends)
+        arguments = [a.memory if isinstance(a, MemoryRange) else a for a in self.arguments]
+        return queue.submit_async(self.kernel, arguments, self.global_range, self.local_range, depends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +207,20 @@ class KernelExecutable:
         """The number of arguments that the compiled kernel takes."""
         return int(self._kernel.get_num_args())
 
+    @property
+    def array_names(self) -> list[str]:
+        """Names of the arrays that are no constants, in the order of their addresses among the arguments."""
+        return [part for part in self._parts if isinstance(part, str)]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the index space is empty."""
+        return 0 in self.global_range
+
     def _flat_array(self, array: Argument) -> list[Any]:
-        bound = array if isinstance(array, BoundArray) else BoundArray(array)
-        return bound.flat if self._descriptors else bound.pointer
+        if isinstance(array, BoundArray):
+            return array.flat if self._descriptors else array.pointer
+        return flatten_array(array) if self._descriptors else [pointer(array)]
 
     def _flat_scalar(self, name: str, value: Scalar) -> list[Any]:
         return flatten_scalar(name, value, self._scalars[name], complex_as_parts=self._descriptors)
@@ -221,7 +234,7 @@ class KernelExecutable:
 
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
         """Flatten the arguments; see `Executable.bind`."""
-        if 0 in self.global_range:
+        if self.is_empty:
             return EmptySubmission()
         flat: list[Any] = []
         parts = self._parts if len(arguments) == self._array_count else self._parts_with(arguments)

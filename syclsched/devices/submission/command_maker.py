@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -82,6 +84,24 @@ class EventStructure(ctypes.Structure):
     _fields_ = [("event", ctypes.c_void_p), ("lane", ctypes.c_void_p), ("slot", ctypes.c_int64)]
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class ArgumentForm:
+    """What the argument lists of one kernel have in common."""
+
+    array: Any  # type of the array of their addresses
+    types: Any  # DPCTLKernelArgType of each
+    is_pointer: tuple[bool, ...]  # whether each is memory, passed by its address
+
+    def values_of(self, arguments: Sequence[Any]) -> Any:
+        """Return the addresses of arguments as a C array."""
+        return self.array(
+            *[
+                a._pointer if pointer else ctypes.addressof(a)
+                for a, pointer in zip(arguments, self.is_pointer, strict=True)
+            ]
+        )
+
+
 class CommandMaker:
     """Builds the commands of one run, for its lanes and instructions; `SubmissionLoop` submits them."""
 
@@ -126,6 +146,8 @@ class CommandMaker:
         self._adopted: list[NativeObject] = []
         self._own_kernels = self._has_adopted = self._timed = self._has_split_lanes = False
         self._own: WeakValueDictionary[Hashable, _OwnKernel] = WeakValueDictionary()
+        #: By lane, kernel, index space and form of the arguments: the common part of commands, and the kernel.
+        self._templates: dict[Hashable, tuple[Any, Any]] = {}
         #: For slots without an event of their own: the slot whose event is theirs, too.
         self._stands_for: dict[int, int] = {}
 
@@ -199,31 +221,35 @@ class CommandMaker:
 
     def kernel(self, slot: int, lane: int, waits: Sequence[int], submission: KernelSubmission) -> Command:
         """Return the command of a kernel."""
-        count = len(submission.arguments)
-        values, types = (ctypes.c_void_p * count)(), (ctypes.c_int32 * count)()
-        for i, argument in enumerate(submission.arguments):
-            kind = _TYPES.get(type(argument))
-            values[i] = argument._pointer if kind is None else ctypes.addressof(argument)
-            types[i] = _VOID_PTR if kind is None else kind
-        listed = self._waits(waits)
-        local = submission.local_range
-        dimensions = len(submission.global_range)
+        template, form = self.kernel_template(lane, submission)
+        values, listed = form.values_of(submission.arguments), self._waits(waits)
+        structure = CommandStructure.from_buffer_copy(template)
+        structure.slot, structure.waits, structure.waits_count = slot, ctypes.addressof(listed), len(listed)
+        structure.arguments = ctypes.addressof(values)
         own = self._own_kernel(lane, submission, values) if self._own_kernels else None
-        structure = CommandStructure(
-            RANGE if local is None else ND_RANGE,
-            lane,
-            slot,
-            ctypes.addressof(listed),
-            len(listed),
-            self._kernel_on(lane, submission.kernel) if own is None else own.handle,
-            ctypes.addressof(values),
-            ctypes.addressof(types),
-            count if own is None else 0,
-            _three(submission.global_range),
-            _three(submission.global_range if local is None else local),
-            dimensions,
-        )
-        return Command(structure, (submission, values, types, listed, own))
+        if own is not None:
+            structure.kernel, structure.arguments_count = own.handle, 0
+        return Command(structure, (submission, values, form, listed, own))
+
+    def kernel_template(self, lane: int, submission: KernelSubmission) -> tuple[Any, ArgumentForm]:
+        """Return what all launches of one kernel over one index space on a lane have in common."""
+        form = _argument_form(tuple(map(type, submission.arguments)))
+        extents, local = tuple(submission.global_range), submission.local_range
+        key = lane, id(submission.kernel), extents, local and tuple(local), form
+        found = self._templates.get(key)
+        if found is None:
+            structure = CommandStructure(
+                RANGE if local is None else ND_RANGE,
+                lane,
+                kernel=self._kernel_on(lane, submission.kernel),
+                types=ctypes.addressof(form.types),
+                arguments_count=len(form.types),
+                global_range=_three(extents),
+                local_range=_three(extents if local is None else local),
+                dimensions=len(extents),
+            )
+            found = self._templates[key] = structure, submission.kernel  # the kernel is kept, as its id is in the key
+        return found[0], form
 
     def call(self, slot: int, lane: int, waits: Sequence[int], call: NativeCall) -> Command:
         """Return the command of a library function that submits to the lane's queue."""
@@ -366,10 +392,17 @@ class CommandMaker:
             self._own[key] = own
         return own
 
+    def slots_to_wait_for(self, slots: Sequence[int]) -> Sequence[int]:
+        """Return slots to wait for, of those that share an event only one."""
+        if not self._stands_for:
+            return slots
+        return list(dict.fromkeys(self._stands_for.get(slot, slot) for slot in slots))
+
     def _waits(self, slots: Sequence[int]) -> Any:
-        """Return slots to wait for as a C array, slots that share an event once."""
-        if self._stands_for:
-            slots = list(dict.fromkeys(self._stands_for.get(slot, slot) for slot in slots))
+        """Return slots to wait for as a C array."""
+        if not slots:
+            return _NO_WAITS
+        slots = self.slots_to_wait_for(slots)
         return (ctypes.c_int64 * len(slots))(*slots)
 
     def _held_at(self, slot: int) -> int:
@@ -394,6 +427,16 @@ class _OwnKernel:
 
     def __del__(self) -> None:
         self._release(self.handle)
+
+
+_NO_WAITS = (ctypes.c_int64 * 0)()
+
+
+@lru_cache(maxsize=1024)
+def _argument_form(kinds: tuple[type, ...]) -> ArgumentForm:
+    """Return the form of arguments of these Python types."""
+    types = (ctypes.c_int32 * len(kinds))(*[_TYPES.get(kind, _VOID_PTR) for kind in kinds])
+    return ArgumentForm(ctypes.c_void_p * len(kinds), types, tuple(kind not in _TYPES for kind in kinds))
 
 
 def _three(extents: Sequence[int]) -> Any:

@@ -47,6 +47,8 @@ class Program:
         for array in plan.arrays:
             if array.rows is not None:
                 self.segments.setdefault(array.rows.array, []).append(array)
+        #: Memory space of each lane's device, which identifies its SYCL context.
+        self._contexts = [plan.platform.device(lane.device).space for lane in plan.lanes]
         self._place: dict[int, tuple[int, int]] = {
             i.id: (n, p) for n, lane in enumerate(plan.lanes) for p, i in enumerate(lane.instructions)
         }
@@ -191,6 +193,9 @@ class Program:
 
     def _node(self, lane_index: int, lane: Lane, instruction: Instruction) -> ProgramNode:
         on_host = lane.kind == "host" and instruction.kind not in MEMORY_KINDS
+        if not instruction.waits:
+            first = () if instruction.kind in MEMORY_KINDS else tuple(self._memory_first.get(instruction.id, ()))
+            return ProgramNode(instruction, lane_index, on_host, first)
         if instruction.kind in MEMORY_KINDS:
             # Allocations and frees do not block their lane; a free's waits are checked when it may take effect.
             # An allocation after an eviction comes after the free of the array's previous memory.
@@ -237,7 +242,7 @@ class Program:
         Event dependencies never cross contexts. The runtime allows them, but submission then blocks for milliseconds,
         and oneAPI 2024.2 crashes when several threads submit such commands.
         """
-        return self.plan.platform.device(self.plan.lanes[self._place[number][0]].device).space
+        return self._contexts[self._place[number][0]]
 
     def _expand(self, waits: Iterable[int]) -> list[int]:
         """Return waits in which each ``alloc`` or ``free`` is expanded to the instructions that precede it."""

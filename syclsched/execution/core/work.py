@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,8 +63,10 @@ class InstructionWork:
 
 def resolve_work(program: Program, graph: TaskGraph) -> dict[int, InstructionWork]:
     """Return the work of every ``launch`` and ``host`` instruction, by instruction number."""
+    tasks = {task.name: task for task in graph.tasks}
+    known: dict[Hashable, tuple[Implementation, tuple[str, ...]]] = {}
     return {
-        instruction.id: _work(program, lane, instruction, graph)
+        instruction.id: _work(program, lane, instruction, tasks, known)
         for lane in program.plan.lanes
         for instruction in lane.instructions
         if instruction.kind in ("launch", "host")
@@ -80,34 +82,56 @@ def argument_rows(graph: TaskGraph) -> dict[str, PlannedRows]:
     }
 
 
-def _work(program: Program, lane: Lane, instruction: Instruction, graph: TaskGraph) -> InstructionWork:
-    where = f"instruction {instruction.id} on lane {lane.name!r}"
-    task = graph.task(instruction.task or "")
-    if task.operation is None or task.signature is None:
-        raise IncompletePlanError(f"task {task.name!r} has nothing to run", where=where)
-    try:
-        implementation = task.operation.implementation(instruction.implementation or "")
-    except KeyError as error:
-        raise IncompletePlanError(str(error.args[0]), where=where, hint="Plan again for this graph") from error
-    if implementation.kind == "cost-only":
-        raise PlanError(
-            "it has costs only: it can be planned and simulated, not run",
-            where=f"task {task.name!r}",
-            hint="Give the task an operation with code",
-        )
-    if (implementation.kind == "host") != (instruction.kind == "host"):
-        raise IncompletePlanError(
-            f"implementation {implementation.name!r} ({implementation.kind}) cannot be run by a {instruction.kind}",
-            where=where,
-        )
+def _work(
+    program: Program,
+    lane: Lane,
+    instruction: Instruction,
+    tasks: Mapping[str, Task],
+    known: dict[Hashable, tuple[Implementation, tuple[str, ...]]],
+) -> InstructionWork:
+    """Return the work of an instruction; ``known`` keeps what depends on the operation only."""
+    task = tasks[instruction.task or ""]
+    operation, signature = task.operation, task.signature
+    if operation is None or signature is None:
+        raise IncompletePlanError(f"task {task.name!r} has nothing to run", where=_where(instruction, lane))
+    key = id(operation), instruction.implementation, instruction.kind
+    if key not in known:
+        written = tuple(p.name for p in operation.parameters if p.mode is not None and p.mode.writes)
+        known[key] = _implementation(operation, instruction, lane), written
+    implementation, names = known[key]
     spaces = {program.whole.get(use.array, use.array): use.space for use in instruction.uses}
     buffers = {parameter: (array, spaces[array]) for parameter, array in task.arguments.items()}
     for parameter, rows in task.rows.items():
         array, space = buffers[parameter]
         buffers[parameter] = (row_range_name(array, rows), space)
-    written = [p.name for p in task.operation.arrays if p.mode is not None and p.mode.writes]
-    nothing = bool(written) and all(0 in task.signature.shapes[name] for name in written)
-    return InstructionWork(task, task.operation, implementation, task.signature, buffers, nothing)
+    nothing = bool(names) and all(0 in signature.shapes[name] for name in names)
+    return InstructionWork(task, operation, implementation, signature, buffers, nothing)
+
+
+def _implementation(operation: Operation, instruction: Instruction, lane: Lane) -> Implementation:
+    """Return the implementation an instruction names; refuse one that the instruction cannot run."""
+    try:
+        implementation = operation.implementation(instruction.implementation or "")
+    except KeyError as error:
+        raise IncompletePlanError(
+            str(error.args[0]), where=_where(instruction, lane), hint="Plan again for this graph"
+        ) from error
+    if implementation.kind == "cost-only":
+        raise PlanError(
+            "it has costs only: it can be planned and simulated, not run",
+            where=f"task {instruction.task!r}",
+            hint="Give the task an operation with code",
+        )
+    if (implementation.kind == "host") != (instruction.kind == "host"):
+        raise IncompletePlanError(
+            f"implementation {implementation.name!r} ({implementation.kind}) cannot be run by a {instruction.kind}",
+            where=_where(instruction, lane),
+        )
+    return implementation
+
+
+def _where(instruction: Instruction, lane: Lane) -> str:
+    return f"instruction {instruction.id} on lane {lane.name!r}"
 
 
 def compile_work(

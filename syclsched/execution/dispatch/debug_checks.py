@@ -242,9 +242,7 @@ def _offset(part: AllocatedBuffer, whole: AllocatedBuffer) -> int:
     """Return the byte offset of a part in its whole array."""
     if part is whole:
         return 0
-    if whole.is_usm:
-        return int(part.storage._pointer - whole.storage._pointer) if part.array.nbytes else 0
-    return int(part.storage.ctypes.data - whole.storage.ctypes.data)
+    return part.address - whole.address if part.array.nbytes or not whole.is_usm else 0
 
 
 def _index(flat: int, shape: tuple[int, ...]) -> str:

@@ -14,7 +14,7 @@ from syclsched.errors import DeadlineError, MemoryLimitError
 from syclsched.execution.core.clock import now_ns
 from syclsched.execution.core.execution_records import Outcome, Record
 from syclsched.execution.core.failures import FailureReason, task_failed_error
-from syclsched.execution.core.program import Buffer, Program, ProgramNode
+from syclsched.execution.core.program import Program, ProgramNode
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.dispatch.program_engine import ProgramEngine
 from syclsched.execution.dispatch.readiness import Readiness
@@ -24,6 +24,7 @@ from syclsched.execution.lanes.instruction_submitter import InstructionSubmitter
 from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.memory_admission import MemoryAdmission
+from syclsched.model.text.bulk_objects import paused_collection
 
 #: Messages to the dispatcher besides completions: memory may have been freed, a throttled lane may submit again, the
 #: run was cancelled, a task is past its deadline.
@@ -46,7 +47,6 @@ class Dispatcher(ProgramEngine):
         executables: Mapping[int, Executable] | None = None,
     ) -> None:
         super().__init__(program, work, buffers, queues, record=record, executables=executables)
-        self._readiness = Readiness(program.lanes)
         self._pinned = {buffers.memory_of(piece.status) for piece in work.values() if piece.status is not None}
         self._loop_in_c = self._events.loop
         self._inbox: queue.SimpleQueue[Completion | DispatcherMessage] = queue.SimpleQueue()
@@ -55,9 +55,10 @@ class Dispatcher(ProgramEngine):
             buffers,
             self._events,
             self._pinned,
-            freed=self._readiness.unpark,
+            freed=lambda: self._readiness.unpark(),
             wake=lambda: self._inbox.put("memory"),
         )
+        self._readiness = Readiness(program.lanes, self._admission.prepared)
         self._signals_due = 0
         self._throttled = 0
 
@@ -104,7 +105,10 @@ class Dispatcher(ProgramEngine):
     def _prepare(self) -> None:
         """Compile, allocate memory, create the lanes and read the clocks, before the first submission."""
         self._compile()
-        self.buffers.prepare(self._admission.prepared.values(), self._queues_by_buffer())
+        with paused_collection():
+            self.buffers.prepare(self._admission.prepared.values())
+        for number in self._admission.prepared:
+            self._events.put(number, None)
         self._lanes = self._make_lanes(self._inbox.put, lambda: self._ending)
         if not any(needs_python(executable) for executable in self._executables.values()):
             self._loop_in_c.use_native_queues()
@@ -112,20 +116,11 @@ class Dispatcher(ProgramEngine):
         commands = CommandCache(
             self._loop_in_c, self.program, self._work, self._executables, self.buffers, self._queue_of
         )
-        commands.prepare()
+        with paused_collection():
+            commands.prepare()
         self._submitter = InstructionSubmitter(self._lanes, self._events, self.counts, self, commands, limited=True)
         if self.recording:
             self.clocks = self._lanes.with_new_last_anchor(self.clocks, self._loop_in_c.stamp)
-
-    def _queues_by_buffer(self) -> dict[Buffer, dict[int, SyclQueue]]:
-        """Return, for each buffer, the lanes whose kernels use it, with their queues."""
-        users: dict[Buffer, dict[int, SyclQueue]] = {}
-        for index, lane in enumerate(self.program.plan.lanes):
-            for instruction in lane.instructions:
-                if instruction.kind == "launch":
-                    for use in instruction.uses:
-                        users.setdefault((use.array, use.space), {})[index] = self._queues[lane.name]
-        return users
 
     def _loop(self) -> None:
         readiness = self._readiness

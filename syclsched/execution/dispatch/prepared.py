@@ -19,6 +19,7 @@ from syclsched.execution.memory.red_zones import RedZoneBuffers
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.task import LogicalArray
+from syclsched.model.text.bulk_objects import paused_collection
 
 if TYPE_CHECKING:
     from syclsched.devices.opened_devices import OpenDevices
@@ -103,5 +104,6 @@ def prepare(plan: Plan, graph: TaskGraph) -> PreparedPlan:
 
     graph = planned_graph(plan, graph)
     verify(plan, graph)
-    program = Program(plan)
-    return PreparedPlan(plan, graph, program, resolve_work(program, graph))
+    with paused_collection():
+        program = Program(plan)
+        return PreparedPlan(plan, graph, program, resolve_work(program, graph))

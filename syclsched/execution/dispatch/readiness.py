@@ -7,7 +7,7 @@ It uses no threads and no queues, so that every order of events can be tested; t
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from syclsched.execution.core.program import ProgramNode
 
@@ -23,11 +23,13 @@ class Readiness:
     which its thread executes in order.
     """
 
-    def __init__(self, lanes: Sequence[Sequence[ProgramNode]]) -> None:
-        self._lanes = lanes
+    def __init__(self, lanes: Sequence[Sequence[ProgramNode]], done: Collection[int] = ()) -> None:
+        #: Without the instructions that were done before the run, such as allocations.
+        self._lanes = [[node for node in lane if node.id not in done] for lane in lanes] if done else lanes
+        lanes = self._lanes
         self._next = [0] * len(lanes)
         self._left = sum(len(lane) for lane in lanes)
-        self._submitted: set[int] = set()
+        self._submitted: set[int] = set(done)
         self._completed: set[int] = set()
         self._blocked: dict[int, list[int]] = {}
         self._ready: list[tuple[int, int]] = []

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from syclsched.devices.native.sycl_types import SyclQueue
@@ -11,6 +11,7 @@ from syclsched.devices.programs.executables import (
     CopySubmission,
     EmptySubmission,
     Executable,
+    KernelExecutable,
     KernelSubmission,
     LibrarySubmission,
     SequenceSubmission,
@@ -19,6 +20,7 @@ from syclsched.devices.programs.executables import (
 )
 from syclsched.devices.programs.joined_launches import join_launches
 from syclsched.devices.submission.commands import Command, JointCommand
+from syclsched.devices.submission.launch_batches import FEWEST_LAUNCHES, launch_commands
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.execution.core.program import Buffer, Program, ProgramNode
 from syclsched.execution.core.work import InstructionWork
@@ -38,8 +40,8 @@ class CommandFactory:
         """Return the command of an instruction with allocated buffers; None if Python must submit it."""
         instruction, queue = node.instruction, self._queues[node.lane]
         if instruction.kind == "copy" and instruction.nbytes:
-            source, target = (end.copy_operand(queue) for end in self._buffers.ends(instruction))
-            return self._loop.copy(node.id, node.lane, node.events, target, source, instruction.nbytes)
+            source, target = self._buffers.ends(instruction)
+            return self._loop.copy(node.id, node.lane, node.events, target.held, source.held, instruction.nbytes)
         if work is None or executable is None or work.writes_nothing:
             return self._loop.fence(node.id, node.lane, node.events)
         if needs_python(executable):
@@ -51,7 +53,7 @@ class CommandFactory:
         return executable.bind(work.bound(node.lane, self._queues[node.lane], self._buffer))
 
     def _buffer(self, buffer: Buffer) -> AllocatedBuffer:
-        found = self._buffers.get_or_prepared(buffer)
+        found = self._buffers.get(buffer)
         assert found is not None, buffer
         return found
 
@@ -75,27 +77,64 @@ class CommandCache(CommandFactory):
         self._prepared: dict[int, Command] = {}
 
     def prepare(self) -> None:
-        """Create the commands of all instructions whose buffers are allocated only once."""
+        """Create the commands of all instructions whose buffers are allocated only once, those of a kernel together."""
         allocations = Counter(
             (use.array, use.space)
             for node in self._program.nodes.values()
             if node.instruction.kind == "alloc"
             for use in node.instruction.uses
         )
+        several = {buffer for buffer, count in allocations.items() if count > 1}
+        launches: dict[tuple[int, int], list[ProgramNode]] = defaultdict(list)
         for number, node in self._program.nodes.items():
             if node.lane not in self._queues or node.instruction.kind in ("alloc", "free"):
                 continue
-            uses = [(use.array, use.space) for use in node.instruction.uses]
-            if all(
-                allocations[self._buffers.memory_of(buffer)] <= 1 and self._buffers.get_or_prepared(buffer) is not None
-                for buffer in uses
+            uses = node.instruction.uses
+            if several and any(self._buffers.memory_of((use.array, use.space)) in several for use in uses):
+                continue
+            executable = self._executables.get(number)
+            if (
+                isinstance(executable, KernelExecutable)
+                and not executable.is_empty
+                and not self._work[number].writes_nothing
             ):
-                try:
-                    command = self.get(node)
-                except Exception:  # tried again at submission, where the error is reported
-                    command = None
-                if command is not None:
-                    self._prepared[number] = command
+                launches[id(executable), node.lane].append(node)
+            else:
+                self._prepare(node)
+        for nodes in launches.values():
+            self._prepare_launches(nodes)
+
+    def _prepare(self, node: ProgramNode) -> None:
+        try:
+            command = self.get(node)
+        except Exception:  # its buffers do not all exist yet; any other error is reported at submission
+            command = None
+        if command is not None:
+            self._prepared[node.id] = command
+
+    def _prepare_launches(self, nodes: Sequence[ProgramNode]) -> None:
+        """Create the commands of launches of one executable on one lane whose buffers exist."""
+        executable = self._executables[nodes[0].id]
+        assert isinstance(executable, KernelExecutable)
+        ready, addresses = [], []
+        for node in nodes:
+            buffers = self._work[node.id].buffers
+            found = [self._buffers.get(buffers[name]) for name in executable.array_names]
+            if all(found) and len(found) == len(buffers):
+                ready.append(node)
+                addresses.append([live.address for live in found if live is not None])
+        if len(ready) < FEWEST_LAUNCHES:
+            for node in nodes:
+                self._prepare(node)
+            return
+        try:
+            first = self.bind(ready[0], self._work[ready[0].id], executable)
+            assert isinstance(first, KernelSubmission)
+            slots, waits = [node.id for node in ready], [node.events for node in ready]
+            made = launch_commands(self._loop, ready[0].lane, slots, waits, first, addresses)
+        except Exception:  # reported at submission
+            return
+        self._prepared.update(zip(slots, made, strict=True))
 
     def get(self, node: ProgramNode) -> Command | None:
         """Return the command of an instruction of the program; see `make`."""

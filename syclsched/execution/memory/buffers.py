@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -11,8 +12,10 @@ import numpy as np
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.memory.constant_uploads import ConstantUploader
 from syclsched.devices.memory.memory_pool import MemoryBlock, padded
+from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.arguments import BoundArray
+from syclsched.devices.submission import faultpoints
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.core.program import Buffer
 from syclsched.execution.memory.memory_layout import MemoryLayout
@@ -30,21 +33,34 @@ NumpyArray = np.ndarray[Any, np.dtype[Any]]
 class AllocatedBuffer:
     """Memory of one array, or of some of its rows, in one memory space."""
 
+    __slots__ = ("__weakref__", "_parts", "_shared", "_views", "_whole", "array", "block", "held", "on_host", "owned")
+
     def __init__(
-        self, array: PlannedArray, storage: Any, *, on_host: bool, owned: bool, block: MemoryBlock | None = None
+        self,
+        array: PlannedArray,
+        held: NumpyArray | MemoryRange,
+        *,
+        on_host: bool,
+        owned: bool,
+        block: MemoryBlock | None = None,
     ) -> None:
         self.array = array
-        self.storage = storage
+        #: The memory, as the compiled loop takes it.
+        self.held = held
         self.on_host = on_host
         self.owned = owned
         self.block = block
-        #: Whether a result array shares the memory; a list, so that the whole buffer and its parts have one value.
-        self._shared = [False]
-        self._views: dict[int | tuple[int, tuple[int, ...]], BoundArray] = {}
-        self._parts: dict[RowRange, AllocatedBuffer] = {}
+        #: Whether a result array shares the memory, or that of the whole buffer of which this is a part.
+        self._shared = False
+        self._whole: AllocatedBuffer | None = None
+        # Made on first use, as most buffers have one kind of view at most.
+        self._views: dict[int | tuple[int, tuple[int, ...]], BoundArray] | None = None
+        self._parts: dict[RowRange, AllocatedBuffer] | None = None
 
     def part(self, start: int, stop: int) -> AllocatedBuffer:
         """Return a view of some rows; the same object for the same rows."""
+        if self._parts is None:
+            self._parts = {}
         found = self._parts.get((start, stop))
         if found is None:
             whole = self.array
@@ -53,55 +69,60 @@ class AllocatedBuffer:
             array = PlannedArray(
                 row_range_name(whole.name, (start, stop)), (stop - start, *whole.shape[1:]), whole.dtype, nbytes
             )
-            storage = (
-                usm_memory.memory_slice(self.storage, start * row_bytes, nbytes)
-                if self.is_usm
-                else self.storage[start:stop]
-            )
-            found = AllocatedBuffer(array, storage, on_host=self.on_host, owned=self.owned)
-            found._shared = self._shared
+            held = self.held
+            part = held[start:stop] if isinstance(held, np.ndarray) else held.part(start * row_bytes, nbytes)
+            found = AllocatedBuffer(array, part, on_host=self.on_host, owned=self.owned)
+            found._whole = self._whole or self
             self._parts[start, stop] = found
         return found
 
     @property
+    def storage(self) -> Any:
+        """The memory as NumPy array or dpctl memory object."""
+        return self.held if isinstance(self.held, np.ndarray) else self.held.memory
+
+    @property
     def is_usm(self) -> bool:
         """Whether the memory is USM."""
-        return not isinstance(self.storage, np.ndarray)
+        return not isinstance(self.held, np.ndarray)
 
     @property
     def address(self) -> int:
         """Address of the first byte."""
-        return int(self.storage.ctypes.data if isinstance(self.storage, np.ndarray) else self.storage._pointer)
+        return int(self.held.ctypes.data if isinstance(self.held, np.ndarray) else self.held._pointer)
 
     def mark_shared(self) -> None:
         """Mark the memory as shared with a result array: it is then released with that array."""
-        self._shared[0] = True
+        (self._whole or self)._shared = True
 
     def give_back(self) -> None:
         """Return the memory to its pool, unless it is shared; it must no longer be in use."""
-        if self.block is not None and not self._shared[0]:
+        if self.block is not None and not self._shared:
             self.block.give_back()
 
     def bound(self, lane: int, queue: SyclQueue, shape: tuple[int, ...] | None = None) -> BoundArray:
         """Return the buffer as a kernel argument for a lane's queue, without a copy."""
         key = lane if shape is None else (lane, shape)
+        if self._views is None:
+            self._views = {}
         view = self._views.get(key)
         if view is None:
-            view = self._views[key] = BoundArray(self.usm_array(queue, shape))
+            assert isinstance(self.held, MemoryRange), self.array.name
+            shape = self.array.shape if shape is None else shape
+            view = self._views[key] = BoundArray(self.held, shape, self.array.dtype, queue)
         return view
 
-    def usm_array(self, queue: SyclQueue, shape: tuple[int, ...] | None = None) -> Any:
-        """Return the buffer as `usm_ndarray` on a queue, without a copy; by default in its own shape."""
-        return usm_memory.as_usm_array(
-            self.storage, self.array.shape if shape is None else shape, self.array.dtype, queue
-        )
+    def usm_array(self, queue: SyclQueue) -> Any:
+        """Return the buffer as `usm_ndarray` on a queue, without a copy."""
+        assert isinstance(self.held, MemoryRange), self.array.name
+        return self.held.usm_array(self.array.shape, self.array.dtype, queue)
 
     def numpy(self, *, writable: bool) -> NumpyArray:
         """Return the buffer as a NumPy array, without a copy."""
-        if isinstance(self.storage, np.ndarray):
-            view: NumpyArray = self.storage.view()
+        if isinstance(self.held, np.ndarray):
+            view: NumpyArray = self.held.view()
         else:
-            view = usm_memory.as_numpy(self.storage, self.array.shape, self.array.dtype)
+            view = usm_memory.as_numpy(self.held, self.array.shape, self.array.dtype)
         if not writable:
             view.flags.writeable = False
         return view
@@ -154,7 +175,6 @@ class BufferTable(BufferLookup):
         self._rows = {name: array.rows for name, array in arrays.items() if array.rows is not None} | dict(ranges or {})
         self._buffers: dict[Buffer, AllocatedBuffer] = {}
         self._held_bytes: dict[str, int] = {}
-        self._prepared: dict[Buffer, AllocatedBuffer] = {}
         #: Peak bytes of arrays, by memory space.
         self.peak_bytes: dict[str, int] = {}
         #: Peak bytes of allocated memory, by memory space: includes early allocations and padding.
@@ -191,7 +211,9 @@ class BufferTable(BufferLookup):
         key = self._keys[buffer]
         found = usm_memory.usm_memory_of(data, self._devices.allocator_queue(key.context or key.space))
         if found is not None:
-            self._buffers[buffer] = AllocatedBuffer(self._arrays[name], found, on_host=True, owned=False)
+            self._buffers[buffer] = AllocatedBuffer(
+                self._arrays[name], MemoryRange.around(found), on_host=True, owned=False
+            )
             return True
         own = self._own_resident(name)
         np.copyto(own.numpy(writable=True), data)
@@ -207,14 +229,15 @@ class BufferTable(BufferLookup):
             self._note_taken(own.array.nbytes, buffer[1])
         return own
 
-    def prepare(self, buffers: Iterable[Buffer], users: Mapping[Buffer, Mapping[int, SyclQueue]]) -> None:
-        """Allocate and touch memory and create the views for kernels, before the plan starts."""
+    def prepare(self, buffers: Iterable[Buffer]) -> None:
+        """Allocate buffers and touch their memory, before the plan starts."""
+        pools: dict[PoolKey, list[Buffer]] = {}
         for buffer in buffers:
-            made = self._make(buffer, touch=True)
-            self._note_taken(made.array.nbytes, buffer[1])
-            for lane, queue in users.get(buffer, {}).items():
-                made.bound(lane, queue)
-            self._prepared[buffer] = made
+            pools.setdefault(self._keys[buffer], []).append(buffer)
+        for key, wanted in pools.items():
+            for buffer, made in zip(wanted, self._make_all(key, wanted), strict=True):
+                self._buffers[buffer] = made
+                self._note_allocated(made, buffer[1])
 
     def place_in_layout(self, layout: MemoryLayout, plan: Plan) -> None:
         """Allocate and touch all the memory of a static layout, and place the plan's buffers in it."""
@@ -242,16 +265,14 @@ class BufferTable(BufferLookup):
 
     def allocate(self, buffer: Buffer) -> None:
         """Allocate a buffer; free its previous allocation."""
-        name, space = buffer
         self.free(buffer)
-        array = self._arrays[name]
-        made = self._prepared.pop(buffer, None)
-        if made is None:
-            made = self._make(buffer)
-            self._note_taken(array.nbytes, space)
-        self._buffers[buffer] = made
-        held = self._held_bytes.get(space, 0) + array.nbytes
-        self._held_bytes[space] = held
+        self._buffers[buffer] = made = self._make(buffer)
+        self._note_allocated(made, buffer[1])
+
+    def _note_allocated(self, made: AllocatedBuffer, space: str) -> None:
+        nbytes = made.array.nbytes
+        self._note_taken(nbytes, space)
+        held = self._held_bytes[space] = self._held_bytes.get(space, 0) + nbytes
         self.peak_bytes[space] = max(held, self.peak_bytes.get(space, 0))
 
     def _note_taken(self, nbytes: int, space: str) -> None:
@@ -264,7 +285,18 @@ class BufferTable(BufferLookup):
         block, storage = self._take(key, array.nbytes, f"{array.nbytes} bytes for array {name!r}", touch=touch)
         return self._live_buffer(array, key, storage, block)
 
-    def _take(self, key: PoolKey, nbytes: int, purpose: str, *, touch: bool) -> tuple[MemoryBlock, Any]:
+    def _make_all(self, key: PoolKey, buffers: Sequence[Buffer]) -> list[AllocatedBuffer]:
+        """Allocate and touch buffers of one pool together; one by one if they do not all fit, to name the culprit."""
+        arrays = [self._arrays[name] for name, _ in buffers]
+        if faultpoints.active is None:  # faults are injected in single allocations
+            with suppress(MemoryError, MemoryLimitError):
+                found = self._devices.pools.take_all(key, [array.nbytes for array in arrays], touch=True)
+                return [self._live_buffer(a, key, held, block) for a, (block, held) in zip(arrays, found, strict=True)]
+        return [self._make(buffer, touch=True) for buffer in buffers]
+
+    def _take(
+        self, key: PoolKey, nbytes: int, purpose: str, *, touch: bool
+    ) -> tuple[MemoryBlock, NumpyArray | MemoryRange]:
         try:
             found = self._devices.pools.take(key, nbytes, touch=touch)
         except (MemoryError, MemoryLimitError) as error:
@@ -277,11 +309,11 @@ class BufferTable(BufferLookup):
         return found
 
     def _live_buffer(
-        self, array: PlannedArray, key: PoolKey, storage: Any, block: MemoryBlock | None
+        self, array: PlannedArray, key: PoolKey, held: NumpyArray | MemoryRange, block: MemoryBlock | None
     ) -> AllocatedBuffer:
-        if isinstance(storage, np.ndarray):
-            storage = storage.view(array.dtype).reshape(array.shape)
-        return AllocatedBuffer(array, storage, on_host=self._on_host(key), owned=True, block=block)
+        if isinstance(held, np.ndarray):
+            held = held.view(array.dtype).reshape(array.shape)
+        return AllocatedBuffer(array, held, on_host=self._on_host(key), owned=True, block=block)
 
     def _on_host(self, key: PoolKey) -> bool:
         """Return whether the host can access memory of a pool."""
@@ -308,7 +340,7 @@ class BufferTable(BufferLookup):
         found = []
         for use in copy.uses[:2]:
             buffer: Buffer = (use.array, use.space)
-            live = self.get_or_prepared(buffer if len(copy.uses) == 2 else self.memory_of(buffer))
+            live = self.get(buffer if len(copy.uses) == 2 else self.memory_of(buffer))
             assert live is not None, buffer
             found.append(live)
         if len(copy.uses) > 2:
@@ -316,19 +348,12 @@ class BufferTable(BufferLookup):
             found = [live.part(start, stop) for live in found]
         return found[0], found[1]
 
-    def get_or_prepared(self, buffer: Buffer) -> AllocatedBuffer | None:
-        """Return a buffer that is allocated or prepared for allocation; None if it is neither."""
-        return self._found(self._buffers, buffer) or self._found(self._prepared, buffer)
-
     def get(self, buffer: Buffer) -> AllocatedBuffer | None:
         """Return a buffer, or None if it is not allocated."""
-        return self._found(self._buffers, buffer)
-
-    def _found(self, among: Mapping[Buffer, AllocatedBuffer], buffer: Buffer) -> AllocatedBuffer | None:
         rows = self._rows.get(buffer[0]) if self._rows else None
         if rows is None:
-            return among.get(buffer)
-        whole = among.get((rows.array, buffer[1]))
+            return self._buffers.get(buffer)
+        whole = self._buffers.get((rows.array, buffer[1]))
         return None if whole is None else whole.part(rows.start, rows.stop)
 
     def __contains__(self, buffer: Buffer) -> bool:
@@ -339,7 +364,7 @@ class BufferTable(BufferLookup):
 
     def clear(self) -> None:
         """Release all memory, except memory shared with result arrays."""
-        for live in (*self._buffers.values(), *self._prepared.values(), *self._own.values()):
+        for live in (*self._buffers.values(), *self._own.values()):
             live.give_back()
         for block in self._blocks:
             block.give_back()
@@ -347,14 +372,9 @@ class BufferTable(BufferLookup):
         self._laid_out.clear()
         self._own.clear()
         self._buffers.clear()
-        self._prepared.clear()
         self._held_bytes.clear()
 
 
-def _cut(storage: Any, start: int, nbytes: int) -> Any:
+def _cut(held: NumpyArray | MemoryRange, start: int, nbytes: int) -> NumpyArray | MemoryRange:
     """Return a slice of memory, without a copy."""
-    return (
-        storage[start : start + nbytes]
-        if isinstance(storage, np.ndarray)
-        else usm_memory.memory_slice(storage, start, nbytes)
-    )
+    return held[start : start + nbytes] if isinstance(held, np.ndarray) else held.part(start, nbytes)

@@ -16,6 +16,7 @@ import numpy as np
 
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.memory.memory_pool import MemoryBlock
+from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.core.program import Buffer
 from syclsched.execution.memory.buffers import AllocatedBuffer, BufferTable, NumpyArray
@@ -54,18 +55,18 @@ class RedZoneBuffers(BufferTable):
         array, key = self._arrays[buffer[0]], self._keys[buffer]
         guard = self._guard_bytes.get(buffer[1], PAGE_BYTES)
         try:
-            block, raw = self._devices.pools.take(key, array.nbytes + 2 * guard)
+            block, found = self._devices.pools.take(key, array.nbytes + 2 * guard)
         except MemoryLimitError:
             _LOGGER.warning("array %r has no red zones: there is no memory for them in %r", *buffer)
             return super()._make(buffer)
-        storage: Any
-        if isinstance(raw, np.ndarray):
-            raw[...] = POISON
-            storage = raw[guard : guard + array.nbytes].view(array.dtype).reshape(array.shape)
+        if isinstance(found, np.ndarray):
+            found[...] = POISON
+            held: NumpyArray | MemoryRange = found[guard : guard + array.nbytes].view(array.dtype).reshape(array.shape)
         else:
-            raw.memset(POISON)
-            storage = usm_memory.memory_slice(raw, guard, array.nbytes)
-        return _GuardedBuffer(array, storage, raw, guard, on_host=self._on_host(key), block=block)
+            found.memory.memset(POISON)
+            held = found.part(guard, array.nbytes)
+        raw = found if isinstance(found, np.ndarray) else found.memory
+        return _GuardedBuffer(array, held, raw, guard, on_host=self._on_host(key), block=block)
 
     def live(self) -> dict[Buffer, AllocatedBuffer]:
         """Return all allocated buffers."""
@@ -89,9 +90,16 @@ class _GuardedBuffer(AllocatedBuffer):
     """A buffer with guard bytes on both sides."""
 
     def __init__(
-        self, array: PlannedArray, storage: Any, raw: Any, guard_bytes: int, *, on_host: bool, block: MemoryBlock
+        self,
+        array: PlannedArray,
+        held: NumpyArray | MemoryRange,
+        raw: Any,
+        guard_bytes: int,
+        *,
+        on_host: bool,
+        block: MemoryBlock,
     ) -> None:
-        super().__init__(array, storage, on_host=on_host, owned=True, block=block)
+        super().__init__(array, held, on_host=on_host, owned=True, block=block)
         self._raw = raw
         self._guard_bytes = guard_bytes
 

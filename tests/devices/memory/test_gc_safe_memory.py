@@ -75,7 +75,7 @@ def test_what_still_refers_to_a_block_that_was_given_back_keeps_nothing_from_the
 
     pool = MemoryPool(allocate, "test")
     block = pool.take(NBYTES)
-    view = usm_memory.block_memory(block, queue)
+    view = usm_memory.block_memory(block, queue).memory
     pool.close()
     assert is_usm(block.pointer, queue)
     block.give_back()

@@ -60,6 +60,12 @@ class PoolMachine(RuleBasedStateMachine):
     def take(self, nbytes: int, touch: bool) -> None:
         self.blocks.append(self.pool.take(nbytes, touch=self.runtime.touch if touch else None))
 
+    @rule(sizes=st.lists(st.one_of(st.integers(0, 3000), st.integers(0, 200_000)), max_size=12), touch=st.booleans())
+    def take_all(self, sizes: list[int], touch: bool) -> None:
+        found = self.pool.take_all(sizes, touch=self.runtime.touch if touch else None)
+        assert [block.nbytes for block in found] == sizes
+        self.blocks += found
+
     @precondition(lambda self: self.blocks)
     @rule(index=st.integers(0, 1 << 16), explicitly=st.booleans())
     def give_back(self, index: int, explicitly: bool) -> None:
@@ -157,6 +163,16 @@ def test_memory_nobody_uses_goes_back_when_the_runtime_has_no_more() -> None:
     with pytest.raises(MemoryLimitError):
         pool.take(900 * 128)
     assert held.nbytes == runtime.held[held.pointer]
+
+
+def test_all_blocks_are_taken_or_none() -> None:
+    runtime = Runtime(most=3 * SLAB_BYTES)
+    pool = MemoryPool(runtime.allocate, "somewhere", slab_bytes=SLAB_BYTES)
+    with pytest.raises(MemoryLimitError):
+        pool.take_all([SLAB_BYTES] * 5)
+    assert pool.info().blocks == 0
+    assert pool.info().in_use_bytes == 0
+    assert len(pool.take_all([SLAB_BYTES] * 3)) == 3
 
 
 def test_no_more_is_kept_than_was_in_use_at_once_or_a_little() -> None:

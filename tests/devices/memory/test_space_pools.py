@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from syclsched.devices import open_devices
-from syclsched.devices.memory import usm_memory
 from syclsched.devices.memory.space_pools import memory_info
 from syclsched.errors import ExecutionError
 from syclsched.model.platform import HOST, Platform
@@ -54,14 +53,14 @@ def test_blocks_can_be_written_and_read_in_every_space(platform: Platform, apart
                 if isinstance(storage, np.ndarray):
                     storage[:] = pattern
                 elif size:
-                    storage.sycl_queue.memcpy_async(storage, pattern, size, []).wait()
+                    storage.queue.memcpy_async(storage.memory, pattern, size, []).wait()
                 held.append((storage, pattern, block))
             for storage, pattern, _ in held:
                 back = np.zeros_like(pattern)
                 if isinstance(storage, np.ndarray):
                     back[:] = storage
                 elif len(back):
-                    storage.sycl_queue.memcpy_async(back, storage, len(back), []).wait()
+                    storage.queue.memcpy_async(back, storage.memory, len(back), []).wait()
                 np.testing.assert_array_equal(back, pattern)
             info = live.memory()[space]
             assert info.in_use_bytes == sum(block.nbytes for *_, block in held)
@@ -76,7 +75,8 @@ def test_a_view_keeps_its_memory_even_when_the_devices_are_closed(platform: Plat
     live = open_devices(platform)
     space = platform.compute_devices[0].space
     block, storage = live.pools.take(space, 800)
-    array = usm_memory.as_usm_array(storage, (100,), "int64", live.queue(platform.compute_devices[0].name))
+    assert not isinstance(storage, np.ndarray)
+    array = storage.usm_array((100,), "int64", live.queue(platform.compute_devices[0].name))
     del block, storage
     assert live.memory()[space].blocks == 1
     live.close()

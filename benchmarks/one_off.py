@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time of one-off runs of small tasks by step: new graphs in a warm process, with a plan at hand.
+
+    python benchmarks/one_off.py [--tasks 1000] [--runs 9] [--kinds kernels hosts]
+
+Kernels do nothing, with 16 work-items and 3 arrays, on one lane of the CPU device, in a random graph; host functions do
+nothing, on two lanes. The graph and its plan are new in each run; kernels were compiled by an earlier one. Microseconds
+of processor time a task, medians: building the graph; ``start``, the call that verifies the plan and returns at once;
+``end``, until all results are there, which includes what the device and other threads compute. ``bind`` and ``replay``
+are the same run as the first one of a bound plan.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from common import parser, plan_by_hand, print_table
+from dispatch import ITEMS, edges, graph_of
+
+from syclsched import TaskGraph, discover
+from syclsched.api import with_lanes
+from syclsched.devices import open_devices
+from syclsched.execution import bind, execute
+
+STEPS = ("build", "start", "end", "bind", "replay")
+
+
+def do_nothing(x: Any, y: Any) -> None:
+    """Be a task of the host."""
+
+
+def host_graph(tasks: int) -> TaskGraph:
+    """Return independent tasks of the host."""
+    graph = TaskGraph("hosts")
+    first = graph.array("first", (ITEMS,), "float64")
+    for n in range(tasks):
+        graph.host(do_nothing, name=f"t{n}", x=first.read(), y=graph.array(f"a{n}", (ITEMS,), "float64").write())
+    return graph
+
+
+def _replayed(runner: Any, inputs: Any) -> None:
+    runner.run(inputs).wait()
+
+
+def measured(kind: str, tasks: int, runs: int, platform: Any, devices: Any) -> dict[str, list[float]]:
+    """Return microseconds a task of each step, by run."""
+    inputs = {"first": np.zeros(ITEMS)}
+    before = edges("random", tasks)
+    found: dict[str, list[float]] = {step: [] for step in STEPS}
+
+    def timed(step: str, call: Callable[[], Any]) -> Any:
+        begun_s = time.process_time()
+        result = call()
+        found[step].append((time.process_time() - begun_s) / tasks * 1e6)
+        return result
+
+    def new_graph() -> tuple[Any, Any]:
+        graph = timed("build", lambda: graph_of(before) if kind == "kernels" else host_graph(tasks))
+        places = [("cpu", 0)] if kind == "kernels" else [("host", 0), ("host", 1)]
+        return plan_by_hand(graph, platform, lambda position, _: places[position % len(places)]), graph
+
+    for _ in range(runs + 1):
+        with timed("start", partial(execute, *new_graph(), devices, inputs)) as run:
+            timed("end", run.wait)
+        with timed("bind", partial(bind, *new_graph(), devices)) as runner:
+            timed("replay", partial(_replayed, runner, inputs))
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    options = parser(__doc__, tasks=1000, runs=9, kinds=["kernels", "hosts"]).parse_args()
+    platform = with_lanes(discover("cpu"), {"host": 2})
+    with open_devices(platform) as devices:
+        rows = []
+        for kind in options.kinds:
+            found = measured(kind, options.tasks, options.runs, platform, devices)
+            rows.append((kind, *(f"{statistics.median(found[step][1:]):.1f}" for step in STEPS)))
+    print_table("Microseconds of processor time a task", ("tasks", *STEPS), rows, ("tasks",))
+
+
+if __name__ == "__main__":
+    main()
