@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
+from typing import Any
 
 from syclsched.devices.native.sycl_types import SyclContext, SyclDevice, SyclQueue
 from syclsched.devices.programs.combined_source import COMMENT
@@ -54,18 +55,18 @@ def can_join(executable: Executable, count: int, queue: SyclQueue) -> bool:
     """
     assert isinstance(executable, KernelExecutable)
     assert isinstance(executable.code, OpenCLSource)
-    return _can_join(executable.code, count, queue.sycl_context, queue.sycl_device)
+    return _joined_kernel(executable.code, count, queue.sycl_context, queue.sycl_device) is not None
 
 
 def join_launches(executable: Executable, submissions: Sequence[Submission], queue: SyclQueue) -> KernelSubmission:
-    """Return one submission that does the work of several launches concurrently."""
+    """Return one submission that does the work of several launches concurrently; only if `can_join`."""
     assert isinstance(executable, KernelExecutable)
     assert isinstance(executable.code, OpenCLSource)
-    joined = joined_source(executable.code, len(submissions))
-    assert joined is not None
+    kernel = _joined_kernel(executable.code, len(submissions), queue.sycl_context, queue.sycl_device)
+    assert kernel is not None
     extents, local = executable.global_range, executable.local_range or _groups(executable.global_range)
     return KernelSubmission(
-        kernel=compile_code(joined, queue, f"{len(submissions)} launches of kernel {executable.code.kernel_name!r}"),
+        kernel=kernel,
         arguments=[a for each in submissions if isinstance(each, KernelSubmission) for a in each.arguments],
         global_range=[len(submissions), *[1] * (2 - len(extents)), *extents],
         local_range=local and [1, *[1] * (2 - len(local)), *local],
@@ -73,18 +74,18 @@ def join_launches(executable: Executable, submissions: Sequence[Submission], que
 
 
 @lru_cache(maxsize=512)
-def _can_join(code: OpenCLSource, count: int, context: SyclContext, device: SyclDevice) -> bool:
-    """Return whether the device compiles the joined kernel."""
+def _joined_kernel(code: OpenCLSource, count: int, context: SyclContext, device: SyclDevice) -> Any:
+    """Return the joined kernel; None if the device does not compile it."""
     import dpctl
 
     joined = joined_source(code, count)
     if joined is None:
-        return False
+        return None
+    where = f"{count} launches of kernel {code.kernel_name!r}"
     try:
-        compile_code(joined, dpctl.SyclQueue(context, device), f"{count} launches of kernel {code.kernel_name!r}")
+        return compile_code(joined, dpctl.SyclQueue(context, device), where)
     except SyclschedError:
-        return False
-    return True
+        return None
 
 
 def _groups(extents: Sequence[int]) -> list[int] | None:

@@ -192,13 +192,14 @@ class Dispatcher(ProgramEngine):
 
     def must_skip(self, node: ProgramNode) -> bool:
         """Return whether an instruction must not start: a predecessor has failed, or the run is ending."""
-        if self._ending:
+        failures = self.failures
+        if self.cancelled or failures.halted:
             return True
-        if self.failures.none:
+        if failures.none:
             return False
         # A buffer may be missing because its allocation failed.
         allocated = all((use.array, use.space) in self.buffers for use in node.instruction.uses)
-        return not allocated or self.failures.cancels(node.instruction)
+        return not allocated or failures.cancels(node.instruction)
 
     def skip(self, request: SubmissionRequest) -> None:
         """Record an instruction that is not submitted, and order its successors."""
@@ -209,18 +210,19 @@ class Dispatcher(ProgramEngine):
 
     def submitted(self, request: SubmissionRequest, submit_ns: int) -> None:
         """Record a submission, and watch for the completion if host instructions depend on it."""
-        node = request.node
+        node, program = request.node, self.program
+        number = node.id
         if self.recording:
-            self.records[node.id] = request.record or Record(submit_ns)
+            self.records[number] = request.record or Record(submit_ns)
         lane = self._submitter.lanes.devices[node.lane]
         lane.submitted(node)
         self.failures.done(node.instruction)
-        if node.id in self.program.waited_for:
+        if number in program.waited_for:
             self.counts.events += 1
-        if node.id in self.program.signals:
+        if number in program.signals:
             self._signals_due += 1
-            lane.watch(node, cast(SyclEvent, self._events.get(node.id)))
-        self._notify_waiters(node.id)
+            lane.watch(node, cast(SyclEvent, self._events.get(number)))
+        self._notify_waiters(number)
 
     def refused(self, request: SubmissionRequest, error: Exception) -> None:
         """Record an instruction that the runtime refuses, and order its successors."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from syclsched.devices.memory.memory_pool import ALIGNMENT_BYTES
 from syclsched.execution.core.program import Program
@@ -97,13 +98,20 @@ class PreparedPlan:
         return made
 
 
+#: The last prepared plan of each graph in its planned form, for repeated runs; it does not refer to the graph.
+_known: WeakKeyDictionary[TaskGraph, tuple[Plan, Program, dict[int, InstructionWork]]] = WeakKeyDictionary()
+
+
 def prepare(plan: Plan, graph: TaskGraph) -> PreparedPlan:
     """Verify a plan, and resolve the task behind each of its instructions."""
     from syclsched.planning import verify
     from syclsched.rewrites import planned_graph
 
-    graph = planned_graph(plan, graph)
-    verify(plan, graph)
-    with paused_collection():
-        program = Program(plan)
-        return PreparedPlan(plan, graph, program, resolve_work(program, graph))
+    graph = planned_graph(plan, graph)  # which refuses a graph that has changed since the plan was made
+    known = _known.get(graph)
+    if known is None or (known[0] is not plan and known[0] != plan):
+        verify(plan, graph)
+        with paused_collection():
+            program = Program(plan)
+            known = _known[graph] = plan, program, resolve_work(program, graph)
+    return PreparedPlan(known[0], graph, *known[1:])

@@ -85,9 +85,11 @@ class Readiness:
             self._ahead[node.lane] += 1
             self._advance(node)
             return
-        self._submitted.add(node.id)
+        number = node.id
+        self._submitted.add(number)
         self._advance(node)
-        self._wake(node)
+        if number in self._blocked:
+            self._wake(number)
 
     def completed(self, node: ProgramNode) -> None:
         """Note that an instruction has completed, failed, or been cancelled before it started."""
@@ -98,15 +100,15 @@ class Readiness:
             self._ahead[node.lane] -= 1
             if full:
                 self._offer(node.lane)
-        self._wake(node)
+        self._wake(node.id)
 
     def _advance(self, node: ProgramNode) -> None:
         self._next[node.lane] += 1
         self._left -= 1
         self._offer(node.lane)
 
-    def _wake(self, node: ProgramNode) -> None:
-        for lane in self._blocked.pop(node.id, ()):
+    def _wake(self, number: int) -> None:
+        for lane in self._blocked.pop(number, ()):
             self._offer(lane)
 
     def _offer(self, lane: int) -> None:

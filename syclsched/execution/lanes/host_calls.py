@@ -80,9 +80,10 @@ def with_own_views(function: Callable[..., Any]) -> Callable[..., Any]:
 def _host_arguments(work: InstructionWork, buffers: BufferTable | Mapping[Buffer, Any]) -> dict[str, Any]:
     """Return the arguments of a host function: NumPy views of its buffers, and scalars."""
     arguments: dict[str, Any] = work.scalars
-    shapes = work.shapes
-    for parameter in work.arrays:
-        assert parameter.mode is not None
-        view = buffers[work.buffers[parameter.name]].numpy(writable=parameter.mode.writes)
-        arguments[parameter.name] = view.reshape(shapes[parameter.name]) if parameter.name in shapes else view
+    shapes = work.shapes if work.task.reshaped else {}
+    for parameter in work.operation.parameters:
+        name, mode = parameter.name, parameter.mode
+        if mode is not None and name in work.buffers:
+            view = buffers[work.buffers[name]].numpy(writable=mode.writes)
+            arguments[name] = view.reshape(shapes[name]) if name in shapes else view
     return arguments

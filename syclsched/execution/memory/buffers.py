@@ -119,10 +119,11 @@ class AllocatedBuffer:
 
     def numpy(self, *, writable: bool) -> NumpyArray:
         """Return the buffer as a NumPy array, without a copy."""
-        if isinstance(self.held, np.ndarray):
-            view: NumpyArray = self.held.view()
+        held = self.held
+        if isinstance(held, np.ndarray):
+            view: NumpyArray = held.view()
         else:
-            view = usm_memory.as_numpy(self.held, self.array.shape, self.array.dtype)
+            view = usm_memory.as_numpy(held, self.array.shape, self.array.dtype)
         if not writable:
             view.flags.writeable = False
         return view

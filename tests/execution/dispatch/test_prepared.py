@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Preparation of plans: once for equal plans of one graph, and anew after a change of either."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from dataclasses import replace
+
+import pytest
+from support.running import MIX, given_chain, plan_on
+
+import syclsched
+from syclsched.errors import IncompletePlanError, RaceError
+from syclsched.execution.dispatch.prepared import prepare
+from syclsched.model.plan import Plan
+
+PLATFORM = syclsched.describe(["cpu"])
+DEVICE = PLATFORM.compute_devices[0].name
+
+
+def test_an_equal_plan_of_the_same_graph_is_prepared_once() -> None:
+    graph = given_chain()
+    plan = plan_on(graph, PLATFORM, DEVICE)
+    first = prepare(plan, graph)
+    assert prepare(plan, graph).program is first.program
+    again = plan_on(graph, PLATFORM, DEVICE)
+    assert again is not plan
+    assert prepare(again, graph).work is first.work
+    assert prepare(plan, given_chain()).program is not first.program, "another graph has other tasks"
+
+
+def without_waits(plan: Plan) -> Plan:
+    lanes = tuple(replace(m, instructions=tuple(replace(i, waits=()) for i in m.instructions)) for m in plan.lanes)
+    return replace(plan, lanes=lanes)
+
+
+def test_a_changed_plan_or_graph_is_verified_anew() -> None:
+    graph = given_chain()
+    plan = plan_on(graph, PLATFORM, DEVICE)
+    first = prepare(plan, graph)
+    with pytest.raises((RaceError, IncompletePlanError)):
+        prepare(without_waits(plan), graph)
+    with pytest.raises(IncompletePlanError):
+        prepare(replace(plan, lanes=plan.lanes[:1]), graph)
+    assert prepare(plan, graph).plan == first.plan
+    graph.kernel(MIX, x=graph.arrays["x"], y=graph.arrays["y"], a=9)
+    with pytest.raises(IncompletePlanError, match="another graph"):
+        prepare(plan, graph)
+
+
+def test_a_prepared_plan_does_not_keep_its_graph() -> None:
+    graph = given_chain()
+    plan = plan_on(graph, PLATFORM, DEVICE)
+    prepare(plan, graph)
+    alive = weakref.ref(graph)
+    del graph
+    gc.collect()
+    assert alive() is None
