@@ -27,6 +27,7 @@ from support.running import (
 )
 
 from syclsched.api import with_lanes
+from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.errors import (
     ArgumentError,
     ExecutionError,
@@ -284,6 +285,28 @@ def test_memory_is_given_back(live: tuple[Platform, Any]) -> None:
     assert alive() is None
     with pytest.raises(ExecutionError, match="closed"):
         run.result("y")
+
+
+def test_kernels_are_submitted_without_dpctl_objects_of_their_arrays(
+    live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[MemoryRange] = []
+    make = MemoryRange._on
+
+    def noted(self: MemoryRange, queue: Any) -> Any:
+        made.append(self)
+        return make(self, queue)
+
+    monkeypatch.setattr(MemoryRange, "_on", noted)
+    platform, devices = live
+    for length in (1, 20):  # launches made one by one, and together
+        graph = given_chain(length)
+        with execute(plan_on(graph, platform, "cpu"), graph, devices) as run:
+            np.testing.assert_array_equal(run.result("y"), sequential(graph, graph.data)["y"])
+    assert not made, "each takes tens of microseconds"
+    with execute(plan_on(graph, platform, "cpu"), graph, devices) as run:
+        run.result("y", like="usm_ndarray")
+    assert made
 
 
 def test_device_array_outlives_the_run(live: tuple[Platform, Any]) -> None:
