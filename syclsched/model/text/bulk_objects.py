@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 #: Above the first number, new objects skip the young generations; after the second, a full collection runs.
-_MANY_OBJECTS, _MOST_OLD_OBJECTS = 2_000, 1_000_000
+_MANY_OBJECTS, _MOST_OLD_OBJECTS = 5_000, 1_000_000
 _made_old = 0
 
 
