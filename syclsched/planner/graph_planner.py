@@ -46,10 +46,10 @@ def plan_graph(
     idle, ``auto`` also plans the rewritten graph (`syclsched.rewrites.rewrite`) and keeps the better plan. Such a plan
     carries its recipe and runs with the original graph.
     """
-    (best,) = plan_contenders(
-        graph, platform, policy=policy, history=history, steps=steps, budget_s=budget_s, clock=clock, seed=seed,
-        minimize=minimize, subject_to=subject_to, rewrite=rewrite, progress=progress,
-    )  # fmt: skip
+    target = PlanTarget(
+        platform, CostModel(platform, history), policy, aim_at(minimize).subject_to(*subject_to), StepCounter(progress)
+    )
+    (best,) = _plans(graph, target, SearchBudget(steps, budget_end_s(budget_s, clock), clock, seed), rewrite)
     return best
 
 
@@ -59,7 +59,6 @@ def plan_contenders(
     *,
     policy: str = AUTO,
     history: History | None = None,
-    steps: int | None = None,
     budget_s: float | None = None,
     clock: Clock | None = None,
     seed: int = 0,
@@ -74,9 +73,12 @@ def plan_contenders(
     These are plans of ``auto`` for the makespan whose predictions lie within the uncertainty; see
     `syclsched.planner.contest`. They are not verified yet.
     """
-    check_rewrite(rewrite)
     aim = aim_at(minimize).subject_to(*subject_to)
-    request = PlanTarget(platform, CostModel(platform, history), policy, aim, StepCounter(progress), most)
-    budget = SearchBudget(steps, budget_end_s(budget_s, clock), clock, seed)
+    target = PlanTarget(platform, CostModel(platform, history), policy, aim, StepCounter(progress), most)
+    return _plans(graph, target, SearchBudget(None, budget_end_s(budget_s, clock), clock, seed), rewrite)
+
+
+def _plans(graph: TaskGraph, target: PlanTarget, budget: SearchBudget, rewrite: str) -> tuple[Plan, ...]:
+    check_rewrite(rewrite)
     graph.validate()
-    return plan_rewritten(graph, request, budget, rewrite)
+    return plan_rewritten(graph, target, budget, rewrite)

@@ -9,11 +9,11 @@ from functools import cached_property, partial
 import numpy as np
 
 from syclsched.model.access import MODES, AccessMode
-from syclsched.model.instruction_table import INSTRUCTION_KINDS, InstructionTable, Texts, texts_of
-from syclsched.model.lazy_objects import lazy_lane
 from syclsched.model.plan import Counters, Lane, Option, Plan
 from syclsched.model.platform import Platform
 from syclsched.model.schedule import Schedule
+from syclsched.model.tables.instruction_table import INSTRUCTION_KINDS, InstructionTable, Texts, texts_of
+from syclsched.model.tables.lazy_objects import lazy_lane
 from syclsched.planning.draft import COPY as COPIES
 from syclsched.planning.draft import KINDS, Ints, LaneKey, PlanDraft, gather_places, gather_ragged
 from syclsched.planning.graph_record import GraphRecord

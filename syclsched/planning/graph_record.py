@@ -12,11 +12,11 @@ import numpy as np
 
 from syclsched.model.access import MODES, Access
 from syclsched.model.constant import Constant
-from syclsched.model.distinct_codes import distinct
 from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.access_columns import WRITES, AccessColumns
 from syclsched.model.graph_parts.dependencies import KINDS, ImplicitEdges
 from syclsched.model.plan import PlannedAccess, PlannedArray, PlannedRows, PlannedTask
+from syclsched.model.tables.distinct_codes import distinct
 from syclsched.model.task import LogicalArray
 from syclsched.model.text.bulk_objects import make_objects
 from syclsched.planning.draft import Codes, Flags, Ints

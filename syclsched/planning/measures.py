@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 
-from syclsched.model.instruction_table import table_of
-from syclsched.model.lazy_objects import lane_table
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.profile import Power, Quantity
+from syclsched.model.tables.instruction_table import table_of
+from syclsched.model.tables.lazy_objects import lane_table
 from syclsched.scheduling.core.busy_time import busy_seconds
 from syclsched.scheduling.objectives import Metrics
 from syclsched.scheduling.objectives.power import weigh

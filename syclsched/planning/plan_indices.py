@@ -14,11 +14,11 @@ import numpy as np
 
 from syclsched.errors import IncompletePlanError, PlanError
 from syclsched.model.access import MODE_CODE, MODES
-from syclsched.model.distinct_codes import distinct
-from syclsched.model.instruction_table import INSTRUCTION_KINDS, InstructionTable, Texts, table_of
-from syclsched.model.lazy_objects import lane_table
 from syclsched.model.plan import Instruction, Plan
 from syclsched.model.platform import HOST
+from syclsched.model.tables.distinct_codes import distinct
+from syclsched.model.tables.instruction_table import INSTRUCTION_KINDS, InstructionTable, Texts, table_of
+from syclsched.model.tables.lazy_objects import lane_table
 from syclsched.planning.draft import Flags, Ints, gather_places, gather_ragged, ragged, ragged_starts
 
 #: Codes of instruction kinds; kinds from `LAUNCH` on run tasks.

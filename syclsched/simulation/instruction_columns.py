@@ -9,9 +9,9 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from syclsched.model.graph_parts.access_columns import WRITES, Flags
-from syclsched.model.instruction_table import INSTRUCTION_KINDS, InstructionTable, table_of
-from syclsched.model.lazy_objects import lane_table
 from syclsched.model.plan import Plan
+from syclsched.model.tables.instruction_table import INSTRUCTION_KINDS, InstructionTable, table_of
+from syclsched.model.tables.lazy_objects import lane_table
 from syclsched.simulation.machine import ALLOC, COPY, FREE, WORK, Floats, Ints
 
 _NUMBERS: Final = {kind: n for n, kind in enumerate(INSTRUCTION_KINDS)}

@@ -12,9 +12,9 @@ from typing import Final, Literal
 
 import numpy as np
 
-from syclsched.model.instruction_table import InstructionTable
-from syclsched.model.lazy_objects import lane_table, lazy_lane, lazy_trace
 from syclsched.model.plan import Lane, Plan
+from syclsched.model.tables.instruction_table import InstructionTable
+from syclsched.model.tables.lazy_objects import lane_table, lazy_lane, lazy_trace
 from syclsched.model.text.bulk_objects import make_objects
 from syclsched.model.trace import Span, Trace
 from syclsched.simulation.disturbances import Event, Failure

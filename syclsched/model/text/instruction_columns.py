@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from syclsched.model.access import MODE_CODE, MODES
-from syclsched.model.distinct_codes import distinct
-from syclsched.model.instruction_table import InstructionTable, Texts, starts_of
 from syclsched.model.plan import Instruction
+from syclsched.model.tables.distinct_codes import distinct
+from syclsched.model.tables.instruction_table import InstructionTable, Texts, starts_of
 from syclsched.model.text.columns import ColumnChecks
 
 

@@ -11,9 +11,9 @@ from dataclasses import MISSING, field, fields, make_dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, Literal, get_type_hints
 
-from syclsched.model.lazy_objects import lane_table, lazy_lane
 from syclsched.model.plan import PLAN_FORMAT, Instruction, Lane, Option, Plan, PlannedArray, PlannedTask
 from syclsched.model.schedule import Assignment, Schedule
+from syclsched.model.tables.lazy_objects import lane_table, lazy_lane
 from syclsched.model.text.bulk_objects import paused_collection
 from syclsched.model.text.columns import columns_type, decode, encode
 from syclsched.model.text.instruction_columns import decode_table, encode_table

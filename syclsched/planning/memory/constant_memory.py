@@ -10,9 +10,9 @@ import numpy as np
 
 from syclsched.errors import MemoryLimitError
 from syclsched.model.constant import Constant
-from syclsched.model.lazy_objects import lane_table
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
+from syclsched.model.tables.lazy_objects import lane_table
 from syclsched.model.text.units import format_exact_bytes
 
 

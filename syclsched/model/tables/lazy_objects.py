@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from syclsched.model.instruction_table import InstructionTable, table_of
 from syclsched.model.plan import Instruction, Lane
+from syclsched.model.tables.instruction_table import InstructionTable, table_of
 from syclsched.model.trace import Span, Trace
 
 # Slot descriptors that the properties below override.

@@ -13,9 +13,9 @@ from support.plans import launch, plan_on, platform_of
 
 import syclsched
 from syclsched import workloads
-from syclsched.model.instruction_table import InstructionTable, table_of
-from syclsched.model.lazy_objects import lane_table, lazy_lane, lazy_trace
 from syclsched.model.plan import Instruction, Lane, Plan
+from syclsched.model.tables.instruction_table import InstructionTable, table_of
+from syclsched.model.tables.lazy_objects import lane_table, lazy_lane, lazy_trace
 from syclsched.model.text.json_serialisation import from_json, to_json
 from syclsched.model.trace import Span, Trace
 from syclsched.simulation import predict, simulate

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syclsched.model.access import MODE_CODE, MODES
-from syclsched.model.distinct_codes import distinct
 from syclsched.model.plan import BufferUse, Instruction, InstructionKind
+from syclsched.model.tables.distinct_codes import distinct
 from syclsched.model.text.bulk_objects import make_objects, paused_collection
 
 Ints = NDArray[np.int64]
