@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from pathlib import Path
@@ -23,6 +24,9 @@ settings.load_profile("ci")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+# Tests do the same whether or not an earlier run has left compiled programs; with the value 1 they use them.
+os.environ.setdefault("SYCLSCHED_PROGRAM_CACHE", "0")
 
 _KERNELS = Path(__file__).parent / "kernels"
 #: Number of imported modules at the last `gc.freeze`.

@@ -65,13 +65,14 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
 
 
 @pytest.mark.sycl
-def test_a_run_asks_the_registered_backend(fake: Fake) -> None:
+def test_a_run_asks_the_registered_backend(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     from syclsched.devices.programs.programs import compile_code
     from syclsched.devices.trust.known_answer_routes import OPENCL_C, ROUTES
     from syclsched.devices.trust.known_answers import DTYPES
     from syclsched.execution import bind, execute
     from syclsched.testing.queue_gates import QueueGates
 
+    monkeypatch.setenv("SYCLSCHED_PROGRAM_CACHE", "0")
     platform, live = live_on(None)
     graph = TaskGraph("asked")
     x, y = (graph.array(name, data=np.arange(1 << 20, dtype=DTYPE)) for name in "xy")

@@ -78,6 +78,7 @@ class Ran:
             "XDG_CACHE_HOME": str(folder / "cache"),
             "XDG_DATA_HOME": str(folder / "data"),
             "SYCLSCHED_FPGA_EMULATOR": "0",
+            program_cache.VARIABLE: "1",
         }
         self._process = subprocess.Popen(
             [sys.executable, "-c", RUN, dtype], env=environment, stdout=subprocess.PIPE, text=True
@@ -111,9 +112,11 @@ def test_the_next_process_compiles_nothing_and_computes_the_same(tmp_path: Path)
 
 
 @pytest.fixture
-def queue(cpu: Any) -> Any:
+def queue(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A queue, with a cache folder of the test's own."""
     import dpctl
+
+    monkeypatch.setenv(program_cache.VARIABLE, "1")
 
     return dpctl.SyclQueue(dpctl.SyclContext(cpu), cpu, property="in_order")
 

@@ -312,6 +312,7 @@ def test_compiled_kernels_are_kept_and_damaged_ones_compiled_anew(cpu: Any, monk
     import dpctl
 
     queue = dpctl.SyclQueue(cpu)
+    monkeypatch.setenv("SYCLSCHED_PROGRAM_CACHE", "1")
     monkeypatch.setattr(routes, "SHIPPED", Path("nowhere"))
     routes._shipped.cache_clear()
     compiled = routes.dpex_spirv(queue, ka.float_kernel, ka.DTYPES[0])
