@@ -73,16 +73,15 @@ class OpenCLBinaries:
             devices, sizes = (ctypes.c_void_p * count.value)(), (ctypes.c_size_t * count.value)()
             self._program_info(program, _PROGRAM_DEVICES, ctypes.sizeof(devices), devices, None)
             self._program_info(program, _PROGRAM_BINARY_SIZES, ctypes.sizeof(sizes), sizes, None)
-            # The driver fills the buffers that are not null: that of this device.
-            made = [
-                ctypes.create_string_buffer(size) if each == device and size else None
-                for each, size in zip(devices, sizes, strict=True)
-            ]
+            # Intel's driver refuses to give that of one device alone.
+            made = [ctypes.create_string_buffer(size) if size else None for size in sizes]
             places = (ctypes.c_void_p * count.value)(
                 *(None if each is None else ctypes.addressof(each) for each in made)
             )
-            refused = self._program_info(program, _PROGRAM_BINARIES, ctypes.sizeof(places), places, None)
-            return None if refused else next((each.raw for each in made if each is not None), None)
+            if self._program_info(program, _PROGRAM_BINARIES, ctypes.sizeof(places), places, None):
+                return None
+            found = next((each for each, of in zip(made, devices, strict=True) if of == device), None)
+            return None if found is None else found.raw
         finally:
             self._release_kernel(native)
 
@@ -101,6 +100,7 @@ class OpenCLBinaries:
             return None
         bundle = self._new(_SIZEOF_PROGRAM)
         self._make_program(bundle, program, queue.sycl_context.addressof_ref(), _EXECUTABLE, BACKEND_OPENCL)
+        self._release_program(program)  # SYCL has retained it
         return self._wrap(bundle)  # which deletes it
 
     def _place(self, queue: SyclQueue) -> tuple[int, int]:

@@ -172,6 +172,22 @@ def test_a_program_is_compiled_for_each_source_and_options(queue: Any, compiled:
 
 
 @pytest.mark.sycl
+def test_a_program_for_one_device_of_several_in_a_context(
+    cpu: Any, queue: Any, compiled: Callable[..., list[str]]
+) -> None:
+    import dpctl
+
+    try:
+        halves = cpu.create_sub_devices(partition=1)[:2]
+    except dpctl.SyclSubDeviceCreationError:
+        pytest.skip("the CPU has a single compute unit")
+    context = dpctl.SyclContext(halves)
+    first, second = (dpctl.SyclQueue(context, each, property="in_order") for each in halves)
+    assert len(compiled(second, "2.0f")) == 1
+    assert compiled(second, "2.0f") == compiled(first, "2.0f") == []
+
+
+@pytest.mark.sycl
 def test_parts_of_a_program_are_found_whatever_is_wanted_with_them(
     queue: Any, compiled: Callable[..., list[str]]
 ) -> None:
