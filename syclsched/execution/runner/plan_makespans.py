@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +18,6 @@ from syclsched.execution.replay.replay import Replay
 #: Returns the key under which makespans of runs of a kind are kept.
 MakespanKey = Callable[[RunKind], HistoryKey]
 
-_LOCK: Final = threading.Lock()
 #: Keys of the first runs of plans in this process.
 _HAVE_RUN: Final[set[HistoryKey]] = set()
 
@@ -53,7 +51,6 @@ class PlanMakespans:
     def _measured(self, seconds: float, kind: RunKind) -> Makespan:
         """Return a makespan under its kind: the first run in a process finds nothing in caches."""
         first = self.key("first")
-        with _LOCK:
-            is_first = first not in _HAVE_RUN
-            _HAVE_RUN.add(first)
+        is_first = first not in _HAVE_RUN
+        _HAVE_RUN.add(first)
         return first if is_first else self.key(kind), seconds
