@@ -83,10 +83,15 @@ def on_lanes(platform: Platform, lanes: int) -> Platform:
     return replace(platform, devices=devices)
 
 
+#: Threads that called host functions.
+callers: set[int] = set()
+
+
 def graph_of(seen: dict[str, int], count: int = 3) -> syclsched.TaskGraph:
     graph = syclsched.TaskGraph("threads")
 
     def note(*, y: Any, number: int) -> None:
+        callers.add(threading.get_ident())
         seen[f"t{number}"] = threads()
         y[...] = number
 
@@ -122,11 +127,13 @@ def test_host_functions_get_their_lanes_share_of_the_cores(lanes: int, expected:
 @pytest.mark.sycl
 def test_host_functions_are_timed_with_as_many_threads_as_they_run_with() -> None:
     seen: dict[str, int] = {}
+    callers.clear()
     platform = on_lanes(syclsched.discover("cpu"), 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "cpu_count", lambda: 4)
         syclsched.calibrate(graph_of(seen, 1), platform)
     assert set(seen.values()) == {2}
+    assert len(callers) == 2
     one, two = (on_lanes(platform, n).host for n in (1, 2))
     assert one.timing_key == one.key
     assert two.timing_key == f"{two.key}, 2 threads"

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
@@ -30,6 +32,10 @@ from syclsched.profiling.statistics import Sampler
 _MOST_IN_A_ROW, _ROW_S, _PAUSE_S = 32, 2e-3, 3e-3
 #: A row this many times longer than the shortest ran on fewer threads.
 _ALONE = 1.5
+
+#: Seconds of a sample of several lanes: several times the interval at which Python's threads take turns (5 ms); and the
+#: memory of their arrays at most.
+_LANES_S, _LANES_BYTES = 20e-3, 256 << 20
 
 #: Sets of arrays that samples rotate through, and their total memory at most.
 _SETS, _SETS_BYTES = 8, 64 << 20
@@ -150,9 +156,46 @@ def _time_on_host(
         return sampler.clock() - start
 
     with LIBRARY_THREADS.at_most(case.device.library_threads):
+        if case.device.lanes > 1:
+            return _time_on_host_lanes(case, data, function, sampler, budget_s)
         if (slow := _times_if_too_slow(sample, too_slow_s)) is not None:
             return slow
         return sampler.samples_until(sample, budget_s)
+
+
+def _time_on_host_lanes(
+    case: TimedCase, data: Mapping[str, Array], function: Callable[..., Any], sampler: Sampler, budget_s: float
+) -> list[float]:
+    """Return samples of a host function's seconds while all lanes of the host call it.
+
+    Calls that hold Python's interpreter lock, or need the whole memory bandwidth, then take as much longer as in a run.
+    """
+    updated = [p.name for p in case.operation.arrays if p.mode is not None and p.mode.writes and p.mode.reads]
+    size = sum(value.nbytes for value in data.values())
+    lanes = max(1, min(case.device.lanes, _LANES_BYTES // max(1, size)))
+    sets = [{name: value.copy() for name, value in data.items()} for _ in range(lanes)]
+
+    begin = threading.Barrier(lanes)
+
+    def call(arrays: Mapping[str, Array], count: int) -> None:
+        begin.wait()
+        for _ in range(count):
+            for name in updated:
+                np.copyto(arrays[name], data[name])
+            function(**arrays, **case.signature.scalars)
+
+    with ThreadPoolExecutor(lanes) as lane_threads:
+
+        def sample(count: int) -> float:
+            start = sampler.clock()
+            for ended in [lane_threads.submit(call, arrays, count) for arrays in sets]:
+                ended.result()
+            return (sampler.clock() - start) / count
+
+        sample(1)
+        once = sample(1)
+        count = max(1, min(_MOST_IN_A_ROW, round(_LANES_S / max(once, 1e-9))))
+        return sampler.samples_until(lambda: sample(count), budget_s)
 
 
 def _time_on_device(
