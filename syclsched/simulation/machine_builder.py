@@ -154,6 +154,7 @@ def _lanes(
     steps: Records,
 ) -> Records:
     known = {device.name: device for device in platform.devices if device.name in devices}
+    on = {name: processors.get(device.processor or "", -1) for name, device in known.items()}
     cores = {name: platform.lane_cores(device) for name, device in known.items()}
     return records(
         LANE,
@@ -162,8 +163,8 @@ def _lanes(
         end=starts[1:],
         device=[devices[lane.device] for lane in lanes],
         mixes=[lane.kind != "copy" for lane in lanes],
-        processor=[processors.get(known[lane.device].processor or "", -1) for lane in lanes],
-        cores=[cores[lane.device] for lane in lanes],
+        processor=[on.get(lane.device, -1) for lane in lanes],
+        cores=[cores.get(lane.device, 0) for lane in lanes],
         cursor=steps["wait_start"][starts[:-1]],
         place=-1,
         next_waiter=-1,
@@ -195,10 +196,11 @@ def _submission_loads(lanes: Sequence[LaneLike], platform: Platform) -> list[flo
 
 def _devices(devices: dict[str, int], platform: Platform) -> tuple[Records, Records]:
     """Return the devices, and for each the rows of devices that slow it down."""
-    factors = {frozenset((p.first, p.second)): _unshared(platform, p) for p in platform.interferences}
+    here = [p for p in platform.interferences if p.first in devices and p.second in devices]
+    factors = {frozenset((p.first, p.second)): _unshared(platform, p) for p in here}
     rows: list[list[tuple[int, float]]] = [[] for _ in devices]
     for pair, factor in factors.items():
-        if factor > 0 and all(name in devices for name in pair):
+        if factor > 0:
             first, last = devices[min(pair)], devices[max(pair)]
             rows[first].append((last, factor))
             if first != last:

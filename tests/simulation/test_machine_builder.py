@@ -9,7 +9,7 @@ import pytest
 from support.plans import launch, plan_on, platform_of
 
 from syclsched.errors import IncompletePlanError
-from syclsched.model.platform import Platform
+from syclsched.model.platform import HOST, Interference, Platform
 from syclsched.simulation import makespan_s, time_machine, time_plan
 from syclsched.simulation.event_engine import run_machine
 from syclsched.simulation.machine_builder import flatten
@@ -62,3 +62,9 @@ def test_work_that_waits_for_a_host_function_starts_a_hand_off_later() -> None:
     times = time_plan(plan_on(platform, host__0=[launch(0, 1.0)], a__0=[launch(1, 1.0, 0), launch(2, 1.0)]))
     assert times[1].start_s == pytest.approx(1.5)
     assert times[2].start_s == pytest.approx(2.5)
+
+
+def test_interference_with_what_is_not_on_the_platform_is_ignored() -> None:
+    platform = replace(platform_of("a"), interferences=(Interference("a", "gone", 1.0), Interference("a", HOST, 1.0)))
+    platform = replace(platform, devices=(replace(platform.devices[0], processor="p"),))
+    assert makespan_s(plan_on(platform, a__0=[launch(0, 1.0)])) == 1.0
