@@ -110,10 +110,12 @@ class Attempt:
 def attempt(graph: TaskGraph, request: PlanTarget, budget: SearchBudget) -> Attempt:
     """Plan a graph as it is; by ``auto`` also with several lanes of the host, if it may have them."""
     wide = request.platform.with_host_lanes() if request.policy == AUTO and request.aim.plain else None
-    if wide is None or not _may_need_host_lanes(graph, request):
+    if wide is None:
+        return _attempt(graph, request, budget)
+    wider = replace(request, platform=wide, costs=request.costs.on(wide))
+    if not _may_need_host_lanes(graph, wider):
         return _attempt(graph, request, budget)
     found = _attempt(graph, request, budget.part(_USUAL_LANES))
-    wider = replace(request, platform=wide, costs=request.costs.on(wide))
     try:
         other = _attempt(graph, wider, budget.reduced(_WIDE_STEPS))
     except (PlanError, PolicyError) as error:
@@ -123,19 +125,19 @@ def attempt(graph: TaskGraph, request: PlanTarget, budget: SearchBudget) -> Atte
     return found.beside(Candidate(f"{_lanes_text(wide)}, {other.plan.policy}", other.plan.makespan_s))
 
 
-def _may_need_host_lanes(graph: TaskGraph, request: PlanTarget) -> bool:
-    """Return whether several tasks have host functions; of a large graph, whether only the host can run most tasks.
+def _may_need_host_lanes(graph: TaskGraph, wider: PlanTarget) -> bool:
+    """Return whether several tasks can run on the host; of a large graph, whether only the host can run most tasks.
 
-    Stated costs do not say how many cores they are for.
+    Without times that were measured on one of several lanes, nothing is known to be gained.
     """
-    host = request.platform.host
-    others = [device for device in request.platform.devices if device is not host]
+    host = wider.platform.host
+    others = [device for device in wider.platform.devices if device is not host]
     able = only = 0
     for task in graph.tasks:
-        best = None if task.operation is None else request.costs.best(task, host)
-        if best is not None and best[0].kind != "cost-only":
+        best = None if task.operation is None else wider.costs.best(task, host)
+        if best is not None and best[1].origin == "measured":
             able += 1
-            only += all(request.costs.best(task, device) is None for device in others)
+            only += all(wider.costs.best(task, device) is None for device in others)
     return able > 1 if len(graph) <= LARGE else 2 * only > len(graph)
 
 

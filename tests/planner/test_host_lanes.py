@@ -79,6 +79,8 @@ def test_a_chain_of_library_calls_keeps_all_cores() -> None:
 def test_without_a_measurement_on_one_thread_nothing_is_assumed_to_be_gained() -> None:
     graph = graph_of(8)
     assert lanes_of(graph, history_of(graph, 1.0, None))[0] == 1
+    plan = syclsched.plan(graph, PLATFORM, history=history_of(graph, 1.0, None))
+    assert not any(candidate.policy.startswith("host as") for candidate in plan.candidates)
 
 
 def test_a_gain_below_the_margin_is_none() -> None:
