@@ -396,13 +396,18 @@ class Platform(Serialisable):
             used = 1 if apart else device.compute_units
         return min(used, self.processor_cores[device.processor])
 
-    def with_host_lanes(self) -> Platform | None:
+    def with_host_lanes(self, lanes: int) -> Platform:
+        """Return the platform with this number of lanes of the host."""
+        host = self.host
+        if host.lanes == lanes:
+            return self
+        changed = replace(host, lanes=lanes)
+        return replace(self, devices=tuple(changed if device is host else device for device in self.devices))
+
+    def with_most_host_lanes(self) -> Platform | None:
         """Return the platform with the host as the most lanes it may have; None if it has as many already."""
         host = next((device for device in self.devices if device.is_host), None)
-        if host is None or host.most_lanes <= host.lanes:
-            return None
-        wider = replace(host, lanes=host.most_lanes)
-        return replace(self, devices=tuple(wider if device is host else device for device in self.devices))
+        return None if host is None or host.most_lanes <= host.lanes else self.with_host_lanes(host.most_lanes)
 
     def select(self, keep: Callable[[Device], bool] | Iterable[str]) -> Platform:
         """Return the platform with a subset of its devices, and the host.

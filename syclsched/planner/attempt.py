@@ -109,7 +109,7 @@ class Attempt:
 
 def attempt(graph: TaskGraph, request: PlanTarget, budget: SearchBudget) -> Attempt:
     """Plan a graph as it is; by ``auto`` also with several lanes of the host, if it may have them."""
-    wide = request.platform.with_host_lanes() if request.policy == AUTO and request.aim.plain else None
+    wide = request.platform.with_most_host_lanes() if request.policy == AUTO and request.aim.plain else None
     if wide is None:
         return _attempt(graph, request, budget)
     wider = replace(request, platform=wide, costs=request.costs.on(wide))

@@ -284,7 +284,7 @@ def _whole_seconds(graph: TaskGraph, platform: Platform, history: RecordingHisto
 
 def _cases(graph: TaskGraph, platform: Platform, costs: CostModel, *, choices_only: bool) -> Iterator[TimedCase]:
     seen: set[HistoryKey] = set()
-    wide = None if choices_only else platform.with_host_lanes()
+    wide = None if choices_only else platform.with_most_host_lanes()
     devices = (*platform.devices, *(() if wide is None else (wide.host,)))
     for task in graph.tasks:
         if task.operation is None or task.signature is None:

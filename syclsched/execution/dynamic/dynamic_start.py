@@ -72,7 +72,10 @@ def run_dynamically(
     if learn:
         FEED.begin()
     asked = graph if plan is None else planned_graph(plan, graph)
-    problem = build_problem(asked, devices.platform, CostModel(devices.platform, history))
+    platform = devices.platform
+    if plan is not None:
+        platform = platform.with_host_lanes(plan.platform.host.lanes)  # `auto` chooses their number
+    problem = build_problem(asked, platform, CostModel(platform, history))
     if name != "hybrid":
         policy = policy_by_name(name)
     elif plan is None:
@@ -111,7 +114,8 @@ def execute_dynamic(
 ) -> Run:
     """Start a graph under a dynamic policy, and return at once."""
     graph.validate()
-    platform = devices.platform
+    host = problem.devices.index(HOST)
+    platform = devices.platform.with_host_lanes(sum(device == host for device, _ in problem.processors))
     layout = IndexedGraph(graph, problem, platform)
     work = TaskWork(layout)
     empty = empty_plan(layout, policy.name)

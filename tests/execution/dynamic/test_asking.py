@@ -101,3 +101,15 @@ def test_a_run_adds_what_kinds_of_tasks_took_to_the_history(
         found = store.samples()
     assert found and all(key.operation == "mix" and len(seconds) == 1 for key, seconds in found)
     assert all(key.implementation.endswith(", in a run") for key, _ in found)
+
+
+def test_a_hybrid_run_has_the_host_lanes_of_its_plan() -> None:
+    graph = TaskGraph("hosts")
+    arrays = [graph.array(f"x{n}", data=np.zeros(4)) for n in range(4)]
+    for array in arrays:
+        graph.host(lambda x: np.add(x, 1.0, out=x), name=f"add {array.name}", x=array.update())
+    platform = ss.discover("cpu")
+    plan = ss.plan(graph, platform.with_host_lanes(2), policy="heft")
+    assert {each.lane for each in plan.schedule.assignments} == {0, 1}
+    with ss.run(graph, platform, plan=plan, dynamic="hybrid") as run:
+        assert all((run.result(array.name) == 1.0).all() for array in arrays)
