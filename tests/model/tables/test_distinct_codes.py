@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syclsched.model.distinct_codes import distinct
+from syclsched.model.tables.distinct_codes import distinct
 
 
 @given(st.lists(st.integers(0, 40), max_size=30), st.sampled_from([41, 100_000]))
