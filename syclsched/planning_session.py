@@ -116,7 +116,7 @@ class PlanningSession:
         plans = self._plan(graph, read, MOST)
         best = None if kept is None or known is None else _fastest(kept, known, graph)
         named = with_measured_best([(identity_of(plan), plan) for plan in plans], best)
-        if (tries and len(named) > 1) or perf_counter() - begun_s >= _KEPT_FROM_S:
+        if kept is not None or (tries and len(named) > 1) or perf_counter() - begun_s >= _KEPT_FROM_S:
             store.keep(key, named, read.times)
         contest = measured.of((identity, plan.policy, plan.makespan_s) for identity, plan in named)
         found = dict(named)

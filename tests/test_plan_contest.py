@@ -267,11 +267,11 @@ def test_a_wrong_prediction_is_found_out_by_runs(cpu: Platform) -> None:
         with syclsched.run(chain(), cpu, calibrate=False) as run:
             assert run.result("x").tolist() == [4.0] * 64
             found.append(used(run.plan))
-            if any(each.kept for each in run.plan.trials):
-                break
+        # It wins, or it is the only plan left once task times of the runs correct the predictions.
+        if found[-5:] == [{"opencl-c"}] * 5:
+            break
     assert found[0] == {"numpy"}
-    assert found[-1] == {"opencl-c"}
-    assert len(found) < 40
+    assert found[-5:] == [{"opencl-c"}] * 5
     with syclsched.bind(chain(), cpu, calibrate=False) as runner:
         assert used(runner.plan) == {"opencl-c"}
 
