@@ -31,10 +31,10 @@ from syclsched.simulation.machine import (
 from syclsched.simulation.overheads import host_overheads
 from syclsched.simulation.plan_memo import PlanMemo
 
-#: Slow-down, on top of sharing cores, of a library call on several threads and of a kernel beside it: the threads of
-#: each wait for the slowest of them, which the other's threads displace. Assumed: beside each other, calls of OpenBLAS
-#: and kernels of the CPU device were seen to take two to five times their time alone.
-_DISPLACEMENT = 0.5
+#: How many times as long a host function and a kernel of all cores take beside each other, if they want more cores than
+#: there are: the kernel waits for its slowest thread, which the function's displace, and the reverse. Assumed: calls of
+#: OpenBLAS and kernels of the CPU device were seen to take two to five times their time alone.
+_DISPLACED = 3.0
 
 
 @PlanMemo
@@ -221,8 +221,7 @@ def _unshared(platform: Platform, pair: Interference) -> float:
     wanted = platform.lane_cores(first) + platform.lane_cores(second)
     crowding = max(1.0, wanted / platform.processor_cores[first.processor])
     if first.is_host or second.is_host:
-        threads = platform.lane_cores(first if first.is_host else second)
-        return _DISPLACEMENT if threads > 1 and crowding > 1.0 else 0.0
+        return max(0.0, _DISPLACED / crowding - 1.0) if crowding > 1.0 else 0.0
     return max(0.0, (1.0 + pair.factor) / crowding - 1.0)
 
 

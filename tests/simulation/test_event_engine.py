@@ -126,17 +126,21 @@ def test_sub_devices_with_cores_of_their_own_share_none() -> None:
     assert finishes(on_processor(plan, (1, 1), (1, 1), (1, 2), factor=1.0)) == pytest.approx({0: 2.0, 10: 4.0})
 
 
-def test_a_host_function_of_one_core_takes_a_third_of_two_from_a_kernel() -> None:
+def test_a_host_function_and_a_kernel_displace_each_other() -> None:
     plan = with_host(plan_of([(2.0, ())]), [1.0])
-    # Three cores wanted, two there: speed 2/3 until the host function ends at 1.5 s.
-    assert finishes(on_processor(plan, (1, 2), (2, 2))) == pytest.approx({0: 2.5, 100: 1.5})
+    # Three cores wanted, two there: three times as long until the host function ends at 3 s.
+    assert finishes(on_processor(plan, (1, 2), (2, 2))) == pytest.approx({0: 4.0, 100: 3.0})
+    # A kernel of one core leaves the other to the host function.
+    assert finishes(on_processor(plan, (1, 1), (2, 2))) == pytest.approx({0: 2.0, 100: 1.0})
 
 
 def test_host_functions_on_as_many_lanes_as_cores_slow_each_other_down_only_beside_a_kernel() -> None:
     assert finishes(on_processor(with_host(plan_of(), [1.0], [2.0]), (2, 2))) == pytest.approx({100: 1.0, 200: 2.0})
     plan = with_host(plan_of([(1.0, ())]), [1.0], [2.0])
-    # Four wanted: half speed until 2 s, when kernel and first function end; the second has 1 s left.
-    assert finishes(on_processor(plan, (1, 2), (2, 2))) == pytest.approx({0: 2.0, 100: 2.0, 200: 3.0})
+    # Four wanted, twice as many as there are. Beside one kernel a function takes twice as long again, beside two
+    # functions the kernel three times. At 4 s the first ends; kernel and second then take three times their time, and
+    # the second has 2/3 s left when the kernel ends at 5 s.
+    assert finishes(on_processor(plan, (1, 2), (2, 2))) == pytest.approx({0: 5.0, 100: 4.0, 200: 5.0 + 2 / 3})
     # Two wanted of three.
     few = with_host(plan_of(), [1.0], [1.0])
     assert finishes(on_processor(few, (2, 3))) == pytest.approx({100: 1.0, 200: 1.0})

@@ -17,8 +17,8 @@ from syclsched.simulation.timing import Timing
 #: Two lanes of a device that slow each other down less than this are on different cores.
 _SEPARATE = 0.5
 
-#: How much more than by sharing cores a library call on several threads and a kernel slow each other down.
-_DISPLACEMENT = 0.5
+#: How many times as long a host function and a kernel take beside each other if they want more cores than there are.
+_DISPLACED = 3.0
 
 
 @dataclass(slots=True)
@@ -265,7 +265,7 @@ def _beyond_cores(pair: Interference, platform: Platform) -> float:
     alone = max(1.0, both / _size(str(first.processor), platform))
     for device in (first, second):
         if device.is_host:
-            return _DISPLACEMENT if _cores_of_a_lane(device, platform) > 1 and alone > 1.0 else 0.0
+            return max(0.0, _DISPLACED / alone - 1.0) if alone > 1.0 else 0.0
     return max(0.0, (1.0 + pair.factor) / alone - 1.0)
 
 
