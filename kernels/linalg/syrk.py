@@ -6,9 +6,18 @@ from __future__ import annotations
 from typing import Any
 
 from syclsched.kernels.common import ITEM_BYTES, NUMBA_DPEX, OPENCL_C, REAL_DTYPES
-from syclsched.kernels.linalg import update
+from syclsched.kernels.linalg import blas, update
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Parameter, Signature, Work
+from syclsched.model.operation import (
+    DeviceLimits,
+    Implementation,
+    Launch,
+    Operation,
+    Parameter,
+    Requirements,
+    Signature,
+    Work,
+)
 
 
 def _check(signature: Signature) -> str | None:
@@ -44,13 +53,12 @@ def _launch_numba(signature: Signature, limits: DeviceLimits) -> Launch:
 
 
 def _host(*, c: Any, a: Any) -> None:
-    import numpy as np
-
-    rows, columns = np.tril_indices(c.shape[0])
-    c[rows, columns] -= (a @ a.T)[rows, columns]
+    blas.subtract_product_with_transpose(c, a)
 
 
 def _load_host(signature: Signature) -> Any:
+    import scipy.linalg.cython_blas  # noqa: F401  # import now, not in the first task
+
     return _host
 
 
@@ -63,7 +71,7 @@ SYRK = Operation(
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_opencl, _launch_opencl, OPENCL_C, efficiency=0.45),
         Implementation("numba-dpex", "numba-dpex", _load_numba, _launch_numba, NUMBA_DPEX, efficiency=0.1),
-        Implementation("numpy", "host", _load_host, efficiency=0.15),
+        Implementation("scipy", "host", _load_host, requires=Requirements(packages=("scipy",)), efficiency=0.4),
     ),
     work=_work,
     check=_check,

@@ -14,6 +14,7 @@ from syclsched.kernels.common import (
     ceil_div,
     line_launch,
 )
+from syclsched.kernels.linalg import blas
 from syclsched.kernels.linalg.microkernel import COLUMNS, dot_block, preamble, row_pointers
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
@@ -153,13 +154,11 @@ def _launch_numba(signature: Signature, limits: DeviceLimits) -> Launch:
 
 
 def _host(*, a: Any, l: Any) -> None:  # noqa: E741
-    from scipy.linalg import solve_triangular
-
-    a[...] = solve_triangular(l, a.T, lower=True, check_finite=False).T
+    blas.solve_for_transpose(a, l)
 
 
 def _load_host(signature: Signature) -> Any:
-    import scipy.linalg  # noqa: F401  # import now, not in the first task
+    import scipy.linalg.cython_blas  # noqa: F401  # import now, not in the first task
 
     return _host
 
@@ -173,7 +172,7 @@ TRSM = Operation(
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_opencl, _launch_opencl, OPENCL_C, efficiency=0.25),
         Implementation("numba-dpex", "numba-dpex", _load_numba, _launch_numba, NUMBA_DPEX, efficiency=0.05),
-        Implementation("scipy", "host", _load_host, requires=Requirements(packages=("scipy",)), efficiency=0.15),
+        Implementation("scipy", "host", _load_host, requires=Requirements(packages=("scipy",)), efficiency=0.3),
     ),
     work=_work,
     check=_check,

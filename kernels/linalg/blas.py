@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BLAS routines of SciPy's library, called in place and without Python's global lock.
+
+SciPy's own wrappers keep the lock, so that two host lanes would take turns. The addresses are those that SciPy offers
+to Cython (`scipy.linalg.cython_blas`). BLAS reads matrices by columns: here all are in C order, and so are their own
+transposes to BLAS.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+
+def subtract_product_with_transpose(c: Any, a: Any) -> None:
+    """Compute the lower triangle of ``C -= A A^T``."""
+    n, k = a.shape
+    if not a.size:
+        return
+    call, number = _routine("syrk", c.dtype.itemsize)
+    # The lower triangle of C is the upper one of its transpose.
+    call(b"U", b"T", _int(n), _int(k), number(-1.0), _data(a), _int(k), number(1.0), _data(c), _int(n))
+
+
+def solve_for_transpose(a: Any, triangle: Any) -> None:
+    """Solve ``X L^T = A`` for a lower triangle L, and put X into ``a``."""
+    rows, n = a.shape
+    if not a.size:
+        return
+    call, number = _routine("trsm", a.dtype.itemsize)
+    sizes = _int(n), _int(rows)
+    call(b"L", b"U", b"T", b"N", *sizes, number(1.0), _data(triangle), _int(n), _data(a), _int(n))
+
+
+@cache
+def _routine(name: str, item_bytes: int) -> tuple[Any, Any]:
+    """Return a routine for a precision, and the function that passes a number to it."""
+    from scipy.linalg import cython_blas
+
+    kind, letter = (ctypes.c_float, "s") if item_bytes == 4 else (ctypes.c_double, "d")
+    capsule = cython_blas.__pyx_capi__[f"{letter}{name}"]
+    api = ctypes.pythonapi
+    find_name, find_address = api.PyCapsule_GetName, api.PyCapsule_GetPointer
+    find_name.restype, find_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    find_address.restype, find_address.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    address = find_address(capsule, find_name(capsule))
+    return ctypes.CFUNCTYPE(None)(address), lambda value: ctypes.byref(kind(value))
+
+
+def _int(value: int) -> Any:
+    return ctypes.byref(ctypes.c_int(value))
+
+
+def _data(matrix: Any) -> Any:
+    """Return the address of a matrix's first element."""
+    if not matrix.flags.c_contiguous:
+        raise ValueError("BLAS needs matrices in C order, without gaps")
+    return ctypes.c_void_p(matrix.ctypes.data)
