@@ -50,6 +50,12 @@ class LibraryThreads:
             self._limits -= Counter((threads,))
             self._apply()
 
+    def look_again(self) -> None:
+        """Apply the limits to libraries, too, that were loaded since they began."""
+        with self._lock:
+            if self._limits and self._modules != len(sys.modules):
+                self._apply()
+
     def forget(self) -> None:
         """End all limits: in a forked child, which has none of the runs."""
         self._lock = threading.RLock()

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -137,3 +139,28 @@ def test_host_functions_are_timed_with_as_many_threads_as_they_run_with() -> Non
     one, two = (on_lanes(platform, n).host for n in (1, 2))
     assert one.timing_key == one.key
     assert two.timing_key == f"{two.key}, 2 threads"
+
+
+LATE = """
+import os
+import subprocess
+import sys
+os.cpu_count = lambda: 4
+import numpy, threadpoolctl
+from syclsched.library_threads import LIBRARY_THREADS
+def threads():
+    return [each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas"]
+LIBRARY_THREADS.begin(1)
+before = threads()
+import scipy.linalg
+late = threads()
+LIBRARY_THREADS.look_again()
+assert len(late) >= len(before) and set(threads()) == {1}, (before, late, threads())
+LIBRARY_THREADS.end(1)
+assert all(now >= then for now, then in zip(threads(), late))
+"""
+
+
+def test_a_limit_holds_for_libraries_that_are_loaded_later() -> None:
+    """SciPy has a BLAS library of its own, which is loaded with the first implementation that calls it."""
+    subprocess.run([sys.executable, "-c", LATE], check=True)

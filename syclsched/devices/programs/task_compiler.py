@@ -28,6 +28,7 @@ from syclsched.devices.programs.program_cache import logger, program_cache
 from syclsched.devices.programs.programs import build_together, compile_code
 from syclsched.devices.programs.spirv_key import spirv_key
 from syclsched.errors import CapabilityError, ExecutionError, SyclschedError
+from syclsched.library_threads import LIBRARY_THREADS
 from syclsched.model.operation import (
     DeviceLimits,
     Implementation,
@@ -244,6 +245,7 @@ def _load(piece: CompileRequest) -> Any:
     where = piece.where
     try:
         made = piece.implementation.load(piece.signature)
+        LIBRARY_THREADS.look_again()  # it may have loaded a library
         return made.of(piece.limits) if isinstance(made, Tailored) and piece.limits is not None else made
     except SyclschedError:
         raise
