@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -127,12 +128,13 @@ def test_host_functions_get_their_lanes_share_of_the_cores(lanes: int, expected:
 
 
 @pytest.mark.sycl
-def test_host_functions_are_timed_with_as_many_threads_as_they_run_with() -> None:
+def test_host_functions_are_timed_with_as_many_threads_as_they_run_with(tmp_path: Path) -> None:
     seen: dict[str, int] = {}
     callers.clear()
     platform = on_lanes(syclsched.discover("cpu"), 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "cpu_count", lambda: 4)
+        patch.setenv("XDG_DATA_HOME", str(tmp_path))  # where nothing was timed before
         syclsched.calibrate(graph_of(seen, 1), platform)
     assert set(seen.values()) == {2}
     assert len(callers) == 2
@@ -143,8 +145,6 @@ def test_host_functions_are_timed_with_as_many_threads_as_they_run_with() -> Non
 
 LATE = """
 import os
-import subprocess
-import sys
 os.cpu_count = lambda: 4
 import numpy, threadpoolctl
 from syclsched.library_threads import LIBRARY_THREADS
@@ -164,3 +164,26 @@ assert all(now >= then for now, then in zip(threads(), late))
 def test_a_limit_holds_for_libraries_that_are_loaded_later() -> None:
     """SciPy has a BLAS library of its own, which is loaded with the first implementation that calls it."""
     subprocess.run([sys.executable, "-c", LATE], check=True)
+
+
+COMPILED = """
+import os, sys
+os.cpu_count = lambda: 4
+import numpy as np, threadpoolctl
+import syclsched
+from syclsched.devices.programs.task_compiler import compile_task
+from syclsched.kernels import get
+from syclsched.library_threads import LIBRARY_THREADS
+graph = syclsched.TaskGraph("late")
+task = graph.kernel(get("syrk"), c=graph.array("c", data=np.eye(8)), a=graph.array("a", data=np.eye(8)))
+assert "scipy.linalg" not in sys.modules
+LIBRARY_THREADS.begin(1)
+compile_task(task.operation, task.operation.implementation("scipy"), task.signature, None, None)
+assert "scipy.linalg" in sys.modules
+found = {each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas"}
+assert found == {1}, found
+"""
+
+
+def test_a_library_that_an_implementation_loads_has_the_threads_of_its_lane() -> None:
+    subprocess.run([sys.executable, "-c", COMPILED], check=True)

@@ -12,6 +12,8 @@ import ctypes
 from functools import cache
 from typing import Any
 
+from syclsched.devices.native.exported_functions import exported_address
+
 
 def subtract_product_with_transpose(c: Any, a: Any) -> None:
     """Compute the lower triangle of ``C -= A A^T``."""
@@ -39,12 +41,7 @@ def _routine(name: str, item_bytes: int) -> tuple[Any, Any]:
     from scipy.linalg import cython_blas
 
     kind, letter = (ctypes.c_float, "s") if item_bytes == 4 else (ctypes.c_double, "d")
-    capsule = cython_blas.__pyx_capi__[f"{letter}{name}"]
-    api = ctypes.pythonapi
-    find_name, find_address = api.PyCapsule_GetName, api.PyCapsule_GetPointer
-    find_name.restype, find_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    find_address.restype, find_address.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    address = find_address(capsule, find_name(capsule))
+    address = exported_address(cython_blas, f"{letter}{name}")
     return ctypes.CFUNCTYPE(None)(address), lambda value: ctypes.byref(kind(value))
 
 

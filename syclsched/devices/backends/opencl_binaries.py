@@ -26,6 +26,7 @@ from syclsched.devices.backends.opencl_calls import (
     loaded_library,
     pointer_property,
 )
+from syclsched.devices.native.exported_functions import exported_address
 from syclsched.devices.native.sycl_types import SyclQueue
 
 _MAKE_PROGRAM = "_ZN4sycl3_V16detail18make_kernel_bundleEmRKNS0_7contextENS0_12bundle_stateENS0_7backendE"
@@ -59,8 +60,7 @@ class OpenCLBinaries:
         self._release_program = function_of(opencl, "clReleaseProgram", number, pointer)
         self._release_kernel = function_of(opencl, "clReleaseKernel", number, pointer)
         self._release_queue = function_of(opencl, "clReleaseCommandQueue", number, pointer)
-        wrap = _program.__pyx_capi__["SyclProgram_Make"]
-        self._wrap = ctypes.PYFUNCTYPE(ctypes.py_object, pointer)(_capsule_pointer(wrap, _capsule_name(wrap)))
+        self._wrap = ctypes.PYFUNCTYPE(ctypes.py_object, pointer)(exported_address(_program, "SyclProgram_Make"))
 
     def binary(self, kernel: Any, queue: SyclQueue) -> bytes | None:
         """Return the binary of a kernel's program for a queue's device; None if the driver has none."""
@@ -121,13 +121,3 @@ def load_binaries() -> OpenCLBinaries | None:
         return OpenCLBinaries()
     except (ImportError, OSError, AttributeError, KeyError):
         return None
-
-
-# --- inside ---------------------------------------------------------------------------------------
-
-_capsule_name = ctypes.pythonapi.PyCapsule_GetName
-_capsule_name.restype = ctypes.c_char_p
-_capsule_name.argtypes = [ctypes.py_object]
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype = ctypes.c_void_p
-_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]

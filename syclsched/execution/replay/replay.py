@@ -24,7 +24,7 @@ from syclsched.execution.core.waiting import Flag
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.core.worker import WorkerThread
 from syclsched.execution.lanes.failure_detection import read_device_failures, read_statuses
-from syclsched.execution.memory.buffers import AllocatedBuffer, BufferTable
+from syclsched.execution.memory.buffers import AllocatedBuffer, BufferLookup, BufferTable
 from syclsched.execution.memory.statuses import statuses_behind
 from syclsched.execution.replay.end_watch import EndWatch
 from syclsched.execution.replay.host_steps import HostStepRun, HostSteps
@@ -32,7 +32,7 @@ from syclsched.execution.replay.submission import Submission
 from syclsched.interrupts import interrupts_deferred
 
 
-class _BorrowedBuffers:
+class _BorrowedBuffers(BufferLookup):
     """One run's view of a bound plan's buffers; the view becomes empty when the next run begins."""
 
     def __init__(self, table: BufferTable) -> None:
@@ -41,15 +41,6 @@ class _BorrowedBuffers:
     def get(self, buffer: Buffer) -> AllocatedBuffer | None:
         """Return a buffer; None if it was freed or the view was cleared."""
         return None if self._table is None else self._table.get(buffer)
-
-    def __getitem__(self, buffer: Buffer) -> AllocatedBuffer:
-        found = self.get(buffer)
-        if found is None:
-            raise KeyError(buffer)
-        return found
-
-    def __contains__(self, buffer: Buffer) -> bool:
-        return self.get(buffer) is not None
 
     def clear(self) -> None:
         """Empty the view; the bound plan keeps the buffers."""
