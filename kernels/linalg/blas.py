@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BLAS routines of SciPy's library, called in place and without Python's global lock.
+"""BLAS and LAPACK routines of SciPy's library, called in place and without Python's global lock.
 
-SciPy's own wrappers keep the lock, so that two host lanes would take turns. The addresses are those that SciPy offers
-to Cython (`scipy.linalg.cython_blas`). BLAS reads matrices by columns: here all are in C order, and so are their own
-transposes to BLAS.
+SciPy's own wrappers keep the lock, so that two host lanes would take turns, and copy some matrices. The addresses are
+those that SciPy offers to Cython (`scipy.linalg.cython_blas`, `cython_lapack`). BLAS reads matrices by columns: here
+all are in C order, and so are their own transposes to BLAS.
 """
 
 from __future__ import annotations
@@ -13,6 +13,19 @@ from functools import cache
 from typing import Any
 
 from syclsched.devices.native.exported_functions import exported_address
+
+#: The routines that belong to LAPACK.
+_LAPACK = ("potrf", "laset")
+
+
+def subtract_product(c: Any, a: Any, b: Any) -> None:
+    """Compute ``C -= A B^T``."""
+    (m, n), k = c.shape, a.shape[1]
+    if not (c.size and k):
+        return
+    call, number = _routine("gemm", c.dtype.itemsize)
+    sizes = _int(n), _int(m), _int(k)
+    call(b"T", b"N", *sizes, number(-1.0), _data(b), _int(k), _data(a), _int(k), number(1.0), _data(c), _int(n))
 
 
 def subtract_product_with_transpose(c: Any, a: Any) -> None:
@@ -35,13 +48,30 @@ def solve_for_transpose(a: Any, triangle: Any) -> None:
     call(b"L", b"U", b"T", b"N", *sizes, number(1.0), _data(triangle), _int(n), _data(a), _int(n))
 
 
+def factorise(a: Any) -> int:
+    """Replace a matrix by its Cholesky factor with zeros above the diagonal, and return LAPACK's ``info``."""
+    n = len(a)
+    if not n:
+        return 0
+    call, number = _routine("potrf", a.dtype.itemsize)
+    info = ctypes.c_int()
+    call(b"U", _int(n), _data(a), _int(n), ctypes.byref(info))
+    if n > 1 and not info.value:
+        fill, _ = _routine("laset", a.dtype.itemsize)
+        zero, side = number(0.0), _int(n - 1)
+        # Without the first column, the upper triangle begins on the diagonal.
+        fill(b"L", side, side, zero, zero, ctypes.c_void_p(a.ctypes.data + a.dtype.itemsize), _int(n))
+    return info.value
+
+
 @cache
 def _routine(name: str, item_bytes: int) -> tuple[Any, Any]:
     """Return a routine for a precision, and the function that passes a number to it."""
-    from scipy.linalg import cython_blas
+    from scipy.linalg import cython_blas, cython_lapack
 
     kind, letter = (ctypes.c_float, "s") if item_bytes == 4 else (ctypes.c_double, "d")
-    address = exported_address(cython_blas, f"{letter}{name}")
+    library = cython_lapack if name in _LAPACK else cython_blas
+    address = exported_address(library, f"{letter}{name}")
     return ctypes.CFUNCTYPE(None)(address), lambda value: ctypes.byref(kind(value))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from syclsched.errors import ExecutionError
 from syclsched.kernels.common import ITEM_BYTES, NUMBA_DPEX, OPENCL_C, REAL_DTYPES, VECTOR_ITEMS, ceil_div
+from syclsched.kernels.linalg import blas
 from syclsched.kernels.linalg.microkernel import COLUMNS, dot_block, preamble, row_pointers
 from syclsched.kernels.linalg.trsm import ROWS, columns_of_block, store_block, substitute
 from syclsched.model.access import AccessMode
@@ -193,21 +194,16 @@ def _launch_numba(signature: Signature, limits: DeviceLimits) -> Launch:
 
 
 def _host(*, a: Any, status: Any) -> None:
-    from scipy.linalg import lapack
-
-    function = lapack.spotrf if a.dtype.itemsize == 4 else lapack.dpotrf
-    factor, info = function(a, lower=True, clean=True)
-    status[0] = info
+    info = status[0] = blas.factorise(a)
     if info:
         raise ExecutionError(
-            _explain_pivot(int(info)),
+            _explain_pivot(info),
             hint="Give a symmetric positive-definite matrix, or add a multiple of the identity",
         )
-    a[...] = factor
 
 
 def _load_host(signature: Signature) -> Any:
-    import scipy.linalg  # noqa: F401  # import now, not in the first task
+    import scipy.linalg.cython_lapack  # noqa: F401  # import now, not in the first task
 
     return _host
 
