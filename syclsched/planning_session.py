@@ -150,7 +150,7 @@ class PlanningSession:
         trials = contest.trials(contender)
         if trials:
             plan = replace(plan, trials=trials)
-            if self.tell is not None:
+            if self.tell is not None and len(trials) > 1:
                 self.tell(f"plans of {measured.name}: {trials_text(plan)}")
         return ChosenPlan(plan, partial(measured.key_of, contender.identity))
 

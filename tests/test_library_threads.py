@@ -17,6 +17,7 @@ import pytest
 import threadpoolctl
 
 import syclsched
+from syclsched import kernels
 from syclsched.library_threads import LIBRARY_THREADS, LibraryThreads
 from syclsched.model.platform import HOST, Platform
 
@@ -82,7 +83,8 @@ def test_a_forked_child_has_no_limits() -> None:
 
 
 def on_lanes(platform: Platform, lanes: int) -> Platform:
-    devices = tuple(replace(d, lanes=lanes, compute_units=4) if d.is_host else d for d in platform.devices)
+    changed = {"lanes": lanes, "compute_units": 4, "most_lanes": 0}
+    devices = tuple(replace(d, **changed) if d.is_host else d for d in platform.devices)
     return replace(platform, devices=devices)
 
 
@@ -125,6 +127,20 @@ def test_host_functions_get_their_lanes_share_of_the_cores(lanes: int, expected:
     assert set(seen.values()) == {expected}
     assert threads() == 4
     assert not LIBRARY_THREADS._limits
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("dynamic", [None, "dmdas"])
+def test_host_functions_have_one_thread_beside_kernels_on_their_cores(dynamic: str | None) -> None:
+    seen: dict[str, int] = {}
+    graph = graph_of(seen)
+    graph.kernel(kernels.get("scale"), x=graph.array("x", data=np.ones(8)), alpha=2.0)
+    platform = on_lanes(syclsched.discover("cpu"), 1)
+    how: dict[str, Any] = {"policy": "single:cpu"} if dynamic is None else {"dynamic": dynamic}
+    with syclsched.run(graph, platform, calibrate=False, **how) as run:
+        assert np.all(run.result("x") == 2.0)
+    assert set(seen.values()) == {1}
+    assert threads() == 4
 
 
 @pytest.mark.sycl

@@ -291,3 +291,19 @@ def test_determinism_and_a_given_plan_fix_the_implementations(cpu: Platform) -> 
     assert all(plan == plans[0] for plan in plans)
     with HistoryStore() as history:
         assert not [key for key, _ in history.entries() if key.operation == "plan"]
+
+
+@pytest.mark.sycl
+def test_runs_correct_the_prediction_of_a_plan_that_is_kept(cpu: Platform) -> None:
+    predicted_s = []
+    for _ in range(12):
+        with syclsched.run(chain(), cpu, calibrate=False) as run:
+            run.wait()
+            trace, plan = run.trace(), run.plan
+        FEED.flush()
+        predicted_s.append(trace.predicted_makespan_s)
+        assert trace.predicted_makespan_s == plan.expected_s
+        assert max(span.predicted_finish_s for span in trace.spans) == pytest.approx(plan.expected_s)
+    assert predicted_s[0] == pytest.approx(4e-3, rel=0.2)  # as the task times say
+    own = plan.trials[0]
+    assert (own.runs >= 2, predicted_s[-1]) == (True, own.measured_s)

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from functools import cache
 
 from syclsched.costs.stated import missing_costs
+from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Signature
-from syclsched.model.platform import Device
+from syclsched.model.platform import Device, Platform
 from syclsched.model.sequence import SequencePart, sequence_parts
 from syclsched.model.task import Task
 
@@ -101,3 +102,10 @@ def installed(package: str) -> bool:
     except (ModuleNotFoundError, importlib.metadata.PackageNotFoundError):  # the first: a parent package is missing
         return False
     return True
+
+
+def platform_for_all(graph: TaskGraph, platform: Platform) -> Platform:
+    """Return the platform for a policy that may use every device while it runs; see `with_single_threads`."""
+    operations = {id(task.operation): task.operation for task in graph.tasks if task.operation is not None}
+    has_kernels = any(each.kind != "host" for operation in operations.values() for each in operation.implementations)
+    return platform.with_single_threads() if has_kernels else platform

@@ -66,7 +66,7 @@ def rates_of(device: Device, platform: Platform) -> Rates:
     if device.profile is not None:
         return _profiled(device.profile, "modelled" if device.profile.origin == "measured" else "spec-sheet")
     if device.is_host and device.library_threads < device.compute_units:
-        whole = rates_of(replace(device, lanes=1), platform)
+        whole = rates_of(replace(device, lanes=1, most_threads=0), platform)
         share = device.library_threads / device.compute_units
         return replace(
             whole,

@@ -26,6 +26,9 @@ from syclsched.model.usm import ArrayMemory, UsmKind
 PLAN_FORMAT: Final = "syclsched-plan/2"
 #: Formats that can be read.
 PLAN_FORMATS: Final = ("syclsched-plan/1", PLAN_FORMAT)
+#: Measured runs of a plan that tell what to expect.
+_RUNS_ENOUGH: Final = 2
+
 InstructionKind = Literal["alloc", "free", "copy", "launch", "host", "barrier"]
 LaneKind = Literal["compute", "copy", "host"]
 
@@ -325,7 +328,7 @@ class Plan(Serialisable, _WeaklyReferable):
     lanes : tuple of Lane
         The instructions of each lane, in order.
     makespan_s : float
-        Makespan predicted by simulation.
+        Makespan predicted by simulation; `expected_s` also heeds measured runs.
     peak_bytes : dict of str to int
         Peak memory per space, from liveness.
     counters : Counters
@@ -334,7 +337,7 @@ class Plan(Serialisable, _WeaklyReferable):
         The candidates that were considered.
     trials : tuple of PlanTrial
         Measured makespans of this plan, which is the first, and of others whose predictions are as good within their
-        uncertainty; empty if there are none, or none has run.
+        uncertainty; empty if none has run.
     options : tuple of Option
         Costs of the tasks on other devices.
     refusals : tuple of Refusal
@@ -411,6 +414,14 @@ class Plan(Serialisable, _WeaklyReferable):
             if array.name in spaces and array.rows is None:
                 found[spaces[array.name]] = found.get(spaces[array.name], 0) + array.nbytes
         return found
+
+    @property
+    def expected_s(self) -> float:
+        """Makespan to expect: the median of the plan's measured runs, if there were several, or else `makespan_s`."""
+        own = self.trials[0] if self.trials else None
+        if own is None or own.measured_s is None or own.runs < _RUNS_ENOUGH:
+            return self.makespan_s
+        return own.measured_s
 
     @property
     def gap(self) -> float | None:

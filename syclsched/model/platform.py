@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
@@ -124,6 +124,9 @@ class Device(Serialisable):
     most_lanes : int
         Of the host: number of lanes, each with its share of the cores, that the policy ``auto`` may plan with instead
         of ``lanes``; 0 if it may not.
+    most_threads : int
+        Of the host: most threads that a library called by a host function may use on one lane; 0 for all cores that
+        the lane has.
     """
 
     name: Name
@@ -150,6 +153,7 @@ class Device(Serialisable):
     profile: DeviceProfile | None = None
     processor: Name | None = None
     most_lanes: Count = 0
+    most_threads: Count = 0
 
     @property
     def is_host(self) -> bool:
@@ -159,7 +163,8 @@ class Device(Serialisable):
     @property
     def library_threads(self) -> int:
         """Of the host: the number of threads that a library called by a host function may use on one lane."""
-        return max(1, self.compute_units // self.lanes)
+        threads = max(1, self.compute_units // self.lanes)
+        return min(threads, self.most_threads or threads)
 
     @property
     def timing_key(self) -> str:
@@ -408,6 +413,31 @@ class Platform(Serialisable):
         """Return the platform with the host as the most lanes it may have; None if it has as many already."""
         host = next((device for device in self.devices if device.is_host), None)
         return None if host is None or host.most_lanes <= host.lanes else self.with_host_lanes(host.most_lanes)
+
+    def with_single_threads(self, used: Collection[str] | None = None) -> Platform:
+        """Return the platform with libraries on the host that use one thread a lane, if devices share its cores.
+
+        The threads of a library wait for each other: beside a device that computes on the same cores, one of them is
+        without a core and holds up all.
+
+        Parameters
+        ----------
+        used : collection of str, optional
+            The devices that are used together; all by default.
+
+        Returns
+        -------
+        Platform
+            Itself if none of these devices computes on the host's cores.
+        """
+        host = next((d for d in self.devices if d.is_host and (used is None or d.name in used)), None)
+        if host is None or host.processor is None or host.library_threads == 1:
+            return self
+        others = (d for d in self.devices if d is not host and (used is None or d.name in used))
+        if all(d.processor != host.processor for d in others):
+            return self
+        changed = replace(host, most_threads=1)
+        return replace(self, devices=tuple(changed if device is host else device for device in self.devices))
 
     def select(self, keep: Callable[[Device], bool] | Iterable[str]) -> Platform:
         """Return the platform with a subset of its devices, and the host.

@@ -342,7 +342,7 @@ class CompiledModel:
             self.model.name,
             planned_times(bound.plan, bound.specialised.origins),
             bound.specialised.rewrites,
-            bound.plan.makespan_s,
+            bound.plan.expected_s,
             dict(bound.plan.peak_bytes),
         )
 

@@ -76,12 +76,12 @@ class Attempt:
 
     def finished(self) -> Plan:
         """Return the plan with its metadata, verified."""
-        builder, platform = self.builder, self.builder.platform
+        builder = self.builder.behind(self.plan)
         builder.steps.begin("verification")
-        bound_s = plan_bound_s(builder.problem()) if self.bounded else 0.0
+        bound_s = plan_bound_s(self.builder.problem()) if self.bounded else 0.0
         plan = replace(
             with_metrics(self.plan, self.metrics, bound_s),
-            platform=platform.without_profiles(),
+            platform=builder.platform.without_profiles(),
             options=builder.options(),
             refusals=builder.refusals(),
             aim=str(self.aim),
@@ -95,8 +95,8 @@ class Attempt:
 
         It is verified before it runs, not here: most are never run.
         """
-        builder = self.builder
-        bound_s = plan_bound_s(builder.problem()) if finished is None else finished.lower_bound_s
+        builder = self.builder.behind(plan)
+        bound_s = plan_bound_s(self.builder.problem()) if finished is None else finished.lower_bound_s
         return replace(
             with_metrics(plan, measure(plan, builder.platform), bound_s),
             platform=builder.platform.without_profiles(),

@@ -273,8 +273,8 @@ class Contest:
         return min(able or self.contenders, key=lambda each: each.turns)
 
     def trials(self, chosen: Contender) -> tuple[PlanTrial, ...]:
-        """Return the measured makespans for the user, those of the chosen plan first; empty if there is no contest."""
-        if len(self.contenders) == 1 or not self.is_measured:
+        """Return the measured makespans for the user, those of the chosen plan first; empty if no plan has run."""
+        if not self.is_measured:
             return ()
         winner, kind = self.winner(), self._shown_kind()
         return tuple(

@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from syclsched.costs import CostModel, History
+from syclsched.costs.capability import platform_for_all
 from syclsched.errors import PolicyError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -65,6 +66,7 @@ def simulate_dynamic_policy(
 ) -> tuple[Plan, Trials | None]:
     """Simulate a graph under a dynamic or hybrid policy; return its undisturbed plan and its disturbed runs."""
     graph.validate()
+    platform = platform_for_all(graph, platform)
     builder = PlanBuilder(graph, platform, CostModel(platform, history))
     problem = builder.problem()
     decider = dynamic_policy_of(policy, problem)
@@ -88,7 +90,7 @@ def simulate_dynamic_policy(
 def _plan(builder: PlanBuilder, policy: str, timetable: Timetable) -> Plan:
     """Return the simulated plan of a policy's decisions, with the durations the policy assumed."""
     plan = builder.build(PolicyResult(policy, "", builder.problem(), timetable, timetable.makespan_s))
-    return replace(plan, platform=builder.platform.without_profiles())
+    return replace(plan, platform=builder.behind(plan).platform.without_profiles())
 
 
 def _disturbed(problem: Problem, policy: DynamicPolicy, plan: Plan, disturbance: Disturbance, seed: int) -> DynamicRun:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain, repeat
 from typing import Final
@@ -46,6 +46,7 @@ class PlanBuilder:
     problems: dict[tuple[str, ...] | None, Problem] = field(default_factory=dict)
     limited: Platform | None = None
     steps: StepCounter = field(default_factory=StepCounter)  # told of every plan that is built
+    _single: PlanBuilder | None = None  # with single-threaded libraries on the host
 
     def limit(self, aim: Aim) -> None:
         """Limit the memory spaces to an objective's memory constraints."""
@@ -81,14 +82,34 @@ class PlanBuilder:
     def build(self, entry: PolicyResult, prefetch_worth: float = WORTH) -> Plan:
         """Return the simulated plan of a timetable; see `build_plan`."""
         self.steps.begin(f"plan of {entry.label}")
-        problem, timetable = entry.problem, entry.timetable
+        builder = self._for(entry.devices())
+        problem = entry.problem if builder is self else builder.problem()
+        timetable = entry.timetable_for(problem)
+        assert timetable is not None  # the whole platform has all devices
         # Durations come from the tables: differences of the timetable's start and finish would carry rounding.
         device = problem.tables.processor_device[timetable.processor]
         seconds = problem.tables.seconds[np.arange(len(problem)), device]
         durations = dict(zip(problem.names, seconds.tolist(), strict=True))
         schedule = to_schedule(problem, timetable, entry.label)
-        platform = self.limited or self.platform
+        platform = builder.limited or builder.platform
         return predict(build_plan(self.graph, platform, schedule, durations, prefetch_worth=prefetch_worth))
+
+    def behind(self, plan: Plan) -> PlanBuilder:
+        """Return the builder with the platform and the costs of a plan: this one, or one for fewer threads."""
+        return self._for({each.device for each in plan.schedule.assignments})
+
+    def _for(self, used: Collection[str]) -> PlanBuilder:
+        """Return the builder of plans that use these devices.
+
+        Where the host works beside devices on its own cores, its libraries have one thread on each lane.
+        """
+        single = self.platform.with_single_threads(used)
+        if single is self.platform:
+            return self
+        if self._single is None:
+            limited = None if self.limited is None else self.limited.with_single_threads(used)
+            self._single = PlanBuilder(self.graph, single, self.costs.on(single), limited=limited, steps=self.steps)
+        return self._single
 
     def options(self) -> tuple[Option, ...]:
         """Return the cost of each task on each device that can run it."""
@@ -112,12 +133,13 @@ class PlanBuilder:
 
     def uncertainty(self, plan: Plan) -> float:
         """Return the relative uncertainty of the seconds of a plan's tasks together, as predicted."""
+        costs, devices = self.behind(plan).costs, self.behind(plan).platform.devices
         tasks = {task.name: task for task in self.graph.tasks}
-        place = {device.name: number for number, device in enumerate(self.platform.devices)}
+        place = {device.name: number for number, device in enumerate(devices)}
         total_s = uncertain_s = 0.0
         for assignment in plan.schedule.assignments:
             task = tasks[assignment.task]
-            choice = None if task.operation is None else self.costs.choices(task, self.platform.devices)
+            choice = None if task.operation is None else costs.choices(task, devices)
             best = None if choice is None else choice[place[assignment.device]]
             if best is not None:
                 total_s += best[1].seconds

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from syclsched.costs.capability import platform_for_all
 from syclsched.costs.history import HistoryKey, Source, history_key, is_provisional, signature_text
 from syclsched.costs.model import CostModel
 from syclsched.devices.programs.task_compiler import build_ahead
 from syclsched.errors import CapabilityError
 from syclsched.model.graph import TaskGraph
-from syclsched.model.platform import Platform
+from syclsched.model.platform import Device, Platform
 from syclsched.model.profile import Quantity
 from syclsched.profiling.busy import LoadMeter, is_quiet
 from syclsched.profiling.measure.bench import QueueProvider
@@ -282,10 +283,16 @@ def _whole_seconds(graph: TaskGraph, platform: Platform, history: RecordingHisto
     return sum(min((one[1].seconds for one in each if one is not None), default=0.0) for each in best)
 
 
+def _other_hosts(graph: TaskGraph, platform: Platform) -> Iterator[Device]:
+    """Yield the host with fewer threads for each task, as plans use it: on several lanes, and beside other devices."""
+    for variant in (platform.with_most_host_lanes(), platform_for_all(graph, platform)):
+        if variant is not None and variant is not platform:
+            yield variant.host
+
+
 def _cases(graph: TaskGraph, platform: Platform, costs: CostModel, *, choices_only: bool) -> Iterator[TimedCase]:
     seen: set[HistoryKey] = set()
-    wide = None if choices_only else platform.with_most_host_lanes()
-    devices = (*platform.devices, *(() if wide is None else (wide.host,)))
+    devices = (*platform.devices, *(() if choices_only else _other_hosts(graph, platform)))
     for task in graph.tasks:
         if task.operation is None or task.signature is None:
             continue

@@ -223,3 +223,14 @@ def test_a_plan_says_that_it_is_being_tried() -> None:
         "  tried        auto: b not yet (2.000 s predicted); auto: a 300.0 ms in 1 run (1.000 s predicted): 2 plans "
         "within the uncertainty of the predictions, tried in turn until the fastest is known"
     )
+
+
+def test_a_plan_is_expected_to_take_as_long_as_its_runs() -> None:
+    _, plan = made("a", 0.2)
+    once, twice = (contest(a={"later": runs(*[0.3] * n)}) for n in (1, 2))
+    assert replace(plan, trials=once.trials(once.next_to_run())).expected_s == 0.2
+    plan = replace(plan, trials=twice.trials(twice.next_to_run()))
+    assert (plan.expected_s, plan.makespan_s) == (0.3, 0.2)
+    assert "  predicted    300.0 ms (as in 2 runs; by simulation 200.0 ms) for" in str(plan)
+    assert "tried" not in str(plan)  # nothing else was
+    assert Plan.from_json(plan.to_json()) == plan

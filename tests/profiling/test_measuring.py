@@ -144,8 +144,8 @@ def machine() -> Iterator[tuple[Platform, Any]]:
     from syclsched.devices import discover, open_devices
 
     platform = discover(selector="cpu")
-    # Host functions are timed once, not also for several lanes, which are there on several cores only.
-    devices = tuple(replace(device, most_lanes=0) for device in platform.devices)
+    # Host functions are timed once, not also with fewer threads, which makes a difference on several cores only.
+    devices = tuple(replace(d, most_lanes=0, processor=None) if d.is_host else d for d in platform.devices)
     platform = replace(platform, devices=devices)
     with open_devices(platform) as live:
         yield platform, live

@@ -122,6 +122,7 @@ def make_trace(
     origin_ns = min((r.submit_ns for r in records.values()), default=0)
     families = {t.name: t.family for t in plan.tasks}
     clocks = _corrected(plan, records, clocks)
+    stretch = plan.expected_s / plan.makespan_s if plan.makespan_s > 0.0 else 1.0
     spans = [
         _span(
             lane,
@@ -131,6 +132,7 @@ def make_trace(
             origin_ns,
             families,
             further.get(instruction.id, ()),
+            stretch,
         )
         for lane in plan.lanes
         for instruction in lane.instructions
@@ -142,7 +144,7 @@ def make_trace(
         policy=plan.policy,
         spans=tuple(spans),
         makespan_s=max((s.finish_s for s in spans), default=0.0),
-        predicted_makespan_s=plan.makespan_s,
+        predicted_makespan_s=plan.expected_s,
         host_waits=counts.host_waits,
         events=counts.events,
         barriers=counts.barriers,
@@ -188,6 +190,7 @@ def _span(
     origin_ns: int,
     families: Mapping[str, str],
     further: tuple[int, ...],
+    stretch: float,  # of the predicted times, to the makespan expected
 ) -> Span:
     start_ns, finish_ns = _times(record, clock)
     return Span(
@@ -202,8 +205,8 @@ def _span(
         submit_s=(record.submit_ns - origin_ns) * 1e-9,
         start_s=(start_ns - origin_ns) * 1e-9,
         finish_s=(finish_ns - origin_ns) * 1e-9,
-        predicted_start_s=instruction.start_s,
-        predicted_finish_s=instruction.finish_s,
+        predicted_start_s=instruction.start_s * stretch,
+        predicted_finish_s=instruction.finish_s * stretch,
         waits=(*instruction.waits, *(n for n in further if n not in instruction.waits)),
         nbytes=instruction.nbytes,
         outcome=record.outcome,

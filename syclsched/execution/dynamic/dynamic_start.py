@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from syclsched.costs import CostModel, History
+from syclsched.costs.capability import platform_for_all
 from syclsched.errors import PolicyError
 from syclsched.execution.core.history_feed import FEED
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
@@ -75,6 +76,7 @@ def run_dynamically(
     platform = devices.platform
     if plan is not None:
         platform = platform.with_host_lanes(plan.platform.host.lanes)  # `auto` chooses their number
+    platform = platform_for_all(asked, platform)
     problem = build_problem(asked, platform, CostModel(platform, history))
     if name != "hybrid":
         policy = policy_by_name(name)
@@ -115,7 +117,8 @@ def execute_dynamic(
     """Start a graph under a dynamic policy, and return at once."""
     graph.validate()
     host = problem.devices.index(HOST)
-    platform = devices.platform.with_host_lanes(sum(device == host for device, _ in problem.processors))
+    lanes = sum(device == host for device, _ in problem.processors)
+    platform = platform_for_all(graph, devices.platform.with_host_lanes(lanes))
     layout = IndexedGraph(graph, problem, platform)
     work = TaskWork(layout)
     empty = empty_plan(layout, policy.name)

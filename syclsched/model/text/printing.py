@@ -84,12 +84,11 @@ def _header(plan: Plan) -> list[str]:
     devices = [f"{d.name} ({plural(d.lanes, 'lane')})" for d in plan.platform.devices]
     lines = [
         f"Plan of {_clean(plan.name)}, policy {_clean(plan.policy)}",
-        f"  predicted    {format_seconds(plan.makespan_s)} for {plural(len(plan.tasks), 'task')} "
-        f"on {plural(len(plan.lanes), 'lane')}",
+        f"  predicted    {_predicted(plan)} for {plural(len(plan.tasks), 'task')} on {plural(len(plan.lanes), 'lane')}",
     ]
     if plan.recipe:
         lines.append(f"  rewritten    {plan.recipe}")
-    if plan.trials:
+    if len(plan.trials) > 1:
         lines.append(f"  tried        {trials_text(plan)}")
     if plan.gap is not None:
         lines.append(f"  gap          {format_gap(plan.gap, plan.lower_bound_s)}")
@@ -103,6 +102,14 @@ def _header(plan: Plan) -> list[str]:
     lines.append(f"  platform     {_clean(plan.platform.name)}: {_some(devices)}")
     cores = _shared_cores(plan)
     return [*lines, *(f"  {'shared' if n == 0 else '':<12} {text}" for n, text in enumerate(cores.values()))]
+
+
+def _predicted(plan: Plan) -> str:
+    """Return the makespan to expect, and by which runs if it is a measured one."""
+    if plan.expected_s == plan.makespan_s:
+        return format_seconds(plan.makespan_s)
+    runs = plural(plan.trials[0].runs, "run")
+    return f"{format_seconds(plan.expected_s)} (as in {runs}; by simulation {format_seconds(plan.makespan_s)})"
 
 
 def _shared_cores(plan: Plan) -> dict[str, str]:
@@ -275,7 +282,7 @@ def _task(plan: Plan, task: str, place: int) -> list[str]:
     lines += _copied_for(plan, task)
     lines += _done_again(plan, task)
     lines += _elsewhere(plan, task, lane.device, instruction)
-    return lines + ([f"  plans tried  {trials_text(plan)}"] if plan.trials else [])
+    return lines + ([f"  plans tried  {trials_text(plan)}"] if len(plan.trials) > 1 else [])
 
 
 def _where(plan: Plan, lane: Lane, instruction: Instruction, rows: _Rows) -> list[str]:
