@@ -52,11 +52,14 @@ def repeated(call: Call, runs: int, clock: Callable[[], float] = time.process_ti
     return [seconds(call, clock) for _ in range(runs)]
 
 
-def alternating(calls: Mapping[str, Call], runs: int, warm_ups: int = 1) -> dict[str, list[float]]:
+def alternating(
+    calls: Mapping[str, Call], runs: int, warm_ups: int = 1, pause_s: float = 0.0
+) -> dict[str, list[float]]:
     """Return the times of several calls, made in turns and in both orders, after some that are not counted."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(-warm_ups, runs):
         for name in calls if turn % 2 == 0 else [*calls][::-1]:
+            time.sleep(pause_s)
             taken_s = seconds(calls[name])
             if turn >= 0:
                 found[name].append(taken_s)
