@@ -23,7 +23,7 @@ class LibraryThreads:
     def __init__(self) -> None:
         self._lock = threading.RLock()  # reentrant: a garbage collection under the lock may end another run
         self._limits: Counter[int] = Counter()
-        #: The libraries found, and the number of modules at that time: an import may load further ones.
+        #: The libraries found, and the number of modules at that time: an import may load further ones. 0: none found.
         self._libraries: list[Any] = []
         self._modules = 0
         #: Threads of the limited libraries without limits, by the library's file.
@@ -55,6 +55,11 @@ class LibraryThreads:
         with self._lock:
             if self._limits and self._modules != len(sys.modules):
                 self._apply()
+
+    def expect_library(self) -> None:
+        """Say that a library may have been loaded by other means than an import."""
+        with self._lock:
+            self._modules = 0
 
     def forget(self) -> None:
         """End all limits: in a forked child, which has none of the runs."""

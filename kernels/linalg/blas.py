@@ -12,7 +12,7 @@ import ctypes
 from functools import cache
 from typing import Any
 
-from syclsched.devices.native.exported_functions import exported_address
+from syclsched.devices.native.exported_functions import exported_address, extension_module
 
 #: The routines that belong to LAPACK.
 _LAPACK = ("potrf", "laset")
@@ -64,14 +64,20 @@ def factorise(a: Any) -> int:
     return info.value
 
 
+def load(name: str) -> None:
+    """Load the library of a routine now, not in the first task that calls it."""
+    _module(name)
+
+
+def _module(name: str) -> Any:
+    return extension_module("scipy.linalg", "cython_lapack" if name in _LAPACK else "cython_blas")
+
+
 @cache
 def _routine(name: str, item_bytes: int) -> tuple[Any, Any]:
     """Return a routine for a precision, and the function that passes a number to it."""
-    from scipy.linalg import cython_blas, cython_lapack
-
     kind, letter = (ctypes.c_float, "s") if item_bytes == 4 else (ctypes.c_double, "d")
-    library = cython_lapack if name in _LAPACK else cython_blas
-    address = exported_address(library, f"{letter}{name}")
+    address = exported_address(_module(name), f"{letter}{name}")
     return ctypes.CFUNCTYPE(None)(address), lambda value: ctypes.byref(kind(value))
 
 

@@ -203,8 +203,7 @@ def _host(*, a: Any, status: Any) -> None:
 
 
 def _load_host(signature: Signature) -> Any:
-    import scipy.linalg.cython_lapack  # noqa: F401  # import now, not in the first task
-
+    blas.load("potrf")
     return _host
 
 

@@ -57,8 +57,7 @@ def _host(*, c: Any, a: Any) -> None:
 
 
 def _load_host(signature: Signature) -> Any:
-    import scipy.linalg.cython_blas  # noqa: F401  # import now, not in the first task
-
+    blas.load("syrk")
     return _host
 
 

@@ -158,8 +158,7 @@ def _host(*, a: Any, l: Any) -> None:  # noqa: E741
 
 
 def _load_host(signature: Signature) -> Any:
-    import scipy.linalg.cython_blas  # noqa: F401  # import now, not in the first task
-
+    blas.load("trsm")
     return _host
 
 
