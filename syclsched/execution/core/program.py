@@ -167,8 +167,25 @@ class Program:
             if use.mode.writes and use.space == HOST and use.array in inputs
         )
 
+    @cached_property
+    def final_writers(self) -> dict[str, str]:
+        """The task that writes an array's final value, by array."""
+        return {a.array: planned.name for planned in self.plan.tasks for a in planned.accesses if a.mode.writes}
+
     def ancestors(self, task: str) -> frozenset[str]:
         """Return a task and the tasks whose values it depends on, directly or not."""
+        found: set[str] = set()
+        todo = [task]
+        while todo:
+            name = todo.pop()
+            if name not in found:
+                found.add(name)
+                todo.extend(self._sources.get(name, ()))
+        return frozenset(found)
+
+    @cached_property
+    def _sources(self) -> dict[str, set[str]]:
+        """The tasks whose values a task reads, by task."""
         last_writer: dict[str, str] = {}
         sources: dict[str, set[str]] = {}
         for planned in self.plan.tasks:
@@ -176,14 +193,7 @@ class Program:
                 last_writer[a.array] for a in planned.accesses if a.mode.reads and a.array in last_writer
             }
             last_writer.update((a.array, planned.name) for a in planned.accesses if a.mode.writes)
-        found: set[str] = set()
-        todo = [task]
-        while todo:
-            name = todo.pop()
-            if name not in found:
-                found.add(name)
-                todo.extend(sources.get(name, ()))
-        return frozenset(found)
+        return sources
 
     # --- inside -----------------------------------------------------------------------------------
 

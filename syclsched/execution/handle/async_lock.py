@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from syclsched.execution.handle.run import Run
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class AsyncRunLock:
@@ -18,6 +21,8 @@ class AsyncRunLock:
 
     async def take(self, start: Callable[[], Run]) -> Run:
         """Wait for all runs requested before, start a run, and wait for it."""
+        import asyncio  # imports fifty modules, which only coroutines need
+
         loop = asyncio.get_running_loop()
         mine = loop.create_future()
         before, self._turn = self._turn, mine

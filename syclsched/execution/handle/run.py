@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -26,6 +25,8 @@ from syclsched.model.trace import Trace
 from syclsched.oneapi.fork_check import check_not_forked
 
 if TYPE_CHECKING:
+    import asyncio
+
     from syclsched.devices.opened_devices import OpenDevices
 
 
@@ -176,6 +177,8 @@ class Run(ResultAccess):
         TaskFailedError, RunCancelledError, WaitTimeoutError, ExecutionError
             As `wait`.
         """
+        import asyncio  # imports fifty modules, which only coroutines need
+
         check_not_forked(self._where)
         ended = asyncio.get_running_loop().create_future()
         self.settle(ended)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import select
@@ -51,6 +50,8 @@ class EventFd:
 
     async def sleep_async(self, begun_s: float, rings: bool) -> None:
         """Sleep in a coroutine; see `sleep`."""
+        import asyncio  # imports fifty modules, which only coroutines need
+
         if not rings or self._fd is None:
             await asyncio.sleep(backoff(time.perf_counter() - begun_s, *_POLL_INTERVALS_S))
             return

@@ -30,6 +30,6 @@ def statuses_behind(program: Program, work: Mapping[int, InstructionWork], array
     with_status = {piece.task.name: piece for _, piece in sorted(work.items()) if piece.status is not None}
     if not with_status:
         return []
-    writers = [t.name for t in program.plan.tasks for a in t.accesses if a.array == array and a.mode.writes]
-    ancestors = program.ancestors(writers[-1]) if writers else frozenset()
+    writer = program.final_writers.get(array)
+    ancestors = frozenset[str]() if writer is None else program.ancestors(writer)
     return [piece for name, piece in with_status.items() if name in ancestors]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import statistics
 import time
@@ -11,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.execution.handle.run import Run
@@ -20,6 +19,9 @@ from syclsched.execution.runner.recorder import Recorder, merge_recordings
 from syclsched.execution.runner.stream_launchers import InstanceLauncher
 from syclsched.execution.runner.stream_prediction import Forecast
 from syclsched.model.trace import Trace
+
+if TYPE_CHECKING:
+    import asyncio
 
 Inputs = Mapping[str, Any] | None
 Results = dict[str, NumpyArray]
@@ -306,6 +308,8 @@ class Stream(Iterator["Results | Exception"]):
         if isinstance(self._inputs, Iterator):
             self._begin(self._ask(self._inputs))
             return True
+        import asyncio  # imports fifty modules, which only coroutines need
+
         begun_s = time.perf_counter()
         if self._asked is None:
             self._asked = asyncio.ensure_future(_first(self._inputs))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -153,6 +152,8 @@ async def _wait_ended(run: Run) -> None:
     """Wait for the end of a run in a coroutine; give it up if it stalls."""
     if run.done():
         return
+    import asyncio  # imports fifty modules, which only coroutines need
+
     ended, stall_detector = asyncio.get_running_loop().create_future(), run.waits()
     run.settle(ended)
     while not ended.done():
