@@ -24,7 +24,7 @@ LP_VARIABLES = 20_000
 CHEAP_LP_VARIABLES = 1_000
 
 #: Work limit of the search for the area bound's multipliers: tasks times devices times rounds.
-_AREA_WORK = 20_000_000
+_AREA_WORK, _AREA_ROUNDS = 20_000_000, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,43 +99,52 @@ def quick_bound_s(problem: Problem) -> float:
     return max(area_s, _transfer_s(tables, *_heads_and_tails(tables)))
 
 
-def area_multipliers(seconds: Floats, lanes: Ints, rounds: int = 200) -> tuple[float, Floats]:
+def area_multipliers(seconds: Floats, lanes: Ints, rounds: int = _AREA_ROUNDS) -> tuple[float, Floats]:
     """Return the area bound of tasks on unrelated devices, and the worth of a lane-second on each device.
 
     The bound is the optimum of the linear programme that divides tasks among devices at will, found by its Lagrangian
     dual, ``max over m of sum over tasks of min over devices of m[d] * seconds[t, d]`` with ``sum m * lanes = 1``, by
     multiplicative weights. Every ``m`` gives a valid bound, so it need not converge.
     """
-    devices = seconds.shape[1]
-    # Large graphs have few kinds of tasks: those of equal times count together.
-    seconds, tasks = _distinct_rows(seconds)
-    worth = np.ones(devices)
-    best, best_worth = 0.0, worth / lanes.sum()
-    rows = np.arange(len(seconds))
-    for k in range(max(8, min(rounds, _AREA_WORK // max(1, seconds.size)))):
-        worth = np.maximum(worth / (worth * lanes).sum(), 1e-12)
-        value = worth * seconds
-        choice = value.argmin(axis=1)
-        bound = float((value[rows, choice] * tasks).sum()) / float((worth * lanes).sum())
-        if bound > best:
-            best, best_worth = bound, worth.copy()
-        load = np.bincount(choice, weights=seconds[rows, choice] * tasks, minlength=devices) / lanes
-        if load.max() <= 0.0:
-            break
-        worth = worth * np.exp(0.5 / np.sqrt(k + 1.0) * (load / load.max() - 1.0))
-    return best, best_worth
+    rows, kind = _distinct_rows(seconds)
+    bounds_s, worth = _multiplied(rows, np.bincount(kind, minlength=len(rows))[None, :], lanes, rounds)
+    return float(bounds_s[0]), worth[0]
 
 
 # --- inside ---------------------------------------------------------------------------------------
 
 
+def _multiplied(seconds: Floats, tasks: Floats | Ints, lanes: Ints, rounds: int) -> tuple[Floats, Floats]:
+    """Return `area_multipliers` of several sets, of which each has so many tasks of every kind: (S, K), of (K, D)."""
+    sets, devices = len(tasks), seconds.shape[1]
+    worth = np.ones((sets, devices))
+    best, best_worth = np.zeros(sets), worth / lanes.sum()
+    kinds, first = np.arange(len(seconds)), devices * np.arange(sets)[:, None]
+    for k in range(max(8, min(rounds, _AREA_WORK // max(1, seconds.size)))):
+        worth = np.maximum(worth / (worth * lanes).sum(axis=1, keepdims=True), 1e-12)
+        choice = (worth[:, None, :] * seconds).argmin(axis=2)
+        chosen_s = seconds[kinds, choice] * tasks
+        load = np.bincount((first + choice).ravel(), chosen_s.ravel(), sets * devices).reshape(sets, devices)
+        bound = (worth * load).sum(axis=1) / (worth * lanes).sum(axis=1)
+        better = bound > best
+        best[better], best_worth[better] = bound[better], worth[better]
+        time_s = load / lanes
+        most = time_s.max(axis=1, keepdims=True)
+        if not most.any():
+            break
+        worth = worth * np.exp(0.5 / np.sqrt(k + 1.0) * (time_s / np.where(most > 0.0, most, 1.0) - 1.0))
+    return best, best_worth
+
+
 def _distinct_rows(rows: Floats) -> tuple[Floats, Ints]:
-    """Return the different rows in lexicographic order, and how often each occurs, as `numpy.unique` slowly does."""
-    rows = rows[np.lexsort(rows.T[::-1])]
+    """Return the different rows in lexicographic order, and which each row is, as `numpy.unique` slowly does."""
+    order = np.lexsort(rows.T[::-1])
+    rows = rows[order]
     new = np.ones(len(rows), dtype=bool)
     new[1:] = (rows[1:] != rows[:-1]).any(axis=1)
-    first = np.flatnonzero(new)
-    return rows[first], np.diff(np.append(first, len(rows)))
+    which = np.empty(len(rows), dtype=np.int64)
+    which[order] = np.cumsum(new) - 1
+    return rows[new], which
 
 
 def _relaxed(problem: Problem) -> Problem:
@@ -351,15 +360,18 @@ def _count_s(fastest: Floats, lanes: int) -> float:
 def _area_s(tables: Tables, heads: Floats, tails: Floats) -> float:
     """Return the area bound, of all tasks and of the tasks between a head and a tail."""
     lanes = np.diff(tables.device_start)
-    bound, _ = area_multipliers(tables.seconds, lanes)
     able = np.isfinite(tables.seconds)
     head = np.where(able, heads, np.inf).min(axis=1)
     tail = np.where(able, tails, np.inf).min(axis=1)
-    if tables.seconds.size > _AREA_WORK // 400:
-        return bound
-    for first in np.unique(np.quantile(head, [0.0, 0.02, 0.1])):
-        for last in np.unique(np.quantile(tail, [0.0, 0.02, 0.1])):
-            inner = (head >= first) & (tail >= last)
-            if (first > 0.0 or last > 0.0) and inner.any():
-                bound = max(bound, first + last + area_multipliers(tables.seconds[inner], lanes)[0])
-    return bound
+    around_s, sets = [0.0], [np.ones(len(head), dtype=bool)]
+    if tables.seconds.size <= _AREA_WORK // 400:
+        for first in np.unique(np.quantile(head, [0.0, 0.02, 0.1])):
+            for last in np.unique(np.quantile(tail, [0.0, 0.02, 0.1])):
+                inner = (head >= first) & (tail >= last)
+                if (first > 0.0 or last > 0.0) and inner.any():
+                    around_s.append(first + last)
+                    sets.append(inner)
+    rows, kind = _distinct_rows(tables.seconds)
+    tasks = np.stack([np.bincount(kind, inner, len(rows)) for inner in sets])
+    bounds_s, _ = _multiplied(rows, tasks, lanes, _AREA_ROUNDS)
+    return float((np.array(around_s) + bounds_s).max())
