@@ -104,9 +104,11 @@ def _is_built_in(name: str) -> bool:
 def _modelled_costs(graph: TaskGraph, platform: Platform) -> Sequence[object]:
     """Return the implementations of each distinct kind of task, and their times without measurements."""
     costs, seen, found = CostModel(platform), set[object](), []
+    kinds: set[tuple[int, int]] = set()  # identities of operation and signature, which many tasks share
     for task in graph.tasks:
-        if task.operation is None or task.signature is None:
+        if task.operation is None or task.signature is None or (id(task.operation), id(task.signature)) in kinds:
             continue
+        kinds.add((id(task.operation), id(task.signature)))
         kind = (task.operation.name, repr(task.signature))
         if kind in seen:
             continue

@@ -292,10 +292,15 @@ def _other_hosts(graph: TaskGraph, platform: Platform) -> Iterator[Device]:
 
 def _cases(graph: TaskGraph, platform: Platform, costs: CostModel, *, choices_only: bool) -> Iterator[TimedCase]:
     seen: set[HistoryKey] = set()
+    kinds: set[tuple[int, int]] = set()  # identities of operation and signature, which many tasks share
     devices = (*platform.devices, *(() if choices_only else _other_hosts(graph, platform)))
     for task in graph.tasks:
         if task.operation is None or task.signature is None:
             continue
+        kind = id(task.operation), id(task.signature)
+        if kind in kinds:
+            continue
+        kinds.add(kind)
         written = [
             parameter.name
             for parameter in task.operation.arrays

@@ -101,14 +101,20 @@ class DurationRecorder:
     def _kinds(self) -> dict[int, tuple[HistoryKey, float, bool]]:
         """Key, predicted slow-down by other tasks, and whether it is host work, of each instruction with a task."""
         found = {}
+        # By identity of operation, signature and implementation, which many tasks share, and device.
+        keys: dict[tuple[int, int, int, str], HistoryKey] = {}
         work = self._prepared.work
         for lane in self._prepared.plan.lanes:
             for instruction in lane.instructions:
                 piece = work.get(instruction.id)
                 if piece is None or piece.writes_nothing or instruction.duration_s <= 0.0:
                     continue
-                device_key = self._prepared.plan.platform.device(lane.device).timing_key
-                key = history_key(device_key, piece.operation, piece.implementation, piece.signature)
+                kind = id(piece.operation), id(piece.signature), id(piece.implementation), lane.device
+                key = keys.get(kind)
+                if key is None:
+                    device_key = self._prepared.plan.platform.device(lane.device).timing_key
+                    key = history_key(device_key, piece.operation, piece.implementation, piece.signature)
+                    keys[kind] = key
                 slowed = (instruction.finish_s - instruction.start_s) / instruction.duration_s
                 found[instruction.id] = key, max(slowed, 1.0), instruction.kind == "host"
         return found
