@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from syclsched.devices import OpenDevices
     from syclsched.profiling.calibration import Calibration, RecordingHistory
 
-#: Plans that took less time, or have more tasks, are not kept: reading their file takes as long, or much space. Those
-#: that runs try in turn are kept in any case.
+#: Plans that took less time are kept in this process only: reading their file takes as long. Those that runs try in
+#: turn are written in any case. Plans of more tasks are not kept: they take much space.
 _KEPT_FROM_S, _MOST_TASKS = 0.5, 5_000
 
 #: Most seconds to wait until the times of earlier runs of this process are written.
@@ -116,8 +116,8 @@ class PlanningSession:
         plans = self._plan(graph, read, MOST)
         best = None if kept is None or known is None else _fastest(kept, known, graph)
         named = with_measured_best([(identity_of(plan), plan) for plan in plans], best)
-        if kept is not None or (tries and len(named) > 1) or perf_counter() - begun_s >= _KEPT_FROM_S:
-            store.keep(key, named, read.times)
+        is_kept = (kept is not None and kept.in_file) or (tries and len(named) > 1)
+        store.keep(key, named, read.times, in_file=is_kept or perf_counter() - begun_s >= _KEPT_FROM_S)
         contest = measured.of((identity, plan.policy, plan.makespan_s) for identity, plan in named)
         found = dict(named)
 

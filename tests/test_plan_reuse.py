@@ -20,6 +20,7 @@ from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.profile import Quantity
 from syclsched.planner import PlanRequest
+from syclsched.profiling.storage import plan_store
 from syclsched.profiling.storage.plan_store import PlanStore
 
 
@@ -113,11 +114,52 @@ def test_a_noisy_time_may_differ_more(made: list[str]) -> None:
     assert len(made) == 1
 
 
-def test_plans_that_were_made_quickly_are_not_kept(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plans_that_were_made_quickly_are_kept_in_this_process_only(
+    made: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(planning_session, "_KEPT_FROM_S", 1e9)
-    for _ in range(2):
-        syclsched.plan(cholesky(), platform())
+    plans = [syclsched.plan(cholesky(), platform()) for _ in range(2)]
+    assert len(made) == 1
+    assert plans[0] == plans[1]
+    assert not (tmp_path / "syclsched" / "plans").exists()
+    monkeypatch.setattr(plan_store, "_HELD", {})  # as in another process
+    syclsched.plan(cholesky(), platform())
     assert len(made) == 2
+
+
+def test_a_process_reads_a_plan_once(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    syclsched.plan(cholesky(), platform())
+    monkeypatch.setattr(plan_store, "_HELD", {})  # as in another process
+    plans = [syclsched.plan(cholesky(), platform()) for _ in range(2)]
+    assert len(made) == 1
+    assert plans[0] is plans[1]
+
+
+def test_a_file_that_another_process_wrote_is_read_again(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = syclsched.plan(cholesky(), platform(), history=timed(platform()))
+    held = dict(plan_store._HELD)
+    monkeypatch.setattr(plan_store, "_HELD", {})  # the other process plans by other times
+    other = syclsched.plan(cholesky(), platform(), history=timed(platform(), 1.5))
+    monkeypatch.setattr(plan_store, "_HELD", held)
+    assert syclsched.plan(cholesky(), platform(), history=timed(platform(), 1.5)) == other != mine
+    assert len(made) == 2
+
+
+def test_a_file_that_was_removed_is_as_good_as_none(made: list[str], tmp_path: Path) -> None:
+    syclsched.plan(cholesky(), platform())
+    (file,) = (tmp_path / "syclsched" / "plans").iterdir()
+    file.unlink()
+    syclsched.plan(cholesky(), platform())
+    assert len(made) == 2
+
+
+def test_few_plans_are_held(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning_session, "_KEPT_FROM_S", 1e9)
+    monkeypatch.setattr(plan_store, "_MOST_HELD", 2)
+    sizes = (128, 192, 256)
+    for n in (*sizes, *reversed(sizes)):
+        syclsched.plan(cholesky(n), platform())
+    assert len(made) == len(sizes) + 1, "all but the least recently used one were held"
 
 
 def test_another_state_of_the_package_plans_anew(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +189,9 @@ def test_a_damaged_file_is_as_good_as_none(made: list[str], tmp_path: Path, dama
     assert len(made) == 2
 
 
-def test_a_file_with_a_plan_that_is_not_sound_is_as_good_as_none(made: list[str], tmp_path: Path) -> None:
+def test_a_file_with_a_plan_that_is_not_sound_is_as_good_as_none(
+    made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     syclsched.plan(cholesky(), platform())
     (file,) = (tmp_path / "syclsched" / "plans").iterdir()
     head, *texts = file.read_text().strip().split("\n")
@@ -155,6 +199,7 @@ def test_a_file_with_a_plan_that_is_not_sound_is_as_good_as_none(made: list[str]
     for lane in (lane for plan in plans for lane in plan["lanes"]):
         lane["instructions"].pop("waits", None)
     file.write_text("\n".join([head, *map(json.dumps, plans)]))
+    monkeypatch.setattr(plan_store, "_HELD", {})  # as in another process
     again = syclsched.plan(cholesky(), platform())
     syclsched.verify(again, cholesky())
     assert len(made) == 2
@@ -175,8 +220,6 @@ def test_a_line_says_that_a_plan_is_used_again(made: list[str]) -> None:
 
 
 def test_the_store_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from syclsched.profiling.storage import plan_store
-
     monkeypatch.setattr(plan_store, "_MOST_PLANS", 3)
     store, plan = PlanStore(tmp_path), syclsched.plan(cholesky(), platform(), policy="heft", reuse=False)
     key = HistoryKey("d", "o", "i", "r", "s")

@@ -92,6 +92,12 @@ class Program:
         changed.nodes = {node.id: node for lane in changed.lanes for node in lane}
         return changed
 
+    def of_plan(self, plan: Plan) -> Program:
+        """Return the program for a plan that does the same and is described otherwise."""
+        changed = copy(self)
+        changed.plan = plan
+        return changed
+
     def is_host_work(self, number: int) -> bool:
         """Return whether a host lane's thread executes an instruction."""
         lane, _ = self._place[number]

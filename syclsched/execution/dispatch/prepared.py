@@ -21,6 +21,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.task import LogicalArray
 from syclsched.model.text.bulk_objects import paused_collection
+from syclsched.simulation.plan_memo import does_same
 
 if TYPE_CHECKING:
     from syclsched.devices.opened_devices import OpenDevices
@@ -109,6 +110,8 @@ def prepare(plan: Plan, graph: TaskGraph) -> PreparedPlan:
 
     graph = planned_graph(plan, graph)  # which refuses a graph that has changed since the plan was made
     known = _known.get(graph)
+    if known is not None and known[0] is not plan and does_same(known[0], plan):
+        known = _known[graph] = plan, known[1].of_plan(plan), known[2]
     if known is None or (known[0] is not plan and known[0] != plan):
         verify(plan, graph)
         with paused_collection():

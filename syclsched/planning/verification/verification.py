@@ -9,7 +9,7 @@ task reads the version of each array that the sequential program reads, also aft
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from syclsched.model.graph_parts.segments import Segment, joined_rows
 from syclsched.model.operation import Operation
 from syclsched.model.plan import Plan, PlannedArray
 from syclsched.model.text.bulk_objects import paused_collection
-from syclsched.planning.graph_record import record
+from syclsched.planning.graph_record import GraphRecord, record
 from syclsched.planning.memory.constant_memory import constant_bytes, launched, reserve_memory
 from syclsched.planning.memory.liveness import check_capacity, peak_bytes
 from syclsched.planning.plan_indices import HOST_CALL, LAUNCH, WRITING, IndexedPlan, index_plan
@@ -28,11 +28,24 @@ from syclsched.planning.verification import proof
 from syclsched.planning.verification.plan_segments import expand_segments, segment_table, shared_buffers
 from syclsched.planning.verification.structure import check_structure
 from syclsched.rewrites import planned_graph
+from syclsched.simulation.plan_memo import WorkMemo
+
+#: The graph, as it was recorded, that a plan was last proved for.
+_PROVED: Final[WorkMemo[GraphRecord]] = WorkMemo()
 
 
 def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
-    """Prove that a plan computes the results of its graph, in every execution its lanes and waits allow."""
-    planned = None if graph is None else _same_graph(plan, graph)
+    """Prove that a plan computes the results of its graph, in every execution its lanes and waits allow.
+
+    Plans are frozen and a graph's record is made anew when it changes, so a proof is not repeated for the same two.
+    """
+    planned = None if graph is None else planned_graph(plan, graph) if plan.recipe else graph
+    known = None if planned is None else record(planned)
+    proved = _PROVED.get(plan)
+    if proved is not None and (known is None or known is proved):
+        return
+    if graph is not None and known is not None:
+        _check_same(plan, graph, known)
     with paused_collection():
         read = index_plan(plan)
     check_structure(read)
@@ -46,19 +59,18 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
     _repeated(read, finding)
     _complete(read, finding)
     _memory(read, planned)
+    if known is not None:
+        _PROVED.keep(plan, known)
 
 
-def _same_graph(plan: Plan, graph: TaskGraph) -> TaskGraph:
-    """Return the graph as it was planned; refuse a plan of another graph."""
-    planned = planned_graph(plan, graph) if plan.recipe else graph
-    known = record(planned)
+def _check_same(plan: Plan, graph: TaskGraph, known: GraphRecord) -> None:
+    """Refuse a plan of another graph than the recorded one."""
     if plan.fingerprint != known.fingerprint or plan.arrays != known.arrays or plan.tasks != known.tasks:
         raise IncompletePlanError(
             f"the plan was made for another graph than {graph.name!r}",
             where=f"plan {plan.name!r}",
             hint="Plan again for this graph and these sizes",
         )
-    return planned
 
 
 def _implementations(read: IndexedPlan, graph: TaskGraph) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans kept between processes, with the measured times that they were made with."""
+"""Plans kept between calls and between processes, with the measured times that they were made with."""
 
 from __future__ import annotations
 
@@ -20,25 +20,32 @@ from syclsched.profiling.storage.profile_store import data_folder
 _MOST_PLANS, _MOST_BYTES = 64, 64 << 20
 _FORMAT = "syclsched-kept-plan/2"
 
+#: Most graphs whose plans this process holds as objects, and the tasks of these plans together.
+_MOST_HELD, _MOST_HELD_TASKS = 32, 50_000
+
 #: Measured times that plans were made with.
 Times = Mapping[HistoryKey, Quantity | None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KeptPlan:
-    """One plan of a file, not read yet."""
+    """One plan, which is made from its text when it is read first."""
 
     identity: str  # of its instructions
     policy: str
     predicted_s: float
-    text: bytes  # as JSON
+    text: bytes = b""  # as JSON, until it is read
+    plan: Plan | None = None
 
     def read(self, where: str) -> Plan | None:
         """Return the plan; None if the file is damaged."""
-        try:
-            return Plan.from_json(self.text, where=where)
-        except (ValueError, TypeError, SyclschedError):
-            return None
+        if self.plan is None:
+            try:
+                self.plan = Plan.from_json(self.text, where=where)
+            except (ValueError, TypeError, SyclschedError):
+                return None
+            self.text = b""
+        return self.plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,12 @@ class KeptPlans:
     plans: tuple[KeptPlan, ...]
     times: Times
     where: str  # the file, for errors
+    head: bytes = b""  # first line of the file, which names all that is in it; empty if there is no file
+
+    @property
+    def in_file(self) -> bool:
+        """Whether other processes find the plans."""
+        return bool(self.head)
 
     def read(self, identity: str) -> Plan | None:
         """Return a plan by its identity; None if the file is damaged."""
@@ -55,7 +68,10 @@ class KeptPlans:
 
 
 class PlanStore:
-    """Plans by key: one file for each graph, platform and request. A file that cannot be read is as good as none."""
+    """Plans by key: one file for each graph, platform and request. A file that cannot be read is as good as none.
+
+    The plans of the last graphs are also held as objects, so that a process reads no plan twice.
+    """
 
     def __init__(self, folder: Path | str | None = None) -> None:
         self.folder = data_folder() / "plans" if folder is None else Path(folder)
@@ -63,43 +79,33 @@ class PlanStore:
     def find(self, key: str) -> KeptPlans | None:
         """Return the plans of a key."""
         path = self._path(key)
+        held = _HELD.get(str(path))
         try:
-            head, *texts = path.read_bytes().strip().split(b"\n")
-            document = json.loads(head)
-            if document["format"] != _FORMAT or not texts:
-                return None
-            plans = tuple(
-                KeptPlan(str(identity), str(policy), float(predicted_s), text)
-                for (identity, policy, predicted_s), text in zip(document["plans"], texts, strict=True)
-            )
-            times = {
-                HistoryKey(*columns): None
-                if seconds is None
-                else Quantity(seconds, mad, samples, uncertainty=uncertain)
-                for *columns, seconds, mad, samples, uncertain in document["times"]
-            }
+            with path.open("rb") as file:
+                head = file.readline()
+                if held is None or held.head != head:
+                    held = _hold(_from_file(head, file.read(), str(path)))
             os.utime(path)
+        except FileNotFoundError:
+            return None if held is None or held.in_file else _hold(held)
         except (OSError, ValueError, TypeError, KeyError):
             return None
-        return KeptPlans(plans, times, str(path))
+        return _hold(held)
 
-    def keep(self, key: str, plans: Sequence[tuple[str, Plan]], times: Times) -> None:
+    def keep(self, key: str, plans: Sequence[tuple[str, Plan]], times: Times, *, in_file: bool = True) -> None:
         """Keep plans with their identities, the best prediction first, and the times they were made with."""
-        rows = [
-            [*astuple(each), *((None,) * 4 if t is None else (t.value, t.mad, t.samples, t.uncertainty))]
-            for each, t in times.items()
-        ]
-        head = {
-            "format": _FORMAT,
-            "plans": [[identity, plan.policy, plan.makespan_s] for identity, plan in plans],
-            "times": rows,
-        }
-        content = "\n".join([json.dumps(head), *(plan.to_json(indent=None) for _, plan in plans)]) + "\n"
-        try:
-            write_atomically(self._path(key), content.encode(), folders=True)
-            self._make_room()
-        except OSError:
-            return  # without a folder to write to, every process plans
+        path = self._path(key)
+        head = _head_of(plans, times) if in_file else b""
+        if in_file:
+            content = b"\n".join([head, *(plan.to_json(indent=None).encode() for _, plan in plans)]) + b"\n"
+            head += b"\n"
+            try:
+                write_atomically(path, content, folders=True)
+                self._make_room()
+            except OSError:
+                head = b""  # without a folder to write to, every process plans
+        made = tuple(KeptPlan(identity, plan.policy, plan.makespan_s, plan=plan) for identity, plan in plans)
+        _hold(KeptPlans(made, dict(times), str(path), head))
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.json"
@@ -112,3 +118,48 @@ class PlanStore:
             total += status.st_size
             if number >= _MOST_PLANS or (total > _MOST_BYTES and number):
                 path.unlink(missing_ok=True)
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+#: The plans that this process holds, by file, the least recently used first. Threads share it without a lock: each use
+#: of the dict is atomic.
+_HELD: dict[str, KeptPlans] = {}
+
+
+def _hold(kept: KeptPlans) -> KeptPlans:
+    """Hold plans, and drop the least recently used ones beyond the limits; return the plans."""
+    _HELD.pop(kept.where, None)
+    _HELD[kept.where] = kept
+    tasks = 0
+    for number, (where, each) in enumerate(reversed(list(_HELD.items()))):
+        tasks += sum(len(one.plan.tasks) for one in each.plans if one.plan is not None)
+        if number and (number >= _MOST_HELD or tasks > _MOST_HELD_TASKS):
+            _HELD.pop(where, None)
+    return kept
+
+
+def _from_file(head: bytes, rest: bytes, where: str) -> KeptPlans:
+    """Return the plans of a file; raise one of several errors if it is damaged."""
+    document, texts = json.loads(head), rest.strip().split(b"\n")
+    if document["format"] != _FORMAT or not document["plans"]:
+        raise ValueError("another format")
+    plans = tuple(
+        KeptPlan(str(identity), str(policy), float(predicted_s), text)
+        for (identity, policy, predicted_s), text in zip(document["plans"], texts, strict=True)
+    )
+    times = {
+        HistoryKey(*columns): None if seconds is None else Quantity(seconds, mad, samples, uncertainty=uncertain)
+        for *columns, seconds, mad, samples, uncertain in document["times"]
+    }
+    return KeptPlans(plans, times, where, head)
+
+
+def _head_of(plans: Sequence[tuple[str, Plan]], times: Times) -> bytes:
+    """Return the first line of a file, without its end."""
+    rows = [
+        [*astuple(each), *((None,) * 4 if t is None else (t.value, t.mad, t.samples, t.uncertainty))]
+        for each, t in times.items()
+    ]
+    named = [[identity, plan.policy, plan.makespan_s] for identity, plan in plans]
+    return json.dumps({"format": _FORMAT, "plans": named, "times": rows}).encode()

@@ -14,6 +14,7 @@ import syclsched
 from syclsched.errors import IncompletePlanError, RaceError
 from syclsched.execution.dispatch.prepared import prepare
 from syclsched.model.plan import Plan
+from syclsched.planning.verification import proof
 
 PLATFORM = syclsched.describe(["cpu"])
 DEVICE = PLATFORM.compute_devices[0].name
@@ -28,6 +29,23 @@ def test_an_equal_plan_of_the_same_graph_is_prepared_once() -> None:
     assert again is not plan
     assert prepare(again, graph).work is first.work
     assert prepare(plan, given_chain()).program is not first.program, "another graph has other tasks"
+
+
+def test_a_plan_with_another_description_is_not_prepared_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = given_chain()
+    plan = plan_on(graph, PLATFORM, DEVICE)
+    first = prepare(plan, graph)
+    monkeypatch.setattr(proof, "walk", None)  # a proof fails
+    other = replace(plan, policy="of another name", lower_bound_s=1e-9)
+    found = prepare(other, graph)
+    assert found.plan is found.program.plan is other
+    assert found.work is first.work and found.program.nodes is first.program.nodes
+    assert prepare(plan, graph).plan is plan
+    syclsched.verify(other, graph)
+    with pytest.raises(TypeError):
+        syclsched.verify(other, given_chain())
+    with pytest.raises(TypeError):
+        syclsched.verify(replace(other, peak_bytes=dict(other.peak_bytes)), graph)
 
 
 def without_waits(plan: Plan) -> Plan:
