@@ -8,8 +8,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import astuple
+from functools import cache
 from pathlib import Path
 
 from syclsched.costs.history import HistoryKey, Sample, Source
@@ -17,6 +18,7 @@ from syclsched.errors import FormatError, MeasurementError, StorageError
 from syclsched.model.profile import Quantity
 from syclsched.profiling.busy import is_quiet
 from syclsched.profiling.estimation import estimate, pace, paced
+from syclsched.profiling.storage.idle_connection import HeldConnection, hold, leave_idle, take_idle
 from syclsched.profiling.storage.profile_store import data_folder
 
 #: Samples kept per key: the newest, trusted ones before others; older ones may reflect another state of the machine.
@@ -29,6 +31,9 @@ _VERSION = 2
 
 #: Age up to which runs tell a device's speed today.
 _TODAY_S = 1800.0
+
+#: Age up to which what was read is used by the next store of the file in this process, and up to which a pace holds.
+_RECALLED_S = 10.0
 
 #: Time-out for the file lock while another process writes.
 LOCK_TIMEOUT_S = 10.0
@@ -84,8 +89,12 @@ class HistoryStore:
         self.note: str | None = None
         self._lock = threading.RLock()
         self._cache: dict[HistoryKey, Quantity | None] = {}
-        self._paces: dict[str, float | None] = {}
-        self._connection = self._open()
+        #: By device: when its pace was read, and the pace.
+        self._paces: dict[str, tuple[float, float | None]] = {}
+        self._held: HeldConnection | None = take_idle(self.path)
+        self._connection = self._open() if self._held is None else self._held.connection
+        if self._held is not None:
+            self._recall(self._held)
 
     def lookup(self, key: HistoryKey) -> Quantity | None:
         """Return the seconds measured for a key, or None if there are none."""
@@ -128,7 +137,8 @@ class HistoryStore:
                 )
                 self._connection.execute(f"DELETE FROM refusals WHERE {_KEY}", columns)
                 self._cache.pop(key, None)
-                self._paces.pop(key.device_key, None)
+                if any(sample.source != "run" for sample in added):
+                    self._paces.pop(key.device_key, None)  # one run more changes it little
 
     def refuse(self, key: HistoryKey, reason: str) -> None:
         """Note that a device or library refuses an implementation; it holds until the implementation is timed."""
@@ -221,7 +231,14 @@ class HistoryStore:
     def close(self) -> None:
         """Close the file; closing twice does nothing."""
         with self._lock:
-            self._connection.close()
+            held, self._held = self._held, None
+            if held is None:
+                self._connection.close()
+                return
+            self._connection = _closed_connection()
+            held.read.update(cache=self._cache, paces=self._paces, clock=self._clock)
+            held.read.setdefault("since_s", self._clock())
+            leave_idle(held)
 
     def __enter__(self) -> HistoryStore:
         return self
@@ -231,17 +248,28 @@ class HistoryStore:
 
     # --- internals --------------------------------------------------------------------------------
 
+    def _recall(self, held: HeldConnection) -> None:
+        """Use what was read through a connection, unless it is old: estimates follow a device's speed today."""
+        read = held.read
+        if read.get("clock") is self._clock and 0.0 <= self._clock() - read["since_s"] <= _RECALLED_S:
+            self._cache, self._paces = read["cache"], read["paces"]
+        else:
+            read.clear()
+
     def _pace(self, device_key: str, since_s: float) -> float | None:
         """Return how much longer than usual a device's tasks took in the last runs; None if not noticeably."""
-        if device_key not in self._paces:
+        now_s = self._clock()
+        read_s, found = self._paces.get(device_key, (-math.inf, None))
+        if not 0.0 <= now_s - read_s <= _RECALLED_S:
             with self._guarded():
                 rows = self._connection.execute(
                     f"SELECT DISTINCT {_KEY_COLUMNS} FROM samples WHERE device_key = ? AND source = 'run' "
                     "AND quiet = 1 AND when_s >= ?",
                     (device_key, since_s),
                 ).fetchall()
-            self._paces[device_key] = pace((self.stored(HistoryKey(*row)) for row in rows), since_s)
-        return self._paces[device_key]
+            found = pace((self.stored(HistoryKey(*row)) for row in rows), since_s)
+            self._paces[device_key] = now_s, found
+        return found
 
     def _read(self, key: HistoryKey) -> Quantity | None:
         try:
@@ -273,6 +301,8 @@ class HistoryStore:
             if isinstance(error, FormatError) or _is_locked(error.__cause__):
                 raise
             return self._open_in_memory(error)
+        with suppress(OSError):
+            self._held = hold(connection, self.path)
         return connection
 
     def _open_in_memory(self, reason: Exception) -> sqlite3.Connection:
@@ -328,6 +358,14 @@ def _guarded(path: Path) -> Iterator[None]:
                 f"cannot be used: {error}", where=str(path), hint="Another process may be holding it; try again"
             ) from error
         raise FormatError(f"not a history of measurements: {error}", where=str(path), hint=_REMOVE) from error
+
+
+@cache
+def _closed_connection() -> sqlite3.Connection:
+    """Return the connection of stores that are closed."""
+    connection = _connect(":memory:")
+    connection.close()
+    return connection
 
 
 def _connect(name: str) -> sqlite3.Connection:

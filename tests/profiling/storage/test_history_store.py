@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syclsched.costs.history import HistoryKey, Sample, in_run_key, is_provisional
-from syclsched.errors import FormatError, MeasurementError
+from syclsched.errors import FormatError, MeasurementError, SyclschedError
+from syclsched.model.profile import Quantity
 from syclsched.profiling.storage.history_store import KEPT_SAMPLES, HistoryStore
+from syclsched.profiling.storage.idle_connection import close_idle
 
 KEY = HistoryKey("device", "gemm", "numba-dpex", "1", "a:float64[64,64]")
 
@@ -247,6 +250,7 @@ def test_a_file_that_cannot_be_written_is_still_read(tmp_path: Path, monkeypatch
         return connect(name, **options)  # type: ignore[call-overload, no-any-return]
 
     monkeypatch.setattr(sqlite3, "connect", read_only)
+    close_idle()  # as at the end of another process
     with HistoryStore(path) as history:
         assert history.note is not None
         quantity = history.lookup(KEY)
@@ -256,3 +260,66 @@ def test_a_file_that_cannot_be_written_is_still_read(tmp_path: Path, monkeypatch
         again = history.lookup(KEY)
         assert again is not None
         assert again.value == 3.0
+
+
+# --- the connection is used again ---------------------------------------------------------------------
+
+
+def test_the_next_store_uses_the_connection_and_sees_what_others_changed(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite3"
+    with HistoryStore(path) as store:
+        store.record(KEY, [1.0])
+        assert store.lookup(KEY) is not None
+    with HistoryStore(path) as store, HistoryStore(path) as other:
+        other.record(KEY, [3.0] * 9)
+    with HistoryStore(path) as store:
+        assert store.lookup(KEY) == other_lookup(path)
+
+
+def other_lookup(path: Path) -> Quantity | None:
+    """Return what a store reads through a connection of its own."""
+    with HistoryStore(path), HistoryStore(path) as store:
+        return store.lookup(KEY)
+
+
+def test_a_file_that_took_the_place_of_another_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite3"
+    with HistoryStore(path) as store:
+        store.record(KEY, [1.0])
+    for each in tmp_path.iterdir():
+        each.unlink()
+    with HistoryStore(path) as store:
+        assert store.lookup(KEY) is None
+        store.record(KEY, [2.0])
+        assert [sample.seconds for sample in store.stored(KEY)] == [2.0]
+
+
+def test_a_closed_store_cannot_be_used(tmp_path: Path) -> None:
+    store = HistoryStore(tmp_path / "history.sqlite3")
+    store.close()
+    store.close()
+    with pytest.raises(SyclschedError):
+        store.stored(KEY)
+    with HistoryStore(tmp_path / "history.sqlite3") as next_one:
+        assert next_one.stored(KEY) == ()
+
+
+def test_what_was_read_is_read_again_after_a_while(tmp_path: Path) -> None:
+    path, now = tmp_path / "history.sqlite3", [1_000_000.0]
+
+    def clock() -> float:
+        return now[0]
+
+    keys = [replace(KEY, operation=f"operation {n}") for n in range(4)]
+    with HistoryStore(path, clock) as store:
+        for key in keys:
+            store.record(key, [1.0] * 9)
+    now[0] += 100_000.0
+    with HistoryStore(path, clock) as store:
+        assert store.lookup(keys[0]) is not None
+        for key in keys[1:]:
+            store.record(key, [2.0, 2.0], source="run")
+    now[0] += 60.0
+    with HistoryStore(path, clock) as store:
+        found = store.lookup(keys[0])
+        assert found is not None and found.value == pytest.approx(2.0), "all others took twice as long today"
