@@ -90,13 +90,14 @@ def plan_bound_s(problem: Problem) -> float:
 
 
 def quick_bound_s(problem: Problem) -> float:
-    """Return the better of the two cheap bounds: chains with copies, and the area of all tasks."""
+    """Return the best of the cheap bounds: chains with copies, and the area and the number of all tasks."""
     tables = problem.tables
     if not len(problem):
         return lower_bound(problem, lp=False).best_s
     used = np.isfinite(tables.seconds).any(axis=0)  # with a single such device, the area bound is exact
     area_s, _ = area_multipliers(tables.seconds[:, used], np.diff(tables.device_start)[used], rounds=60)
-    return max(area_s, _transfer_s(tables, *_heads_and_tails(tables)))
+    count_s = _count_s(tables.seconds.min(axis=1), int(np.diff(tables.device_start)[used].sum()))
+    return max(area_s, count_s, _transfer_s(tables, *_heads_and_tails(tables)))
 
 
 def area_multipliers(seconds: Floats, lanes: Ints, rounds: int = _AREA_ROUNDS) -> tuple[float, Floats]:
@@ -106,6 +107,10 @@ def area_multipliers(seconds: Floats, lanes: Ints, rounds: int = _AREA_ROUNDS) -
     dual, ``max over m of sum over tasks of min over devices of m[d] * seconds[t, d]`` with ``sum m * lanes = 1``, by
     multiplicative weights. Every ``m`` gives a valid bound, so it need not converge.
     """
+    used = np.flatnonzero(np.isfinite(seconds).any(axis=0))
+    if len(used) == 1:  # nothing is divided
+        alone = np.full(seconds.shape[1], 1.0 / lanes[used[0]])
+        return float(seconds[:, used[0]].sum()) * float(alone[0]), alone
     rows, kind = _distinct_rows(seconds)
     bounds_s, worth = _multiplied(rows, np.bincount(kind, minlength=len(rows))[None, :], lanes, rounds)
     return float(bounds_s[0]), worth[0]

@@ -96,6 +96,17 @@ def test_lanes_widen_the_area() -> None:
     assert lower_bound(problem_from_arrays([[2.0]] * 10, [], [], [], lanes=[4])).area_s == pytest.approx(5.0)
 
 
+def test_the_quick_bound_of_equal_tasks_is_exact() -> None:
+    assert quick_bound_s(problem_from_arrays([[2.0]] * 11, [], [], [], lanes=[2])) == 12.0
+    assert quick_bound_s(problem_from_matrices([[2.0, math.inf]] * 5, {})) == 10.0
+
+
+def test_a_single_device_does_everything() -> None:
+    bound, worth = area_multipliers(np.array([[math.inf, 0.1], [math.inf, 0.2]] * 50), np.array([3, 2]))
+    assert bound == pytest.approx(7.5, rel=1e-12)
+    assert np.isfinite(worth).all() and (worth > 0.0).all()
+
+
 def test_a_release_moves_the_chain_behind_it() -> None:
     problem = problem_from_arrays([[1.0], [1.0]], [0], [1], [0.0], release_s=[9.0, 0.0])
     assert lower_bound(problem).release_s == 11.0
