@@ -12,6 +12,7 @@ import pytest
 from syclsched.api import describe
 from syclsched.errors import FormatError
 from syclsched.profiling import HistoryStore, ProfileStore
+from syclsched.profiling.storage.idle_connection import close_idle
 from syclsched.profiling.storage.store_check import check_stored
 
 
@@ -22,6 +23,7 @@ def folder(tmp_path: Path) -> Path:
     assert profile is not None
     ProfileStore(tmp_path).save(profile)
     HistoryStore(tmp_path / "history.sqlite3").close()
+    close_idle()  # as at the end of the process that made it
     return tmp_path
 
 
