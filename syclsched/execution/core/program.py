@@ -7,14 +7,22 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
+from operator import attrgetter
 
 from syclsched.model.plan import Instruction, Lane, Plan, PlannedArray, PlannedTask
 from syclsched.model.platform import HOST
+from syclsched.model.text.bulk_objects import make_objects
 
 #: An array's copy in one memory space: (array, space).
 Buffer = tuple[str, str]
 MEMORY_KINDS = ("alloc", "free")
 _NOTHING = object()
+
+#: Fields ``submitted_first``, ``completed_first`` and ``events`` of a node.
+_Conditions = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+_NO_CONDITIONS: _Conditions = (), (), ()
+_ID = attrgetter("id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +64,13 @@ class Program:
         self._work_before: tuple[tuple[int | None, ...], ...] = tuple(_work_before(lane) for lane in plan.lanes)
         self._memory_first = self._allocations() if self.segments else {}
         self.lanes: tuple[tuple[ProgramNode, ...], ...] = tuple(
-            tuple(self._node(n, lane, i) for i in lane.instructions) for n, lane in enumerate(plan.lanes)
+            tuple(self._nodes(n, lane)) for n, lane in enumerate(plan.lanes)
         )
-        self.nodes: dict[int, ProgramNode] = {node.id: node for lane in self.lanes for node in lane}
+        self.nodes: dict[int, ProgramNode] = {
+            instruction.id: node
+            for lane, nodes in zip(plan.lanes, self.lanes, strict=True)
+            for instruction, node in zip(lane.instructions, nodes, strict=True)
+        }
         #: Waits added to those of the plan, by instruction number; see `waiting_also`.
         self.further: Mapping[int, tuple[int, ...]] = {}
 
@@ -106,6 +118,12 @@ class Program:
     def frees_after(self, free: Instruction) -> tuple[int, ...]:
         """Return the instructions that must have completed before a ``free`` takes effect."""
         return tuple(sorted(i for i in self._predecessors(free.id) if self._instruction(i).kind not in MEMORY_KINDS))
+
+    @cached_property
+    def allocations(self) -> tuple[Instruction, ...]:
+        """The allocations, by number."""
+        found = [i for lane in self.plan.lanes for i in lane.instructions if i.kind == "alloc"]
+        return tuple(sorted(found, key=_ID))
 
     @cached_property
     def waited_for(self) -> frozenset[int]:
@@ -207,31 +225,41 @@ class Program:
         lane, position = self._place[number]
         return self.plan.lanes[lane].instructions[position]
 
-    def _node(self, lane_index: int, lane: Lane, instruction: Instruction) -> ProgramNode:
-        on_host = lane.kind == "host" and instruction.kind not in MEMORY_KINDS
-        if not instruction.waits:
-            first = () if instruction.kind in MEMORY_KINDS else tuple(self._memory_first.get(instruction.id, ()))
-            return ProgramNode(instruction, lane_index, on_host, first)
+    def _nodes(self, lane_index: int, lane: Lane) -> list[ProgramNode]:
+        """Return the nodes of a lane."""
+        each, first = lane.instructions, self._memory_first
+        on_host = lane.kind == "host"
+        # Most instructions wait for nothing but their lane.
+        conditions = [self._conditions(i, on_host) if i.waits or i.id in first else _NO_CONDITIONS for i in each]
+        submitted_first, completed_first, events = zip(*conditions, strict=True) if conditions else ((), (), ())
+        columns: dict[str, Iterable[object]] = {
+            "instruction": each,
+            "lane": repeat(lane_index, len(each)),
+            "on_host": [on_host and i.kind not in MEMORY_KINDS for i in each],
+            "submitted_first": submitted_first,
+            "completed_first": completed_first,
+            "events": events,
+        }
+        return make_objects(ProgramNode, len(each), columns)
+
+    def _conditions(self, instruction: Instruction, host_lane: bool) -> _Conditions:
+        """Return the instructions that must be submitted and completed first, and those to wait for by events."""
         if instruction.kind in MEMORY_KINDS:
             # Allocations and frees do not block their lane; a free's waits are checked when it may take effect.
             # An allocation after an eviction comes after the free of the array's previous memory.
             waits = () if instruction.kind == "free" else instruction.waits
-            frees = tuple(w for w in waits if self._instruction(w).kind == "free")
-            return ProgramNode(instruction, lane_index, on_host, submitted_first=frees)
+            return tuple(w for w in waits if self._instruction(w).kind == "free"), (), ()
         targets = self._expand(instruction.waits)
         host = {i for i in targets if self.is_host_work(i)}
         device = [i for i in targets if i not in host and self._instruction(i).kind not in MEMORY_KINDS]
-        remote = set() if on_host else {i for i in device if self._context(i) != self._context(instruction.id)}
-        return ProgramNode(
-            instruction,
-            lane_index,
-            on_host,
-            submitted_first=(
+        remote = set() if host_lane else {i for i in device if self._context(i) != self._context(instruction.id)}
+        return (
+            (
                 *self._memory_first.get(instruction.id, ()),
                 *(i for i in targets if i not in host and i not in remote),
             ),
-            completed_first=tuple(i for i in targets if i in host or i in remote),
-            events=tuple(i for i in device if i not in remote),
+            tuple(i for i in targets if i in host or i in remote),
+            tuple(i for i in device if i not in remote),
         )
 
     def _allocations(self) -> dict[int, list[int]]:

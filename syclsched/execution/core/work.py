@@ -64,7 +64,7 @@ class InstructionWork:
 def resolve_work(program: Program, graph: TaskGraph) -> dict[int, InstructionWork]:
     """Return the work of every ``launch`` and ``host`` instruction, by instruction number."""
     tasks = {task.name: task for task in graph.tasks}
-    known: dict[Hashable, tuple[Implementation, tuple[str, ...]]] = {}
+    known: dict[Hashable, tuple[Implementation, bool]] = {}
     return {
         instruction.id: _work(program, lane, instruction, tasks, known)
         for lane in program.plan.lanes
@@ -87,24 +87,28 @@ def _work(
     lane: Lane,
     instruction: Instruction,
     tasks: Mapping[str, Task],
-    known: dict[Hashable, tuple[Implementation, tuple[str, ...]]],
+    known: dict[Hashable, tuple[Implementation, bool]],
 ) -> InstructionWork:
-    """Return the work of an instruction; ``known`` keeps what depends on the operation only."""
+    """Return the work of an instruction; ``known`` keeps what depends on operation and signature only."""
     task = tasks[instruction.task or ""]
     operation, signature = task.operation, task.signature
     if operation is None or signature is None:
         raise IncompletePlanError(f"task {task.name!r} has nothing to run", where=_where(instruction, lane))
-    key = id(operation), instruction.implementation, instruction.kind
-    if key not in known:
+    key = id(operation), id(signature), instruction.implementation, instruction.kind
+    found = known.get(key)
+    if found is None:
         written = tuple(p.name for p in operation.parameters if p.mode is not None and p.mode.writes)
-        known[key] = _implementation(operation, instruction, lane), written
-    implementation, names = known[key]
-    spaces = {program.whole.get(use.array, use.array): use.space for use in instruction.uses}
+        empty = bool(written) and all(0 in signature.shapes[name] for name in written)
+        found = known[key] = _implementation(operation, instruction, lane), empty
+    implementation, nothing = found
+    if program.whole or task.rows:
+        spaces = {program.whole.get(use.array, use.array): use.space for use in instruction.uses}
+    else:
+        spaces = {use.array: use.space for use in instruction.uses}
     buffers = {parameter: (array, spaces[array]) for parameter, array in task.arguments.items()}
     for parameter, rows in task.rows.items():
         array, space = buffers[parameter]
         buffers[parameter] = (row_range_name(array, rows), space)
-    nothing = bool(names) and all(0 in signature.shapes[name] for name in names)
     return InstructionWork(task, operation, implementation, signature, buffers, nothing)
 
 
@@ -143,9 +147,17 @@ def compile_work(
     for lane in program.plan.lanes:
         queue = queues.get(lane.name)
         device = program.plan.platform.device(lane.device)
+        kinds: dict[
+            tuple[int, int, int], Hashable
+        ] = {}  # of the lane, by identities that tasks without constants share
         for instruction in lane.instructions:
             piece = work.get(instruction.id)
-            if piece is not None:
-                keys[instruction.id] = compiling.add(piece.task, piece.implementation, queue, device)
+            if piece is None:
+                continue
+            kind = id(piece.operation), id(piece.signature), id(piece.implementation)
+            key = None if piece.task.constants else kinds.get(kind)
+            if key is None:
+                key = kinds[kind] = compiling.add(piece.task, piece.implementation, queue, device)
+            keys[instruction.id] = key
     executables = compiling.compiled(uploads)
     return {number: executables[key] for number, key in keys.items()}

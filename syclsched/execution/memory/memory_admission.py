@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from syclsched.devices.native.host_tasks import wait_for
 from syclsched.devices.native.sycl_types import SyclEvent
@@ -15,7 +16,8 @@ from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.deferred_frees import DeferredFree, DeferredFrees
 from syclsched.execution.memory.peak_limit import PeakMemoryLimit
 from syclsched.execution.memory.preallocation import buffers_to_preallocate
-from syclsched.model.plan import Instruction
+from syclsched.model.plan import Instruction, Plan
+from syclsched.simulation.plan_memo import WorkMemo
 
 
 class MemoryAdmission:
@@ -30,17 +32,15 @@ class MemoryAdmission:
         freed: Callable[[], None],
         wake: Callable[[], None],
     ) -> None:
-        allocations = [n.instruction for n in program.nodes.values() if n.instruction.kind == "alloc"]
         self._program = program
         self._buffers = buffers
         self._events = events
         self._pinned = pinned
         self._freed = freed
         self._wake = wake
-        plan = program.plan
         #: Buffers to allocate before the plan starts, by allocation number.
-        self.prepared = buffers_to_preallocate((i for _, i in plan.instructions()), plan.peak_bytes, plan.memory)
-        self._limit = PeakMemoryLimit(allocations, program.plan.peak_bytes, self.prepared)
+        self.prepared = _prepared_buffers(program.plan)
+        self._limit = PeakMemoryLimit(program.allocations, program.plan.peak_bytes, self.prepared)
         self._frees = DeferredFrees(len(program.lanes))
         self._watcher = WorkerThread("syclsched memory")
         self._watching = False
@@ -114,3 +114,16 @@ class MemoryAdmission:
                 wait_for(event)
         finally:
             self._wake()
+
+
+#: The result of the function below, by plan.
+_PREPARED: Final[WorkMemo[Mapping[int, Buffer]]] = WorkMemo()
+
+
+def _prepared_buffers(plan: Plan) -> Mapping[int, Buffer]:
+    """Return the buffers to allocate before a plan starts, by allocation number."""
+    found = _PREPARED.get(plan)
+    if found is None:
+        found = buffers_to_preallocate((i for _, i in plan.instructions()), plan.peak_bytes, plan.memory)
+        _PREPARED.keep(plan, found)
+    return found

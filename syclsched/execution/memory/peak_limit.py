@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from operator import attrgetter
 
 from syclsched.model.plan import Instruction
+
+_ID = attrgetter("id")
 
 
 class PeakMemoryLimit:
@@ -23,13 +26,15 @@ class PeakMemoryLimit:
         self._prepared = prepared
         self._held_bytes: dict[str, int] = {}
         self._pending: dict[str, dict[int, int]] = {}
-        for allocation in sorted(allocations, key=lambda i: i.id):
+        held, waiting = self._held_bytes, self._pending
+        for allocation in sorted(allocations, key=_ID):
             space = allocation.uses[0].space
-            pending = self._pending.setdefault(space, {})
+            if space not in waiting:
+                waiting[space] = {}
             if allocation.id in prepared:
-                self._held_bytes[space] = self._held_bytes.get(space, 0) + allocation.nbytes
+                held[space] = held.get(space, 0) + allocation.nbytes
             else:
-                pending[allocation.id] = allocation.nbytes
+                waiting[space][allocation.id] = allocation.nbytes
 
     def allows(self, allocation: Instruction) -> bool:
         """Return whether an allocation may be made now."""

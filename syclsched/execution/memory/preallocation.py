@@ -7,7 +7,7 @@ takes several times as long. The plan lists all allocations and frees, so the me
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from syclsched.execution.core.program import Buffer
@@ -23,10 +23,10 @@ def buffers_to_preallocate(
 ) -> dict[int, Buffer]:
     """Return the buffers to allocate before the run, by allocation number; later ones reuse freed blocks."""
     kinds = {(chosen.array, chosen.space): (chosen.kind, chosen.context) for chosen in memory}
-    idle: Counter[BlockKind] = Counter()
-    in_use: Counter[str] = Counter()
+    idle: dict[BlockKind, int] = {}
+    in_use: defaultdict[str, int] = defaultdict(int)
     # Peak bytes so far, including prepared buffers that are not in use yet: each further one adds to it.
-    peak: Counter[str] = Counter()
+    peak: defaultdict[str, int] = defaultdict(int)
     found: dict[int, Buffer] = {}
     seen: set[Buffer] = set()
     for instruction in instructions:
@@ -34,17 +34,18 @@ def buffers_to_preallocate(
             continue
         use, nbytes = instruction.uses[0], instruction.nbytes
         buffer = (use.array, use.space)
-        kind = (use.space, kinds.get(buffer), nbytes)
+        kind = (use.space, kinds.get(buffer) if kinds else None, nbytes)
         if instruction.kind == "free":
-            idle[kind] += 1
+            idle[kind] = idle.get(kind, 0) + 1
             in_use[use.space] -= nbytes
             continue
-        if idle[kind]:
+        if idle.get(kind):
             idle[kind] -= 1
         elif buffer not in seen and peak[use.space] + nbytes <= peak_bytes.get(use.space, 0):
             peak[use.space] += nbytes
             found[instruction.id] = buffer
         seen.add(buffer)
         in_use[use.space] += nbytes
-        peak[use.space] = max(peak[use.space], in_use[use.space])
+        if in_use[use.space] > peak[use.space]:
+            peak[use.space] = in_use[use.space]
     return found
