@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parent
 COMPILED = ROOT / "syclsched" / "compiled"
 TOOLS = ROOT / "tools" / "machine_code"
 
-# The module itself, not its package, which needs NumPy.
+# The module itself, not its package, which needs NumPy; it imports from syclsched.
+sys.path.insert(0, str(ROOT))
 _spec = importlib.util.spec_from_file_location("_syclsched_machine_code", COMPILED / "machine_code.py")
 machine_code = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(machine_code)

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from syclsched.oneapi.processor import TARGET_ARCH_VARIABLE, missing_flags, read_flags
+from syclsched.oneapi.processor import TARGET_ARCH_VARIABLE, missing_flags
+from syclsched.processor_flags import read_flags
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 #: The CPU device's name of each instruction set, and the variables that hold the libraries to it.

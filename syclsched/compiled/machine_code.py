@@ -13,9 +13,12 @@ import json
 import os
 from collections.abc import Callable
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from syclsched.processor_flags import read_flags
 
 #: Variable: instruction sets to build for, such as ``v2,v3,v4``; ``off`` builds none, and loads none.
 VARIABLE = "SYCLSCHED_MACHINE_CODE"
@@ -32,17 +35,8 @@ STEM = "_machine_code_"
 @cache
 def processor_levels() -> tuple[str, ...]:
     """Return the levels that the processor has, the lowest first."""
-    try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-            flags = next((set(line.split(":")[1].split()) for line in file if line.startswith("flags")), set())
-    except OSError:
-        return ()
-    found: list[str] = []
-    for level, needed in LEVELS.items():
-        if not flags.issuperset(needed.split()):
-            break
-        found.append(level)
-    return tuple(found)
+    flags = read_flags()
+    return tuple(takewhile(lambda level: flags.issuperset(LEVELS[level].split()), LEVELS))
 
 
 @cache

@@ -14,6 +14,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, ClassVar
 
+from syclsched import processor_flags
 from syclsched.errors import RuntimeMissingError
 from syclsched.interrupts import redeliver_lost_interrupts
 from syclsched.oneapi import built_libraries, environment, fork_check, libraries, processor
@@ -177,7 +178,7 @@ def _prepare_environment(
     requested = environment.RequestedSettings(
         icd_files=tuple(drivers),
         layer=layer_library,
-        target_arch=processor.target_arch(processor.read_flags()),
+        target_arch=processor.target_arch(processor_flags.read_flags()),
     )
     values, kept = environment.decide(own, requested)
     environment.apply(os.environ, values)

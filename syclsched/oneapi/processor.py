@@ -7,8 +7,6 @@ without an error. Setting ``CL_CONFIG_CPU_TARGET_ARCH`` before the runtime is lo
 
 from __future__ import annotations
 
-from pathlib import Path
-
 TARGET_ARCH_VARIABLE = "CL_CONFIG_CPU_TARGET_ARCH"
 
 _AVX2_SET = frozenset(("avx2", "bmi1", "bmi2", "fma", "f16c", "movbe", "abm"))
@@ -52,21 +50,3 @@ def missing_flags(name: str, flags: frozenset[str]) -> frozenset[str]:
 def instruction_sets(flags: frozenset[str]) -> tuple[str, ...]:
     """Return the usual names of the processor's instruction sets, older ones first."""
     return tuple(name for name, required in _INSTRUCTION_SETS if required <= flags)
-
-
-def parse_flags(cpuinfo: str) -> frozenset[str]:
-    """Return the flags that every processor in the text of ``/proc/cpuinfo`` has."""
-    flag_sets = [
-        frozenset(value.split())
-        for name, _, value in (line.partition(":") for line in cpuinfo.splitlines())
-        if name.strip() == "flags"
-    ]
-    return frozenset.intersection(*flag_sets) if flag_sets else frozenset()
-
-
-def read_flags(path: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
-    """Return the host processor's flags; empty if unknown."""
-    try:
-        return parse_flags(path.read_text(encoding="utf-8", errors="replace"))
-    except OSError:
-        return frozenset()

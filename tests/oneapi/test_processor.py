@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,12 +42,3 @@ def test_more_flags_never_make_it_worse(flags: frozenset[str]) -> None:
     order = ["skx", "core-avx2", "corei7-avx", None]
     for flag in AVX512:
         assert order.index(processor.target_arch(flags | {flag})) <= order.index(processor.target_arch(flags))
-
-
-def test_flags_count_only_where_every_core_has_them() -> None:
-    assert processor.parse_flags("flags\t\t: avx avx2\nmodel: x\n\nflags\t\t: avx fma\n") == {"avx"}
-    assert processor.parse_flags("Features\t: asimd\n") == frozenset()
-
-
-def test_no_cpuinfo_means_no_flags(tmp_path: Path) -> None:
-    assert processor.read_flags(tmp_path / "absent") == frozenset()

@@ -19,12 +19,11 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final
 
-from syclsched import oneapi
+from syclsched import oneapi, processor_flags
 from syclsched.atomic_write import write_atomically
 from syclsched.devices.native.sycl_types import SyclDevice
 from syclsched.folder_trust import make_private_folder, may_load_from
 from syclsched.model.operation import SpirvModule
-from syclsched.oneapi import processor
 from syclsched.oneapi.cache_folder import cache_root
 
 #: Variable: ``0`` switches the cache off.
@@ -135,7 +134,7 @@ def code_inputs(device: SyclDevice) -> dict[str, object]:
     runtime = oneapi.load()
     return {
         "device": [device.name, device.vendor, device.driver_version, device.backend.name, device.device_type.name],
-        "processor": sorted(processor.read_flags()),
+        "processor": sorted(processor_flags.read_flags()),
         "environment": runtime.boot_environment,
         "versions": runtime.versions,
     }

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from syclsched import processor_flags
 from syclsched.compiled import machine_code
 from syclsched.folder_trust import why_untrusted
 from syclsched.oneapi import built_libraries, emulator, environment, libraries, loading, processor
@@ -124,7 +125,7 @@ def gather(probe: Probe, environ: Mapping[str, str] = os.environ) -> Facts:
     """Gather the facts about the machine, this Python and the installed packages."""
     own = environment.user_environment(environ)
     places = libraries.sources(own)
-    flags = processor.read_flags()
+    flags = processor_flags.read_flags()
     needed = libraries.needed_sycl_library(libraries.dpctl_folder())
     sycl_group = next(each for each in libraries.groups(needed or libraries.DEFAULT_SYCL_LIBRARY) if _is_sycl(each))
     built, level = machine_code.loaded()

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syclsched import oneapi
+from syclsched import oneapi, processor_flags
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.programs import program_cache, programs, task_compiler
 from syclsched.devices.programs.bounded_cache import BoundedCache
@@ -35,7 +35,6 @@ from syclsched.model.operation import (
     Signature,
     Work,
 )
-from syclsched.oneapi import processor
 
 LIMITS = DeviceLimits(max_work_group_size=64, compute_units=1, local_memory_bytes=1 << 15)
 
@@ -282,7 +281,7 @@ def test_a_key_changes_with_device_driver_processor_environment_and_versions(mon
         device: MadeUpDevice = device, *, flags: str = "avx2", changes: dict[str, Any] | None = None, code: str = "a"
     ) -> str:
         program_cache._code_inputs_text.cache_clear()
-        monkeypatch.setattr(processor, "read_flags", lambda: frozenset(flags.split()))
+        monkeypatch.setattr(processor_flags, "read_flags", lambda: frozenset(flags.split()))
         monkeypatch.setattr(oneapi, "load", lambda: SimpleNamespace(**{**vars(runtime), **(changes or {})}))
         return key_of(device, code)
 

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syclsched import oneapi
+from syclsched import oneapi, processor_flags
 from syclsched.devices.trust import known_answer_routes as routes
 from syclsched.devices.trust import known_answers as ka
 from syclsched.devices.trust import trust_check
 from syclsched.devices.trust.known_answer_routes import DPEX, DPNP, OPENCL_C, ROUTES, RouteResult, RouteUnavailable
 from syclsched.devices.trust.trust_check import KnownAnswerResult
-from syclsched.oneapi import processor
 from syclsched.oneapi.cache_folder import cache_root
 
 
@@ -256,7 +255,7 @@ def test_a_verdict_is_remembered_until_something_changes(cpu: Any, monkeypatch: 
         assert trust_check.verdict_key(cpu) != key
     monkeypatch.setattr(oneapi, "load", lambda: runtime)
     assert trust_check.verdict_key(cpu) == key
-    monkeypatch.setattr(processor, "read_flags", lambda: frozenset({"other"}))
+    monkeypatch.setattr(processor_flags, "read_flags", lambda: frozenset({"other"}))
     assert trust_check.verdict_key(cpu) != key
 
 
