@@ -50,8 +50,8 @@ class Attempt:
     aim: Aim  # resolved for this platform
     plan: Plan  # simulated; satisfies the constraints
     metrics: Metrics  # of the plan
-    rivals: Rivals = field(default_factory=Rivals)  # further plans, if they are wanted
-    bounded: bool = True  # as requested
+    request: PlanTarget
+    rivals: Rivals  # further plans, if they are wanted
 
     def better_than(self, other: Attempt) -> bool:
         """Return whether this plan is better by the objective; on a tie, whether it has fewer tasks.
@@ -78,7 +78,7 @@ class Attempt:
         """Return the plan with its metadata, verified."""
         builder = self.builder.behind(self.plan)
         builder.steps.begin("verification")
-        bound_s = plan_bound_s(self.builder.problem()) if self.bounded else 0.0
+        bound_s = plan_bound_s(self.builder.problem()) if self.request.bounded else 0.0
         plan = replace(
             with_metrics(self.plan, self.metrics, bound_s),
             platform=builder.platform.without_profiles(),
@@ -166,4 +166,4 @@ def _attempt(graph: TaskGraph, request: PlanTarget, budget: SearchBudget) -> Att
     metrics = measure(plan, request.platform)
     if excess(metrics, aim.constraints):
         raise infeasible_error([metrics], aim)
-    return Attempt(builder, aim, plan, metrics, rivals, request.bounded)
+    return Attempt(builder, aim, plan, metrics, request, rivals)
