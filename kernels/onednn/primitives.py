@@ -101,13 +101,3 @@ def _check_known_defects(request: PrimitiveRequest, implementation: str) -> None
             f"{implementation} crashes with a residual in place of {channels} channels, not a multiple of 4",
             where="oneDNN",
         )
-
-
-def cached_count() -> int:
-    """Return the number of cached primitives."""
-    return len(_primitives)
-
-
-def clear_cache() -> None:
-    """Clear the cache."""
-    _primitives.clear()

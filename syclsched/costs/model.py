@@ -122,11 +122,6 @@ class CostModel:
         route = self.platform.route(source_space, destination_space)
         return sum(link.latency_s for link in route), sum(1.0 / link.bandwidth_bytes_per_s for link in route)
 
-    def copy_seconds(self, nbytes: int, source_space: str, destination_space: str) -> float:
-        """Return the seconds of a copy between two spaces."""
-        latency_s, seconds_per_byte = self.copy_latency_and_slope(source_space, destination_space)
-        return latency_s + nbytes * seconds_per_byte if nbytes else 0.0
-
     # --- inside -----------------------------------------------------------------------------------
 
     def _class_of(self, task: Task) -> _CostClass:

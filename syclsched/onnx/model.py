@@ -9,12 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
 from syclsched.errors import ArgumentError, OpenDimensionError
-from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.specialised import Array, Shapes, Specialised, recompute_values, specialise
 from syclsched.onnx.weight_eviction import EvictableConstants
@@ -86,7 +84,6 @@ class OnnxModel:
         #: Cached result for the shapes given when it was loaded.
         self._made: Specialised | None = None
         self._lock = threading.Lock()
-        self._constants: WeakValueDictionary[str, Constant] = WeakValueDictionary()
 
     @property
     def name(self) -> str:
@@ -147,7 +144,7 @@ class OnnxModel:
         with self._lock:
             if self._made is not None and not values and full == self._made.shapes:
                 return self._made
-            made = specialise(self._model, full, values or {}, self._rewrites, self._constants)
+            made = specialise(self._model, full, values or {}, self._rewrites)
             if not values and self._has_fixed_shapes and not self._model.is_file_backed:
                 # No other shapes can be asked for, so the parsed content need not stay in memory.
                 self._model = self._model.without_weights()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, MutableMapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.index_inputs import IndexInput
-from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.weight_eviction import EvictableConstants
 
@@ -95,14 +94,13 @@ def specialise(
     shapes: Shapes,
     values: Mapping[str, Array],
     rewrites: bool | tuple[str, ...],
-    shared: MutableMapping[str, Constant],
 ) -> Specialised:
     """Lower a model to tasks for these input shapes."""
     from syclsched.frontends.onnx.index_inputs import find_index_inputs
     from syclsched.frontends.onnx.lowering import lower
 
     rewritten = _rewritten(model, shapes, values, rewrites)
-    lowered = lower(rewritten.network, shared=shared)
+    lowered = lower(rewritten.network)
     return Specialised(
         graph=lowered.graph,
         shapes=dict(shapes),

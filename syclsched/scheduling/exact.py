@@ -36,9 +36,7 @@ class _ExactResult:
     optimal: bool  # whether makespan and bound are equal, up to the rounding of times to `TICKS`
 
 
-def solve(
-    problem: Problem, start: Timetable, *, limit_s: float = 60.0, seed: int = 0, workers: int = 1
-) -> _ExactResult:
+def solve(problem: Problem, start: Timetable, *, limit_s: float = 60.0) -> _ExactResult:
     """Solve a problem with CP-SAT within a time limit, from a start timetable."""
     cp_model = _cp_model()
     if problem.has_channels and (np.diff(problem.tables.reach_start) > 1).any():
@@ -53,8 +51,8 @@ def solve(
     programme = _Programme(cp_model, problem, start, start_s)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = limit_s
-    solver.parameters.num_workers = workers
-    solver.parameters.random_seed = seed
+    solver.parameters.num_workers = 1  # with several, results depend on their speed
+    solver.parameters.random_seed = 0
     status = solver.solve(programme.model)
     # All times are rounded down, so the bound of the programme holds for the problem.
     bound_s = min(start_s, max(0.0, solver.best_objective_bound) * programme.tick_s)

@@ -41,11 +41,6 @@ class Workload:
     check: Callable[[Arrays], CheckResult]  # compares the fetched arrays with the expected ones
     inputs: Arrays | None = None  # input values for every run, for arrays without an initial value
 
-    @property
-    def sample_data(self) -> Arrays:
-        """Representative input values by array name."""
-        return {**self.graph.data, **(self.inputs or {})}
-
 
 @dataclass(frozen=True, slots=True)
 class WorkloadKind:

@@ -179,12 +179,16 @@ def test_require_of_no_devices_and_of_a_barrier() -> None:
 
 def test_copies_go_along_the_route() -> None:
     model = CostModel(PLATFORM)
-    assert math.isclose(model.copy_seconds(1000, "cpu", HOST), 2e-6)
-    assert math.isclose(model.copy_seconds(1000, "cpu", "gpu"), 1e-6 + 1e-6 + 1e-5 + 1e-5)
-    assert model.copy_seconds(1000, "gpu", "gpu") == 0.0
-    assert model.copy_seconds(0, HOST, "gpu") == 0.0
+
+    def copy_s(nbytes: int, source: str, destination: str) -> float:
+        latency_s, s_per_byte = model.copy_latency_and_slope(source, destination)
+        return latency_s + nbytes * s_per_byte
+
+    assert math.isclose(copy_s(1000, "cpu", HOST), 2e-6)
+    assert math.isclose(copy_s(1000, "cpu", "gpu"), 1e-6 + 1e-6 + 1e-5 + 1e-5)
+    assert copy_s(1000, "gpu", "gpu") == 0.0
     with pytest.raises(PlatformError):
-        model.copy_seconds(1, HOST, "nowhere")
+        copy_s(1, HOST, "nowhere")
 
 
 def test_times_of_a_lane_with_fewer_threads_are_its_own_or_assume_perfect_use_of_all() -> None:

@@ -89,7 +89,7 @@ def test_a_matrix_from_a_file_of_any_layout(tmp_path: Path) -> None:
     np.save(tmp_path / "m.npy", np.asfortranarray(matrix.astype(">f4")))
     workload = build(CholeskyOptions(n=999, tile=6, dtype="float64", input=tmp_path / "m.npy"))
     assert {a.dtype for a in workload.graph.arrays.values()} == {"float32", "int32"}
-    assert all(v.dtype.isnative and v.flags.c_contiguous for v in workload.sample_data.values())
+    assert all(v.dtype.isnative and v.flags.c_contiguous for v in workload.graph.data.values())
     assert workload.check(run_on_host(workload.graph)).ok
 
 

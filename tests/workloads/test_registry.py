@@ -42,7 +42,7 @@ def test_each_builds_runs_and_checks(name: str, small: dict[str, object]) -> Non
     workload = kind.build(kind.options(**small))
     assert workload.name == name
     assert set(workload.results) <= set(workload.graph.arrays)
-    assert set(workload.graph.inputs()) == set(workload.sample_data)
+    assert set(workload.graph.inputs()) == {*workload.graph.data, *(workload.inputs or {})}
     assert not any(workload.graph.arrays[r].temporary for r in workload.results)
     assert workload.check(run_on_host(workload.graph)).ok
     first, second = (kind.build(kind.options(**small)).graph.fingerprint() for _ in range(2))

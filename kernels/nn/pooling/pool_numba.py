@@ -127,11 +127,10 @@ def taps_text(window: Window, kernel: Ints, vectors: int, lines: str) -> str:
     return text + per_vector(vectors, lines, depth)
 
 
-def vectors_of_channels(signature: Signature, *, whole: bool = False) -> int:
+def vectors_of_channels(signature: Signature) -> int:
     """Return the vectors of channels per work-item, channels last; 0 if there are too few channels."""
     count = signature.shapes["y"][-1]
-    fitting = (k for k in (1, 2, 4) if k * LANES <= count and not (whole and count % (k * LANES)))
-    return max(fitting, default=0)
+    return max((k for k in (1, 2, 4) if k * LANES <= count), default=0)
 
 
 def lines_launch(signature: Signature, vectors: int) -> Launch:

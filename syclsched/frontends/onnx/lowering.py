@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -39,18 +39,15 @@ class LoweredNetwork:
     on_host: tuple[str, ...] = ()
 
 
-def lower(
-    network: Network, *, name: str | None = None, shared: MutableMapping[str, Constant] | None = None
-) -> LoweredNetwork:
+def lower(network: Network) -> LoweredNetwork:
     """Lower a network to a task graph."""
-    return _Lowering(network, name or network.name, shared).lowered()
+    return _Lowering(network).lowered()
 
 
 class _Lowering:
-    def __init__(self, network: Network, name: str, shared: MutableMapping[str, Constant] | None) -> None:
+    def __init__(self, network: Network) -> None:
         self._network = network
-        self._shared = shared
-        self._graph = TaskGraph(_safe(name) or "model")
+        self._graph = TaskGraph(_safe(network.name) or "model")
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
         self._arrays: dict[str, LogicalArray] = {}

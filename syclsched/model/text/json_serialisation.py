@@ -99,13 +99,6 @@ def from_json(kind: type[T], text: str | bytes, *, where: str, strict: bool = Tr
         raise FormatError(_explain(error), where=where, hint=f"Expected {_called(kind)}") from None
 
 
-def json_schema(kind: type[Any]) -> str:
-    """Return the JSON Schema of a dataclass of the model, as text."""
-    import json
-
-    return json.dumps(_adapter(kind).json_schema(), indent=1)
-
-
 def _called(kind: type[Any]) -> str:
     """Return the name of a document in messages: its class's ``document_name``, else the class's name."""
     return getattr(kind, "document_name", f"a {kind.__name__}")

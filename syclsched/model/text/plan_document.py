@@ -66,7 +66,7 @@ def plan_from_json(text: str | bytes, *, where: str) -> Plan:
     with paused_collection():
         if _is_version_1(text):
             return replace(from_json(Plan, text, where=where), format=PLAN_FORMAT)
-        document = from_json(document_type(), text, where=where)
+        document = from_json(_document_type(), text, where=where)
         found = {each.name: getattr(document, each.name) for each in fields(Plan)}
         for name, row in _TABLES.items():
             found[name] = _rows(found[name], row, name, where)
@@ -97,8 +97,8 @@ def _is_version_1(text: str | bytes) -> bool:
 
 
 @lru_cache(maxsize=1)
-def document_type() -> type[Any]:
-    """Return the dataclass of a plan's file, for validation and for its JSON schema."""
+def _document_type() -> type[Any]:
+    """Return the dataclass of a plan's file, for validation."""
     tables = {name: columns_type(row) for name, row in _TABLES.items()}
     lane: Any = _changed(Lane, {"instructions": columns_type(Instruction)})
     schedule = _changed(Schedule, {"assignments": columns_type(Assignment)})

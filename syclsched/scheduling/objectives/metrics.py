@@ -28,11 +28,6 @@ class Metrics:
     energy_j: float | None  # of all devices until the makespan; None if the power of a device is not known
     peak_bytes: dict[str, float]  # peak memory use, by memory space
 
-    @property
-    def throughput_per_s(self) -> float:
-        """Runs per second in steady state."""
-        return 1.0 / self.initiation_interval_s if self.initiation_interval_s > 0.0 else math.inf
-
     def value(self, metric: str, space: str | None = None) -> float:
         """Return one metric."""
         if metric == "makespan":

@@ -6,7 +6,6 @@ Reference: B. R. Rau, "Iterative modulo scheduling", MICRO-27, 1994. An iteratio
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,15 +43,3 @@ class PipelinedSchedule:
             return np.zeros(len(self.start_s), np.int64)
         found: Ints = np.floor(self.start_s / self.interval_s * (1.0 + 1e-12)).astype(np.int64)
         return found
-
-    @property
-    def generations_in_flight(self) -> int:
-        """Largest number of generations in flight at once; each array is needed this many times."""
-        if self.interval_s <= 0.0:
-            return 1
-        return max(1, math.ceil(self.makespan_s / self.interval_s * (1.0 - 1e-12)))
-
-    @property
-    def throughput_per_s(self) -> float:
-        """Generations per second in steady state."""
-        return 1.0 / self.interval_s if self.interval_s > 0.0 else math.inf

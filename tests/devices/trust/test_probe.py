@@ -104,5 +104,5 @@ def test_onednn_is_tried_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> Non
         raise CapabilityError("matmul: oneDNN says dnnl_unimplemented", where="oneDNN")
 
     monkeypatch.setattr("syclsched.kernels.onednn.primitives.create", unimplemented)
-    primitives.clear_cache()
+    primitives._primitives.clear()
     assert "dnnl_unimplemented" in str(onednn_error())

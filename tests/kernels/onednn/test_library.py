@@ -123,7 +123,7 @@ def test_what_it_turns_out_not_to_have_is_left_to_others_from_then_on(monkeypatc
     assert task.operation is not None
     assert task.signature is not None
     request = task.operation.implementation("onednn").load(task.signature).request
-    primitives.clear_cache()
+    primitives._primitives.clear()
     try:
         with pytest.raises(CapabilityError):
             implementation_of(dpctl.SyclQueue("opencl:cpu", property="in_order"), request)

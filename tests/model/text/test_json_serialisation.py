@@ -18,8 +18,7 @@ from syclsched.errors import FormatError
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Link, Platform
 from syclsched.model.profile import DeviceProfile
-from syclsched.model.text.json_serialisation import from_json, json_schema, to_json
-from syclsched.model.text.plan_document import document_type
+from syclsched.model.text.json_serialisation import from_json, to_json
 from syclsched.model.trace import Trace
 from syclsched.planning import build_plan, verify
 from syclsched.simulation import predict
@@ -218,13 +217,6 @@ def test_a_damaged_file_is_refused_or_is_a_plan(data: st.DataObject) -> None:
 )
 def test_any_json_at_all(document: Any) -> None:
     refused(document)
-
-
-@pytest.mark.parametrize("kind", [document_type(), Platform, Trace, DeviceProfile])
-def test_a_schema_for_other_tools(kind: type[Any]) -> None:
-    schema = json.loads(json_schema(kind))
-    assert schema["type"] == "object"
-    assert schema["additionalProperties"] is False
 
 
 def test_a_larger_file_than_any_of_ours_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:

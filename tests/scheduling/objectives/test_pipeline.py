@@ -165,16 +165,14 @@ def test_throughput_beats_repeating_the_makespan() -> None:
     found = pipeline(problem, steps=2000)
     Unrolled(problem, found).check()
     assert found.interval_s < evaluate(problem, get("heft").schedule(problem)).makespan_s
-    assert found.generations_in_flight == math.ceil(found.makespan_s / found.interval_s - 1e-9)
-    assert found.stage.max() == found.generations_in_flight - 1 or found.stage.max() == found.generations_in_flight
-    assert found.throughput_per_s == pytest.approx(1.0 / found.interval_s)
+    assert found.stage.max() <= math.ceil(found.makespan_s / found.interval_s - 1e-9)
 
 
 def test_two_devices_in_a_chain_work_on_two_generations() -> None:
     problem = problem_from_matrices([[2.0, math.inf], [math.inf, 2.0]], {(0, 1): 1.0})
     found = pipeline(problem, steps=100)
     assert (found.interval_s, found.makespan_s) == (2.0, 5.0)
-    assert (found.generations_in_flight, found.stage.tolist()) == (3, [0, 1])
+    assert found.stage.tolist() == [0, 1]
 
 
 def test_an_update_in_place_is_handed_on() -> None:
@@ -198,7 +196,7 @@ def test_an_update_in_place_is_handed_on() -> None:
 def test_nothing_takes_no_time() -> None:
     problem = problem_from_matrices([[0.0], [0.0]], {(0, 1): 0.0})
     found = pipeline(problem, steps=10)
-    assert (found.interval_s, found.generations_in_flight, found.throughput_per_s) == (0.0, 1, math.inf)
+    assert found.interval_s == 0.0
     assert found.stage.tolist() == [0, 0]
 
 

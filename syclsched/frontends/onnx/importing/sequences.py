@@ -12,10 +12,10 @@ from syclsched.frontends.onnx.model_file.dtypes import DTYPES
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
 
-def _sequence(scope: Scope, node: ModelNode, position: int) -> TensorSequence:
-    found = scope.meaning(node.inputs[position])
+def _sequence(scope: Scope, node: ModelNode) -> TensorSequence:
+    found = scope.meaning(node.inputs[0])
     if not isinstance(found, TensorSequence):
-        raise scope.b.wrong(f"{node.inputs[position]!r} is no sequence")
+        raise scope.b.wrong(f"{node.inputs[0]!r} is no sequence")
     return found
 
 
@@ -38,7 +38,7 @@ def _empty(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
 
 
 def _at(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
-    items = _sequence(scope, node, 0).items
+    items = _sequence(scope, node).items
     position = _position(scope, node, 1, len(items), 0)
     if position >= len(items):
         raise scope.b.wrong(f"position {position} in a sequence of {len(items)}")
@@ -46,25 +46,25 @@ def _at(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
 
 
 def _insert(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
-    found = _sequence(scope, node, 0)
+    found = _sequence(scope, node)
     position = _position(scope, node, 2, len(found.items), len(found.items))
     items = (*found.items[:position], scope.tensor(node.inputs[1]), *found.items[position:])
     return [TensorSequence(items, found.dtype)]
 
 
 def _erase(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
-    found = _sequence(scope, node, 0)
+    found = _sequence(scope, node)
     position = _position(scope, node, 1, len(found.items), len(found.items) - 1)
     return [TensorSequence((*found.items[:position], *found.items[position + 1 :]), found.dtype)]
 
 
 def _length(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
-    return [scope.b.constant(np.array(len(_sequence(scope, node, 0).items), np.int64))]
+    return [scope.b.constant(np.array(len(_sequence(scope, node).items), np.int64))]
 
 
 def _concatenated(scope: Scope, node: ModelNode) -> Sequence[BoundValue]:
     """Import ConcatFromSequence, along an existing or a new axis."""
-    b, items = scope.b, _sequence(scope, node, 0).items
+    b, items = scope.b, _sequence(scope, node).items
     if not items:
         raise b.wrong("there is nothing to join in an empty sequence")
     rank = len(b.shape(items[0]))
