@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from syclsched.model.operation import DeviceLimits, Launch, Requirements
+from collections.abc import Callable
+
+from syclsched.model.operation import DeviceLimits, Implementation, Launch, Requirements
 from syclsched.model.platform import BACKEND_FACTS
 
 #: A shape, or one number for each axis.
@@ -62,6 +64,22 @@ OPENCL_C = Requirements(
     backend_packages=tuple((each.name, each.compiler) for each in BACKEND_FACTS.values() if each.compiler),
 )
 ONEMKL = Requirements(packages=("dpnp",), device_kinds=("cpu", "gpu"))
+
+
+def extension_pragma(dtype: str) -> str:
+    """Return the OpenCL pragma that a program needs for a dtype; empty for none."""
+    extension = {"float64": "cl_khr_fp64", "float16": "cl_khr_fp16"}.get(dtype)
+    return f"#pragma OPENCL EXTENSION {extension} : enable\n" if extension else ""
+
+
+def element_type(dtype: str) -> str:
+    """Return OpenCL C that defines the type ``T`` of elements."""
+    return f"{extension_pragma(dtype)}typedef {C_TYPES[dtype]} T;"
+
+
+def numpy_implementation(function: Callable[..., None], efficiency: float) -> Implementation:
+    """Return the implementation by a host function for all signatures."""
+    return Implementation("numpy", "host", load=lambda _: function, efficiency=efficiency)
 
 
 def ceil_div(value: int, divisor: int) -> int:

@@ -7,14 +7,15 @@ from functools import cache
 from typing import Any
 
 from syclsched.kernels.common import (
-    C_TYPES,
     ITEM_BYTES,
     NUMBA_DPEX,
     OPENCL_C,
     REAL_DTYPES,
     block_launch,
     ceil_div,
+    element_type,
     line_launch,
+    numpy_implementation,
 )
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
@@ -70,8 +71,7 @@ def _dense_numba(dtype: str) -> Any:
 def _dense_opencl(dtype: str, m: int, n: int, depth: int) -> OpenCLSource:
     rows = range(ROWS)
     newline = "\n  "
-    enable = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" if dtype == "float64" else ""
-    source = f"""{enable}typedef {C_TYPES[dtype]} T;
+    source = f"""{element_type(dtype)}
 __kernel void dense(__global T* restrict y, __global const T* restrict x, __global const T* restrict w,
                     __global const T* restrict b, long activation) {{
   const int width = get_local_size(0), groups = ({n} + width - 1) / width, group = get_group_id(0);
@@ -136,10 +136,6 @@ def _dense_host(*, y: Any, x: Any, w: Any, b: Any, activation: int) -> None:
         np.maximum(y, 0, out=y)
 
 
-def _load_dense_host(signature: Signature) -> Any:
-    return _dense_host
-
-
 @cache
 def _softmax_numba() -> Any:
     import math
@@ -163,8 +159,7 @@ def _softmax_numba() -> Any:
 
 
 def _softmax_opencl(dtype: str, m: int, n: int) -> OpenCLSource:
-    enable = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" if dtype == "float64" else ""
-    source = f"""{enable}typedef {C_TYPES[dtype]} T;
+    source = f"""{element_type(dtype)}
 __kernel void softmax(__global T* restrict y, __global const T* restrict x) {{
   const size_t i = get_global_id(0);
   if (i >= {m}) return;
@@ -209,10 +204,6 @@ def _softmax_host(*, y: Any, x: Any) -> None:
     y /= y.sum(axis=1, keepdims=True)
 
 
-def _load_softmax_host(signature: Signature) -> Any:
-    return _softmax_host
-
-
 DENSE = Operation(
     name="dense",
     parameters=(
@@ -225,7 +216,7 @@ DENSE = Operation(
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_dense_opencl, _launch_dense, OPENCL_C, efficiency=0.35),
         Implementation("numba-dpex", "numba-dpex", _load_dense_numba, _launch_dense, NUMBA_DPEX, efficiency=0.3),
-        Implementation("numpy", "host", _load_dense_host, efficiency=0.4),
+        numpy_implementation(_dense_host, efficiency=0.4),
     ),
     work=_dense_work,
     check=_dense_check,
@@ -241,7 +232,7 @@ SOFTMAX = Operation(
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_softmax_opencl, _launch_softmax, OPENCL_C, efficiency=0.1),
         Implementation("numba-dpex", "numba-dpex", _load_softmax_numba, _launch_softmax, NUMBA_DPEX, efficiency=0.1),
-        Implementation("numpy", "host", _load_softmax_host, efficiency=0.1),
+        numpy_implementation(_softmax_host, efficiency=0.1),
     ),
     work=_softmax_work,
     check=_softmax_check,

@@ -9,14 +9,15 @@ from functools import partial
 from typing import Any
 
 from syclsched.kernels.common import (
-    C_TYPES,
     ITEM_BYTES,
     NUMBA_DPEX,
     NUMERIC_DTYPES,
     OPENCL_C,
     VECTOR_ITEMS,
     ceil_div,
+    element_type,
     line_launch,
+    numpy_implementation,
 )
 from syclsched.kernels.tensor.writing.numba_writer import flat_index, python_kernel
 from syclsched.model.access import AccessMode
@@ -107,18 +108,13 @@ def _load_numba(signature: Signature, *, name: str, parameters: tuple[Parameter,
 def _load_opencl(signature: Signature, *, name: str, parameters: tuple[Parameter, ...], statement: str) -> Any:
     dtype = signature.dtypes[_first(signature)]
     arguments = ", ".join(f"__global T* {p.name}" if p.is_array else f"T {p.name}" for p in parameters)
-    enable = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" if dtype == "float64" else ""
-    source = f"""{enable}typedef {C_TYPES[dtype]} T;
+    source = f"""{element_type(dtype)}
 __kernel void {name}({arguments}) {{
   const size_t i = get_global_id(0);
   if (i < {_elements(signature)}) {statement};
 }}
 """
     return OpenCLSource(source, name)
-
-
-def _load_host(signature: Signature, *, function: Callable[..., None]) -> Any:
-    return function
 
 
 def _operation(
@@ -138,7 +134,7 @@ def _operation(
         implementations=(
             Implementation("numba-dpex", "numba-dpex", numba, _launch, NUMBA_DPEX, efficiency=0.6),
             Implementation("opencl-c", "opencl-c", opencl, _launch, OPENCL_C, efficiency=0.6),
-            Implementation("numpy", "host", partial(_load_host, function=host), efficiency=0.5),
+            numpy_implementation(host, efficiency=0.5),
         ),
         work=partial(_work, flops=flops, accesses=accesses),
         check=_check,

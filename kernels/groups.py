@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from syclsched.kernels.common import C_TYPES, OPENCL_C
+from syclsched.kernels.common import C_TYPES, OPENCL_C, element_type
 from syclsched.model.operation import (
     DeviceLimits,
     Implementation,
@@ -86,12 +86,6 @@ def head(dtype: str, working: str, elements: int) -> str:
     # The index type must hold the number of elements rounded up to whole groups.
     index = "int" if elements < 1 << 30 else "long"
     return (
-        f"{extension_pragma(dtype)}typedef {C_TYPES[dtype]} T;\ntypedef {C_TYPES[working]} A;\ntypedef {index} I;\n"
+        f"{element_type(dtype)}\ntypedef {C_TYPES[working]} A;\ntypedef {index} I;\n"
         f"#define READ(p, i) {read}\n#define WRITE(p, i, v) {write}\n"
     )
-
-
-def extension_pragma(dtype: str) -> str:
-    """Return the pragma that a program needs for a dtype; empty for none."""
-    extension = {"float64": "cl_khr_fp64", "float16": "cl_khr_fp16"}.get(dtype)
-    return f"#pragma OPENCL EXTENSION {extension} : enable\n" if extension else ""

@@ -11,7 +11,15 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from syclsched.kernels.common import C_TYPES, ITEM_BYTES, NUMBA_DPEX, OPENCL_C, REAL_DTYPES, line_launch
+from syclsched.kernels.common import (
+    ITEM_BYTES,
+    NUMBA_DPEX,
+    OPENCL_C,
+    REAL_DTYPES,
+    element_type,
+    line_launch,
+    numpy_implementation,
+)
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
     DeviceLimits,
@@ -54,8 +62,7 @@ def _opencl_source(signature: Signature) -> OpenCLSource:
     m, n = signature.shapes["center"]
     north_rows, west_columns = signature.shapes["north"][0], signature.shapes["west"][1]
     east_columns = signature.shapes["east"][1]
-    enable = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" if dtype == "float64" else ""
-    source = f"""{enable}typedef {C_TYPES[dtype]} T;
+    source = f"""{element_type(dtype)}
 __kernel void heat_step(__global T* restrict out, __global const T* restrict center, __global const T* restrict north,
                         __global const T* restrict south, __global const T* restrict west,
                         __global const T* restrict east, T coefficient) {{
@@ -116,10 +123,6 @@ def _host(*, out: Any, center: Any, north: Any, south: Any, west: Any, east: Any
     out[...] = center + center.dtype.type(coefficient) * change
 
 
-def _load_host(signature: Signature) -> Any:
-    return _host
-
-
 HEAT_STEP = Operation(
     name="heat_step",
     parameters=(
@@ -131,7 +134,7 @@ HEAT_STEP = Operation(
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_opencl, _launch, OPENCL_C, efficiency=0.4),
         Implementation("numba-dpex", "numba-dpex", _load_numba, _launch, NUMBA_DPEX, efficiency=0.3),
-        Implementation("numpy", "host", _load_host, efficiency=0.1),
+        numpy_implementation(_host, efficiency=0.1),
     ),
     work=_work,
     check=_check,

@@ -9,13 +9,25 @@ all are in C order, and so are their own transposes to BLAS.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from syclsched.devices.native.exported_functions import exported_address, extension_module
+from syclsched.model.operation import Implementation, Requirements, Signature
 
 #: The routines that belong to LAPACK.
 _LAPACK = ("potrf", "laset")
+
+
+def implementation(routine: str, function: Callable[..., None], efficiency: float) -> Implementation:
+    """Return the implementation by a host function that calls a routine."""
+
+    def load(_: Signature) -> Callable[..., None]:
+        _module(routine)  # load it now, not in the first task
+        return function
+
+    return Implementation("scipy", "host", load, requires=Requirements(packages=("scipy",)), efficiency=efficiency)
 
 
 def subtract_product(c: Any, a: Any, b: Any) -> None:
@@ -62,11 +74,6 @@ def factorise(a: Any) -> int:
         # Without the first column, the upper triangle begins on the diagonal.
         fill(b"L", side, side, zero, zero, ctypes.c_void_p(a.ctypes.data + a.dtype.itemsize), _int(n))
     return info.value
-
-
-def load(name: str) -> None:
-    """Load the library of a routine now, not in the first task that calls it."""
-    _module(name)
 
 
 def _module(name: str) -> Any:

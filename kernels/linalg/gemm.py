@@ -15,7 +15,6 @@ from syclsched.model.operation import (
     Launch,
     Operation,
     Parameter,
-    Requirements,
     Signature,
     Split,
     Work,
@@ -69,11 +68,6 @@ def _host(*, c: Any, a: Any, b: Any) -> None:
     blas.subtract_product(c, a, b)
 
 
-def _load_host(signature: Signature) -> Any:
-    blas.load("gemm")
-    return _host
-
-
 GEMM = Operation(
     name="gemm",
     parameters=(
@@ -85,7 +79,7 @@ GEMM = Operation(
         Implementation("opencl-c", "opencl-c", _load_opencl, _launch_opencl, OPENCL_C, efficiency=0.5),
         Implementation("onemkl", "library", _load_onemkl, requires=ONEMKL, efficiency=0.4),
         Implementation("numba-dpex", "numba-dpex", _load_numba, _launch_numba, NUMBA_DPEX, efficiency=0.12),
-        Implementation("scipy", "host", _load_host, requires=Requirements(packages=("scipy",)), efficiency=0.4),
+        blas.implementation("gemm", _host, efficiency=0.4),
     ),
     work=_work,
     check=_check,

@@ -9,7 +9,7 @@ matrix multiplication", 2008; packing is omitted, because both operands are alre
 
 from __future__ import annotations
 
-from syclsched.kernels.common import C_TYPES, ITEM_BYTES
+from syclsched.kernels.common import C_TYPES, ITEM_BYTES, element_type
 
 #: Bytes of a vector: one AVX-512 register; compilers split it where registers are shorter.
 VECTOR_BYTES = 64
@@ -22,8 +22,7 @@ def preamble(dtype: str) -> str:
     real = C_TYPES[dtype]
     width = VECTOR_BYTES // ITEM_BYTES[dtype]
     half = "x.lo + x.hi" if width == 8 else "x.lo.lo + x.lo.hi + x.hi.lo + x.hi.hi"
-    enable = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" if dtype == "float64" else ""
-    return f"""{enable}typedef {real} T;
+    return f"""{element_type(dtype)}
 typedef {real}2 T2;
 typedef {real}4 T4;
 typedef {real}{width} TV;

@@ -19,7 +19,6 @@ from syclsched.model.operation import (
     OpenCLSource,
     Operation,
     Parameter,
-    Requirements,
     Signature,
     Work,
 )
@@ -202,11 +201,6 @@ def _host(*, a: Any, status: Any) -> None:
         )
 
 
-def _load_host(signature: Signature) -> Any:
-    blas.load("potrf")
-    return _host
-
-
 POTRF = Operation(
     name="potrf",
     parameters=(
@@ -216,7 +210,7 @@ POTRF = Operation(
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_opencl, _launch_opencl, OPENCL_C, efficiency=0.1),
         Implementation("numba-dpex", "numba-dpex", _load_numba, _launch_numba, NUMBA_DPEX, efficiency=0.03),
-        Implementation("scipy", "host", _load_host, requires=Requirements(packages=("scipy",)), efficiency=0.1),
+        blas.implementation("potrf", _host, efficiency=0.1),
     ),
     work=_work,
     check=_check,

@@ -14,7 +14,6 @@ from syclsched.model.operation import (
     Launch,
     Operation,
     Parameter,
-    Requirements,
     Signature,
     Work,
 )
@@ -56,11 +55,6 @@ def _host(*, c: Any, a: Any) -> None:
     blas.subtract_product_with_transpose(c, a)
 
 
-def _load_host(signature: Signature) -> Any:
-    blas.load("syrk")
-    return _host
-
-
 SYRK = Operation(
     name="syrk",
     parameters=(
@@ -70,7 +64,7 @@ SYRK = Operation(
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_opencl, _launch_opencl, OPENCL_C, efficiency=0.45),
         Implementation("numba-dpex", "numba-dpex", _load_numba, _launch_numba, NUMBA_DPEX, efficiency=0.1),
-        Implementation("scipy", "host", _load_host, requires=Requirements(packages=("scipy",)), efficiency=0.4),
+        blas.implementation("syrk", _host, efficiency=0.4),
     ),
     work=_work,
     check=_check,

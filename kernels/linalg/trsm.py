@@ -24,7 +24,6 @@ from syclsched.model.operation import (
     OpenCLSource,
     Operation,
     Parameter,
-    Requirements,
     Signature,
     Work,
 )
@@ -157,11 +156,6 @@ def _host(*, a: Any, l: Any) -> None:  # noqa: E741
     blas.solve_for_transpose(a, l)
 
 
-def _load_host(signature: Signature) -> Any:
-    blas.load("trsm")
-    return _host
-
-
 TRSM = Operation(
     name="trsm",
     parameters=(
@@ -171,7 +165,7 @@ TRSM = Operation(
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_opencl, _launch_opencl, OPENCL_C, efficiency=0.25),
         Implementation("numba-dpex", "numba-dpex", _load_numba, _launch_numba, NUMBA_DPEX, efficiency=0.05),
-        Implementation("scipy", "host", _load_host, requires=Requirements(packages=("scipy",)), efficiency=0.3),
+        blas.implementation("trsm", _host, efficiency=0.3),
     ),
     work=_work,
     check=_check,

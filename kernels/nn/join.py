@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.common import OPENCL_C, numpy_implementation
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import size
@@ -47,10 +47,6 @@ def _host(*, y: Any, scale: Any, shift: Any, activation: Activation, count: int,
     dtype = np.dtype(sum_dtype(str(y.dtype)))
     whole = np.concatenate([parts[name] for name in _names(count)], axis=-1).astype(dtype, copy=False)
     y[...] = act.numpy(activation, whole * scale.astype(dtype, copy=False) + shift)
-
-
-def _load_host(signature: Signature, **attributes: Any) -> Any:
-    return partial(_host, **attributes)
 
 
 def _rows(signature: Signature) -> int:
@@ -114,7 +110,7 @@ def _join(count: int, activation: Activation) -> Operation:
                 OPENCL_C,
                 efficiency=0.6,
             ),
-            Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.2),
+            numpy_implementation(partial(_host, **attributes), efficiency=0.2),
         ),
         work=partial(work, flops=2.0 + act.cost(activation)),
         check=partial(_check, count=count),

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from syclsched.kernels.common import ITEM_BYTES
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.geometry import size
-from syclsched.kernels.nn.opencl_types import BYTES
 from syclsched.model.operation import DeviceLimits, Launch, Signature, Work
 
 
 def work(signature: Signature, *, flops: float, parallelism: float = float("inf")) -> Work:
     """Return the work of an operation that reads every array and writes ``y`` once, with ``flops`` per element of y."""
     dtype = signature.dtypes["y"]
-    moved = sum(map(size, signature.shapes.values())) * BYTES[dtype]
+    moved = sum(map(size, signature.shapes.values())) * ITEM_BYTES[dtype]
     results = size(signature.shapes["y"])
     return Work(flops * results, float(moved), dtype, max(1.0, min(parallelism, float(results))))
 

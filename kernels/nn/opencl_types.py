@@ -6,13 +6,11 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from syclsched.kernels.common import C_TYPES, ITEM_BYTES
+from syclsched.kernels.common import C_TYPES, element_type
 from syclsched.model.operation import OpenCLSource
 
 #: Floating-point dtypes of these operations; float16 runs where a device has fp16, and is summed in float32.
 FLOATS: Final = ("float32", "float64", "float16")
-TYPES: Final = {**C_TYPES, "float16": "half", "int8": "char", "uint8": "uchar"}
-BYTES: Final = {**ITEM_BYTES, "float16": 2, "int8": 1, "uint8": 1}
 #: dtype -> the dtype sums are kept in.
 SUMS: Final = {"float16": "float32"}
 
@@ -38,9 +36,7 @@ def literal(value: float, dtype: str) -> str:
 
 def header(dtype: str) -> str:
     """Return a program's types: ``T`` of elements, ``A`` of sums."""
-    extension = {"float64": "cl_khr_fp64", "float16": "cl_khr_fp16"}.get(dtype)
-    enable = f"#pragma OPENCL EXTENSION {extension} : enable\n" if extension else ""
-    return f"{enable}typedef {TYPES[dtype]} T;\ntypedef {TYPES[sum_dtype(dtype)]} A;\n"
+    return f"{element_type(dtype)}\ntypedef {C_TYPES[sum_dtype(dtype)]} A;\n"
 
 
 def empty_kernel(name: str, parameters: str) -> OpenCLSource:

@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from syclsched.kernels.common import ceil_div
-from syclsched.kernels.nn.opencl_types import BYTES, TYPES, sum_dtype
+from syclsched.kernels.common import C_TYPES, ITEM_BYTES, ceil_div
+from syclsched.kernels.nn.opencl_types import sum_dtype
 from syclsched.model.operation import DeviceLimits, Launch
 
 #: Bytes of a vector: one AVX-512 register; compilers split it where registers are shorter.
@@ -44,7 +44,7 @@ class RegisterBlock:
     @classmethod
     def of(cls, rows: int, columns: int, dtype: str, most: int = ROWS) -> RegisterBlock:
         """Return an efficient block of at most ``most`` rows for lines of ``rows`` pixels and ``columns`` columns."""
-        full = VECTOR_BYTES // BYTES[sum_dtype(dtype)]
+        full = VECTOR_BYTES // ITEM_BYTES[sum_dtype(dtype)]
         # The greatest of the heights with the least redundant work.
         tall = min(range(1, min(rows, most) + 1), key=lambda r: (ceil_div(rows, r) * (r + 3), -r))
         wanted = 2 if tall > 6 else 4 if tall > 3 else 8
@@ -77,7 +77,7 @@ def vector(kind: str, width: int) -> str:
 
 def preamble(block: RegisterBlock, dtype: str) -> str:
     """Return ``AV`` (a vector of sums), ``LOADV``, ``STOREV`` and the hint that keeps vectors whole."""
-    total, width = TYPES[sum_dtype(dtype)], block.width
+    total, width = C_TYPES[sum_dtype(dtype)], block.width
     av = vector(total, width)
     suffix = "" if width == 1 else str(width)
     load = f"vload{width}(0, p)" if width > 1 else "*(p)"

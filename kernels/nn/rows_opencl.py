@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syclsched.kernels.nn.opencl_types import BYTES, TYPES, header, sum_dtype
+from syclsched.kernels.common import C_TYPES, ITEM_BYTES
+from syclsched.kernels.nn.opencl_types import header, sum_dtype
 from syclsched.kernels.nn.panels import RegisterBlock, preamble
 
 
@@ -23,7 +24,7 @@ class RowCode:
     @property
     def block(self) -> RegisterBlock:
         """The vectors, as a block."""
-        width = 64 // max(4, BYTES[sum_dtype(self.dtype)])
+        width = 64 // max(4, ITEM_BYTES[sum_dtype(self.dtype)])
         while width > self.length:
             width //= 2
         return RegisterBlock(1, 1, width)
@@ -31,7 +32,7 @@ class RowCode:
     @property
     def head(self) -> str:
         """Types, ``LOADV`` and ``STOREV``."""
-        kinds = "".join(f"typedef {TYPES[sum_dtype(self.dtype)]}{n} A{n};\n" for n in (2, 4, 8, 16))
+        kinds = "".join(f"typedef {C_TYPES[sum_dtype(self.dtype)]}{n} A{n};\n" for n in (2, 4, 8, 16))
         return header(self.dtype) + preamble(self.block, self.dtype) + kinds
 
     def along(self, statements: str, at: str = "j") -> str:

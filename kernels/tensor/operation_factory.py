@@ -6,9 +6,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-from syclsched.kernels.common import ALL_DTYPES, ITEM_BYTES
+from syclsched.kernels.common import ALL_DTYPES, ITEM_BYTES, numpy_implementation
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Shape, Signature, Split, Work
 
@@ -18,9 +17,9 @@ Check = Callable[[Signature], str | None]
 OUT_OF_RANGE = "an index is out of range: the {} of the indices (from 0, in memory order)"
 
 
-def output_parameter(name: str = "y", *, like: str | None = None, dtypes: tuple[str, ...] = ALL_DTYPES) -> Parameter:
+def output_parameter(name: str = "y", *, dtypes: tuple[str, ...] = ALL_DTYPES) -> Parameter:
     """Return the parameter of a written array."""
-    return Parameter(name, AccessMode.WRITE, dtypes=dtypes, like=like)
+    return Parameter(name, AccessMode.WRITE, dtypes=dtypes)
 
 
 def input_parameter(name: str = "x", *, like: str | None = None, dtypes: tuple[str, ...] = ALL_DTYPES) -> Parameter:
@@ -51,17 +50,13 @@ def make_operation(
     return Operation(
         name=f"{name} checked" if checked else name,
         parameters=(*parameters, STATUS) if checked else parameters,
-        implementations=(*kernels, Implementation("numpy", "host", partial(_load_host, function=host), efficiency=0.3)),
+        implementations=(*kernels, numpy_implementation(host, efficiency=0.3)),
         work=work,
         check=partial(_check_all, check=check),
         status="status" if checked else None,
         explain_status=_explain_index_status if checked else None,
         split=split,
     )
-
-
-def _load_host(_: Signature, *, function: Callable[..., None]) -> Any:
-    return function
 
 
 def _check_all(signature: Signature, *, check: Check) -> str | None:

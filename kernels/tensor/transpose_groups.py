@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from syclsched.kernels.common import C_TYPES, ITEM_BYTES, ceil_div
-from syclsched.kernels.groups import extension_pragma, floor_power_of_two, implementation, lanes, most_items
+from syclsched.kernels.common import C_TYPES, ITEM_BYTES, ceil_div, extension_pragma
+from syclsched.kernels.groups import floor_power_of_two, implementation, lanes, most_items
 from syclsched.kernels.tensor.writing.transpose_tiles import TransposePlanes, transpose_planes
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, OpenCLSource, Signature
 

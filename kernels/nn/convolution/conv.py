@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import OPENCL_C, REAL_DTYPES
+from syclsched.kernels.common import ITEM_BYTES, OPENCL_C, REAL_DTYPES, numpy_implementation
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.convolution import conv_blocks, conv_groups, winograd_opencl, winograd_tiling
 from syclsched.kernels.nn.convolution.conv_parameters import label, parameters, residual_of
 from syclsched.kernels.nn.geometry import arranged, channels, last, size, spatial
-from syclsched.kernels.nn.opencl_types import BYTES, sum_dtype
+from syclsched.kernels.nn.opencl_types import sum_dtype
 from syclsched.kernels.onednn.operations import conv as onednn
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.kernels.windows import Convolution, Window
@@ -44,7 +44,7 @@ def _work(signature: Signature, *, residual: str, extra: int) -> Work:
     flops = results * (2.0 * size(w[1:]) + extra)
     # An in-place residual is read before it is written.
     again = results if residual == "y" else 0
-    moved = (sum(map(size, signature.shapes.values())) + again) * BYTES[dtype]
+    moved = (sum(map(size, signature.shapes.values())) + again) * ITEM_BYTES[dtype]
     return Work(flops, float(moved), dtype, float(max(1, results)))
 
 
@@ -83,10 +83,6 @@ def _host(
     if residual:
         total += last(y if residual == "y" else r, last_)
     target[...] = act.numpy(activation, total)
-
-
-def _load_host(signature: Signature, **attributes: Any) -> Any:
-    return partial(_host, **attributes)
 
 
 def _winograd(convolution: Convolution, extra: Mapping[str, Any]) -> tuple[Implementation, ...]:
@@ -140,12 +136,7 @@ def _conv(convolution: Convolution, bias: bool, residual: str) -> Operation:
             opencl,
             *_winograd(convolution, extra),
             numba,
-            Implementation(
-                "numpy",
-                "host",
-                partial(_load_host, activation=activation, residual=residual, **attributes),
-                efficiency=0.15,
-            ),
+            numpy_implementation(partial(_host, activation=activation, residual=residual, **attributes), 0.15),
         ),
         work=partial(_work, residual=residual, extra=bias + bool(residual) + act.cost(activation)),
         check=partial(_check, bias=bias, residual=residual, **attributes),

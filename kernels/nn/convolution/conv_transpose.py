@@ -9,17 +9,17 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import Ints
+from syclsched.kernels.common import ITEM_BYTES, Ints, numpy_implementation
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.convolution import conv_transpose_blocks
 from syclsched.kernels.nn.convolution.conv_parameters import label, parameters
 from syclsched.kernels.nn.geometry import arranged, channels, last, size, spatial
-from syclsched.kernels.nn.opencl_types import BYTES, sum_dtype
+from syclsched.kernels.nn.opencl_types import sum_dtype
 from syclsched.kernels.onednn.operations import conv as onednn
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.kernels.windows import Convolution, Window, spread, times
-from syclsched.model.operation import Implementation, Operation, Signature, Split, Work
+from syclsched.model.operation import Operation, Signature, Split, Work
 
 
 def extents(window: Window, sizes: Ints, kernel: Ints, output_padding: Ints) -> Ints:
@@ -52,7 +52,7 @@ def _check(
 def _work(signature: Signature, *, extra: int) -> Work:
     w, dtype = signature.shapes["w"], signature.dtypes["y"]
     flops = 2.0 * size(signature.shapes["x"]) * size(w[1:]) + extra * size(signature.shapes["y"])
-    moved = sum(map(size, signature.shapes.values())) * BYTES[dtype]
+    moved = sum(map(size, signature.shapes.values())) * ITEM_BYTES[dtype]
     return Work(flops, float(moved), dtype, float(max(1, size(signature.shapes["y"]))))
 
 
@@ -99,10 +99,6 @@ def _host(
     target[...] = act.numpy(activation, part)
 
 
-def _load_host(signature: Signature, **attributes: Any) -> Any:
-    return partial(_host, **attributes)
-
-
 @cache
 def _conv_transpose(convolution: Convolution, output_padding: Ints, bias: bool) -> Operation:
     window, activation = convolution.window, convolution.activation
@@ -123,7 +119,7 @@ def _conv_transpose(convolution: Convolution, output_padding: Ints, bias: bool) 
         implementations=(
             onednn.conv_transpose(convolution, output_padding=output_padding),
             replace(opencl, prepare=partial(conv_transpose_blocks.prepare, **within)),
-            Implementation("numpy", "host", partial(_load_host, activation=activation, **attributes), efficiency=0.1),
+            numpy_implementation(partial(_host, activation=activation, **attributes), efficiency=0.1),
         ),
         work=partial(_work, extra=bias + act.cost(activation)),
         check=partial(_check, bias=bias, **attributes),

@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import Ints
+from syclsched.kernels.common import ITEM_BYTES, Ints, numpy_implementation
 from syclsched.kernels.nn.convolution import im2col_opencl
 from syclsched.kernels.nn.geometry import channels, last, size, spatial
 from syclsched.kernels.nn.line_operations import lines_launch
-from syclsched.kernels.nn.opencl_types import BYTES, FLOATS
+from syclsched.kernels.nn.opencl_types import FLOATS
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.kernels.tensor.writing.iteration_space import unravel_index
 from syclsched.kernels.tensor.writing.kernel_writer import LANES, KernelWriter, compute_dtype
@@ -21,7 +21,7 @@ from syclsched.kernels.tensor.writing.lines import Line, product
 from syclsched.kernels.tensor.writing.row_column_blocks import rows_launch, write_rows
 from syclsched.kernels.windows import Window, times
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Parameter, Signature, Split, Work
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Parameter, Signature, Split, Work
 
 
 def _check(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -> str | None:
@@ -36,7 +36,7 @@ def _check(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -
 def _work(signature: Signature) -> Work:
     dtype = signature.dtypes["y"]
     results = size(signature.shapes["y"])
-    return Work(0.0, float((results + size(signature.shapes["x"])) * BYTES[dtype]), dtype, float(max(1, results)))
+    return Work(0.0, float((results + size(signature.shapes["x"])) * ITEM_BYTES[dtype]), dtype, float(max(1, results)))
 
 
 def _host(*, y: Any, x: Any, window: Window, kernel: Ints, last_: bool) -> None:
@@ -188,10 +188,6 @@ def _launch(signature: Signature, limits: DeviceLimits) -> Launch:
     return rows_launch(max(size(y[:-1]), 1), y[-1], limits)
 
 
-def _load_host(signature: Signature, **attributes: Any) -> Any:
-    return partial(_host, **attributes)
-
-
 @cache
 def _im2col(kernel: Ints, window: Window, channels_last: bool) -> Operation:
     names = ["im2col", times(kernel), window.label(), "last" if channels_last else ""]
@@ -214,7 +210,7 @@ def _im2col(kernel: Ints, window: Window, channels_last: bool) -> Operation:
         implementations=(
             opencl,
             numba,
-            Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.2),
+            numpy_implementation(partial(_host, **attributes), efficiency=0.2),
         ),
         work=_work,
         check=partial(_check, **attributes),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import ceil_div, line_launch
+from syclsched.kernels.common import ceil_div, line_launch, numpy_implementation
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last, size
@@ -20,7 +20,7 @@ from syclsched.kernels.tensor.writing.kernel_writer import LANES, KernelWriter, 
 from syclsched.kernels.tensor.writing.lines import Line, launch_lines, product, write_lines
 from syclsched.kernels.tensor.writing.row_column_blocks import rows_launch, write_rows
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Parameter, Signature, Split
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Parameter, Signature, Split
 
 NAMES = ("scale", "bias", "mean", "variance")
 #: Most vectors of channels per work-item, channels last; their factors are computed once.
@@ -59,10 +59,6 @@ def _host(
     with np.errstate(invalid="ignore", divide="ignore"):
         factor = scale.astype(dtype, copy=False) / np.sqrt(variance.astype(dtype, copy=False) + dtype.type(epsilon))
     last(y, last_)[...] = act.numpy(activation, (source - mean.astype(dtype, copy=False)) * factor + bias)
-
-
-def _load_host(signature: Signature, **attributes: Any) -> Any:
-    return partial(_host, **attributes)
 
 
 def _arrangement(signature: Signature, last_: bool) -> tuple[int, int, int]:
@@ -211,7 +207,7 @@ def _batch_norm(epsilon: float, channels_last: bool, activation: Activation) -> 
                 efficiency=0.6,
                 revision="3",
             ),
-            Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.2),
+            numpy_implementation(partial(_host, **attributes), efficiency=0.2),
         ),
         work=partial(work, flops=3.0 + act.cost(activation)),
         check=partial(_check, last_=channels_last),

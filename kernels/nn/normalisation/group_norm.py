@@ -9,7 +9,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import ceil_div
+from syclsched.kernels.common import ceil_div, numpy_implementation
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last, size, spatial
@@ -23,7 +23,6 @@ from syclsched.kernels.tensor.writing.lines import Line, launch_lines, product, 
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
     DeviceLimits,
-    Implementation,
     Launch,
     Operation,
     Parameter,
@@ -70,10 +69,6 @@ def _host(
     axes = (*range(1, source.ndim - 1), source.ndim)
     total = standardised(pieces, axes, epsilon).reshape(source.shape) * scale + bias
     last(y, last_)[...] = act.numpy(activation, total)
-
-
-def _load_host(signature: Signature, **attributes: Any) -> Any:
-    return partial(_host, **attributes)
 
 
 #: Most vectors of neighbouring channels per work-item, and the target number of work-items.
@@ -234,7 +229,7 @@ def _launch(signature: Signature, limits: DeviceLimits, *, groups: int, last_: b
 def _group_norm(groups: int, epsilon: float, channels_last: bool, activation: Activation) -> Operation:
     attributes = {"groups": groups, "last_": channels_last}
     names = [f"group_norm {groups}", number(epsilon), "last" if channels_last else "", act.label(activation)]
-    load = partial(_load_host, epsilon=epsilon, activation=activation, **attributes)
+    host = partial(_host, epsilon=epsilon, activation=activation, **attributes)
     parameters = (
         Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
         Parameter("x", AccessMode.READ, like="y"),
@@ -254,7 +249,7 @@ def _group_norm(groups: int, epsilon: float, channels_last: bool, activation: Ac
                 efficiency=0.4,
                 revision="4",
             ),
-            Implementation("numpy", "host", load, efficiency=0.1),
+            numpy_implementation(host, efficiency=0.1),
         ),
         work=partial(_work, groups=groups, extra=act.cost(activation)),
         check=partial(_check, **attributes),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import Ints
+from syclsched.kernels.common import Ints, numpy_implementation
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.line_operations import number, standardised, work
 from syclsched.kernels.nn.normalisation import norms_groups
@@ -18,7 +18,6 @@ from syclsched.kernels.tensor.writing.lines import Line, launch_lines, product, 
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
     DeviceLimits,
-    Implementation,
     Launch,
     Operation,
     Parameter,
@@ -57,10 +56,6 @@ def _host(*, y: Any, x: Any, scale: Any, b: Any = None, axis: int, epsilon: floa
         return
     total = standardised(source, tuple(range(axis % x.ndim, x.ndim)), epsilon) * scale
     y[...] = total if b is None else total + b
-
-
-def _load_host(signature: Signature, **attributes: Any) -> Any:
-    return partial(_host, **attributes)
 
 
 def _write(w: KernelWriter, *, axis: int, epsilon: float, bias: bool) -> None:
@@ -107,7 +102,7 @@ def _layer_norm(axis: int, epsilon: float, bias: bool) -> Operation:
             *generated_implementations(
                 parameters, partial(_write, bias=bias, **attributes), partial(_launch, axis=axis), revision="3"
             ),
-            Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.1),
+            numpy_implementation(partial(_host, **attributes), efficiency=0.1),
         ),
         work=partial(_work, axis=axis, bias=bias),
         check=partial(_check, axis=axis, bias=bias),

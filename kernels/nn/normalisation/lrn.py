@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import ITEM_BYTES, ceil_div, line_launch
+from syclsched.kernels.common import ITEM_BYTES, ceil_div, line_launch, numpy_implementation
 from syclsched.kernels.nn.geometry import last
 from syclsched.kernels.nn.geometry import size as extent
 from syclsched.kernels.nn.line_operations import number, work
@@ -19,7 +19,7 @@ from syclsched.kernels.tensor.writing.kernel_writer import LANES, KernelWriter, 
 from syclsched.kernels.tensor.writing.lines import product
 from syclsched.kernels.tensor.writing.row_column_blocks import rows_launch, write_rows
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Parameter, Signature, Split
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Parameter, Signature, Split
 
 
 def _check(signature: Signature) -> str | None:
@@ -214,10 +214,6 @@ def _launch(signature: Signature, limits: DeviceLimits, *, size: int, last_: boo
     return Launch((lines * max(1, min(x[1], _TARGET_ITEMS // lines)),), (1,))
 
 
-def _load_host(signature: Signature, **attributes: Any) -> Any:
-    return partial(_host, **attributes)
-
-
 @cache
 def _lrn(alpha: float, beta: float, bias: float, size: int, channels_last: bool) -> Operation:
     attributes = {"alpha": alpha, "beta": beta, "bias": bias, "size": size, "last_": channels_last}
@@ -235,7 +231,7 @@ def _lrn(alpha: float, beta: float, bias: float, size: int, channels_last: bool)
                 efficiency=0.4,
                 revision="3",
             ),
-            Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.1),
+            numpy_implementation(partial(_host, **attributes), efficiency=0.1),
         ),
         work=partial(work, flops=2.0 * size + 20),
         check=_check,

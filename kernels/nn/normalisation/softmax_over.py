@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import ITEM_BYTES, Ints, ceil_div, line_launch
+from syclsched.kernels.common import ITEM_BYTES, Ints, ceil_div, line_launch, numpy_implementation
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.line_operations import work
 from syclsched.kernels.nn.normalisation import norms_groups, online_softmax
@@ -21,7 +21,6 @@ from syclsched.kernels.tensor.writing.lines import Line, launch_lines, product, 
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
     DeviceLimits,
-    Implementation,
     Launch,
     Operation,
     Parameter,
@@ -64,10 +63,6 @@ def _host(*, y: Any, x: Any, axis: int, log: bool) -> None:
             return
         powers = np.exp(shifted)
         y[...] = powers / powers.sum(axis=axis, keepdims=True)
-
-
-def _load_host(signature: Signature, **attributes: Any) -> Any:
-    return partial(_host, **attributes)
 
 
 #: Most vectors of neighbouring lines per work-item, and the bytes of them that stay in a compute unit's cache.
@@ -186,7 +181,7 @@ def _softmax_over(axis: int, log: bool) -> Operation:
             *generated_implementations(
                 parameters, partial(_write, axis=axis, log=log), partial(_launch, axis=axis), revision="4"
             ),
-            Implementation("numpy", "host", partial(_load_host, axis=axis, log=log), efficiency=0.1),
+            numpy_implementation(partial(_host, axis=axis, log=log), efficiency=0.1),
         ),
         work=partial(_work, axis=axis),
         check=partial(_check, axis=axis),

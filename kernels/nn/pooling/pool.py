@@ -8,12 +8,12 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import OPENCL_C, Ints
+from syclsched.kernels.common import C_TYPES, ITEM_BYTES, OPENCL_C, Ints, numpy_implementation
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last, size, spatial
 from syclsched.kernels.nn.line_operations import lines_launch
-from syclsched.kernels.nn.opencl_types import BYTES, FLOATS, TYPES, empty_kernel, sum_dtype
+from syclsched.kernels.nn.opencl_types import FLOATS, empty_kernel, sum_dtype
 from syclsched.kernels.nn.pooling import pool_channels_opencl, pool_lines_opencl, pool_numba, pool_whole_channels
 from syclsched.kernels.onednn.operations import pool as onednn
 from syclsched.kernels.tensor.writing.opencl_writer import opencl_writer
@@ -52,7 +52,7 @@ def _check(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -
 def _work(signature: Signature, *, kernel: Ints, extra: int) -> Work:
     y, x, dtype = signature.shapes["y"], signature.shapes["x"], signature.dtypes["y"]
     flops = float(size(y)) * (size(kernel) + extra)
-    return Work(flops, float((size(y) + size(x)) * BYTES[dtype]), dtype, float(max(1, size(y))))
+    return Work(flops, float((size(y) + size(x)) * ITEM_BYTES[dtype]), dtype, float(max(1, size(y))))
 
 
 def counts(window: Window, kernel: Ints, sizes: Ints, outputs: Ints, *, pads: bool) -> list[list[int]]:
@@ -151,7 +151,7 @@ def _load_opencl(
     join, least = "{0} + {1}", "(A)0"
     if mode == "max":
         join = "larger_{kind}({0}, {1})"
-        least = "-INFINITY" if dtype in FLOATS else f"({TYPES[dtype]})({_lowest(dtype)})"
+        least = "-INFINITY" if dtype in FLOATS else f"({C_TYPES[dtype]})({_lowest(dtype)})"
         larger = "(a >= b) | (a != a) ? a : b" if dtype in FLOATS else "max(a, b)"
         for vector in ("AR", "AV"):
             tables += f"inline {vector} larger_{vector}({vector} a, {vector} b) {{ return {larger}; }}\n"
@@ -172,10 +172,6 @@ def _lowest(dtype: str) -> str:
 
     lowest = np.iinfo(dtype).min
     return f"{lowest + 1} - 1" if lowest else "0"
-
-
-def _load_host(signature: Signature, **attributes: Any) -> Any:
-    return partial(_host, **attributes)
 
 
 @cache
@@ -219,12 +215,7 @@ def _pool(
                 revision="3",
             ),
             pool_numba.pool(dtypes=dtypes, **how, **attributes),
-            Implementation(
-                "numpy",
-                "host",
-                partial(_load_host, **how, **attributes),
-                efficiency=0.1,
-            ),
+            numpy_implementation(partial(_host, **how, **attributes), efficiency=0.1),
         ),
         work=partial(_work, kernel=kernel, extra=act.cost(activation)),
         check=partial(_check, **attributes),

@@ -14,10 +14,10 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.common import ITEM_BYTES, OPENCL_C
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.line_operations import lines_launch, number
-from syclsched.kernels.nn.opencl_types import BYTES, FLOATS, sum_dtype
+from syclsched.kernels.nn.opencl_types import FLOATS, sum_dtype
 from syclsched.kernels.nn.pooling import resize_opencl
 from syclsched.kernels.nn.pooling.resize_opencl import Axis
 from syclsched.kernels.onednn.operations import resize as onednn
@@ -144,7 +144,7 @@ def _check(signature: Signature, *, scales: tuple[float, ...], roi: tuple[float,
 def _work(signature: Signature, *, taps: int) -> Work:
     y, x, dtype = signature.shapes["y"], signature.shapes["x"], signature.dtypes["y"]
     changed = sum(a != b for a, b in zip(y, x, strict=True))
-    moved = (size(y) + min(size(x), size(y) * taps**changed)) * BYTES[dtype]
+    moved = (size(y) + min(size(x), size(y) * taps**changed)) * ITEM_BYTES[dtype]
     return Work(2.0 * size(y) * taps**changed, float(moved), dtype, float(max(1, size(y))))
 
 

@@ -7,18 +7,18 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import REAL_DTYPES, Ints
+from syclsched.kernels.common import ITEM_BYTES, REAL_DTYPES, Ints, numpy_implementation
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.line_operations import number
-from syclsched.kernels.nn.opencl_types import BYTES, FLOATS, sum_dtype
+from syclsched.kernels.nn.opencl_types import FLOATS, sum_dtype
 from syclsched.kernels.nn.panels import ROWS
 from syclsched.kernels.nn.product import matmul_blocks, matmul_groups
 from syclsched.kernels.onednn.operations import matmul as onednn
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
+from syclsched.model.operation import Operation, Parameter, Signature, Split, Work
 
 
 def broadcast(*shapes: Ints) -> Ints | None:
@@ -61,7 +61,7 @@ def _check(signature: Signature, *, transpose_a: bool, transpose_b: bool, bias: 
 def _work(signature: Signature, *, transpose_a: bool, extra: int) -> Work:
     y, a, dtype = signature.shapes["y"], signature.shapes["a"], signature.dtypes["y"]
     k = a[-2] if transpose_a else a[-1]
-    moved = sum(map(size, signature.shapes.values())) * BYTES[dtype]
+    moved = sum(map(size, signature.shapes.values())) * ITEM_BYTES[dtype]
     return Work(size(y) * (2.0 * k + extra), float(moved), dtype, float(max(1, size(y))))
 
 
@@ -118,10 +118,6 @@ def _host(
     y[...] = act.numpy(activation, total)
 
 
-def _load_host(signature: Signature, **attributes: Any) -> Any:
-    return partial(_host, **attributes)
-
-
 @cache
 def _matmul(
     transpose_a: bool,
@@ -162,7 +158,7 @@ def _matmul(
     numba = replace(numba, requires=replace(numba.requires, refuses=_refuses), efficiency=0.35)
     # Transposed operands and activations are left to the OpenCL C kernel, which compiles faster.
     is_plain = not transpose_a and not transpose_b and not activation
-    host = partial(_load_host, **scaled, **attributes)
+    host = partial(_host, **scaled, **attributes)
     return Operation(
         name=" ".join(filter(None, names)),
         parameters=parameters,
@@ -178,7 +174,7 @@ def _matmul(
             matmul_groups.matmul(**known),
             opencl,
             *[numba] * is_plain,
-            Implementation("numpy", "host", host, efficiency=0.4),
+            numpy_implementation(host, efficiency=0.4),
         ),
         work=partial(_work, transpose_a=transpose_a, extra=(alpha != 1) + bias + residual + act.cost(activation)),
         check=partial(_check, bias=bias, residual=residual, **attributes),

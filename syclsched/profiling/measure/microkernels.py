@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.kernels.common import C_TYPES
-from syclsched.kernels.groups import extension_pragma
+from syclsched.kernels.common import C_TYPES, extension_pragma
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
     DeviceLimits,
