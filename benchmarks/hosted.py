@@ -92,9 +92,9 @@ def show(name: str, replayed: Callable[[], object], dispatched: Callable[[], obj
 
 def dispatched_only() -> Any:
     """Return a context in which plans are bound without being replayed."""
-    from syclsched.execution.runner import bound_plan
+    from syclsched.execution.runner import plan_binding
 
-    return mock.patch.object(bound_plan, "why_not_replayed", lambda *_: "not in this benchmark")
+    return mock.patch.object(plan_binding, "why_dispatcher_needed", lambda *_: "not in this benchmark")
 
 
 def show_plans(tasks: int, runs: int) -> None:

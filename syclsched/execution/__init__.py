@@ -15,7 +15,7 @@ _LAZY = {
     "Safeguards": "syclsched.execution.core.safeguards",
     "Stream": "syclsched.execution.runner.stream",
     "StreamStatistics": "syclsched.execution.runner.stream",
-    "bind": "syclsched.execution.runner.binding",
+    "bind": "syclsched.execution.runner.bound_plan",
     "execute": "syclsched.execution.runner.one_off",
 }
 
@@ -24,8 +24,8 @@ __all__ = sorted(_LAZY)
 if TYPE_CHECKING:
     from syclsched.execution.core.safeguards import Safeguards as Safeguards
     from syclsched.execution.handle.run import Run as Run
-    from syclsched.execution.runner.binding import bind as bind
     from syclsched.execution.runner.bound_plan import Runner as Runner
+    from syclsched.execution.runner.bound_plan import bind as bind
     from syclsched.execution.runner.one_off import execute as execute
     from syclsched.execution.runner.stream import Stream as Stream
     from syclsched.execution.runner.stream import StreamStatistics as StreamStatistics

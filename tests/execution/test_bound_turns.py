@@ -16,7 +16,7 @@ from syclsched.errors import (
     TaskFailedError,
 )
 from syclsched.execution import Runner, bind, execute
-from syclsched.execution.runner import bound_plan
+from syclsched.execution.runner import plan_binding
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 
@@ -48,7 +48,7 @@ def test_a_dispatched_runner_does_one_run_at_a_time(
     live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform, devices = live
-    monkeypatch.setattr(bound_plan, "why_not_replayed", lambda *_: "the test says so")
+    monkeypatch.setattr(plan_binding, "why_dispatcher_needed", lambda *_: "the test says so")
     graph = chain(3)
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
         first = runner.run(inputs_of(graph, 0))

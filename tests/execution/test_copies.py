@@ -11,7 +11,7 @@ from support.running import DTYPE, MIX, plan_by
 
 from syclsched.devices.programs.executables import calls_library, needs_python
 from syclsched.execution import Safeguards, bind, execute
-from syclsched.execution.runner import bound_plan
+from syclsched.execution.runner import plan_binding
 from syclsched.kernels.row_copies import TAKE_ROWS, put_rows
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -41,12 +41,12 @@ def test_rows_are_cut_out_and_put_together(live: Live, way: str, monkeypatch: py
     platform, devices = live
     graph = cut_and_put_together()
     if way == "dispatched":
-        monkeypatch.setattr(bound_plan, "why_not_replayed", lambda *_: "the test says so")
+        monkeypatch.setattr(plan_binding, "why_dispatcher_needed", lambda *_: "the test says so")
     safeguards = Safeguards(debug=way == "step by step")
     plan, traced = on_device(graph, platform), way != "in one call"
     with bind(plan, graph, devices, trace=traced, safeguards=safeguards) as runner:
         assert runner.replayed == (way in ("replayed", "in one call")), runner.why_not_replayed
-        assert not any(needs_python(made) or calls_library(made) for made in runner._executables.values())
+        assert not any(needs_python(made) or calls_library(made) for made in runner._bound.executables.values())
         for seed in range(3):
             x = np.random.default_rng(seed).normal(size=(10, 3))
             found = runner({"x": x})

@@ -104,8 +104,8 @@ def test_a_device_whose_clock_does_not_answer_holds_up_neither_the_first_run_nor
     graph, plan, live = graph_and_plan()
     before = in_use()
     runner = bind(plan, graph, live)
-    assert runner._instances is not None
-    queue = next(iter(runner._instances._clocks._queues.values()))
+    assert runner._bound.instances is not None
+    queue = next(iter(runner._bound.instances._clocks._queues.values()))
     open_gate = backend_of(queue).hold(queue)
     assert open_gate is not None
     for _ in range(2):
@@ -170,7 +170,7 @@ def test_a_stream_that_hangs_fails_generation_by_generation_and_can_be_left(
         with pytest.raises(ExecutionError, match="given up"):
             runner.run()
         injection.release()
-    until(lambda: runner._instances is not None and runner._instances.idle)
+    until(lambda: runner._bound.instances is not None and runner._bound.instances.idle)
     monkeypatch.undo()  # the next run has the usual time
     assert runner({})["y"].shape == (SIZE,)
 

@@ -54,7 +54,7 @@ def test_random_graphs_give_the_bits_of_dispatched_runs(
     expected = [sequential(graph, each) for each in inputs]
     with execute(plan, graph, devices, inputs[0]) as run, bound(plan, graph, devices) as runner:
         run.wait()
-        names = runner._prepared.results
+        names = runner._bound.prepared.results
         dispatched = {name: run.result(name) for name in names}
         for turn in (0, 1, 0):
             untouched = {name: value.copy() for name, value in inputs[turn].items()}

@@ -304,7 +304,7 @@ def test_dropped_while_a_function_runs(live: Live) -> None:
     graph.kernel(MIX, name="later", x=x, y=y, a=1)
     runner = bound(plan_on(graph, platform, "cpu"), graph, devices)
     run = runner.run()
-    engine, ring = run._resources.engine, runner._instances
+    engine, ring = run._resources.engine, runner._bound.instances
     assert ring is not None
     assert gate.entered.wait(LONG_S)
     del run, runner

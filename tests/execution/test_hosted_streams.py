@@ -37,7 +37,7 @@ def test_functions_of_generations_are_called_in_order_and_overlap_with_devices(l
         assert found == [4 * n for n in range(20)]
         assert [n for name, n in called if name == "in"] == list(range(20))
         assert [n for name, n in called if name == "out"] == [4 * n for n in range(20)]
-        assert runner._instances is not None and runner._instances.idle
+        assert runner._bound.instances is not None and runner._bound.instances.idle
 
 
 def test_a_generation_that_fails_does_so_at_its_place(live: Live) -> None:

@@ -124,8 +124,8 @@ def test_a_run_that_is_cancelled_before_it_starts_touches_nothing_of_the_one_bef
     with runner:
         for _ in range(3):
             runner(inputs)
-            assert runner._instances is not None
-            left = runner._instances.generations[0].replay(runner._prepared.values(inputs), record=True)
+            assert runner._bound.instances is not None
+            left = runner._bound.instances.generations[0].replay(runner._bound.prepared.values(inputs), record=True)
             left.cancel()  # its events were given back: to wait for them would end the process
             left.join(60)
             assert left.finished.is_set()
@@ -136,8 +136,8 @@ def test_a_run_that_is_cancelled_before_it_starts_touches_nothing_of_the_one_bef
 def test_a_run_that_nobody_came_to_start_is_not_waited_for(hosts: set[int]) -> None:
     runner, inputs, wanted = bound(hosts)
     with runner:
-        assert runner._instances is not None
-        runner._instances.generations[0].replay(runner._prepared.values(inputs), record=True)
+        assert runner._bound.instances is not None
+        runner._bound.instances.generations[0].replay(runner._bound.prepared.values(inputs), record=True)
         np.testing.assert_array_equal(runner(inputs)["y"], wanted["y"])
 
 
@@ -163,8 +163,8 @@ def test_what_c_has_submitted_is_awaited_though_python_was_not_told(monkeypatch:
             patch.setattr(SubmissionLoop, "wait_for_all", noted)
             with pytest.raises(KeyboardInterrupt):
                 runner(inputs)
-            assert runner._instances is not None
-            runner._instances.settle()
+            assert runner._bound.instances is not None
+            runner._bound.instances.settle()
         assert waited == [8]  # two copies and six kernels
         np.testing.assert_array_equal(runner(inputs)["y"], wanted["y"])
 
@@ -182,8 +182,8 @@ def test_a_flight_that_was_interrupted_twice_is_awaited_and_its_results_kept(mon
 
     with bind(plan_on(graph, platform, "cpu"), graph, live, trace=False) as runner:
         runner({"x": np.arange(10)})
-        assert runner._instances is not None
-        generation = runner._instances.generations[0]
+        assert runner._bound.instances is not None
+        generation = runner._bound.instances.generations[0]
         for _ in range(5):
             with monkeypatch.context() as patch:
                 patch.setattr(NativeRun, "fly", lambda self, targets, _: interrupted(fly(self, targets, 0.0)))

@@ -257,10 +257,10 @@ def test_what_is_not_done_on_purpose_lives_until_its_turn_comes(monkeypatch: pyt
         wait(loop)
 
     with bind(plan, graph, devices) as runner:
-        assert runner._instances is not None
-        generation = runner._instances.generations[0]
+        assert runner._bound.instances is not None
+        generation = runner._bound.instances.generations[0]
         watch = PolledEndWatch(None, lambda: ())
-        left = generation.replay(runner._prepared.values({"y": np.ones(1, DTYPE)}), record=False, polled=watch)
+        left = generation.replay(runner._bound.prepared.values({"y": np.ones(1, DTYPE)}), record=False, polled=watch)
         assert generation.loop.uses_lane_threads
         monkeypatch.setattr(faultpoints, "CommandStructure", Noted)
         monkeypatch.setattr(SubmissionLoop, "wait_for_all", looked_at)

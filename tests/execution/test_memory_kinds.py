@@ -196,7 +196,7 @@ def test_inputs_in_usm_memory_are_read_in_place(device: str, apart: bool) -> Non
             changing += 1
             np.testing.assert_array_equal(runner({"x": changing})["y"], changing)
         runner()
-        lies = runner._instances.generations[0]._buffers["x", plan.residents["x"]]  # type: ignore[union-attr]
+        lies = runner._bound.instances.generations[0]._buffers["x", plan.residents["x"]]  # type: ignore[union-attr]
         assert lies.address == buffer.ctypes.data
         with runner.stream([{"x": given[0]}, None, {"x": given[1]}], in_flight=2) as stream:
             for data, results in zip((given[0], given[-1], given[1]), stream, strict=True):
@@ -224,7 +224,7 @@ def test_values_given_in_usm_memory_are_read_in_place_and_others_still_are_right
     with bind(plan, graph, live, trace=False) as runner:
         for given in (first, other, tensor.asnumpy(first)[::-1].copy(), other):
             np.testing.assert_array_equal(runner({"x": given})["y"], np.asarray(to_numpy(given)))
-        buffers = runner._instances.generations[0]._buffers  # type: ignore[union-attr]
+        buffers = runner._bound.instances.generations[0]._buffers  # type: ignore[union-attr]
         assert buffers["x", plan.residents["x"]].address == other._pointer
     with run_dynamically(graph, live, "eager", learn=False) as run:
         np.testing.assert_array_equal(run.result("y"), value(0))

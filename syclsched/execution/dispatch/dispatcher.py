@@ -13,17 +13,17 @@ from syclsched.devices.programs.executables import Executable, needs_python
 from syclsched.errors import DeadlineError, MemoryLimitError
 from syclsched.execution.core.clock import now_ns
 from syclsched.execution.core.execution_records import Outcome, Record
-from syclsched.execution.core.failures import FailureReason, task_failed_error
+from syclsched.execution.core.failures import FailureReason, propagate_device_failures, task_failed_error
 from syclsched.execution.core.program import Program, ProgramNode
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.dispatch.program_engine import ProgramEngine
 from syclsched.execution.dispatch.readiness import Readiness
-from syclsched.execution.lanes.failure_detection import read_device_failures, read_statuses
 from syclsched.execution.lanes.instruction_commands import CommandCache
 from syclsched.execution.lanes.instruction_submitter import InstructionSubmitter, SubmissionRequest
 from syclsched.execution.lanes.lanes import Completion, DeviceLane, HostLane
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.memory_admission import MemoryAdmission
+from syclsched.execution.memory.statuses import read_statuses
 from syclsched.model.text.bulk_objects import paused_collection
 
 #: Messages to the dispatcher besides completions: memory may have been freed, a throttled lane may submit again, the
@@ -381,7 +381,8 @@ class Dispatcher(ProgramEngine):
         """Read device failures and device times, before the events are released."""
         self._note_overdue()
         late = bool(self._overdue)
-        self._set_outcomes(read_device_failures(self._events, self.program, self.failures, walk=late))
+        instructions = (instruction for _, instruction in self.program.plan.instructions())
+        self._set_outcomes(propagate_device_failures(self.failures, instructions, self._events.failed(), walk=late))
         loop = self._loop_in_c
         if self.recording:
             # Including work that Python submitted to these queues: SYCL's event times may use another clock.

@@ -32,13 +32,13 @@ from syclsched.execution.dynamic.compiled.inbox import Inbox
 from syclsched.execution.dynamic.data.capacity import Block, limits_beside_constants
 from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
 from syclsched.execution.dynamic.data.submission_lookahead import SubmissionLookahead
-from syclsched.execution.dynamic.lane_progress import progress_of
 from syclsched.execution.dynamic.learning import Learn, measured_durations
 from syclsched.execution.dynamic.live_clock import POLL_INTERVALS_S, LiveClock
 from syclsched.execution.dynamic.submission.dynamic_executor import COPY_SLOTS, DynamicExecutor
 from syclsched.execution.dynamic.submission.dynamic_program import DynamicBuffers, DynamicProgram
 from syclsched.execution.dynamic.submission.execution_log import ExecutionLog, plan_from_log
 from syclsched.execution.dynamic.submission.finished_run import FinishedRun
+from syclsched.execution.dynamic.submission.in_flight import progress_of
 from syclsched.execution.dynamic.submission.run_resources import RunResources
 from syclsched.execution.dynamic.submission.submitter import Submitter
 from syclsched.execution.dynamic.submission.task_outcomes import TaskOutcomes

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from syclsched.devices.native.host_tasks import wait_for
@@ -13,11 +15,47 @@ from syclsched.execution.core.events import EventTable
 from syclsched.execution.core.program import Buffer, Program, ProgramNode
 from syclsched.execution.core.worker import WorkerThread
 from syclsched.execution.memory.buffers import BufferTable
-from syclsched.execution.memory.deferred_frees import DeferredFree, DeferredFrees
 from syclsched.execution.memory.peak_limit import PeakMemoryLimit
 from syclsched.execution.memory.preallocation import buffers_to_preallocate
 from syclsched.model.plan import Instruction, Plan
 from syclsched.simulation.plan_memo import WorkMemo
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredFree:
+    """One deferred free."""
+
+    buffer: Buffer
+    after: tuple[int, ...]  # instructions that must have completed before
+
+
+class DeferredFrees:
+    """Deferred frees by lane; only the first of each lane is checked, because lanes complete in order."""
+
+    def __init__(self, lane_count: int) -> None:
+        self._lanes: list[deque[DeferredFree]] = [deque() for _ in range(lane_count)]
+
+    def add(self, lane: int, free: DeferredFree) -> None:
+        """Append a free of a lane."""
+        self._lanes[lane].append(free)
+
+    def take(self, completed: Callable[[int], bool]) -> list[DeferredFree]:
+        """Remove and return the frees whose predecessors have completed."""
+        due: list[DeferredFree] = []
+        for lane in self._lanes:
+            while lane and all(completed(number) for number in lane[0].after):
+                due.append(lane.popleft())
+        return due
+
+    def waitable(self, submitted: Callable[[int], bool]) -> DeferredFree | None:
+        """Return a free whose predecessors have all been submitted; None if there is none."""
+        for lane in self._lanes:
+            if lane and all(submitted(number) for number in lane[0].after):
+                return lane[0]
+        return None
+
+    def __len__(self) -> int:
+        return sum(len(lane) for lane in self._lanes)
 
 
 class MemoryAdmission:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from syclsched.errors import TaskFailedError
+from syclsched.execution.core.execution_records import Outcome
+from syclsched.execution.core.failures import Failures
 from syclsched.execution.core.program import Program
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.memory.buffers import BufferLookup
@@ -33,3 +35,23 @@ def statuses_behind(program: Program, work: Mapping[int, InstructionWork], array
     writer = program.final_writers.get(array)
     ancestors = frozenset[str]() if writer is None else program.ancestors(writer)
     return [piece for name, piece in with_status.items() if name in ancestors]
+
+
+def read_statuses(
+    program: Program,
+    work: Mapping[int, InstructionWork],
+    buffers: BufferLookup,
+    failures: Failures,
+    done: Callable[[int], bool],
+) -> dict[int, Outcome]:
+    """Record the tasks whose status value reports a failure."""
+    found: dict[int, Outcome] = {}
+    for number, piece in sorted(work.items()):
+        if piece.status is None or not done(number) or failures.lost_task(piece.task.name):
+            continue
+        error = failed_status(piece, buffers)
+        if error is not None:
+            failures.record(program.nodes[number].instruction, error, "status")
+            failures.spoilt.add(number)
+            found[number] = "failed"
+    return found

@@ -69,11 +69,6 @@ class InstancePool:
         """Why the lanes use their devices' queues; None if lane threads execute the work."""
         return self._why_not_local if self._lane_threads is None else self._lane_threads.why_not
 
-    @property
-    def constant_bytes(self) -> dict[str, int]:
-        """Bytes of constants by memory space; all instances share them."""
-        return self.generations[0].constant_bytes
-
     def grow(self, count: int) -> None:
         """Create instances up to a number."""
         while len(self.generations) < count:

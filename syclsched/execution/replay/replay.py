@@ -17,15 +17,14 @@ from syclsched.devices.native.sycl_types import Waitable
 from syclsched.errors import DeadlineError, ExecutionError, SyclschedError
 from syclsched.execution.core.clock import ClockMap
 from syclsched.execution.core.execution_records import Counts, Outcome, Record, Times
-from syclsched.execution.core.failures import Failures
+from syclsched.execution.core.failures import Failures, propagate_device_failures
 from syclsched.execution.core.program import Buffer, Program
 from syclsched.execution.core.progress import LaneProgress, ProgressReporting, ProgressTracker
 from syclsched.execution.core.waiting import Flag
 from syclsched.execution.core.work import InstructionWork
 from syclsched.execution.core.worker import WorkerThread
-from syclsched.execution.lanes.failure_detection import read_device_failures, read_statuses
 from syclsched.execution.memory.buffers import AllocatedBuffer, BufferLookup, BufferTable
-from syclsched.execution.memory.statuses import statuses_behind
+from syclsched.execution.memory.statuses import read_statuses, statuses_behind
 from syclsched.execution.replay.end_watch import EndWatch
 from syclsched.execution.replay.host_steps import HostStepRun, HostSteps
 from syclsched.execution.replay.submission import Submission
@@ -380,7 +379,8 @@ class Replay(ProgressReporting):
             submitted = self._submitted()
             self.note_overdue()
             late = bool(self._overdue)
-            self.outcomes |= read_device_failures(self.loop, self.program, self.failures, walk=late)
+            instructions = (instruction for _, instruction in self.program.plan.instructions())
+            self.outcomes |= propagate_device_failures(self.failures, instructions, self.loop.failed(), walk=late)
             if self.recording:
                 self._record(submitted)
             done = frozenset(submitted if self._with_status or not self._all else ()) - self.outcomes.keys()

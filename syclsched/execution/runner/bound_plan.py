@@ -7,35 +7,28 @@ import time
 import weakref
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from syclsched.devices.memory.constant_uploads import uploaded_bytes
-from syclsched.devices.native.submission_library import load_library
-from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError
+from syclsched.errors import ExecutionError
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
-from syclsched.execution.core.work import compile_work
 from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
 from syclsched.execution.handle.async_lock import AsyncRunLock
 from syclsched.execution.handle.run import Run
-from syclsched.execution.lanes.lanes import queues_of
 from syclsched.execution.memory.buffers import NumpyArray
-from syclsched.execution.recovery.degraded import devices_in, replan_without
-from syclsched.execution.recovery.health import DeviceHealth
-from syclsched.execution.recovery.recovery_planner import MOST_RECOVERIES
 from syclsched.execution.recovery.run_start import start_run
 from syclsched.execution.replay.input_commands import InputSpec
 from syclsched.execution.replay.instance_pool import InstancePool
 from syclsched.execution.replay.replay import Replay
-from syclsched.execution.replay.replay_eligibility import why_not_replayed
 from syclsched.execution.runner.one_off import start
+from syclsched.execution.runner.plan_binding import PlanBinding
 from syclsched.execution.runner.plan_makespans import MakespanKey, PlanMakespans
+from syclsched.execution.runner.plan_recovery import PlanRecovery
 from syclsched.execution.runner.recorder import KEPT_RUNS, Recorder
 from syclsched.execution.runner.task_durations import DurationRecorder
 from syclsched.execution.runner.zero_copy_inputs import ZeroCopyInputs
-from syclsched.interrupts import call_in_callback
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
-from syclsched.model.recovery import Recovery
 from syclsched.oneapi.fork_check import LockUnlessForked, check_not_forked, is_forked
 
 if TYPE_CHECKING:
@@ -43,7 +36,6 @@ if TYPE_CHECKING:
     from syclsched.execution.runner.stream import Stream
     from syclsched.model.trace import Trace
 
-Made = TypeVar("Made")
 #: Fast callable returned by `Runner.repeat`: takes the input arrays, returns the results or None if not eligible.
 Repeat = Callable[[tuple[Any, ...]], "dict[str, NumpyArray] | None"]
 
@@ -92,15 +84,11 @@ class Runner:
         self._closed = False
         self._stream: weakref.ref[Stream] | None = None
         self._coroutines = AsyncRunLock()
-        self._recover = recover and not safeguards.stepped
+        self._recovery = PlanRecovery(self._first, devices, enabled=recover and not safeguards.stepped)
         self._makespan_key = None if safeguards.stepped else makespan_key
         self._measures = not safeguards.stepped and ((measure and self._trace) or makespan_key is not None)
-        self._health = DeviceHealth(devices)
         #: Input buffers that the user can write directly.
         self.zero_copy_inputs = ZeroCopyInputs(devices)
-        self._no_plan_without: tuple[str, ...] = ()
-        #: Recoveries outside runs, from failed allocations; the next run reports them.
-        self._early_recoveries: tuple[Recovery, ...] = ()
         self._bind_or_recover(self._first)
 
     def _bind_or_recover(self, prepared: PreparedPlan) -> None:
@@ -109,87 +97,47 @@ class Runner:
 
         def attempt(_: int) -> None:
             nonlocal latest
-            latest = self._replanned() or latest
+            latest = self._recovery.replanned() or latest
             self._bind(latest)
 
-        self._recovering_memory(attempt)
-
-    def _recovering_memory(self, attempt: Callable[[int], Made]) -> Made:
-        """Call a function with the number of failed attempts, again after failed allocations; return its result."""
-        failed = 0
-        while True:
-            try:
-                return attempt(failed)
-            except MemoryLimitError as error:
-                failed += 1
-                devices = devices_in(self.plan, error.space)
-                if not self._recover or error.space is None or failed > (MOST_RECOVERIES if devices else 1):
-                    raise
-                self._early_recoveries += (self._recover_memory(error, devices),)
-
-    def _recover_memory(self, error: MemoryLimitError, devices: tuple[str, ...]) -> Recovery:
-        """Record the failed allocation as a failure of its space's devices, and free unused memory."""
-        begun_s, before = time.perf_counter(), self._health.lost
-        self._health.record_failures(devices)
-        self._devices.trim_memory()
-        return Recovery(
-            reason="memory",
-            what=str(error),
-            device=devices[0] if devices else None,
-            lost=tuple(device for device in self._health.lost if device not in before),
-            left_out=self._health.left_out,
-            planned=len(self.plan.tasks) if self.outdated else 0,
-            took_s=time.perf_counter() - begun_s,
-        )
+        self._recovery.retrying(attempt)
 
     def _bind(self, prepared: PreparedPlan) -> None:
         """Compile a plan, and prepare it for replay if it is eligible."""
-        devices, safeguards = self._devices, self._safeguards
-        self.plan, self._prepared = prepared.plan, prepared
+        self._recovery.plan = prepared.plan
         # A plan that takes this one's place after failures has other makespans.
         is_own = self._makespan_key is not None and prepared is self._first
         makespans = PlanMakespans(self._makespan_key) if is_own and self._makespan_key is not None else None
-        self._durations = DurationRecorder(prepared, devices.platform, makespans=makespans) if self._measures else None
+        platform = self._devices.platform
+        self._durations = DurationRecorder(prepared, platform, makespans=makespans) if self._measures else None
         self._timed_calls = None if makespans is None else self._durations
-        self._plan_devices = frozenset(lane.device for lane in prepared.plan.lanes)
-        queues = queues_of(prepared.plan, devices)
-        self._executables = compile_work(self._prepared.program, self._prepared.work, queues, devices.uploads)
-        submitting = {n: made for n, made in self._executables.items() if not prepared.work[n].writes_nothing}
-        self.why_not_replayed = why_not_replayed(safeguards, prepared.program, submitting)
-        self._instances = None
-        if self.why_not_replayed is None:
-            laid_out = self._prepared.with_layout()
-            if laid_out.layout is not None:
-                self.why_not_replayed = laid_out.layout.why_not(prepared.plan.platform)
-            self._prepared = laid_out if self.why_not_replayed is None else self._prepared
-        if self.why_not_replayed is None:
-            self._instances = InstancePool(self._prepared, self._executables, load_library(), queues, devices)
-            self._finalizer = weakref.finalize(self, call_in_callback, self._instances.abandon)
-            self._finalizer.atexit = False  # each run has a finaliser of its own for that
-        # Tracing, safeguards and deadlines need a `Run`; a one-call run has none.
-        watched = self._trace or safeguards != DEFAULT_SAFEGUARDS or bool(self._prepared.deadlines_s)
-        self._one_call_eligible = not watched and all(piece.status is None for piece in self._prepared.work.values())
-        plain = (
-            self._one_call_eligible
-            and self._instances is not None
-            and not (prepared.graph.data or prepared.graph.joined)
-        )
-        self._inputs = frozenset(self._prepared.inputs) if plain else None
+        self._bound = PlanBinding(prepared, self._devices, self._safeguards, trace=self._trace)
+        self._bound.allocate()
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the runs; after failures, one without the devices that were excluded."""
+        return self._recovery.plan
 
     @property
     def replayed(self) -> bool:
         """Whether runs are replayed by compiled code; `why_not_replayed` says why not."""
-        return self._instances is not None
+        return self._bound.instances is not None
+
+    @property
+    def why_not_replayed(self) -> str | None:
+        """Why runs are dispatched instead of replayed; None if they are replayed."""
+        return self._bound.why_not_replayed
 
     @property
     def why_not_on_threads(self) -> str | None:
         """Why the lanes use their devices' queues; None if lane threads execute the work, each on a core."""
-        return self.why_not_replayed if self._instances is None else self._instances.why_not_on_threads
+        return self._bound.why_not_on_threads
 
     @property
     def constant_bytes(self) -> dict[str, int]:
         """Bytes of constants in device memory, by memory space, in the implementations' own format."""
-        return uploaded_bytes(self._executables.values())
+        return uploaded_bytes(self._bound.executables.values())
 
     def buffer(self, name: str) -> NumpyArray:
         """Return the buffer in which kernels read an input, to be written before a run instead of passing a value.
@@ -211,7 +159,7 @@ class Runner:
         """
         with self._lock:
             self._check_open()
-            return self.zero_copy_inputs.view(self._prepared, name)
+            return self.zero_copy_inputs.view(self._bound.prepared, name)
 
     def run(self, inputs: Mapping[str, Any] | None = None) -> Run:
         """Start a run with new data; return at once.
@@ -240,7 +188,7 @@ class Runner:
         """Wait for the previous run, and return checked inputs for the next."""
         check_not_forked(f"plan {self.plan.name!r}")
         self._check_open()
-        values = self.zero_copy_inputs.values(self._prepared, inputs)
+        values = self.zero_copy_inputs.values(self._bound.prepared, inputs)
         if self._last is not None:
             self._last.join()
         self._check_not_hung()
@@ -249,12 +197,13 @@ class Runner:
         return values
 
     def _begin(self, values: dict[str, NumpyArray]) -> Run:
-        if self._instances is None:
+        instances = self._bound.instances
+        if instances is None:
             self._last = self.start_dispatched(values)
         else:
             if self._last is not None:
                 self._last.close_before_next()
-            replay = self._instances.generations[0].replay(values, record=self._trace, time_each_call=self._exact)
+            replay = instances.generations[0].replay(values, record=self._trace, time_each_call=self._exact)
             self._last = self.start_replay(replay, values)
         self._last.record_in(self._recorder)
         return self._last
@@ -263,19 +212,19 @@ class Runner:
         self, values: dict[str, NumpyArray], names: tuple[str, ...]
     ) -> dict[str, NumpyArray] | Run | None:
         """Run by one C call: return the results, a run still in progress or failed, or None if not eligible."""
-        if self._instances is None or not self._one_call_eligible:
+        if self._bound.instances is None or not self._bound.one_call_eligible:
             return None
         if self._last is not None:
             self._last.close_before_next()
             self._last = None
-        return self._run_by_call(self._instances.generations[0].fly, values, names)
+        return self._run_by_call(self._bound.instances.generations[0].fly, values, names)
 
     def _run_by_call(
         self, run_call: Callable[..., dict[str, NumpyArray] | None], *arguments: Any
     ) -> dict[str, NumpyArray] | Run | None:
         """Make a one-call run on the first instance; see `_run_in_one_call` for what it returns."""
-        assert self._instances is not None
-        generation, begun_s = self._instances.generations[0], time.perf_counter()
+        assert self._bound.instances is not None
+        generation, begun_s = self._bound.instances.generations[0], time.perf_counter()
         try:
             results = run_call(*arguments)
         except BaseException:  # Ctrl-C
@@ -299,8 +248,8 @@ class Runner:
         """The caller's `time.thread_time_ns` when the last call was submitted; None if it was not a one-call run."""
         return (
             None
-            if self._instances is None or self._last is not None
-            else self._instances.generations[0].native_runs.handed_ns
+            if self._bound.instances is None or self._last is not None
+            else self._bound.instances.generations[0].native_runs.handed_ns
         )
 
     def traces(self) -> tuple[Trace, ...]:
@@ -316,37 +265,24 @@ class Runner:
     @property
     def outdated(self) -> bool:
         """Whether the plan uses devices that have been excluded, and a plan without them may exist."""
-        out = self._health.left_out
-        return bool(out) and out != self._no_plan_without and not self._plan_devices.isdisjoint(out)
-
-    def _replanned(self) -> PreparedPlan | None:
-        """Return a plan without devices that have been excluded; None if it is not needed or does not exist."""
-        if not self.outdated:
-            return None
-        out = self._health.left_out
-        try:
-            return replan_without(self._first, self._devices, out)
-        except SyclschedError:  # the run will fail with the reason
-            self._no_plan_without = out
-            return None
+        return self._recovery.outdated
 
     def _replan_if_outdated(self) -> None:
         """Replan for later runs if devices that the plan uses have been excluded."""
-        prepared = self._replanned()
+        prepared = self._recovery.replanned()
         if prepared is None:
             return
         if self._last is not None:
             self._last.close_before_next()
-        if self._instances is not None:
-            self._finalizer.detach()
-            self._instances.abandon()
+        self._bound.release()
+        self._bound.instances = None
         self._bind_or_recover(prepared)
 
     def renew(self) -> tuple[PreparedPlan, InstancePool | None]:
         """Replan if need be, for a stream with no instance in flight; return the plan and its instance pool."""
         with self._lock:
             self._replan_if_outdated()
-            return self._prepared, self._instances
+            return self._bound.prepared, self._bound.instances
 
     def stream(
         self,
@@ -395,16 +331,16 @@ class Runner:
             self._check_not_hung()
             if self._last is not None:
                 self._last.close_before_next()
-            names = self._prepared.results if results is None else tuple(results)
+            names = self._bound.prepared.results if results is None else tuple(results)
 
             def attempt(failed: int) -> Stream:
                 self._replan_if_outdated()
-                ring, count = self._instances, in_flight
+                ring, count = self._bound.instances, in_flight
                 if ring is not None and count is None and failed > 1:
                     count = len(ring.generations)  # there is no memory for more
-                return open_stream(self, self._prepared, ring, inputs, names, count, return_exceptions)
+                return open_stream(self, self._bound.prepared, ring, inputs, names, count, return_exceptions)
 
-            stream = self._recovering_memory(attempt)
+            stream = self._recovery.retrying(attempt)
             self._stream = weakref.ref(stream)
             return stream
 
@@ -412,15 +348,15 @@ class Runner:
         """Start a run by the dispatcher, with checked inputs."""
         return self._measured(
             start(
-                self._prepared,
+                self._bound.prepared,
                 self._devices,
                 values,
                 trace=self._trace,
                 safeguards=self._safeguards,
-                recover=self._recover,
-                health=self._health,
-                executables=self._executables,
-                recoveries=self._reported_recoveries(),
+                recover=self._recovery.enabled,
+                health=self._recovery.health,
+                executables=self._bound.executables,
+                recoveries=self._recovery.take_unreported(),
             )
         )
 
@@ -431,25 +367,20 @@ class Runner:
             run.record_in(self._durations)
         return run
 
-    def _reported_recoveries(self) -> tuple[Recovery, ...]:
-        """Return the recoveries outside runs that no run has reported yet."""
-        found, self._early_recoveries = self._early_recoveries, ()
-        return found
-
     def start_replay(self, replay: Replay, values: dict[str, NumpyArray]) -> Run:
         """Start a replay, with checked inputs."""
         try:
             return self._measured(
                 start_run(
                     replay,
-                    self._prepared,
+                    self._bound.prepared,
                     self._devices,
                     values,
                     keep=self,
                     safeguards=self._safeguards,
-                    recover=self._recover,
-                    health=self._health,
-                    recoveries=self._reported_recoveries(),
+                    recover=self._recovery.enabled,
+                    health=self._recovery.health,
+                    recoveries=self._recovery.take_unreported(),
                 )
             )
         except BaseException:  # Ctrl-C: no caller has the run, so nothing else would cancel it
@@ -474,10 +405,10 @@ class Runner:
 
     def _check_not_hung(self) -> None:
         """Raise if a run that was given up still uses the memory of the next run."""
-        if self._instances is None:
+        if self._bound.instances is None:
             return
         try:
-            self._instances.settle()
+            self._bound.instances.settle()
         except ExecutionError as error:
             raise error from (None if self._last is None else self._last.hang_error)
 
@@ -520,7 +451,7 @@ class Runner:
         dict of str to numpy.ndarray
             Arrays that the caller owns.
         """
-        names = self._prepared.results if results is None else tuple(results)
+        names = self._bound.prepared.results if results is None else tuple(results)
         with self._lock:
             return self._results_of(self._checked_inputs(inputs), names)
 
@@ -533,15 +464,18 @@ class Runner:
             As for `PlanInstance.repeat`.
         """
         with self._lock:
+            instances = self._bound.instances
             needed = frozenset(name for name, _, _ in inputs if name is not None)
-            ring = self._instances
-            run_call = None if ring is None or self._inputs != needed else ring.generations[0].repeat(inputs, names)
+            if instances is None or self._bound.repeatable_inputs != needed:
+                return None
+            run_call = instances.generations[0].repeat(inputs, names)
             if run_call is None:
                 return None
 
         def call_again(arrays: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
             with self._lock:
-                if self._last is not None or self._stream is not None or self._closed or self._instances is not ring:
+                is_idle = self._last is None and self._stream is None and not self._closed
+                if not is_idle or self._bound.instances is not instances:
                     return None
                 found = None if self.outdated else self._run_by_call(run_call, arrays)
                 return found if found is None or isinstance(found, dict) else found.collect_results(names)
@@ -585,9 +519,7 @@ class Runner:
             if self._last is not None:
                 self._last.join(timeout)
                 self._last.close()
-            if self._instances is not None:
-                self._finalizer.detach()
-                self._instances.abandon()
+            self._bound.release()
             self.zero_copy_inputs.views.clear()
             if self._owns_devices:
                 self._devices.close()
@@ -603,3 +535,7 @@ class Runner:
     def __repr__(self) -> str:
         how = "closed" if self._closed else "replayed" if self.replayed else f"dispatched: {self.why_not_replayed}"
         return f"<Runner of {self.plan.name!r}: {how}>"
+
+
+#: Verifies a plan and prepares it for repeated runs with new data.
+bind = Runner

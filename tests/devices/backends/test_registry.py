@@ -86,8 +86,8 @@ def test_a_run_asks_the_registered_backend(fake: Fake, monkeypatch: pytest.Monke
     assert {"native", "computes_on_host_cores"} <= set(fake.asked)
     with bind(plan, graph, live) as runner, runner.run() as run:
         np.testing.assert_array_equal(run.result(y), expected)
-        assert runner._instances is not None
-        assert runner._instances.why_not_on_threads == "its queues are made up"
+        assert runner._bound.instances is not None
+        assert runner._bound.instances.why_not_on_threads == "its queues are made up"
     queue = live.queue("cpu")
     compile_code(OpenCLSource("__kernel void once_for_the_fake(__global int *x) {}", "once_for_the_fake"), queue, "")
     assert fake.asked[-1] == "build"

@@ -19,7 +19,7 @@ from syclsched.execution.core.program import MEMORY_KINDS, Program
 from syclsched.execution.memory.memory_layout import MemoryLayout, make_layout
 from syclsched.execution.replay import launch_fusion
 from syclsched.execution.replay.host_sync import plan_host_sync
-from syclsched.execution.replay.replay_eligibility import why_dispatcher_needed
+from syclsched.execution.runner.plan_binding import why_dispatcher_needed
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.schedule import Schedule

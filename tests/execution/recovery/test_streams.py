@@ -15,7 +15,7 @@ from support.running import ASSIGN_KERNEL, DTYPE, MIX, plan_by, sequential
 from syclsched.errors import DeadlineError, MemoryLimitError
 from syclsched.execution import Safeguards, bind
 from syclsched.execution.recovery.health import MOST_STRIKES
-from syclsched.execution.runner import bound_plan
+from syclsched.execution.runner import plan_binding
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
@@ -116,7 +116,7 @@ def test_a_generation_that_is_late_fails_at_its_place_and_the_others_do_not(
     of: str, way: str, release_when_late: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "dispatched":
-        monkeypatch.setattr(bound_plan, "why_not_replayed", lambda *_: "the test says so")
+        monkeypatch.setattr(plan_binding, "why_dispatcher_needed", lambda *_: "the test says so")
     platform, devices = live_on(None)
     graph = TaskGraph("late")
     x, y = graph.array("x", (64,), DTYPE), graph.array("y", (64,), DTYPE)

@@ -13,7 +13,7 @@ from support.running import DTYPE, MIX, TWO_DEVICES, graphs, plan_by
 
 from syclsched.execution.core.program import MEMORY_KINDS, Program
 from syclsched.execution.replay.host_sync import HostSyncSchedule, plan_host_sync
-from syclsched.execution.replay.replay_eligibility import why_dispatcher_needed
+from syclsched.execution.runner.plan_binding import why_dispatcher_needed
 from syclsched.model.graph import TaskGraph
 
 ROOMY = replace(TWO_DEVICES, spaces=tuple(replace(space, capacity_bytes=10**9) for space in TWO_DEVICES.spaces))

@@ -43,7 +43,7 @@ from syclsched.errors import (
 from syclsched.execution import bind
 from syclsched.execution.handle.resources import unfinished
 from syclsched.execution.replay.replay import Replay
-from syclsched.execution.runner import bound_plan
+from syclsched.execution.runner import plan_binding
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
@@ -372,7 +372,7 @@ def test_nothing_is_left_behind(live: tuple[Platform, Any]) -> None:
     graph = chain(2)
     runner = bind(plan_on(graph, platform, "cpu"), graph, devices)
     runner(inputs_of(graph, 0))
-    tables = weakref.ref(runner._instances.generations[0]._buffers)  # type: ignore[union-attr]
+    tables = weakref.ref(runner._bound.instances.generations[0]._buffers)  # type: ignore[union-attr]
     runner.close()
     assert len(tables()) == 0  # type: ignore[arg-type]
     del runner
@@ -385,7 +385,7 @@ def test_a_plan_that_cannot_be_replayed_is_dispatched(
     live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform, devices = live
-    monkeypatch.setattr(bound_plan, "why_not_replayed", lambda *_: "the test says so")
+    monkeypatch.setattr(plan_binding, "why_dispatcher_needed", lambda *_: "the test says so")
     graph = chain(2)
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
         assert not runner.replayed

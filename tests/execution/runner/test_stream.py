@@ -153,9 +153,9 @@ def test_the_producer_is_asked_only_when_there_is_room(live: Live) -> None:
             taken += 1
         assert max(asked) == 2  # of those before, so many were not yet taken
         assert asked[:3] == [0, 1, 2]
-        assert len(runner._instances.generations) == 3  # type: ignore[union-attr]
+        assert len(runner._bound.instances.generations) == 3  # type: ignore[union-attr]
         list(runner.stream([inputs_of(graph, 0)], in_flight=1))
-        assert len(runner._instances.generations) == 1  # type: ignore[union-attr]
+        assert len(runner._bound.instances.generations) == 1  # type: ignore[union-attr]
 
 
 def test_one_at_a_time_is_a_loop_that_may_look_at_its_results(live: Live) -> None:
@@ -180,10 +180,10 @@ def test_one_at_a_time_is_a_loop_that_may_look_at_its_results(live: Live) -> Non
 def test_a_failure_is_reported_at_its_place_and_the_others_finish(
     live: Live, monkeypatch: pytest.MonkeyPatch, replayed: bool
 ) -> None:
-    from syclsched.execution.runner import bound_plan
+    from syclsched.execution.runner import plan_binding
 
     if not replayed:
-        monkeypatch.setattr(bound_plan, "why_not_replayed", lambda *_: "the test says so")
+        monkeypatch.setattr(plan_binding, "why_dispatcher_needed", lambda *_: "the test says so")
     platform, devices = live
     graph = judged()
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:

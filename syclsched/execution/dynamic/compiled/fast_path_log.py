@@ -11,8 +11,8 @@ from syclsched.execution.core.progress import LaneProgress
 from syclsched.execution.dynamic.compiled.compiled_loop import PROCESSED, SUBMITTED, EventLoop
 from syclsched.execution.dynamic.data.coherence import Stamp
 from syclsched.execution.dynamic.data.indexed_graph import IndexedGraph
-from syclsched.execution.dynamic.lane_progress import progress_at
 from syclsched.execution.dynamic.submission.execution_log import LogEntry
+from syclsched.execution.dynamic.submission.in_flight import progress_at
 from syclsched.execution.lanes.lanes import Completion
 from syclsched.scheduling.dynamic.compiled.data_directory import (
     COPY_FOR,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from syclsched.execution.memory.deferred_frees import DeferredFree, DeferredFrees
+from syclsched.execution.memory.memory_admission import DeferredFree, DeferredFrees
 
 
 def test_only_what_is_complete_is_taken_and_only_once() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from support.running import DTYPE, MIX, TWO_DEVICES, plan_by, plan_on
 
 from syclsched.execution.core.program import Program
-from syclsched.execution.replay.replay_eligibility import why_dispatcher_needed
+from syclsched.execution.runner.plan_binding import why_dispatcher_needed
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 
