@@ -33,7 +33,6 @@ class Estimate:
     #: profile), ``stated`` (given with a cost-only task), ``scaled`` (given for a reference core) or ``assumed`` (the
     #: device has no profile).
     origin: str
-    spread_s: float | None = None  # median absolute deviation of the measurements; None without measurements
     uncertainty: float = 0.0  # relative uncertainty of the seconds
 
 
@@ -66,8 +65,5 @@ def sequence_estimate(steps: Sequence[Estimate], rates: Rates, device: Device) -
         submission_s = device.profile.launch.submission_s.value
         seconds = max(seconds, (len(steps) - 1) * submission_s + steps[-1].seconds)
     uncertain_s = sum(e.seconds * e.uncertainty for e in steps)
-    return Estimate(
-        seconds,
-        max((e.origin for e in steps), key=_ORIGINS.index),
-        uncertainty=uncertain_s / seconds if seconds > 0.0 else 0.0,
-    )
+    origin = max((e.origin for e in steps), key=_ORIGINS.index)
+    return Estimate(seconds, origin, uncertain_s / seconds if seconds > 0.0 else 0.0)

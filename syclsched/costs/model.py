@@ -192,9 +192,9 @@ class CostModel:
         if quantity is None or not 0.0 <= quantity.value < math.inf:
             return None
         if factor != 1.0:
-            return Estimate(quantity.value * factor, "scaled", None, uncertainty_of("scaled"))
+            return Estimate(quantity.value * factor, "scaled", uncertainty_of("scaled"))
         seconds = quantity.value + self.launch_gap_s(implementation, device)
-        return Estimate(seconds, "measured", quantity.mad, relative_uncertainty(quantity))
+        return Estimate(seconds, "measured", relative_uncertainty(quantity))
 
     def _rates_of(self, device: Device) -> Rates:
         rates = self._rates.get(device.key)

@@ -37,14 +37,14 @@ def split(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
     limit_s = _BOTTLENECK * sum(harmonic_s(task, seats, costs) for task in graph.tasks)
     cuts = []
     for region in regions:
-        if _longest_path_s(graph, region, platform, costs) > limit_s:
+        if _longest_path_s(region, platform, costs) > limit_s:
             rows = _chunks(graph, region, seats, platform, costs)
             if len(rows) > 1:
                 cuts.append(Cut(tuple(task.name for task in region.tasks), rows))
     return cut(graph, cuts) if cuts else unchanged(graph)
 
 
-def _longest_path_s(graph: TaskGraph, region: Region, platform: Platform, costs: CostModel) -> float:
+def _longest_path_s(region: Region, platform: Platform, costs: CostModel) -> float:
     """Return the seconds of a region's longest path, each task on its fastest device."""
     finish_s: dict[str, float] = {}
     last: dict[str, str] = {}

@@ -249,10 +249,10 @@ class _Programme:
         begin: Floats = np.array([float(solver.value(b)) for b in self.begin])
         end: Floats = np.array([float(solver.value(e)) for e in self.end])
         order = time_order(self.problem.tables, begin, end)
-        self._evaluator.load(order, self._lanes(solver, order, begin, end))
+        self._evaluator.load(order, self._lanes(solver, order, end))
         return self._evaluator.timetable()
 
-    def _lanes(self, solver: Any, order: Ints, begin: Floats, end: Floats) -> Ints:
+    def _lanes(self, solver: Any, order: Ints, end: Floats) -> Ints:
         """Return processors: each task on the lane of its device that has been idle longest."""
         tables = self.problem.tables
         free = np.full(len(tables.processor_device), -1.0)

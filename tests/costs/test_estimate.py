@@ -78,7 +78,7 @@ def test_steps_that_were_measured_count_as_measured_and_so_does_the_whole() -> N
     assert costs.task_seconds(together, second, CPU).origin == "modelled"
     history[history_key("c", together.operation, first, together.signature)] = Quantity(0.125, mad=0.01)
     assert CostModel(PLATFORM, history).task_seconds(together, first, CPU) == Estimate(
-        0.125, "measured", 0.01, uncertainty=pytest.approx(3.716 * 0.01 / 0.125)
+        0.125, "measured", uncertainty=pytest.approx(3.716 * 0.01 / 0.125)
     )
 
 

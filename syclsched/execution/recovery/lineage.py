@@ -106,7 +106,7 @@ class _Lineage:
         todo = list(dict.fromkeys((*touched, *results)))
         while todo:
             array = todo.pop()
-            found = self._needs(array, touched.get(array, {}), chosen, array in results)
+            found = self._needs(array, touched.get(array, {}), array in results)
             start.pop(array, None)
             if found.start is not None:
                 start[array] = found.start
@@ -123,7 +123,7 @@ class _Lineage:
                         todo.append(other)
         return _Attempt(chosen, start)
 
-    def _needs(self, array: str, touched: Collection[str], chosen: set[str], is_result: bool) -> _Needs:
+    def _needs(self, array: str, touched: Collection[str], is_result: bool) -> _Needs:
         """Return an array's start version, and the missing versions, each with a task that needs it."""
         made = {v for name in touched if (v := self.versions.written[name].get(array)) is not None}
         outside: dict[int, str | None] = {}

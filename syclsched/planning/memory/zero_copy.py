@@ -104,7 +104,7 @@ def profitable_zero_copy(
     if HOST not in used or used.isdisjoint(capable):
         return None
     reached, chosen, shown = dict(besides.reached), list(besides.chosen), {c.array for c in besides.chosen}
-    for name, device, together in _handed_over(known, platform, assignments, capable):
+    for name, device, together in _handed_over(known, assignments, capable):
         array = together.array
         if name in shown:
             continue
@@ -116,7 +116,7 @@ def profitable_zero_copy(
             how = "read" if together.from_host else "written"
             why = (
                 f"{how} in place by {device.name}, which takes {format_seconds(extra_s)} longer; "
-                f"a copy takes {format_seconds(copy_s)} ({_origin(platform, device)})"
+                f"a copy takes {format_seconds(copy_s)} ({_origin(device)})"
             )
             chosen.append(ArrayMemory(name, HOST, "host", why, context=device.space))
     if len(reached) == len(besides.reached):
@@ -184,7 +184,7 @@ def _reaches_host(device: Device, platform: Platform) -> bool:
 
 
 def _handed_over(
-    known: GraphRecord, platform: Platform, assignments: Sequence[Assignment], able: Mapping[str, Device]
+    known: GraphRecord, assignments: Sequence[Assignment], able: Mapping[str, Device]
 ) -> Iterator[tuple[str, Device, _HandedOver]]:
     """Yield arrays the host writes once and devices of one space read, or one device writes and the host reads."""
     count, place = len(known.arrays), {each.task: each.device for each in assignments}
@@ -237,7 +237,7 @@ def _slower_s(platform: Platform, device: Device, nbytes: int) -> float:
     return max(0.0, nbytes / host_rate - nbytes / device_rate)
 
 
-def _origin(platform: Platform, device: Device) -> str:
+def _origin(device: Device) -> str:
     costs = None if device.profile is None else device.profile.usm.get("host")
     if costs is not None and (costs.read_bandwidth_bytes_per_s or costs.bandwidth_bytes_per_s):
         return "kernel's bandwidth measured"

@@ -97,14 +97,14 @@ class _NodeReader:
                     )
                 if name:
                     made[name] = self._label(proto)
-        ordered = self._ordered(listed, given, made)
+        ordered = self._ordered(listed, given)
         visible = given | set(made)
         return tuple(self._node(proto, visible) for proto in ordered)
 
     def _label(self, proto: Any) -> str:
         return f"{proto.op_type} {proto.name or (proto.output[0] if proto.output else '')!r}"
 
-    def _ordered(self, protos: list[Any], given: frozenset[str], made: Mapping[str, str]) -> list[Any]:
+    def _ordered(self, protos: list[Any], given: frozenset[str]) -> list[Any]:
         """Sort nodes topologically, in file order where possible."""
         producer = {name: index for index, proto in enumerate(protos) for name in proto.output if name}
         waits: list[int] = []

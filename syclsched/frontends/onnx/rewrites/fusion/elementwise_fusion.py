@@ -63,7 +63,7 @@ def _fused(draft: NetworkDraft, node: CanonicalNode, producer: CanonicalNode) ->
     offset = len(node.inputs)
     moved = substitute(inner, {index: index + offset for index in range(len(producer.inputs))})
     dtypes = dtypes_of(draft, inputs)
-    placed = with_explicit_dtype(moved, dict(enumerate(dtypes)), draft.dtype(value))
+    placed = with_explicit_dtype(moved, draft.dtype(value))
     index = node.inputs.index(value)
     names = tuple(str(name) for name in inputs)
     expression, kept = compact_inputs(simplified(substitute(outer, {index: placed}), dtypes), names)

@@ -74,7 +74,7 @@ def set_expression(
     return draft.change(node, inputs=inputs, attributes={**node.attributes, "expression": expression})
 
 
-def with_explicit_dtype(expression: Expression, inputs: dict[int, str], dtype: str) -> Expression:
+def with_explicit_dtype(expression: Expression, dtype: str) -> Expression:
     """Return an expression with a fixed dtype, for substitution into others: constants get an explicit dtype."""
     if isinstance(expression, tuple) and expression[0] == "const" and len(expression) == 2:
         return ("const", expression[1], dtype)
@@ -105,7 +105,7 @@ def _step(expression: Expression, dtypes: tuple[str, ...]) -> Expression | None:
         case "cast":
             return _cast(parameters[0], operands[0], dtypes)
         case "add" | "mul" | "min" | "max" | "and" | "or":
-            return _of_any_number(name, operands, dtypes)
+            return _of_any_number(name, operands)
         case "sub" if number(operands[1]) == 0 and not _is_constant(operands[0]):
             return operands[0]
         case "div":
@@ -141,7 +141,7 @@ def _cast(dtype: str, operand: Expression, dtypes: tuple[str, ...]) -> Expressio
     return None
 
 
-def _of_any_number(name: str, operands: tuple[Expression, ...], dtypes: tuple[str, ...]) -> Expression | None:
+def _of_any_number(name: str, operands: tuple[Expression, ...]) -> Expression | None:
     neutral = {"add": 0, "mul": 1, "and": True, "or": False}.get(name)
     if len(operands) == 1:
         return operands[0]
