@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import lcm
 from typing import Any
 
@@ -10,9 +11,7 @@ from syclsched.kernels.common import ITEM_BYTES, NUMBA_DPEX, ONEMKL, OPENCL_C, R
 from syclsched.kernels.linalg import blas, update
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
-    DeviceLimits,
     Implementation,
-    Launch,
     Operation,
     Parameter,
     Signature,
@@ -39,23 +38,8 @@ def _grain(signature: Signature) -> int:
     return lcm(update.OPENCL_ROWS, update.NUMBA_ROWS)
 
 
-def _load_opencl(signature: Signature) -> Any:
-    m, n = signature.shapes["c"]
-    return update.opencl_source(signature.dtypes["c"], m, n, signature.shapes["a"][1], lower=False)
-
-
-def _launch_opencl(signature: Signature, limits: DeviceLimits) -> Launch:
-    m, n = signature.shapes["c"]
-    return update.opencl_launch(m, n, limits)
-
-
 def _load_numba(signature: Signature) -> Any:
     return update.numba_gemm(signature.dtypes["c"])
-
-
-def _launch_numba(signature: Signature, limits: DeviceLimits) -> Launch:
-    m, n = signature.shapes["c"]
-    return update.numba_launch(m, n, limits)
 
 
 def _load_onemkl(signature: Signature) -> Any:
@@ -76,9 +60,16 @@ GEMM = Operation(
         Parameter("b", AccessMode.READ, ndim=2, like="c"),
     ),
     implementations=(
-        Implementation("opencl-c", "opencl-c", _load_opencl, _launch_opencl, OPENCL_C, efficiency=0.5),
+        Implementation(
+            "opencl-c",
+            "opencl-c",
+            partial(update.load_opencl, lower=False),
+            update.launch_opencl,
+            OPENCL_C,
+            efficiency=0.5,
+        ),
         Implementation("onemkl", "library", _load_onemkl, requires=ONEMKL, efficiency=0.4),
-        Implementation("numba-dpex", "numba-dpex", _load_numba, _launch_numba, NUMBA_DPEX, efficiency=0.12),
+        Implementation("numba-dpex", "numba-dpex", _load_numba, update.launch_numba, NUMBA_DPEX, efficiency=0.12),
         blas.implementation("gemm", _host, efficiency=0.4),
     ),
     work=_work,

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from syclsched.kernels.common import ITEM_BYTES, NUMBA_DPEX, OPENCL_C, REAL_DTYPES
 from syclsched.kernels.linalg import blas, update
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
-    DeviceLimits,
     Implementation,
-    Launch,
     Operation,
     Parameter,
     Signature,
@@ -32,23 +31,8 @@ def _work(signature: Signature) -> Work:
     return Work(float(n * (n + 1) * k), float((n * (n + 1) + n * k) * ITEM_BYTES[dtype]), dtype, n * (n + 1) / 2)
 
 
-def _load_opencl(signature: Signature) -> Any:
-    n, k = signature.shapes["a"]
-    return update.opencl_source(signature.dtypes["c"], n, n, k, lower=True)
-
-
-def _launch_opencl(signature: Signature, limits: DeviceLimits) -> Launch:
-    n = signature.shapes["a"][0]
-    return update.opencl_launch(n, n, limits)
-
-
 def _load_numba(signature: Signature) -> Any:
     return update.numba_syrk(signature.dtypes["c"])
-
-
-def _launch_numba(signature: Signature, limits: DeviceLimits) -> Launch:
-    n = signature.shapes["a"][0]
-    return update.numba_launch(n, n, limits)
 
 
 def _host(*, c: Any, a: Any) -> None:
@@ -62,8 +46,15 @@ SYRK = Operation(
         Parameter("a", AccessMode.READ, ndim=2, like="c"),
     ),
     implementations=(
-        Implementation("opencl-c", "opencl-c", _load_opencl, _launch_opencl, OPENCL_C, efficiency=0.45),
-        Implementation("numba-dpex", "numba-dpex", _load_numba, _launch_numba, NUMBA_DPEX, efficiency=0.1),
+        Implementation(
+            "opencl-c",
+            "opencl-c",
+            partial(update.load_opencl, lower=True),
+            update.launch_opencl,
+            OPENCL_C,
+            efficiency=0.45,
+        ),
+        Implementation("numba-dpex", "numba-dpex", _load_numba, update.launch_numba, NUMBA_DPEX, efficiency=0.1),
         blas.implementation("syrk", _host, efficiency=0.4),
     ),
     work=_work,

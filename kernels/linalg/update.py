@@ -8,7 +8,7 @@ from typing import Any
 
 from syclsched.kernels.common import block_launch, ceil_div
 from syclsched.kernels.linalg.microkernel import COLUMNS, dot_block, preamble, row_pointers
-from syclsched.model.operation import DeviceLimits, Launch, OpenCLSource
+from syclsched.model.operation import DeviceLimits, Launch, OpenCLSource, Signature
 
 #: Rows of an OpenCL C block: 6 x 4 accumulators, 4 + 1 operands: 29 of AVX-512's 32 registers.
 OPENCL_ROWS = 6
@@ -20,8 +20,9 @@ NUMBA_ROWS = 16
 NUMBA_DEPTH = 8
 
 
-def opencl_source(dtype: str, m: int, n: int, k: int, *, lower: bool) -> OpenCLSource:
-    """Return the OpenCL C kernel for given extents."""
+def load_opencl(signature: Signature, *, lower: bool) -> OpenCLSource:
+    """Return the OpenCL C kernel, of `syrk` if ``lower``."""
+    (m, n), k = signature.shapes["c"], signature.shapes["a"][1]
     blocks = ceil_div(n, COLUMNS)
     skip = f"if (j0 > i0 + {OPENCL_ROWS - 1}) return;" if lower else ""
     stores = []
@@ -31,7 +32,7 @@ def opencl_source(dtype: str, m: int, n: int, k: int, *, lower: bool) -> OpenCLS
             f"if (i0 + {i} < {m}) subtract(c + (i0 + {i}) * {n}, j0, {bound}, fold(p{i}_0, p{i}_1, p{i}_2, p{i}_3));"
         )
     newline = "\n  "
-    source = f"""{preamble(dtype)}
+    source = f"""{preamble(signature.dtypes["c"])}
 inline void subtract(__global T* row, size_t j, size_t end, T4 x) {{
   if (j + 4 <= end) {{ vstore4(vload4(0, row + j) - x, 0, row + j); return; }}
   if (j < end) row[j] -= x.s0;
@@ -53,15 +54,17 @@ __kernel void update(__global T* c, __global const T* a{"" if lower else ", __gl
     return OpenCLSource(source, "update")
 
 
-def opencl_launch(m: int, n: int, limits: DeviceLimits) -> Launch:
+def launch_opencl(signature: Signature, limits: DeviceLimits) -> Launch:
     """Return the index space of the OpenCL C kernel: one work-item per block."""
+    m, n = signature.shapes["c"]
     blocks = ceil_div(m, OPENCL_ROWS) * ceil_div(n, COLUMNS)
     size = min(OPENCL_GROUP, limits.max_work_group_size)
     return Launch((ceil_div(blocks, size) * size,), (size,))
 
 
-def numba_launch(m: int, n: int, limits: DeviceLimits) -> Launch:
+def launch_numba(signature: Signature, limits: DeviceLimits) -> Launch:
     """Return the index space of the numba-dpex kernel: one work-item per column of a block of rows."""
+    m, n = signature.shapes["c"]
     return block_launch(limits, ceil_div(m, NUMBA_ROWS), n)
 
 
