@@ -179,8 +179,8 @@ def test_a_stream_that_hangs_fails_generation_by_generation_and_can_be_left(
 def test_the_watchdog_may_look_while_generations_begin(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     with runner.stream([{}] * 3, in_flight=3) as stream:
         next(stream)
-        flight = stream._flight
-        assert isinstance(flight, StagedLauncher)
+        launcher = stream._launcher
+        assert isinstance(launcher, StagedLauncher)
         began: list[Any] = []
 
         class Growing(weakref.WeakKeyDictionary[Any, Any]):
@@ -193,8 +193,8 @@ def test_the_watchdog_may_look_while_generations_begin(runner: Runner, monkeypat
                         self[object] = each
                     yield each
 
-        replays = list(flight._replays.values())
-        monkeypatch.setattr(flight, "_replays", Growing(flight._replays))
+        replays = list(launcher._replays.values())
+        monkeypatch.setattr(launcher, "_replays", Growing(launcher._replays))
         for replay in replays:
             replay.positions()
         assert began

@@ -175,7 +175,7 @@ def test_a_flight_that_was_interrupted_twice_is_awaited_and_its_results_kept(mon
     graph = TaskGraph()
     x, y = (graph.array(name, (10,), DTYPE) for name in "xy")
     graph.kernel(with_library(Called(0)), x=x, y=y, name="called")
-    fly, follow = NativeRun.fly, NativeRun.follow
+    run_blocking, follow = NativeRun.run_blocking, NativeRun.follow
 
     def interrupted(_: object) -> Any:
         raise KeyboardInterrupt
@@ -186,7 +186,9 @@ def test_a_flight_that_was_interrupted_twice_is_awaited_and_its_results_kept(mon
         generation = runner._bound.instances.generations[0]
         for _ in range(5):
             with monkeypatch.context() as patch:
-                patch.setattr(NativeRun, "fly", lambda self, targets, _: interrupted(fly(self, targets, 0.0)))
+                patch.setattr(
+                    NativeRun, "run_blocking", lambda self, targets, _: interrupted(run_blocking(self, targets, 0.0))
+                )
                 patch.setattr(NativeRun, "follow", lambda self: interrupted(follow(self)))
                 with pytest.raises(KeyboardInterrupt):
                     runner({"x": np.arange(10)})

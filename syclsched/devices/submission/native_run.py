@@ -23,7 +23,7 @@ from syclsched.devices.submission.commands import CallCommand, Command
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.oneapi.fork_check import is_forked
 
-#: Results of `NativeRun.fly`: still running, completed, or ended without completing.
+#: Results of `NativeRun.run_blocking`: still running, completed, or ended without completing.
 STILL_RUNNING, COMPLETED, NOT_COMPLETED = 0, 1, -1
 
 #: Variable; ``0`` means that computing threads are never moved to the core of a waiting caller (``_submit_spread.c``).
@@ -127,12 +127,12 @@ class NativeRun:
         self.is_ready = handle is not None
         self._handle = ctypes.c_void_p(handle)
         if self.is_ready:
-            _flights.add(self)
+            _runs.add(self)
             self._finalizer = weakref.finalize(self, _delete, library, handle, keep)
             self._finalizer.atexit = False
 
     def begin(self) -> None:
-        """Submit the commands that need no waiting; then call `fly`, or `follow` and `take_over`."""
+        """Submit the commands that need no waiting; then call `run_blocking`, or `follow` and `take_over`."""
         self._arrays = None
         self._library.flight_begin(self._handle)
 
@@ -147,7 +147,7 @@ class NativeRun:
         self._arrays = arrays  # they must live until all commands have completed
         return bool(self._library.flight_begin_with(self._handle, arrays))
 
-    def fly(self, targets: Sequence[int], seconds: float) -> int:
+    def run_blocking(self, targets: Sequence[int], seconds: float) -> int:
         """Complete the run that was begun, for at most this many seconds, without the GIL."""
         for result, target in zip(self._results, targets, strict=True):
             result.to = target
@@ -210,7 +210,7 @@ def native_run_for(
     return made if made.is_ready else None
 
 
-_flights: Final[weakref.WeakSet[NativeRun]] = weakref.WeakSet()
+_runs: Final[weakref.WeakSet[NativeRun]] = weakref.WeakSet()
 
 
 def _delete(library: SubmissionLibrary, handle: int, keep: Any) -> None:
@@ -220,6 +220,6 @@ def _delete(library: SubmissionLibrary, handle: int, keep: Any) -> None:
 
 @atexit.register
 def _settle_all() -> None:
-    for flight in list(_flights):
+    for each in list(_runs):
         if not is_forked():
-            flight.settle()
+            each.settle()

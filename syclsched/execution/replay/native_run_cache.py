@@ -35,7 +35,7 @@ class NativeRunCache:
         #: Result arrays of the run in flight, kept alive until it is known to have ended; None if no run is in flight.
         self._written: dict[str, NumpyArray] | None = None
 
-    def fly(self, commands: CommandList, names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
+    def run_blocking(self, commands: CommandList, names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
         """Run all commands, and return copies of the results; None if not eligible, failed or in progress."""
         found = self._made.get(names)
         if found is None:
@@ -54,19 +54,19 @@ class NativeRunCache:
         return self._made.get(names, (None,))[0]
 
     def run_blocking_with(
-        self, flight: NativeRun, given: tuple[Any, ...], names: tuple[str, ...]
+        self, native_run: NativeRun, given: tuple[Any, ...], names: tuple[str, ...]
     ) -> dict[str, NumpyArray] | None:
-        """Run as `fly` does, with the flight's own commands and new input arrays, if it was the last flight."""
-        if flight is not self._last or self.is_under_way:
+        """Run as `run_blocking` does, with a run's own commands and new input arrays, if it was the last run."""
+        if native_run is not self._last or self.is_under_way:
             return None
         self._written = {}
-        if not flight.begin_in_place(given):
+        if not native_run.begin_in_place(given):
             self._written = None
             return None
-        return self._complete_run(flight, names, self._made[names][1])
+        return self._complete_run(native_run, names, self._made[names][1])
 
     def _complete_run(
-        self, flight: NativeRun, names: tuple[str, ...], buffers: Sequence[AllocatedBuffer]
+        self, native_run: NativeRun, names: tuple[str, ...], buffers: Sequence[AllocatedBuffer]
     ) -> dict[str, NumpyArray] | None:
         """Complete a run that has begun."""
         assert self._written is not None
@@ -75,7 +75,7 @@ class NativeRunCache:
         for name, b in zip(names, buffers, strict=True):
             results[name] = np.empty(b.array.shape, b.array.dtype)
         targets = [each.__array_interface__["data"][0] for each in results.values()]
-        if flight.fly(targets, SLICE_S) != COMPLETED and self.unfinished() is not None:
+        if native_run.run_blocking(targets, SLICE_S) != COMPLETED and self.unfinished() is not None:
             return None
         self._written = None
         return results
@@ -107,9 +107,9 @@ class NativeRunCache:
 
     def close(self) -> None:
         """Stop the threads of the prepared runs; no run may be in flight."""
-        for flight, _ in self._made.values():
-            if flight is not None:
-                flight.close()
+        for native_run, _ in self._made.values():
+            if native_run is not None:
+                native_run.close()
         self._made.clear()
         self._last = self._written = None
 

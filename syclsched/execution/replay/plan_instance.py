@@ -143,31 +143,33 @@ class PlanInstance:
             submission = Submission(commands, self.loop, time_each_call=record and time_each_call)
         return self._made(submission, polled or WORKER_WATCH, record=record)
 
-    def fly(self, values: Mapping[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
-        """Run with these inputs by one C call; return copies of the results, or None (see `NativeRunCache.fly`)."""
+    def run_blocking(self, values: Mapping[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
+        """Run with these inputs by one C call, see `NativeRunCache.run_blocking`; None also if that is not eligible."""
         self.settle()
         self._current = None
         commands = self._command_list(values)
-        return None if self._levels.steps or faultpoints.active is not None else self.native_runs.fly(commands, names)
+        if self._levels.steps or faultpoints.active is not None:
+            return None
+        return self.native_runs.run_blocking(commands, names)
 
     def repeat(self, inputs: Sequence[InputSpec], names: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any] | None:
         """Return a fast path for repeating the last one-call run with new inputs; None if not eligible."""
-        flight = self.native_runs.ready(names)
-        if flight is None or self._commands_made is None or faultpoints.active is not None:
+        native_run = self.native_runs.ready(names)
+        if native_run is None or self._commands_made is None or faultpoints.active is not None:
             return None
         self.settle()
         own = make_input_commands(self._library, self.loop, self._prepared.program, self._commands_made, inputs)
         if own is None:
             return None
-        flight.own(own)
-        flights = self.native_runs
+        native_run.own(own)
+        native_runs = self.native_runs
 
         def run_again(arrays: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
-            if flights.is_under_way:  # after Ctrl-C twice, no caller has taken over the interrupted run
+            if native_runs.is_under_way:  # after Ctrl-C twice, no caller has taken over the interrupted run
                 self.settle()
             if self._current is not None or faultpoints.active is not None:
                 return None
-            return flights.run_blocking_with(flight, arrays, names)
+            return native_runs.run_blocking_with(native_run, arrays, names)
 
         return run_again
 
@@ -181,13 +183,13 @@ class PlanInstance:
 
         The run is still in progress or has failed; the replay must still be started.
         """
-        flight = self.native_runs.unfinished()
-        if flight is None:
+        native_run = self.native_runs.unfinished()
+        if native_run is None:
             return None
-        if flight.read is not None:
-            self._set_inputs(flight.read)
+        if native_run.read is not None:
+            self._set_inputs(native_run.read)
         assert self._commands_made is not None
-        submission = BegunSubmission(self._commands_made, self.loop, flight)
+        submission = BegunSubmission(self._commands_made, self.loop, native_run)
         return self._made(submission, WORKER_WATCH, record=False)
 
     def _command_list(self, values: Mapping[str, NumpyArray]) -> CommandList:

@@ -16,6 +16,7 @@ from syclsched.execution.dispatch.prepared import PreparedPlan, prepare
 from syclsched.execution.handle.async_lock import AsyncRunLock
 from syclsched.execution.handle.run import Run
 from syclsched.execution.memory.buffers import NumpyArray
+from syclsched.execution.recovery.plan_recovery import PlanRecovery
 from syclsched.execution.recovery.run_start import start_run
 from syclsched.execution.replay.input_commands import InputSpec
 from syclsched.execution.replay.instance_pool import InstancePool
@@ -23,7 +24,6 @@ from syclsched.execution.replay.replay import Replay
 from syclsched.execution.runner.one_off import start
 from syclsched.execution.runner.plan_binding import PlanBinding
 from syclsched.execution.runner.plan_makespans import MakespanKey, PlanMakespans
-from syclsched.execution.runner.plan_recovery import PlanRecovery
 from syclsched.execution.runner.recorder import KEPT_RUNS, Recorder
 from syclsched.execution.runner.task_durations import DurationRecorder
 from syclsched.execution.runner.zero_copy_inputs import ZeroCopyInputs
@@ -217,7 +217,7 @@ class Runner:
         if self._last is not None:
             self._last.close_before_next()
             self._last = None
-        return self._run_by_call(self._bound.instances.generations[0].fly, values, names)
+        return self._run_by_call(self._bound.instances.generations[0].run_blocking, values, names)
 
     def _run_by_call(
         self, run_call: Callable[..., dict[str, NumpyArray] | None], *arguments: Any
@@ -335,10 +335,10 @@ class Runner:
 
             def attempt(failed: int) -> Stream:
                 self._replan_if_outdated()
-                ring, count = self._bound.instances, in_flight
-                if ring is not None and count is None and failed > 1:
-                    count = len(ring.generations)  # there is no memory for more
-                return open_stream(self, self._bound.prepared, ring, inputs, names, count, return_exceptions)
+                instances, count = self._bound.instances, in_flight
+                if instances is not None and count is None and failed > 1:
+                    count = len(instances.generations)  # there is no memory for more
+                return open_stream(self, self._bound.prepared, instances, inputs, names, count, return_exceptions)
 
             stream = self._recovery.retrying(attempt)
             self._stream = weakref.ref(stream)

@@ -52,7 +52,7 @@ class StreamStatistics:
 class StreamConfig:
     """Configuration of a stream: launcher, input check, instances in flight, and forecast."""
 
-    flight: InstanceLauncher  # starts instances
+    launcher: InstanceLauncher  # starts instances
     check: Callable[[Inputs], dict[str, NumpyArray]]  # returns the checked values of an input
     in_flight: int
     predict: Callable[[], Forecast | None]  # returns the simulated forecast, or None
@@ -75,7 +75,7 @@ class Stream(Iterator["Results | Exception"]):
 
     Parameters
     ----------
-    way : Way
+    config : StreamConfig
         Configuration of the stream.
     inputs : iterable or async iterable of mappings
         One mapping per generation, as `Runner.run` takes it.
@@ -93,7 +93,7 @@ class Stream(Iterator["Results | Exception"]):
 
     def __init__(
         self,
-        way: StreamConfig,
+        config: StreamConfig,
         inputs: Iterable[Inputs] | AsyncIterable[Inputs],
         names: tuple[str, ...],
         recorder: Recorder,
@@ -102,7 +102,7 @@ class Stream(Iterator["Results | Exception"]):
         outdated: Callable[[], bool],
         return_exceptions: bool = False,
     ) -> None:
-        self._configure(way)
+        self._configure(config)
         self._renew, self._outdated = renew, outdated
         self._inputs: Iterator[Inputs] | AsyncIterator[Inputs]
         self._inputs = aiter(inputs) if isinstance(inputs, AsyncIterable) else iter(inputs)
@@ -148,8 +148,8 @@ class Stream(Iterator["Results | Exception"]):
                 raise StopIteration
             begun_s = time.perf_counter()
             if pending.run is not None:
-                self._flight.submit_rest(pending.run)
-                self._flight.wait(pending.run)
+                self._launcher.submit_rest(pending.run)
+                self._launcher.wait(pending.run)
             self._waiting_s += time.perf_counter() - begun_s
             return self._deliver()
         except Exception:
@@ -176,9 +176,9 @@ class Stream(Iterator["Results | Exception"]):
             if pending is None:
                 raise StopAsyncIteration
             if pending.run is not None:
-                self._flight.submit_rest(pending.run)
+                self._launcher.submit_rest(pending.run)
                 begun_s = time.perf_counter()
-                await self._flight.wait_async(pending.run)
+                await self._launcher.wait_async(pending.run)
                 self._waiting_s += time.perf_counter() - begun_s
             return self._deliver()
         finally:
@@ -257,7 +257,7 @@ class Stream(Iterator["Results | Exception"]):
         for run in runs:
             run.cancel()
         for run in runs:
-            await self._flight.wait_async(run)
+            await self._launcher.wait_async(run)
         self.close()
 
     def __enter__(self: Self) -> Self:
@@ -278,9 +278,9 @@ class Stream(Iterator["Results | Exception"]):
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _configure(self, way: StreamConfig) -> None:
-        self._flight, self._check, self._predict = way.flight, way.check, way.predict
-        self.in_flight = way.in_flight
+    def _configure(self, config: StreamConfig) -> None:
+        self._launcher, self._check, self._predict = config.launcher, config.check, config.predict
+        self.in_flight = config.in_flight
 
     @property
     def _has_room(self) -> bool:
@@ -315,13 +315,13 @@ class Stream(Iterator["Results | Exception"]):
             self._asked = asyncio.ensure_future(_first(self._inputs))
             await asyncio.sleep(0)
         if not self._asked.done():
-            self._flight.submit_all()
+            self._launcher.submit_all()
             oldest = self._pending[0].run if self._pending else None
             waits: list[asyncio.Future[Any]] = [self._asked]
             if self._pending and oldest is None:
                 return False
             if oldest is not None:
-                waits.append(asyncio.ensure_future(self._flight.wait_async(oldest)))
+                waits.append(asyncio.ensure_future(self._launcher.wait_async(oldest)))
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -348,7 +348,7 @@ class Stream(Iterator["Results | Exception"]):
         try:
             if not self._pending and self._outdated():
                 self._configure(self._renew())
-            run = self._flight.begin(self._check(inputs))
+            run = self._launcher.begin(self._check(inputs))
         except Exception as error:
             self._pending.append(_Pending(None, _numbered(error, number)))
             return

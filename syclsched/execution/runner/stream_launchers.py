@@ -46,8 +46,10 @@ class InstanceLauncher(Protocol):
 class StagedLauncher:
     """Replays on shared lanes; an instance reuses the memory of the one ``in_flight`` starts before it."""
 
-    def __init__(self, ring: InstancePool, rounds: Rounds, in_flight: int, record: bool, make_run: MakeRun) -> None:
-        self._generations = ring.generations[:in_flight]
+    def __init__(
+        self, instances: InstancePool, rounds: Rounds, in_flight: int, record: bool, make_run: MakeRun
+    ) -> None:
+        self._generations = instances.generations[:in_flight]
         if rounds.stages > 1:  # with a single stage, joined launches are kept
             for generation in self._generations:
                 generation.set_submission_order(rounds.order)

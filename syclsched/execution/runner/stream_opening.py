@@ -57,7 +57,7 @@ class StreamRunner(Protocol):
 def open_stream(
     runner: StreamRunner,
     prepared: PreparedPlan,
-    ring: InstancePool | None,
+    instances: InstancePool | None,
     inputs: Iterable[Inputs] | AsyncIterable[Inputs],
     names: tuple[str, ...],
     in_flight: int | None,
@@ -67,7 +67,7 @@ def open_stream(
     if in_flight is not None and in_flight < 1:
         raise ArgumentError(f"in_flight is {in_flight}", where="stream", hint="Give at least 1")
     return Stream(
-        _configuration(runner, prepared, ring, in_flight),
+        _configuration(runner, prepared, instances, in_flight),
         inputs,
         names,
         runner.recorder,
@@ -79,15 +79,15 @@ def open_stream(
 
 def _renewed(runner: StreamRunner, in_flight: int | None) -> StreamConfig:
     """Return the configuration of a stream after some of its devices were excluded."""
-    prepared, ring = runner.renew()
+    prepared, instances = runner.renew()
     try:
-        return _configuration(runner, prepared, ring, in_flight)
+        return _configuration(runner, prepared, instances, in_flight)
     except MemoryLimitError:  # fewer instances fit on the remaining devices
-        return _configuration(runner, prepared, ring, None)
+        return _configuration(runner, prepared, instances, None)
 
 
 def _configuration(
-    runner: StreamRunner, prepared: PreparedPlan, ring: InstancePool | None, in_flight: int | None
+    runner: StreamRunner, prepared: PreparedPlan, instances: InstancePool | None, in_flight: int | None
 ) -> StreamConfig:
     """Return the configuration of a stream, with memory for its instances."""
     plan, program = prepared.plan, prepared.program
@@ -95,27 +95,27 @@ def _configuration(
     for space, taken in plan.resident_bytes.items():  # each instance has a copy of the inputs read in place
         nbytes[space] = nbytes.get(space, 0) + taken
     available = reserve_memory(plan.platform, plan.constant_bytes)
-    rounds = None if ring is None or in_flight == 1 else interleaved_rounds(program)
+    rounds = None if instances is None or in_flight == 1 else interleaved_rounds(program)
     if in_flight is None:
         wanted = _DOUBLE if rounds is None else rounds.stages + 1
         most, _ = most_in_flight(available, nbytes)
         in_flight = max(1, wanted if most is None else min(wanted, most))
     check_stream_memory(available, nbytes, in_flight, plan.name)
-    flight: InstanceLauncher
+    launcher: InstanceLauncher
     predict: Callable[[], Forecast | None]
-    if ring is None:
-        flight = DispatchedLauncher(runner.start_dispatched)
+    if instances is None:
+        launcher = DispatchedLauncher(runner.start_dispatched)
         predict = _no_forecast
     else:
         simulated = lru_cache(maxsize=1)(partial(forecast, program, in_flight))
-        ring.shrink(in_flight)
-        ring.grow(in_flight)
+        instances.shrink(in_flight)
+        instances.grow(in_flight)
         order = sequential_rounds(program) if rounds is None else simulated().rounds
-        if ring.host is not None:
-            order = rounds_before_host_steps(order, ring.levels.of)
-        flight = StagedLauncher(ring, order, in_flight, runner.recorder.keep > 0, runner.start_replay)
+        if instances.host is not None:
+            order = rounds_before_host_steps(order, instances.levels.of)
+        launcher = StagedLauncher(instances, order, in_flight, runner.recorder.keep > 0, runner.start_replay)
         predict = simulated
-    return StreamConfig(flight, partial(runner.zero_copy_inputs.values, prepared), in_flight, predict)
+    return StreamConfig(launcher, partial(runner.zero_copy_inputs.values, prepared), in_flight, predict)
 
 
 def _no_forecast() -> None:

@@ -152,7 +152,7 @@ def test_work_behind_another_generations_is_not_late_for_it() -> None:
         stream = runner.stream(inputs, in_flight=3)
         while stream._has_room:
             stream._begin(stream._ask(stream._inputs))  # type: ignore[arg-type]
-        replays = list(stream._flight._replays.values())  # type: ignore[attr-defined]
+        replays = list(stream._launcher._replays.values())  # type: ignore[attr-defined]
         waits = [p.waits_for for replay in replays for p in replay.positions() if p.begun]
         assert waits.count(None) == 1
         assert sum(1 for each in waits if each and "of another generation on" in each) == 2

@@ -291,7 +291,7 @@ def test_one_that_is_interrupted_ends_before_the_next_begins(runner: Runner, mon
 
     for turn in range(5):
         with monkeypatch.context() as patch:
-            patch.setattr(NativeRun, "fly", interrupted)
+            patch.setattr(NativeRun, "run_blocking", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 again((values(turn),))
         assert again((values(turn),)) is None
@@ -308,7 +308,7 @@ def test_what_two_interrupts_have_left_is_no_result_of_the_next_call(
 
     for turn in range(3):
         with monkeypatch.context() as patch:
-            patch.setattr(NativeRun, "fly", interrupted)
+            patch.setattr(NativeRun, "run_blocking", interrupted)
             patch.setattr(PlanInstance, "_made", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 again((values(turn),))

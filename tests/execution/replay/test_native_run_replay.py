@@ -29,15 +29,15 @@ STEPS, SIZE = 40, 5000
 
 @pytest.fixture
 def flown(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What flights have returned."""
+    """What one-call runs have returned."""
     found: list[int] = []
-    fly = NativeRun.fly
+    run_blocking = NativeRun.run_blocking
 
     def noted(self: NativeRun, *arguments: Any) -> int:
-        found.append(fly(self, *arguments))
+        found.append(run_blocking(self, *arguments))
         return found[-1]
 
-    monkeypatch.setattr(NativeRun, "fly", noted)
+    monkeypatch.setattr(NativeRun, "run_blocking", noted)
     return found
 
 
@@ -122,15 +122,15 @@ def test_what_takes_long_goes_on_as_a_run(runner: Any, flown: list[int], monkeyp
 @needs_onednn
 def test_one_that_is_interrupted_ends_before_the_next_begins(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     bound, wanted = runner
-    fly = NativeRun.fly
+    run_blocking = NativeRun.run_blocking
 
     def interrupted(self: NativeRun, targets: Any, seconds: float) -> int:
-        fly(self, targets, 0.0)
+        run_blocking(self, targets, 0.0)
         raise KeyboardInterrupt
 
     for turn in range(5):
         with monkeypatch.context() as patch:
-            patch.setattr(NativeRun, "fly", interrupted)
+            patch.setattr(NativeRun, "run_blocking", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 bound({"y": inputs(turn)})
         assert np.array_equal(bound({"y": inputs(turn)})["y"], wanted(inputs(turn)))
@@ -147,7 +147,7 @@ def test_one_that_is_interrupted_when_it_has_just_begun_ends_before_the_next(
 
     for turn in range(5):
         with monkeypatch.context() as patch:
-            patch.setattr(NativeRun, "fly", interrupted)
+            patch.setattr(NativeRun, "run_blocking", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 bound({"y": inputs(turn)})
         assert np.array_equal(bound({"y": inputs(turn)})["y"], wanted(inputs(turn)))
@@ -191,17 +191,17 @@ def test_what_somebody_wants_to_look_at_is_a_run(flown: list[int]) -> None:
 @needs_onednn
 def test_so_many_calls_are_submitted_and_no_more_before_one_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     steps, ahead, waits = 5 * MAX_CALLS_IN_FLIGHT // 2, [], []
-    fly, wait_for = NativeRun.fly, SubmissionLoop.wait_for
+    run_blocking, wait_for = NativeRun.run_blocking, SubmissionLoop.wait_for
 
     def noted(self: NativeRun, *arguments: Any) -> int:
         ahead.append(self._job.done[0])
-        return fly(self, *arguments)
+        return run_blocking(self, *arguments)
 
     def waited(self: SubmissionLoop, *arguments: Any) -> None:
         waits.append(arguments)
         wait_for(self, *arguments)
 
-    monkeypatch.setattr(NativeRun, "fly", noted)
+    monkeypatch.setattr(NativeRun, "run_blocking", noted)
     monkeypatch.setattr(SubmissionLoop, "wait_for", waited)
     platform, live = live_on(None)
     graph = TaskGraph("many calls")
