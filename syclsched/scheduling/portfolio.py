@@ -52,6 +52,11 @@ class PolicyResult:
             return None
         return replace(self.timetable, processor=np.array([number[place] for place in places], np.int64))
 
+    def devices(self) -> frozenset[str]:
+        """Return the devices that have at least one task."""
+        used = set(self.problem.tables.processor_device[self.timetable.processor].tolist())
+        return frozenset(self.problem.devices[device] for device in used)
+
     def _places(self) -> list[tuple[str, int]]:
         places = [(self.problem.devices[device], lane) for device, lane in self.problem.processors]
         return [places[p] for p in self.timetable.processor.tolist()]
