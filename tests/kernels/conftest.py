@@ -36,7 +36,6 @@ _C_SCALARS = {
 }
 
 pytest_runtest_setup = kernel_builds.begin
-one_spirv_for_all_devices = pytest.fixture(scope="session", autouse=True)(kernel_builds.one_spirv_for_all_devices)
 
 
 def signature_of(

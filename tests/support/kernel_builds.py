@@ -6,13 +6,10 @@ from __future__ import annotations
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from hypothesis import seed
 
-from syclsched.devices.programs import dpex_compiler
 from syclsched.devices.programs.programs import build_together
 from syclsched.model.operation import OpenCLSource
 
@@ -46,17 +43,3 @@ def record_program(queue: Any, code: Any) -> None:
     """Record a program that a test builds for a device."""
     if isinstance(code, OpenCLSource):
         _SOURCES[_running][queue][code] = None
-
-
-def one_spirv_for_all_devices() -> Iterator[None]:
-    """Have numba-dpex compile a kernel for the first device only: for others, only the kernel's name would differ."""
-    root, first = dpex_compiler._root, list[Any]()
-
-    def first_root(device: Any) -> Any:
-        if not first:
-            first.append(root(device))
-        return first[0]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dpex_compiler, "_root", first_root)
-        yield

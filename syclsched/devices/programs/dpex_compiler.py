@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import re
 import threading
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
+from syclsched.compiled.numba_passes import skip_descriptions
 from syclsched.devices.native.sycl_types import SyclDevice
 from syclsched.devices.programs.arguments import scalar_dtype
 from syclsched.errors import CapabilityError
@@ -30,8 +31,11 @@ def kernel_spirv(
     """Compile a numba-dpex kernel for one signature."""
     with _LOCK:
         prepare_compiler()
-        types = _argument_types(operation, signature, ndim, grouped=grouped, device=device)
-        return _compile(kernel, types)
+        types = partial(_argument_types, operation, signature, ndim, grouped=grouped)
+        try:
+            return _compile(kernel, types(_common_queue_type(device)))
+        except KernelCompilationError:  # 64-bit atomic operations, or an error, which is to name the device
+            return _compile(kernel, types(_queue_type(device)))
 
 
 def _compile(kernel: Any, types: tuple[Any, ...]) -> SpirvModule:
@@ -62,6 +66,7 @@ def prepare_compiler() -> None:
         raise CapabilityError(
             f"numba-dpex cannot be imported: {error}", hint="python -m syclsched doctor says what is missing"
         ) from error
+    skip_descriptions()
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
     _register_once(dpex_kernel_target.target_context)
@@ -93,14 +98,13 @@ def _register_once(context: Any) -> None:
 
 
 def _argument_types(
-    operation: Operation, signature: Signature, ndim: int, *, grouped: bool, device: SyclDevice
+    operation: Operation, signature: Signature, ndim: int, queue: Any, *, grouped: bool
 ) -> tuple[Any, ...]:
     from numba.np.numpy_support import from_dtype
     from numba_dpex.core.types import USMNdArray
     from numba_dpex.core.types.kernel_api.index_space_ids import ItemType, NdItemType
 
     types: list[Any] = [NdItemType(ndim) if grouped else ItemType(ndim)]
-    queue = _typing_queue(_root(device))
     for parameter in operation.parameters:
         if parameter.is_array:
             dtype = from_dtype(np.dtype(signature.dtypes[parameter.name]))
@@ -112,13 +116,33 @@ def _argument_types(
     return tuple(types)
 
 
+#: The type of `_common_queue_type`, once it is made.
+_COMMON: list[Any] = []
+
+
+def _common_queue_type(device: SyclDevice) -> Any:
+    """Return one queue type for the kernels of all devices, so that each kernel is compiled once.
+
+    A type of another device changes a kernel's name, and whether 64-bit atomic operations are refused: here they are.
+    """
+    if not _COMMON:
+        made = _new_queue_type(device)
+        made._device_has_aspect_atomic64 = False
+        _COMMON.append(made)
+    return _COMMON[0]
+
+
 @lru_cache(maxsize=64)
-def _typing_queue(device: SyclDevice) -> Any:
-    """Return numba-dpex's type of a queue: the same object for each device, so that overloads are found again."""
+def _queue_type(device: SyclDevice) -> Any:
+    """Return the queue type of a device: the same object each time, so that overloads are found again."""
+    return _new_queue_type(device)
+
+
+def _new_queue_type(device: SyclDevice) -> Any:
     import dpctl
     from numba_dpex.core.types.dpctl_types import DpctlSyclQueue
 
-    return DpctlSyclQueue(dpctl.SyclQueue(device))
+    return DpctlSyclQueue(dpctl.SyclQueue(_root(device)))
 
 
 def _root(device: SyclDevice) -> Any:

@@ -3,17 +3,52 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from syclsched.devices.programs.dpex_compiler import kernel_spirv
+from syclsched.devices.programs.dpex_compiler import KernelCompilationError, kernel_spirv
 from syclsched.kernels import nn
-from syclsched.model.operation import Signature
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import Parameter, Signature
 
 pytestmark = pytest.mark.sycl
 
 SHAPES = {"y": (2, 8, 3), "x": (2, 8, 3), "scale": (8,), "bias": (8,)}
+
+
+def test_a_kernel_is_compiled_once_for_all_devices(cpu: Any) -> None:
+    pytest.importorskip("numba_dpex", reason="numba-dpex is not installed")
+    import dpctl
+
+    devices = dpctl.get_devices()
+    if len(devices) < 2:
+        pytest.skip("there is only one device here")
+    signature, operation = Signature(SHAPES, dict.fromkeys(SHAPES, "float32")), nn.group_norm(2)
+    kernel = operation.implementation("numba-dpex").load(signature)
+    made = {kernel_spirv(kernel, operation, signature, 1, grouped=True, device=device) for device in devices}
+    assert len(made) == len(kernel.overloads) == 1
+
+
+def test_64_bit_atomic_operations_are_compiled_for_devices_that_have_them() -> None:
+    pytest.importorskip("numba_dpex", reason="numba-dpex is not installed")
+    import dpctl
+    import numba_dpex
+    from numba_dpex.kernel_api import AtomicRef
+
+    def count_(item: Any, y: Any) -> None:
+        AtomicRef(y, 0).fetch_add(y[0])
+
+    counter = replace(nn.group_norm(2), parameters=(Parameter("y", AccessMode.UPDATE),), check=None)
+    signature = Signature({"y": (1,)}, {"y": "int64"})
+    for device in dpctl.get_devices():
+        kernel = numba_dpex.kernel(count_)
+        if device.has_aspect_atomic64:
+            assert kernel_spirv(kernel, counter, signature, 1, grouped=False, device=device).code
+        else:
+            with pytest.raises(KernelCompilationError, match=rf"AtomicRef.*device={device.filter_string}"):
+                kernel_spirv(kernel, counter, signature, 1, grouped=False, device=device)
 
 
 def test_each_kernel_registers_only_what_is_new(cpu: Any) -> None:
