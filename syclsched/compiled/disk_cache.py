@@ -17,12 +17,12 @@ from syclsched.folder_trust import may_load_from
 from syclsched.interrupts import interrupts_deferred
 
 
-def cache_on_disk(dispatcher: Any) -> Any:
-    """Cache a function's machine code on disk, if a folder can be written."""
+def cache_on_disk(dispatcher: Any, prefix: str = "") -> Any:
+    """Cache a function's machine code on disk, in files whose names begin like this, if a folder can be written."""
     # numba's own cache checks only the file that a function stands in, so it would keep using old code after a change
     # of a called function in another file. This one checks all compiled code that its imports reach.
     try:
-        dispatcher._cache = _Cache(dispatcher.py_func)
+        dispatcher._cache = _Cache(dispatcher.py_func, prefix)
     except RuntimeError:
         return dispatcher  # no writable folder: every process compiles
     return dispatcher
@@ -101,11 +101,11 @@ class CacheFile(caching.IndexDataCacheFile):  # type: ignore[misc]
 class _Cache(caching.FunctionCache):  # type: ignore[misc]
     _impl_class = _Implementation
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, prefix: str) -> None:
         super().__init__(function)
         self._cache_file = CacheFile(
             cache_path=self._cache_path,
-            filename_base=self._impl.filename_base,
+            filename_base=prefix + self._impl.filename_base,
             source_stamp=stamp_of(function),
         )
 

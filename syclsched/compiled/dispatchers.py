@@ -10,24 +10,47 @@ import numba
 from llvmlite import ir
 from numba import types
 from numba._dispatcher import compute_fingerprint
+from numba.core import cgutils
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.typing.typeof import Purpose, typeof
 from numba.extending import intrinsic
 
 from syclsched.compiled.disk_cache import cache_on_disk
+from syclsched.compiled.numba_passes import skip_descriptions
 from syclsched.interrupts import interrupts_deferred
 
 
 def dispatcher_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Return a function as numba's dispatcher, with the on-disk cache and the look-up of named tuples."""
+    skip_descriptions()
     dispatcher: Any = numba.njit(**options)(function)
     dispatcher.__class__ = _Recognising
+    dispatcher.asked_options = options
     return cache_on_disk(dispatcher)
+
+
+def callee_of(dispatcher: Any) -> Any:
+    """Return a dispatcher of the same function for compiled callers, which makes no wrappers for other callers.
+
+    For a small function of tuples of many arrays, the wrapper that Python calls takes most of the time to compile.
+    """
+    made = vars(dispatcher).get("callee")
+    if made is None:
+        made = numba.njit(**dispatcher.asked_options, no_cpython_wrapper=True, no_cfunc_wrapper=True)(
+            dispatcher.py_func
+        )
+        dispatcher.callee = cache_on_disk(made, "callee.")
+    return dispatcher.callee
 
 
 def type_of_call_address() -> Any:
     """Return numba's type of `call_address`."""
-    return cpu_target.typing_context.resolve_value_type(call_address)
+    return type_of_intrinsic(call_address)
+
+
+def type_of_intrinsic(function: Any) -> Any:
+    """Return numba's type of an intrinsic function."""
+    return cpu_target.typing_context.resolve_value_type(function)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -40,6 +63,44 @@ def call_address(_: Any, address: Any, arguments: Any) -> Any:
         return builder.call(function, [builder.extract_value(values[1], n) for n in range(count)])
 
     return types.int64(types.int64, types.UniTuple(types.int64, len(arguments))), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def address_of(_: Any, value: Any) -> Any:
+    """Return the address of a copy of a value on the stack."""
+
+    def generate(_: Any, builder: Any, __: Any, values: Any) -> Any:
+        return builder.ptrtoint(cgutils.alloca_once_value(builder, values[0]), ir.IntType(64))
+
+    return types.int64(value), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def call_compiled(_: Any, address: Any, argument: Any) -> Any:
+    """Call a compiled function of a 64-bit integer, which returns one, by its address; what it raises is raised."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        convention, kinds = context.call_conv, signature.args[1:]
+        kind = convention.get_function_type(signature.return_type, kinds).as_pointer()
+        status, result = convention.call_function(
+            builder, builder.inttoptr(values[0], kind), signature.return_type, kinds, values[1:]
+        )
+        with builder.if_then(status.is_error, likely=False):
+            convention.return_status_propagate(builder, status)
+        return result
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def value_at(_: Any, address: Any, kind: Any) -> Any:
+    """Return the value at an address, of a numba type."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        place = context.get_value_type(signature.return_type).as_pointer()
+        return builder.load(builder.inttoptr(values[0], place))
+
+    return kind.instance_type(types.int64, kind), generate
 
 
 # Cached machine code refers to this class by its module and name: renaming either makes old cache files unreadable.
@@ -56,6 +117,10 @@ class _Recognising(CPUDispatcher):  # type: ignore[misc]
     reports a ``SystemError``; for a named tuple of arrays there is no result, and the process crashes. Hence an
     interrupt waits until the call has ended, except for a call that compiles.
     """
+
+    @property
+    def _numba_type_(self) -> Any:
+        return types.Dispatcher(callee_of(self))
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         if not self._returns_objects:

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from syclsched.compiled.argument_types import type_of
+from syclsched.compiled.source_stamps import stamp_of
 from syclsched.processor_flags import read_flags
 
 #: Variable: instruction sets to build for, such as ``v2,v3,v4``; ``off`` builds none, and loads none.
@@ -65,6 +67,12 @@ def find(function: str, types: list[Any], stamp: str) -> Callable[..., Any] | No
     """Return a function's machine code for these argument types; its docstring is empty unless it returns objects."""
     module, _ = loaded()
     return getattr(module, entry_name(function, types, stamp), None)
+
+
+def is_built(function: Any, arguments: tuple[Any, ...]) -> bool:
+    """Return whether a compiled function has machine code for the types of these arguments."""
+    types = [type_of(each) for each in arguments]
+    return find(function.name, types, stamp_of(function.py_func)) is not None
 
 
 @cache

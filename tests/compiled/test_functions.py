@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pytest
 
-from syclsched.compiled import call_address, compiled, precompile
+from syclsched.compiled import call_address, compiled, lean, precompile
 
 
 class Several(NamedTuple):
@@ -37,6 +37,16 @@ def doubled(several: Several) -> Several:
     return Several(2.0 * several.first_with_a_long_name_indeed, several.second_with_a_long_name_indeed)
 
 
+@lean
+def halved(value: float) -> float:
+    return value / 2.0
+
+
+@lean
+def quartered(value: float) -> float:
+    return halved(halved(value))
+
+
 class _Allocated(ctypes.Structure):
     """What glibc's mallinfo2 says."""
 
@@ -47,6 +57,15 @@ class _Allocated(ctypes.Structure):
             *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
         )
     ]
+
+
+def test_a_function_that_compiled_code_calls_has_no_wrapper_for_python_until_python_calls_it() -> None:
+    known: Any = halved
+    assert quartered(6.0) == 1.5
+    assert not known.dispatcher.overloads
+    assert halved(5.0) == 2.5
+    assert known.dispatcher.overloads
+    assert quartered(10.0) == 2.5
 
 
 def test_calls_with_named_tuples_keep_no_memory() -> None:

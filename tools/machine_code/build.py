@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 from argument_lists import numba_type, read_list
 from llvmlite import ir
-from numba.core import compiler_machinery, types
+from numba.core import types
 from numba.core.codegen import AOTCodeLibrary, AOTCPUCodegen
 from numba.core.cpu import CPUContext
 from numba.core.registry import cpu_target
@@ -76,13 +76,15 @@ _kept: list[Any] = []
 
 def _make_specialised() -> None:
     """Make the functions that are compiled for each policy's rule."""
+    from syclsched.execution.dynamic.compiled.called_rule import call_rule
     from syclsched.execution.dynamic.compiled.compiled_loop import loop_of
     from syclsched.scheduling.dynamic.policies import DYNAMIC_POLICIES, Hybrid
     from syclsched.scheduling.dynamic.rule_policy import RulePolicy
 
     if not _kept:
         kinds = [*map(type, DYNAMIC_POLICIES), Hybrid]
-        _kept.extend(loop_of(kind.rule) for kind in kinds if issubclass(kind, RulePolicy))
+        rules = [kind.rule for kind in kinds if issubclass(kind, RulePolicy)]
+        _kept.extend(loop_of(rule) for rule in (*rules, call_rule))
 
 
 class _Library(AOTCodeLibrary):  # type: ignore[misc]
@@ -121,8 +123,7 @@ def build(entries: Sequence[Entry], levels: Sequence[str], folder: Path, share: 
     context.refresh()  # with numba's own runtime, which is called in this process
     codegen = _Codegen(f"syclsched_{share}", f"x86-64-{levels[0]}")
     context._internal_codegen = codegen
-    dispatchers.cache_on_disk = lambda dispatcher: dispatcher
-    compiler_machinery.pformat = str  # describes the flags for every pass, for nobody: a twentieth of the time
+    dispatchers.cache_on_disk = dispatchers.callee_of = lambda dispatcher: dispatcher  # wrappers: see `_Wrappers`
     wanted = _Wrappers()
     chosen = [(each, _function(each.name), tuple(numba_type(one) for one in each.arguments)) for each in entries]
     for _, function, arguments in chosen:

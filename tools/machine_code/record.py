@@ -119,6 +119,16 @@ def run_everything() -> None:
             pass
 
 
+def add_loop_for_other_rules(calls: Calls) -> None:
+    """Add the event loop that calls rules of other policies: it takes what those of the package's policies take."""
+    from syclsched.execution.dynamic.compiled.called_rule import call_rule
+    from syclsched.execution.dynamic.compiled.compiled_loop import loop_of
+    from syclsched.scheduling.dynamic import Eager
+
+    loops: Any = loop_of(call_rule), loop_of(Eager.rule)
+    calls[loops[0].name] = calls[loops[1].name]
+
+
 def missing(calls: Calls, known: Calls) -> Calls:
     """Return the calls for which no machine code is built."""
     found = {name: [each for each in variants if each not in known.get(name, [])] for name, variants in calls.items()}
@@ -132,6 +142,7 @@ def main() -> None:
             plan_everything()
         if "--described" not in sys.argv:
             run_everything()
+            add_loop_for_other_rules(calls)
     if "--check" not in sys.argv:
         write_list({name: sorted(variants, key=json.dumps) for name, variants in calls.items()})
         print(f"{argument_lists.LIST}: {sum(map(len, calls.values()))} for {len(calls)} functions")

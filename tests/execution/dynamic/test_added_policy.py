@@ -15,8 +15,9 @@ from support.starting import live_called
 
 from syclsched.compiled import lean
 from syclsched.costs import CostModel
+from syclsched.errors import ExecutionError
 from syclsched.execution.dynamic import execute_dynamic
-from syclsched.execution.dynamic.compiled.compiled_loop import EventLoop
+from syclsched.execution.dynamic.compiled.compiled_loop import EventLoop, loop_of
 from syclsched.model.graph import TaskGraph
 from syclsched.planning import verify
 from syclsched.scheduling import build_problem, validate
@@ -31,6 +32,8 @@ from syclsched.scheduling.tables import Floats
 @lean
 def _last_first(state: RunState, parameters: Floats) -> None:
     """Start on each open lane, the last first, a late ready task: the last but so many."""
+    if parameters[0] < 0.0:
+        raise ValueError("no task can be chosen")
     for lane in range(len(state.known.device_of) - 1, -1, -1):
         count = ready_count(state)
         for position in range(max(count - 1 - int(parameters[0]), 0) if count else -1, -1, -1):
@@ -99,3 +102,20 @@ def test_it_runs(is_compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         assert all(np.array_equal(run.result(name), expected[name]) for name in graph.arrays)
         verify(run.plan, graph)
     assert set(decided) == {"by compiled code" if is_compiled else "by Python"}
+    loop: Any = loop_of(Contrary.rule)
+    assert not loop.dispatcher.overloads  # the rule alone is compiled
+
+
+@pytest.mark.sycl
+def test_what_its_rule_raises_ends_the_run() -> None:
+    graph = TaskGraph("one")
+    graph.kernel(
+        MIX, x=graph.array("x", data=np.arange(9, dtype=DTYPE)), y=graph.array("y", data=np.arange(9, dtype=DTYPE)), a=1
+    )
+    live = live_called("halves")
+    problem = build_problem(graph, live.platform, CostModel(live.platform, None))
+    with (
+        pytest.raises(ExecutionError, match="no task can be chosen"),
+        execute_dynamic(graph, problem, live, Contrary(skipped=-1)) as run,
+    ):
+        run.wait(600)

@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from syclsched.compiled import call_address, lean, precompile, specialised
+from syclsched.compiled.machine_code import is_built
 from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.native.wakeup import Wakeup
 from syclsched.devices.submission.command_maker import EventStructure, LaneStructure
 from syclsched.devices.submission.commands import COPY, FENCE, CommandStructure
 from syclsched.devices.submission.submission_loop import SubmissionLoop
+from syclsched.execution.dynamic.compiled.called_rule import address_of_rule, call_rule
 from syclsched.execution.dynamic.compiled.helper_loop import BELL as IDLE_BELL
 from syclsched.execution.dynamic.compiled.helper_loop import MADE as EVENTS_MADE
 from syclsched.execution.dynamic.compiled.helper_loop import SLEEP, SubmittedEvents, compiled_backoff
@@ -92,7 +94,7 @@ class EventLoop:
         lanes: Any,
     ) -> None:
         things = len(board.lane)
-        self._board, self._drive, self._loop, self._lanes = board, loop_of(rule), loop, lanes
+        self._board, self._rule, self._drive, self._loop, self._lanes = board, rule, loop_of(rule), loop, lanes
         self._library = library
         self._made = loop.new_event_array(2 * (things + 1))
         self.submit_ns = np.zeros(things + 1, np.int64)
@@ -129,7 +131,14 @@ class EventLoop:
         machine.at[list(places)] = list(places.values())
 
     def make_ready(self) -> None:
-        """Compile the loop, or load its machine code; the first compilation takes many seconds."""
+        """Load the loop's machine code; for a rule that was not there when the package was built, compile the rule.
+
+        The loop then calls the rule through its address.
+        """
+        if not _has_loop(self._rule, self._board, self.machine):
+            address = address_of_rule(self._rule, self._board)
+            parameters = np.append(self._board.parameters, float(address))
+            self._board, self._drive = self._board._replace(parameters=parameters), loop_of(call_rule)
         precompile(self._drive, self._board, self.machine)
 
     def drive(self) -> int:
@@ -161,6 +170,16 @@ class EventLoop:
     def stop_helpers(self) -> None:
         """Make helper threads end once all submitted events have completed."""
         self.machine.lent[1] = 1
+
+
+#: By rule: whether the package has machine code of its loop. States of runs are all of the same types.
+_HAS_LOOP: dict[Any, bool] = {}
+
+
+def _has_loop(rule: Any, board: RunState, machine: _LoopState) -> bool:
+    if rule not in _HAS_LOOP:
+        _HAS_LOOP[rule] = is_built(loop_of(rule), (board, machine))
+    return _HAS_LOOP[rule]
 
 
 @lean

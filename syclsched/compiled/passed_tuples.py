@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled functions that other compiled code calls by their address, with the address of a tuple of arrays.
+
+Machine code of the build can so call a function that numba compiles later.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class _Intrinsic:
+    """An intrinsic function, which numba sees when it compiles a caller."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def _numba_type_(self) -> Any:
+        from syclsched.compiled import dispatchers
+
+        return dispatchers.type_of_intrinsic(getattr(dispatchers, self._name))
+
+
+#: ``address_of(value)``: the address of a copy of a value on the stack, valid until the caller returns.
+address_of: Any = _Intrinsic("address_of")
+#: ``call_compiled(address, argument)``: call a function whose address is that of `address_in_compiled_code`.
+call_compiled: Any = _Intrinsic("call_compiled")
+#: ``value_at(address, kind)``: the value at an address, of a numba type.
+value_at: Any = _Intrinsic("value_at")
+
+
+def type_for_value_at(value: Any) -> Any:
+    """Return the numba type of a value, for `value_at`."""
+    from numba.core.typing.typeof import Purpose, typeof
+
+    return typeof(value, Purpose.argument)
+
+
+def address_in_compiled_code(function: Any) -> int:
+    """Compile a function of a 64-bit integer that returns one, and return its address for `call_compiled`."""
+    from numba.core import types
+
+    from syclsched.compiled.dispatchers import callee_of
+
+    dispatcher, arguments = callee_of(function.dispatcher), (types.int64,)
+    dispatcher.compile(arguments)
+    made = dispatcher.overloads[arguments]
+    return int(made.library.get_pointer_to_function(made.fndesc.llvm_func_name))

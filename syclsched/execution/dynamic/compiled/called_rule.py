@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Call of a policy's rule through its address, by an event loop that was compiled without the rule.
+
+The loops of the package's own policies contain the rule. For the rule of another policy, numba would compile a whole
+loop, for a minute; the rule alone takes some seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from syclsched.compiled import inlined, specialised
+from syclsched.compiled.passed_tuples import (
+    address_in_compiled_code,
+    address_of,
+    call_compiled,
+    type_for_value_at,
+    value_at,
+)
+from syclsched.scheduling.dynamic.compiled.run_state import RunState
+from syclsched.scheduling.tables import Floats
+
+
+@inlined
+def call_rule(state: RunState, parameters: Floats) -> None:
+    """Call the rule whose address is the last parameter; a rule itself."""
+    call_compiled(int(parameters[len(parameters) - 1]), address_of(state))
+
+
+#: By rule: its address, and the compiled function, which must stay alive. States of runs are all of the same types.
+_COMPILED: dict[Any, tuple[int, Any]] = {}
+
+
+def address_of_rule(rule: Callable[[Any, Any], None], board: RunState) -> int:
+    """Compile a rule, unless that was done before, and return its address for `call_rule`."""
+    if rule not in _COMPILED:
+        entry = _entry_of(rule, type_for_value_at(board))
+        _COMPILED[rule] = address_in_compiled_code(entry), entry
+    return _COMPILED[rule][0]
+
+
+def _entry_of(rule: Callable[[Any, Any], None], kind: Any) -> Any:
+    def entry(address: int) -> int:
+        state = value_at(address, kind)
+        rule(state, state.parameters)
+        return 1
+
+    return specialised(entry, rule)
