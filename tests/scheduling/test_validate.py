@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.definitions import with_tables
 from support.strategies import touching
 
 from syclsched.costs import CostModel
@@ -136,7 +137,7 @@ def spaces(*, contention: Contention = "none", **wishes: dict[str, str]) -> Prob
         graph.kernel(touching((AccessMode(mode),)), name=name, p0=x)
     problem = build_problem(graph, platform, CostModel(platform), **wishes)  # type: ignore[arg-type]
     free = np.zeros(problem.tables.seconds.shape)
-    return replace(problem, tables=problem.tables._replace(seconds=free))
+    return with_tables(problem, seconds=free)
 
 
 def instants(processors: list[int], times: list[float], copies: Copies | None = None) -> Timetable:
@@ -183,7 +184,7 @@ def test_results_that_are_wanted_elsewhere_take_longer() -> None:
     missing = spaces(wanted={"x": "gpu"})
     latency_s = missing.tables.latency_s.copy()
     latency_s[missing.spaces.index("cpu"), missing.spaces.index("gpu")] = INF
-    missing = replace(missing, tables=missing.tables._replace(latency_s=latency_s))
+    missing = with_tables(missing, latency_s=latency_s)
     assert violations(missing, timetable) == ("array 'x' is wanted in 'gpu', where it never is",)
     assert makespan_s(missing, timetable) == INF
 

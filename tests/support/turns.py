@@ -1,16 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns of compiled policies, without completions."""
+"""The compiled event loop of a policy, with C functions of ours in place of a device's: it returns after each turn."""
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 
+from syclsched.execution.dynamic.compiled.compiled_loop import ALL_DONE, ASKED, CHANGED, WORDS, EventLoop
 from syclsched.scheduling.dynamic import RulePolicy
-from syclsched.scheduling.dynamic.compiled.policy_turn import turn_of
-from syclsched.scheduling.dynamic.compiled.run_state import RunState
+from syclsched.scheduling.dynamic.compiled.run_state import STARTED, RunState
 
 
-def advance(board: RunState, policy: type[RulePolicy] | RulePolicy, now_s: float) -> int:
-    """Start what the policy wants started; return the number of tasks started so far."""
-    none = np.zeros(0, np.int64)
-    return turn_of(policy.rule)(board, none, none, none, now_s)
+def _function(arguments: int, body: Any) -> Any:
+    return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arguments)(body)
+
+
+class Turns:
+    """Turns of a policy on a run's state; all that it starts is submitted, and ends when the test says so."""
+
+    def __init__(self, board: RunState, policy: type[RulePolicy] | RulePolicy) -> None:
+        self.board, self._now_ns = board, 0
+        self._functions = [
+            _function(1, lambda _: self._now_ns),
+            _function(9, lambda *given: given[3]),  # every command is submitted
+            _function(10, lambda *_: 0),
+            _function(3, lambda *_: 0),
+        ]
+        names = ("now_address", "submit_address", "completed_address", "bell_wait_address")
+        addresses = [ctypes.cast(each, ctypes.c_void_p).value for each in self._functions]
+        made_up: Any = SimpleNamespace(
+            **dict(zip(names, addresses, strict=True)),
+            address=0,
+            addresses=(0, 0, 0, 0),
+            new_event_array=lambda count: (ctypes.c_int64 * (3 * count))(),
+            keep=lambda *_: None,
+        )
+        places, lanes = board.places, len(board.known.device_of)
+        words = np.zeros((len(board.waiting), lanes, WORDS), np.int64)
+        pieces = np.zeros((len(places.pieces), places.links.shape[0]), np.int64)
+        self._loop = EventLoop(board, policy.rule, made_up, made_up, made_up, words, pieces, None)
+        self._loop.make_ready()
+
+    def take(self, now_ns: int, lane: int = 0, measured_s: Sequence[float] = ()) -> int:
+        """Let the next tasks of a lane end, then start what the policy wants; return the number of started tasks."""
+        board, machine = self.board, self._loop.machine
+        self._now_ns = now_ns
+        if measured_s:
+            machine.counts[lane] = len(measured_s)
+            ended = board.flight[lane, board.done[lane] :][: len(measured_s)]
+            machine.end_ns[ended] = np.array(measured_s) * 1e9
+        machine.asked[0] = machine.state[CHANGED] = 1
+        assert self._loop.drive() in (ASKED, ALL_DONE)
+        return int(board.counters[STARTED])

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
+from support.definitions import with_tables
 from support.instances import TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
 from support.random_problems import problems
 from support.scheduling_reference import upward_ranks as expected_ranks
@@ -44,7 +45,7 @@ def test_upward_ranks_are_longest_paths(problem: Problem) -> None:
 @given(problems(channels=False))
 def test_upward_and_downward_ranks_meet(problem: Problem) -> None:
     """Without releases the longest path through a task is as long both ways, and some task is on the longest of all."""
-    tables = problem.tables._replace(release_s=np.zeros(len(problem)))
+    tables = with_tables(problem, release_s=np.zeros(len(problem))).tables
     weights, line = mean_seconds(tables), problem.mean_copy_line()
     through = upward_ranks(tables, weights, *line) + downward_ranks(tables, weights, *line)
     assert through.max() == pytest.approx(upward_ranks(tables, weights, *line).max())

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.definitions import with_tables
 from support.random_problems import READ, UPDATE, WRITE, build, problems
 
 from syclsched.errors import DeviceNotFoundError, PlanError, PolicyError
@@ -295,6 +295,6 @@ def test_slow_downs_alone_leave_a_valid_timetable_of_slower_tasks(problem: Probl
     run = run_dynamic(problem, DYNAMIC_POLICIES[seed % 4], events=(SlowDown("d0", 0.0, 2.0),))
     seconds = problem.tables.seconds.copy()
     seconds[:, 0] *= 2.0
-    slower = replace(problem, tables=problem.tables._replace(seconds=seconds))
+    slower = with_tables(problem, seconds=seconds)
     validate(slower, run.timetable)
     assert run.complete

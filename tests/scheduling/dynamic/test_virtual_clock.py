@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.definitions import with_tables
 from support.random_problems import problems
 
 from syclsched.errors import PolicyError
@@ -67,7 +68,7 @@ def estimates(problem: Problem, kind: str, seed: int) -> Floats:
 
 
 def policies(problem: Problem, believed: Floats) -> list[DynamicPolicy]:
-    plan = Heft().schedule(replace(problem, tables=problem.tables._replace(seconds=believed)))
+    plan = Heft().schedule(with_tables(problem, seconds=believed))
     return [*DYNAMIC_POLICIES, Hybrid(plan), Hybrid(plan, bound=0.0)]
 
 
@@ -103,7 +104,7 @@ def test_data_that_cannot_be_moved_is_left_where_it_can_be_used_or_refused(probl
 def test_a_dead_end_names_the_task() -> None:
     problem = problem_from_matrices([[1.0, np.inf], [np.inf, 1.0]], {(0, 1): 1.0})
     latency = np.array([[0.0, np.inf], [np.inf, 0.0]])
-    cut = replace(problem, tables=problem.tables._replace(latency_s=latency))
+    cut = with_tables(problem, latency_s=latency)
     for policy in DYNAMIC_POLICIES:
         with pytest.raises(PolicyError, match=r"1 tasks are left undone, 't1' first"):
             run_dynamic(cut, policy)

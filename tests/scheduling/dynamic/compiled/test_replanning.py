@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.random_problems import problems
-from support.turns import advance
+from support.turns import Turns
 
 from syclsched.scheduling import problem_from_matrices
 from syclsched.scheduling.dynamic import Hybrid
@@ -55,21 +55,22 @@ def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
 ) -> None:
     board = board_of(problem, Heft().schedule(problem))
     release_sources(board)
-    lanes, now_s, late = len(board.known.device_of), 0.0, []
+    turns = Turns(board, Hybrid)
+    lanes, now_ns, late = len(board.known.device_of), 0, []
     while True:
-        started = advance(board, Hybrid, now_s)
+        started = turns.take(now_ns)
         if data.draw(st.booleans()):
             late.append(plan_snapshot(snapshot_of(board, bytes_between(problem))))
         if late and data.draw(st.booleans()):
             switch_plan(board, *late.pop(0))
         busy = [lane for lane in range(lanes) if board.given[lane] > board.done[lane]]
         if not busy:
-            if started == len(problem) or advance(board, Hybrid, now_s) == started:
+            if started == len(problem) or turns.take(now_ns) == started:
                 break
             continue
         lane = data.draw(st.sampled_from(busy))
-        now_s += data.draw(st.sampled_from([0.0, 0.5, 2.0]))
-        end(board, lane, data.draw(st.sampled_from([0.25, 1.0, 8.0])), now_s)
+        now_ns += data.draw(st.sampled_from([0, 500_000_000, 2_000_000_000]))
+        end(board, lane, data.draw(st.sampled_from([0.25, 1.0, 8.0])), now_ns * 1e-9)
     order = board.started[: board.counters[STARTED]].tolist()
     assert sorted(order) == list(range(len(problem)))
     at = {task: place for place, task in enumerate(order)}
@@ -85,7 +86,7 @@ def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
 def test_what_was_started_stays_and_the_rest_is_placed_where_it_can_run(problem: Problem) -> None:
     board = board_of(problem, Heft().schedule(problem))
     release_sources(board)
-    advance(board, Hybrid, 0.0)
+    Turns(board, Hybrid).take(0)
     planned, level = plan_snapshot(snapshot_of(board, bytes_between(problem)))
     there = board.place[: len(problem)] != NOTHING
     np.testing.assert_array_equal(planned[there], board.lane[: len(problem)][there])
@@ -137,13 +138,13 @@ def makespan(problem: Problem, true_s: Any, *, anew: bool) -> float:
     """Run a board on a virtual clock, with other times than it believes."""
     board = board_of(problem, Heft().schedule(problem))
     release_sources(board)
-    lanes, now_s = len(board.known.device_of), 0.0
+    turns, lanes, now_s = Turns(board, Hybrid), len(board.known.device_of), 0.0
     free_s = [0.0] * lanes
     ends: list[tuple[float, int, int]] = []
     seen, ready_s = 0, np.zeros(len(problem))
     tables = problem.tables
     while True:
-        started = advance(board, Hybrid, now_s)
+        started = turns.take(round(now_s * 1e9))
         for task in board.started[seen:started].tolist():
             lane = int(board.lane[task])
             free_s[lane] = max(free_s[lane], now_s, ready_s[task]) + true_s[task, board.known.device_of[lane]]
