@@ -19,6 +19,7 @@ from syclsched.costs.model import CostModel
 from syclsched.devices.programs.task_compiler import build_ahead
 from syclsched.errors import CapabilityError
 from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Implementation
 from syclsched.model.platform import Device, Platform
 from syclsched.model.profile import Quantity
 from syclsched.profiling.busy import LoadMeter, is_quiet
@@ -39,6 +40,10 @@ _AGAIN_S = 2.0
 
 #: An implementation within this factor of the device's roofline cannot be beaten noticeably.
 _UNBEATABLE = 1.25
+
+#: A kernel that takes a second or more to compile is not timed if another implementation of the device is so many times
+#: faster than it should be, both by the roofline and by the efficiencies of the two.
+_CANNOT_WIN = 1.5
 
 #: Implementation kinds that are, or may contain, OpenCL C.
 _BUILT = ("opencl-c", "sequence")
@@ -169,8 +174,8 @@ class _CalibrationRun:
         self._sample_data, self._sampler, self._seconds_each = sample_data, sampler, seconds_each
         self._progress = progress
         self._meter = meter
-        #: The fastest implementation's time, by device, operation and signature.
-        self._best: dict[tuple[str, str, str], Quantity] = {}
+        #: The fastest implementation and its time, by device, operation and signature.
+        self._best: dict[tuple[str, str, str], tuple[Implementation, Quantity]] = {}
         self.failures: list[tuple[str, str]] = []
         self.refused: list[str] = []
         self.measured = self.repeated = self.left_out = 0
@@ -180,8 +185,8 @@ class _CalibrationRun:
     def update_best(self, case: TimedCase) -> None:
         """Note the time of an implementation if it is the fastest of its work."""
         known, best = self._history.lookup(case.key), self._best.get(case.work)
-        if known is not None and (best is None or known.value < best.value):
-            self._best[case.work] = known
+        if known is not None and (best is None or known.value < best[1].value):
+            self._best[case.work] = case.implementation, known
 
     def build(self, cases: Sequence[TimedCase]) -> None:
         """Build the OpenCL C kernels to be timed as few programs."""
@@ -219,7 +224,7 @@ class _CalibrationRun:
     def _time(self, case: TimedCase) -> bool:
         """Time an implementation and record it; return False on an interrupt."""
         best = self._best.get(case.work)
-        too_slow_s = math.inf if best is None or self._is_best(case, best) else _TOO_SLOW * best.value
+        too_slow_s = math.inf if best is None or self._is_best(case, best[1]) else _TOO_SLOW * best[1].value
         try:
             given = self._graph, self._sample_data, self._devices, self._sampler
             seconds = time_implementation(case, *given, self._seconds_each, too_slow_s)
@@ -258,19 +263,27 @@ def _build_ahead(cases: Sequence[TimedCase], devices: QueueProvider) -> None:
     build_ahead(c.request(devices.queue(c.device.name)) for c in cases)
 
 
-def _is_needless(case: TimedCase, costs: CostModel, fastest: Quantity | None, gains_s: float | None = None) -> bool:
+def _is_needless(
+    case: TimedCase, costs: CostModel, best: tuple[Implementation, Quantity] | None, gains_s: float | None = None
+) -> bool:
     """Return whether timing an implementation cannot change a plan: another one is near the roofline.
 
-    With ``gains_s``, also whether a kernel that takes a second to compile is expected to save less than that. A
-    roofline measured on a busy machine is too low, and a provisional time may be wrong: neither proves anything.
+    Of a kernel that takes a second to compile, also whether it cannot win, or with ``gains_s`` is expected to save less
+    than that. A roofline measured on a busy machine is too low, and a provisional time may be wrong: neither proves
+    anything alone.
     """
     profile = case.device.profile
-    if profile is None or profile.provenance.busy or case.implementation.kind == "sequence":
+    if profile is None or best is None or case.implementation.kind == "sequence":
         return False
-    if fastest is None or is_provisional(fastest):
+    other, fastest = best
+    guess_s = costs.task_seconds(case.task, case.implementation, case.device).seconds
+    if case.implementation.kind == "numba-dpex":
+        by_other_s = fastest.value * other.efficiency / case.implementation.efficiency
+        if min(guess_s, by_other_s) > _CANNOT_WIN * fastest.value:
+            return True
+    if profile.provenance.busy or is_provisional(fastest):
         return False
     ideal_s = costs.task_seconds(case.task, replace(case.implementation, efficiency=1.0), case.device).seconds
-    guess_s = costs.task_seconds(case.task, case.implementation, case.device).seconds
     if gains_s is not None and case.implementation.kind == "numba-dpex" and fastest.value - guess_s < gains_s:
         return True
     return guess_s > fastest.value and fastest.value <= _UNBEATABLE * ideal_s

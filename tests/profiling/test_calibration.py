@@ -304,15 +304,22 @@ def test_what_takes_long_to_compile_and_gains_little_is_not_timed() -> None:
             task, operation, task.signature, device, by, history_key(device.key, operation, by, task.signature)
         )
         guess_s = costs.task_seconds(task, by, device).seconds
-        fastest = replace(slow, value=10 * guess_s)
+        other = replace(by, name="another")
+        fastest = other, replace(slow, value=10 * guess_s)
         assert calibration._is_needless(case, costs, fastest, 20 * guess_s) is expected
         assert not calibration._is_needless(case, costs, fastest, 5 * guess_s)
         assert not calibration._is_needless(case, costs, fastest)
         assert not calibration._is_needless(case, costs, None, 20 * guess_s)
-        assert not calibration._is_needless(case, costs, replace(one, value=10 * guess_s), 20 * guess_s)
-        assert calibration._is_needless(case, costs, quick)  # faster than the roofline
-        disturbed = with_busy_profile(device)
-        assert not calibration._is_needless(replace(case, device=disturbed), costs, quick)
+        assert not calibration._is_needless(case, costs, (other, replace(one, value=10 * guess_s)), 20 * guess_s)
+        assert calibration._is_needless(case, costs, (other, quick))  # faster than the roofline
+        disturbed = replace(case, device=with_busy_profile(device))
+        assert not calibration._is_needless(disturbed, costs, (other, quick))
+        # What is known badly is enough where both the roofline and the other implementation say that it cannot win.
+        better = replace(other, efficiency=min(1.0, 3 * by.efficiency))
+        badly = replace(one, value=guess_s / 2)
+        assert calibration._is_needless(disturbed, costs, (better, badly)) is expected
+        assert not calibration._is_needless(disturbed, costs, (better, replace(badly, value=guess_s)))
+        assert not calibration._is_needless(disturbed, costs, (replace(by, name="as good"), badly))
 
 
 def with_busy_profile(device: Device) -> Device:
