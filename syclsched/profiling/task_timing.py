@@ -225,7 +225,7 @@ def _time_on_device(
             arrays, submission = next(submissions)
             # In-place updates start from the same data every time: a factorised matrix cannot be factorised again.
             for name in written:
-                bench.queue.memcpy_async(arrays[name].usm_data, pristine[name].usm_data, data[name].nbytes)
+                bench.queue.memcpy_async(arrays[name].memory, pristine[name].memory, data[name].nbytes)
             bench.wait()
             start = sampler.clock()
             event = submission.submit(bench.queue, [])

@@ -92,6 +92,21 @@ class BoundArray:
         self.pointer = [memory]
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents."""
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return np.dtype(self._dtype)
+
+    @property
+    def memory(self) -> Any:
+        """The array's memory as dpctl memory object."""
+        return self._memory.memory
+
+    @property
     def flat(self) -> list[Any]:
         """The array as a numba-dpex kernel takes it; see `flatten_array`."""
         if self._flat is None:

@@ -9,8 +9,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from syclsched.devices.memory.constant_uploads import ConstantUploader
-from syclsched.devices.memory.usm_memory import allocate, as_bytes, as_usm_array
+from syclsched.devices.memory.usm_memory import allocate, as_bytes
+from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
+from syclsched.devices.programs.arguments import BoundArray
 from syclsched.devices.programs.task_compiler import CompileRequest, Executable, build_ahead, compile_task
 from syclsched.model.operation import Operation, Scalar, Signature
 from syclsched.model.platform import Device
@@ -80,19 +82,19 @@ class Bench:
         memory.memset(0)
         return memory
 
-    def array(self, data: Array, kind: UsmKind = "device") -> Any:
-        """Return a copy of ``data`` in USM memory, as a `dpctl.tensor.usm_ndarray`."""
+    def array(self, data: Array, kind: UsmKind = "device") -> BoundArray:
+        """Return a copy of ``data`` in USM memory."""
         memory = allocate(self.queue, data.nbytes, kind)
-        array = as_usm_array(memory, data.shape, data.dtype.name, self.queue)
+        array = BoundArray(MemoryRange.around(memory), data.shape, data.dtype.name, self.queue)
         self._kept.append(array)
         self.queue.memcpy(memory, as_bytes(np.ascontiguousarray(data)), data.nbytes)
         return array
 
-    def read(self, array: Any) -> Array:
+    def read(self, array: BoundArray) -> Array:
         """Return the contents of an array after all submitted work."""
         self.wait()
         result = np.empty(array.shape, array.dtype)
-        self.queue.memcpy(as_bytes(result), array.usm_data, result.nbytes)
+        self.queue.memcpy(as_bytes(result), array.memory, result.nbytes)
         return result
 
     def release(self) -> None:
@@ -107,10 +109,12 @@ class Bench:
             for each, signature in signatures
         )
 
-    def compile(self, operation: Operation, arrays: Mapping[str, Any], scalars: Mapping[str, Scalar]) -> Executable:
+    def compile(
+        self, operation: Operation, arrays: Mapping[str, BoundArray], scalars: Mapping[str, Scalar]
+    ) -> Executable:
         """Compile an operation's only implementation for these arrays."""
         signature = Signature(
-            shapes={n: tuple(a.shape) for n, a in arrays.items()},
+            shapes={n: a.shape for n, a in arrays.items()},
             dtypes={n: a.dtype.name for n, a in arrays.items()},
             scalars=dict(scalars),
         )
