@@ -108,8 +108,7 @@ class Runner:
         # A plan that takes this one's place after failures has other makespans.
         is_own = self._makespan_key is not None and prepared is self._first
         makespans = PlanMakespans(self._makespan_key) if is_own and self._makespan_key is not None else None
-        platform = self._devices.platform
-        self._durations = DurationRecorder(prepared, platform, makespans=makespans) if self._measures else None
+        self._durations = DurationRecorder(prepared, makespans=makespans) if self._measures else None
         self._timed_calls = None if makespans is None else self._durations
         self._bound = PlanBinding(prepared, self._devices, self._safeguards, trace=self._trace)
         self._bound.allocate()

@@ -46,7 +46,7 @@ def execute(
     durations = None
     if measure and trace and not safeguards.stepped:
         makespans = None if makespan_key is None else PlanMakespans(makespan_key)
-        durations = DurationRecorder(prepared, devices.platform, makespans=makespans)
+        durations = DurationRecorder(prepared, makespans=makespans)
     run = start(
         prepared,
         devices,

@@ -17,7 +17,6 @@ from syclsched.execution.handle.engine import Engine
 from syclsched.execution.handle.trace_merging import EngineTrace
 from syclsched.execution.replay.replay import Replay
 from syclsched.execution.runner.plan_makespans import PlanMakespans
-from syclsched.model.platform import Platform
 from syclsched.model.recovery import Recovery
 
 #: The first runs of a plan are measured, then one in so many, and not more often than every so many seconds.
@@ -34,11 +33,10 @@ class DurationRecorder:
     def __init__(
         self,
         prepared: PreparedPlan,
-        platform: Platform,
         feed: HistoryFeed = FEED,
         makespans: PlanMakespans | None = None,
     ) -> None:
-        self._prepared, self._platform, self._feed = prepared, platform, feed
+        self._prepared, self._feed = prepared, feed
         self._makespans = makespans
         self.in_stream = False  # whether runs are those of a stream: these overlap
         self._runs = 0

@@ -85,7 +85,7 @@ def ended(prepared: PreparedPlan, milliseconds: Sequence[float], **changes: Any)
 
 def recorder(prepared: PreparedPlan, feed: Feed, plan: str | None = None) -> DurationRecorder:
     makespans = None if plan is None else PlanMakespans(lambda kind: HistoryKey("cpu", "plan", plan, "", kind))
-    return DurationRecorder(prepared, prepared.plan.platform, feed, makespans)  # type: ignore[arg-type]
+    return DurationRecorder(prepared, feed, makespans)  # type: ignore[arg-type]
 
 
 def test_a_kind_of_task_took_the_median_of_its_tasks() -> None:
