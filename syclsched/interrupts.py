@@ -50,7 +50,7 @@ class interrupts_deferred:
         self._came.append((number, frame))
 
 
-class interrupts_postponed(interrupts_deferred):
+class _interrupts_postponed(interrupts_deferred):
     """`interrupts_deferred` for callbacks, from which an exception cannot be raised: Ctrl-C comes shortly after."""
 
     __slots__ = ()
@@ -61,7 +61,7 @@ class interrupts_postponed(interrupts_deferred):
 
 def call_in_callback(call: Callable[[], object]) -> None:
     """Call a function in a callback, which Ctrl-C does not cut short; it comes afterwards."""
-    with interrupts_postponed():
+    with _interrupts_postponed():
         call()
 
 

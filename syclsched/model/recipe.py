@@ -97,9 +97,9 @@ class Recipe(Serialisable):
         merged = {name: merge.name for merge in self.merges for name in merge.tasks}
         names = merged.keys() | planned if self.merges else planned
         cut = next((c for c in self.cuts if task in c.tasks), None)
-        pieces = (
-            [task] if cut is None else [last_variant(chunk_name(task, *ends), names) for ends in chunk_bounds(cut.rows)]
-        )
+        pieces = [task]
+        if cut is not None:
+            pieces = [_last_variant(chunk_name(task, *ends), names) for ends in _chunk_bounds(cut.rows)]
         return tuple(dict.fromkeys(done for piece in pieces if (done := merged.get(piece, piece)) in planned))
 
     def held(self, task: str) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ class Recipe(Serialisable):
         return next((merge.tasks for merge in self.merges if merge.name == task), ())
 
 
-def chunk_bounds(rows: Collection[int]) -> tuple[tuple[int, int], ...]:
+def _chunk_bounds(rows: Collection[int]) -> tuple[tuple[int, int], ...]:
     """Return the first row and one past the last row of each chunk."""
     return tuple(pairwise(accumulate(rows, initial=0)))
 
@@ -120,13 +120,13 @@ def chunk_name(name: str, start: int, stop: int) -> str:
 def unique_name(name: str, taken: Collection[str]) -> str:
     """Return an unused name: the given one, or with one apostrophe more than any used variant.
 
-    The name returned last is thus the variant with the most apostrophes, which `last_variant` finds.
+    The name returned last is thus the variant with the most apostrophes, which `_last_variant` finds.
     """
-    last = last_variant(name, taken)
+    last = _last_variant(name, taken)
     return last + _MARK if last in taken else name
 
 
-def last_variant(name: str, names: Collection[str]) -> str:
+def _last_variant(name: str, names: Collection[str]) -> str:
     """Return the variant of a name with the most apostrophes among ``names``; the name itself if there is none."""
     tried = (name + _MARK * count for count in range(_MOST_MARKS, 0, -1))
     return next((found for found in tried if found in names), name)

@@ -75,7 +75,7 @@ class AutoPlanner:
         singles = self._ask([name for name in names if name.startswith("single:")], None)
         if self._has_single_lane():
             self._simulate(singles, len(singles))
-            if self.plan is not None and not repeats_copies_or_tasks(self.plan) and not has_copy_lane(self.plan):
+            if self.plan is not None and not repeats_copies_or_tasks(self.plan) and not _has_copy_lane(self.plan):
                 return replace(self.plan, candidates=tuple(self.considered.values()))
         together = self._ask([name for name in names if not name.startswith("single:")], None)
         optimal = self._optimal_plan(singles, together)
@@ -251,7 +251,7 @@ def repeats_copies_or_tasks(plan: Plan) -> bool:
     return len(set(copied)) < len(copied) or any(each.again for each in steps)
 
 
-def has_copy_lane(plan: Plan) -> bool:
+def _has_copy_lane(plan: Plan) -> bool:
     """Return whether a plan has a lane of copies only."""
     return any(lane.kind == "copy" for lane in plan.lanes)
 

@@ -41,7 +41,7 @@ def is_depthwise(signature: Signature, groups: int) -> bool:
     return w[1] == 1 and w[0] == groups and groups > 1
 
 
-def is_pointwise(signature: Signature, window: Window) -> bool:
+def _is_pointwise(signature: Signature, window: Window) -> bool:
     """Return whether every pixel sees only itself, so that all spatial axes can be merged."""
     kernel = signature.shapes["w"][2:]
     return size(kernel) == 1 and not any(window.pads) and size(window.strides) == 1
@@ -50,7 +50,7 @@ def is_pointwise(signature: Signature, window: Window) -> bool:
 def geometry(signature: Signature, window: Window, last: bool) -> tuple[int, Ints, Ints, Ints, Window]:
     """Return batch, extents of input, output and kernel, and the window, with as few axes as possible."""
     y, x, w = (signature.shapes[name] for name in ("y", "x", "w"))
-    if is_pointwise(signature, window):
+    if _is_pointwise(signature, window):
         pixels = size(spatial(x, last))
         one = Window((1,), (0, 0), (1,))
         # With channels last, the batch merges with the pixels.
@@ -162,7 +162,7 @@ class _DirectConvolution:
         """Return the convolution of a writer's signature."""
         signature = w.signature
         block = _block(signature, window, groups, last)
-        merged = is_pointwise(signature, window)
+        merged = _is_pointwise(signature, window)
         _, inputs, outputs, kernel, window = geometry(signature, window, last)
         x, y = (ImageLayout.of(w, name, last, merged=merged) for name in "xy")
         return cls(

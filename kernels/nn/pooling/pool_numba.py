@@ -38,7 +38,7 @@ def place(letter: str, indices: list[str], channel: str, *, last: bool, batch: s
     return f"{where} * {letter}c + {channel}" if last else where
 
 
-def split_index(names: list[tuple[str, str]], source: str = "rest") -> str:
+def _split_index(names: list[tuple[str, str]], source: str = "rest") -> str:
     """Return source lines that split a linear index, last name fastest; the remaining quotient is ``rest``."""
     text = f"    rest = {source}\n"
     for name, extent in reversed(names):
@@ -67,7 +67,7 @@ def _pool_text(
     text = "def pool(item, y, x):\n" + extents("y", "y", ndim, last=last_) + extents("x", "x", ndim, last=last_)
     text += BLOCK.format(length=line)
     known = [(f"o{axis}", f"y{axis}") for axis in (axes if last_ else axes[:-1])]
-    text += split_index(known if last_ else [("c", "yc"), *known], "row")
+    text += _split_index(known if last_ else [("c", "yc"), *known], "row")
     text += f"    image = rest\n    {'c' if last_ else f'o{ndim - 1}'} = j\n    if j < {line}:\n"
     lowest = "-inf" if dtype.startswith("float") else _lowest(dtype)
     text += f"        s = real({lowest if mode == 'max' else '0'})\n"
@@ -112,11 +112,11 @@ def lines_text(window: Window, vectors: int) -> str:
     line = i // pieces
     start = line * y{axes[-1]} * yc + c
 """
-    text += split_index([(f"o{axis}", f"y{axis}") for axis in axes[:-1]], "line")
+    text += _split_index([(f"o{axis}", f"y{axis}") for axis in axes[:-1]], "line")
     return text + f"    image = rest\n    for o{axes[-1]} in range(y{axes[-1]}):\n"
 
 
-def taps_text(window: Window, kernel: Ints, vectors: int, lines: str) -> str:
+def _taps_text(window: Window, kernel: Ints, vectors: int, lines: str) -> str:
     """Return loops, inside `lines_text`, over kernel positions within the array; ``e`` is the offset in x."""
     text, depth = "", 2
     for axis in range(window.ndim):
@@ -127,7 +127,7 @@ def taps_text(window: Window, kernel: Ints, vectors: int, lines: str) -> str:
     return text + per_vector(vectors, lines, depth)
 
 
-def vectors_of_channels(signature: Signature) -> int:
+def _vectors_of_channels(signature: Signature) -> int:
     """Return the vectors of channels per work-item, channels last; 0 if there are too few channels."""
     count = signature.shapes["y"][-1]
     return max((k for k in (1, 2, 4) if k * LANES <= count), default=0)
@@ -157,7 +157,7 @@ def _pool_lines_text(
     text += per_vector(vectors, f"s{{0}} = splat(real({lowest}))", 2)
     larger = "choose(~(v <= s{0}) & (s{0} == s{0}), v, s{0})" if real else "choose(v > s{0}, v, s{0})"
     change = f"s{{0}} = {larger if mode == 'max' else 's{0} + v'}"
-    text += taps_text(window, kernel, vectors, f"v = load_vector(x, e + {{1}})\n{change}")
+    text += _taps_text(window, kernel, vectors, f"v = load_vector(x, e + {{1}})\n{change}")
     if mode == "average":
         text += indented("total_count = 1", 2)
         for axis in axes:
@@ -188,7 +188,7 @@ def _strategy(signature: Signature, window: Window, kernel: Ints, last_: bool) -
 
 
 def _pool_load(signature: Signature, *, kernel: Ints, last_: bool, **attributes: Any) -> Any:
-    dtype, vectors = signature.dtypes["y"], vectors_of_channels(signature) if last_ else 0
+    dtype, vectors = signature.dtypes["y"], _vectors_of_channels(signature) if last_ else 0
     strategy = _strategy(signature, attributes["window"], kernel, last_)
     if strategy == "channels":
         known = {"mode": attributes["mode"], "activation": attributes["activation"]}
@@ -208,7 +208,7 @@ def _pool_launch(signature: Signature, limits: DeviceLimits, *, window: Window, 
     strategy = _strategy(signature, window, kernel, last_)
     if strategy:
         return (pool_whole_channels if strategy == "channels" else pool_lines_numba).launch(signature, limits)
-    vectors = vectors_of_channels(signature) if last_ else 0
+    vectors = _vectors_of_channels(signature) if last_ else 0
     if vectors:
         return lines_launch(signature, vectors)
     y = signature.shapes["y"]

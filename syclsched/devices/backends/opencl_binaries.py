@@ -35,7 +35,7 @@ _SIZEOF_PROGRAM = 16  # a shared pointer
 _PROGRAM_NUM_DEVICES, _PROGRAM_DEVICES, _PROGRAM_BINARY_SIZES, _PROGRAM_BINARIES = 0x1162, 0x1163, 0x1165, 0x1166
 
 
-class OpenCLBinaries:
+class _OpenCLBinaries:
     """The functions of the loaded libraries that save and load programs."""
 
     def __init__(self) -> None:
@@ -115,9 +115,9 @@ class OpenCLBinaries:
 
 
 @lru_cache(maxsize=1)
-def load_binaries() -> OpenCLBinaries | None:
+def load_binaries() -> _OpenCLBinaries | None:
     """Return the functions, or None if some are missing."""
     try:
-        return OpenCLBinaries()
+        return _OpenCLBinaries()
     except (ImportError, OSError, AttributeError, KeyError):
         return None

@@ -85,7 +85,7 @@ class EventStructure(ctypes.Structure):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class ArgumentForm:
+class _ArgumentForm:
     """What the argument lists of one kernel have in common."""
 
     array: Any  # type of the array of their addresses
@@ -231,7 +231,7 @@ class CommandMaker:
             structure.kernel, structure.arguments_count = own.handle, 0
         return Command(structure, (submission, values, form, listed, own))
 
-    def kernel_template(self, lane: int, submission: KernelSubmission) -> tuple[Any, ArgumentForm]:
+    def kernel_template(self, lane: int, submission: KernelSubmission) -> tuple[Any, _ArgumentForm]:
         """Return what all launches of one kernel over one index space on a lane have in common."""
         form = _argument_form(tuple(map(type, submission.arguments)))
         extents, local = tuple(submission.global_range), submission.local_range
@@ -433,10 +433,10 @@ _NO_WAITS = (ctypes.c_int64 * 0)()
 
 
 @lru_cache(maxsize=1024)
-def _argument_form(kinds: tuple[type, ...]) -> ArgumentForm:
+def _argument_form(kinds: tuple[type, ...]) -> _ArgumentForm:
     """Return the form of arguments of these Python types."""
     types = (ctypes.c_int32 * len(kinds))(*[_TYPES.get(kind, _VOID_PTR) for kind in kinds])
-    return ArgumentForm(ctypes.c_void_p * len(kinds), types, tuple(kind not in _TYPES for kind in kinds))
+    return _ArgumentForm(ctypes.c_void_p * len(kinds), types, tuple(kind not in _TYPES for kind in kinds))
 
 
 def _three(extents: Sequence[int]) -> Any:

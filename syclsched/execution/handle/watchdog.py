@@ -151,7 +151,7 @@ class RunWatch:
         return f"plan {self._resources.engine.program.plan.name!r}"
 
 
-class Watchdog:
+class _Watchdog:
     """The watchdog thread; started by the first run."""
 
     def __init__(self) -> None:
@@ -210,4 +210,4 @@ def _running(position: LaneProgress, held_s: float) -> str:
 
 
 #: The watchdog of this process.
-WATCHDOG = Watchdog()
+WATCHDOG = _Watchdog()

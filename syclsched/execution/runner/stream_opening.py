@@ -31,7 +31,7 @@ from syclsched.planning.memory.constant_memory import reserve_memory
 _DOUBLE = 2
 
 
-class StreamRunner(Protocol):
+class _StreamRunner(Protocol):
     """A bound plan whose runs a stream starts."""
 
     zero_copy_inputs: ZeroCopyInputs
@@ -55,7 +55,7 @@ class StreamRunner(Protocol):
 
 
 def open_stream(
-    runner: StreamRunner,
+    runner: _StreamRunner,
     prepared: PreparedPlan,
     instances: InstancePool | None,
     inputs: Iterable[Inputs] | AsyncIterable[Inputs],
@@ -77,7 +77,7 @@ def open_stream(
     )
 
 
-def _renewed(runner: StreamRunner, in_flight: int | None) -> StreamConfig:
+def _renewed(runner: _StreamRunner, in_flight: int | None) -> StreamConfig:
     """Return the configuration of a stream after some of its devices were excluded."""
     prepared, instances = runner.renew()
     try:
@@ -87,7 +87,7 @@ def _renewed(runner: StreamRunner, in_flight: int | None) -> StreamConfig:
 
 
 def _configuration(
-    runner: StreamRunner, prepared: PreparedPlan, instances: InstancePool | None, in_flight: int | None
+    runner: _StreamRunner, prepared: PreparedPlan, instances: InstancePool | None, in_flight: int | None
 ) -> StreamConfig:
     """Return the configuration of a stream, with memory for its instances."""
     plan, program = prepared.plan, prepared.program

@@ -28,7 +28,7 @@ Times = Mapping[HistoryKey, Quantity | None]
 
 
 @dataclass(slots=True)
-class KeptPlan:
+class _KeptPlan:
     """One plan, which is made from its text when it is read first."""
 
     identity: str  # of its instructions
@@ -52,7 +52,7 @@ class KeptPlan:
 class KeptPlans:
     """The plans of one graph, the best prediction first."""
 
-    plans: tuple[KeptPlan, ...]
+    plans: tuple[_KeptPlan, ...]
     times: Times
     where: str  # the file, for errors
     head: bytes = b""  # first line of the file, which names all that is in it; empty if there is no file
@@ -104,7 +104,7 @@ class PlanStore:
                 self._make_room()
             except OSError:
                 head = b""  # without a folder to write to, every process plans
-        made = tuple(KeptPlan(identity, plan.policy, plan.makespan_s, plan=plan) for identity, plan in plans)
+        made = tuple(_KeptPlan(identity, plan.policy, plan.makespan_s, plan=plan) for identity, plan in plans)
         _hold(KeptPlans(made, dict(times), str(path), head))
 
     def _path(self, key: str) -> Path:
@@ -145,7 +145,7 @@ def _from_file(head: bytes, rest: bytes, where: str) -> KeptPlans:
     if document["format"] != _FORMAT or not document["plans"]:
         raise ValueError("another format")
     plans = tuple(
-        KeptPlan(str(identity), str(policy), float(predicted_s), text)
+        _KeptPlan(str(identity), str(policy), float(predicted_s), text)
         for (identity, policy, predicted_s), text in zip(document["plans"], texts, strict=True)
     )
     times = {

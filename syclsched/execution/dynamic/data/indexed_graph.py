@@ -20,7 +20,7 @@ from syclsched.scheduling.tables import NOTHING
 
 
 @dataclass(frozen=True, slots=True)
-class IndexedLane:
+class _IndexedLane:
     """A lane of a dynamic run: an in-order queue, or the host thread."""
 
     #: As in `syclsched.model.plan.Lane`.
@@ -92,15 +92,15 @@ class IndexedGraph:
         self.submission = [order[task.name] for task in self.tasks]
 
     def _add_lanes(self) -> None:
-        self.lanes: list[IndexedLane] = []
+        self.lanes: list[_IndexedLane] = []
         for device, lane in self.problem.processors:
             d = self.devices[device]
-            self.lanes.append(IndexedLane(f"{d.name}:{lane}", d.name, "host" if d.is_host else "compute", device))
+            self.lanes.append(_IndexedLane(f"{d.name}:{lane}", d.name, "host" if d.is_host else "compute", device))
         self.copy_lane: dict[str, int] = {}
         for number, d in enumerate(self.devices):
             if d.copy_lane and not d.is_host:
                 self.copy_lane[d.name] = len(self.lanes)
-                self.lanes.append(IndexedLane(f"{d.name}:copy", d.name, "copy", number))
+                self.lanes.append(_IndexedLane(f"{d.name}:copy", d.name, "copy", number))
 
     def first_items(self) -> list[int]:
         """Return the initial item of each piece, -1 for none."""
