@@ -18,7 +18,7 @@ from syclsched.model.access import AccessMode
 from syclsched.model.platform import Platform
 from syclsched.model.profile import ByteCount, Count, Name, NonNegative, Text
 from syclsched.model.recipe import Recipe
-from syclsched.model.schedule import Schedule
+from syclsched.model.schedule import Schedule, WeaklyReferable
 from syclsched.model.text.json_serialisation import Serialisable
 from syclsched.model.text.printing import explain_task, plan_text
 from syclsched.model.usm import ArrayMemory, UsmKind
@@ -301,14 +301,8 @@ class Refusal(Serialisable):
     reason: Text
 
 
-class _WeaklyReferable:
-    """Base with ``__weakref__``: data derived from a plan are cached in weak dictionaries."""
-
-    __slots__ = ("__weakref__",)
-
-
 @dataclass(frozen=True, slots=True)
-class Plan(Serialisable, _WeaklyReferable):
+class Plan(Serialisable, WeaklyReferable):
     """An executable schedule.
 
     Parameters

@@ -9,6 +9,12 @@ from syclsched.model.profile import Count, Name, NonNegative, Text
 from syclsched.model.text.json_serialisation import Serialisable
 
 
+class WeaklyReferable:
+    """Base with ``__weakref__``: values derived from a plan or a schedule are kept as long as it lives."""
+
+    __slots__ = ("__weakref__",)
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment(Serialisable):
     """Placement and times of one task.
@@ -34,7 +40,7 @@ class Assignment(Serialisable):
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule(Serialisable):
+class Schedule(Serialisable, WeaklyReferable):
     """Result of a scheduling policy.
 
     Parameters

@@ -13,6 +13,7 @@ import numpy as np
 from syclsched.errors import CapabilityError, PlanError, PolicyError, SyclschedError
 from syclsched.model.plan import Candidate, Plan
 from syclsched.model.platform import HOST
+from syclsched.model.tables.lazy_objects import lane_table
 from syclsched.planner.contest import Rivals
 from syclsched.planner.plan_builder import PlanBuilder
 from syclsched.planner.plan_search import searched_timetables
@@ -246,9 +247,14 @@ class AutoPlanner:
 
 def repeats_copies_or_tasks(plan: Plan) -> bool:
     """Return whether a plan copies an array twice or runs a task twice, as plans do where memory is short."""
-    steps = [each for _, each in plan.instructions()]
-    copied = [use.array for each in steps if each.kind == "copy" for use in each.uses[:1]]
-    return len(set(copied)) < len(copied) or any(each.again for each in steps)
+    copied: list[object] = []
+    for table in map(lane_table, plan.lanes):
+        if table.again.any():
+            return True
+        copies = np.flatnonzero(table.kind.numbered({"copy": 1}) == 1)
+        arrays = table.use_array.index[table.use_starts[copies]]
+        copied += map(table.use_array.values.__getitem__, arrays.tolist())
+    return len(set(copied)) < len(copied)
 
 
 def _has_copy_lane(plan: Plan) -> bool:

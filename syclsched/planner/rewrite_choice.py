@@ -15,7 +15,7 @@ from syclsched.model.platform import Platform
 from syclsched.planner.attempt import Attempt, PlanTarget, attempt
 from syclsched.planner.contest import Rival, contenders
 from syclsched.planner.search_budget import SearchBudget
-from syclsched.rewrites import Rewrite, coarsen, rewrite, split
+from syclsched.rewrites import Rewrite, coarsen, keep_rewritten, rewrite, split
 from syclsched.rewrites.rewrite_result import unchanged
 from syclsched.scheduling.registry import AUTO
 
@@ -160,4 +160,5 @@ def with_recipe(plan: Plan, graph: TaskGraph, found: Rewrite) -> Plan:
     """Return the plan of a rewritten graph with its recipe, as a plan of the original."""
     if not found.changed:
         return plan
+    keep_rewritten(graph, found)
     return replace(plan, recipe=found.recipe, original_fingerprint=graph.fingerprint())

@@ -3,7 +3,7 @@
 
 from syclsched.model.recipe import Cut, Merge, Recipe
 from syclsched.rewrites.coarsen import coarsen
-from syclsched.rewrites.rewrite import planned_graph, replay, rewrite
+from syclsched.rewrites.rewrite import keep_rewritten, planned_graph, replay, rewrite
 from syclsched.rewrites.rewrite_result import Rewrite, RewriteCounters
 from syclsched.rewrites.split import split
 
@@ -14,6 +14,7 @@ __all__ = [
     "Rewrite",
     "RewriteCounters",
     "coarsen",
+    "keep_rewritten",
     "planned_graph",
     "replay",
     "rewrite",

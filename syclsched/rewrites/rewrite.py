@@ -53,6 +53,11 @@ def planned_graph(plan: Plan, graph: TaskGraph) -> TaskGraph:
     return made
 
 
+def keep_rewritten(graph: TaskGraph, found: Rewrite) -> None:
+    """Keep the rewritten form of a graph for the plans made of it, so that their recipe need not be applied again."""
+    _known[graph] = (graph.fingerprint(), found.recipe, found.graph)
+
+
 def _replayed(plan: Plan, graph: TaskGraph) -> TaskGraph:
     """Apply a recipe that may be hostile: the result must not be larger than the plan itself."""
     chunks = sum(len(cut.tasks) * len(cut.rows) for cut in plan.recipe.cuts)

@@ -7,17 +7,20 @@ import weakref
 from collections.abc import Callable
 from dataclasses import fields
 from functools import update_wrapper
+from operator import attrgetter, is_
 from typing import Final, Generic, TypeVar
 
 from syclsched.model.plan import Plan
+from syclsched.model.schedule import Schedule
 
 T = TypeVar("T")
 
-#: Fields that say how a plan was made and how good it is, not what it does.
-_DESCRIPTIONS: Final = frozenset(
-    {"policy", "candidates", "trials", "options", "refusals", "lower_bound_s", "aim", "energy_j", "interval_s"}
-)
-_WORK: Final = tuple(each.name for each in fields(Plan) if each.name not in _DESCRIPTIONS)
+#: Fields that say how a plan or its graph was made and how good it is, not what it does with the planned graph.
+_DESCRIPTIONS: Final = (
+    "policy", "candidates", "trials", "options", "refusals", "lower_bound_s", "aim", "energy_j", "interval_s",
+    "recipe", "original_fingerprint",
+)  # fmt: skip
+_work_of = attrgetter(*(each.name for each in fields(Plan) if each.name not in (*_DESCRIPTIONS, "schedule")))
 
 
 class PlanMemo(Generic[T]):
@@ -55,34 +58,32 @@ class PlanMemo(Generic[T]):
 class WorkMemo(Generic[T]):
     """Values by what a plan does: they hold for a copy of the plan with another description, too.
 
-    Such a copy shares all other fields with the plan, so these are compared by identity.
+    Such a copy shares all other fields with the plan, so these are compared by identity. A value lives as long as the
+    plan's schedule, and must not refer to it.
     """
 
     def __init__(self) -> None:
-        self._values: dict[int, tuple[weakref.ref[Plan], T]] = {}
+        #: By the identity of the schedule: the schedule, the other fields, and the value.
+        self._values: dict[int, tuple[weakref.ref[Schedule], tuple[object, ...], T]] = {}
 
     def get(self, plan: Plan) -> T | None:
         """Return the value for a plan; None if there is none."""
-        found = self._values.get(id(plan.lanes))
-        first = None if found is None else found[0]()
-        return None if found is None or first is None or not does_same(first, plan) else found[1]
+        found = self._values.get(id(plan.schedule))
+        if found is None or found[0]() is not plan.schedule or not all(map(is_, found[1], _work_of(plan))):
+            return None
+        return found[2]
 
     def keep(self, plan: Plan, value: T) -> None:
-        """Store the value for a plan, for as long as it lives, or the plan of an earlier value that does the same."""
-        key = id(plan.lanes)
-        found = self._values.get(key)
-        first = None if found is None else found[0]()
-        if found is not None and first is not None and does_same(first, plan):
-            self._values[key] = found[0], value
-            return
+        """Store the value for a plan, in place of that of another plan with the same schedule."""
+        key = id(plan.schedule)
 
-        def discard(dead: weakref.ref[Plan]) -> None:
+        def discard(dead: weakref.ref[Schedule]) -> None:
             if key in self._values and self._values[key][0] is dead:
                 del self._values[key]
 
-        self._values[key] = weakref.ref(plan, discard), value
+        self._values[key] = weakref.ref(plan.schedule, discard), _work_of(plan), value
 
 
 def does_same(first: Plan, second: Plan) -> bool:
     """Return whether a plan is another one with another description at most."""
-    return first is second or all(getattr(first, name) is getattr(second, name) for name in _WORK)
+    return first.schedule is second.schedule and all(map(is_, _work_of(first), _work_of(second)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.recipe import Cut, Recipe
 from syclsched.planner import plan_graph
+from syclsched.planning.verification import proof
 from syclsched.profiling import HistoryStore
 from syclsched.rewrites import replay
 
@@ -235,3 +237,16 @@ def test_arrays_are_called_what_the_user_called_them() -> None:
         np.testing.assert_array_equal(run.result("x"), value)
         with pytest.raises(UnknownArrayError, match=r"array 'z'.*temporary"):
             run.result("z")
+
+
+def test_the_planner_and_the_run_share_the_rewritten_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    platform, live = live_here()
+    graph = TaskGraph("chain")
+    x, y = (graph.array(name, (8,), DTYPE) for name in "xy")
+    for _ in range(4):
+        graph.kernel(MIX, x=x, y=y, a=2)
+    plan = plan_graph(graph, platform, policy="single:cpu", rewrite="coarsen")
+    assert plan.recipe
+    monkeypatch.setattr(import_module("syclsched.rewrites.rewrite"), "replay", None)  # to apply the recipe again fails
+    monkeypatch.setattr(proof, "walk", None)  # and so does another proof
+    assert_results(graph, plan, live, {"x": np.arange(8, dtype=DTYPE), "y": np.ones(8, DTYPE)})

@@ -211,9 +211,12 @@ class MemoryPool:
 
     def _collect(self) -> None:
         """Take freed blocks back into the pool."""
+        if not self._returned:
+            return
+        cut: list[tuple[int, int, int]] = []  # blocks of slabs: region, start, end
         while self._returned:
-            place, nbytes = self._returned.popleft()
-            region, size = place[0], padded(nbytes, self._alignment)
+            (region, start), nbytes = self._returned.popleft()
+            size = padded(nbytes, self._alignment)
             self._in_use -= nbytes
             self._together.in_use -= nbytes
             self._blocks -= 1
@@ -221,11 +224,21 @@ class MemoryPool:
             if region not in self._regions:
                 continue  # the pool was closed
             if region in self._slabs:
-                self._extents.give(place, size)
+                cut.append((region, start, start + size))
             else:
                 self._idle.setdefault(size, []).append(region)
                 self._idle.move_to_end(size)
                 self._idle_bytes += size
+        # A run's blocks lie side by side: neighbours are freed together.
+        cut.sort()
+        at = 0
+        while at < len(cut):
+            region, start, end = cut[at]
+            at += 1
+            while at < len(cut) and cut[at][:2] == (region, end):
+                end = cut[at][2]
+                at += 1
+            self._extents.give((region, start), end - start)
 
     def _place(self, size: int, touch: Callable[[Any], None] | None) -> Place:
         if size > self._slab // _SLAB_PARTS:

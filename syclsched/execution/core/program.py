@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
 from operator import attrgetter
+from typing import Any
 
 from syclsched.model.plan import Instruction, Lane, Plan, PlannedArray, PlannedTask
 from syclsched.model.platform import HOST
@@ -73,6 +74,8 @@ class Program:
         }
         #: Waits added to those of the plan, by instruction number; see `waiting_also`.
         self.further: Mapping[int, tuple[int, ...]] = {}
+        #: Values that others derive from the instructions, by name; copies with other waits or plans share them.
+        self.derived: dict[str, Any] = {}
 
     @property
     def slots(self) -> int:

@@ -27,6 +27,10 @@ _ONE_IN, _INTERVAL_S = 64, 2.0
 _UNSHARED: Final = 1.05
 
 
+#: Key, predicted slow-down by other tasks, and whether it is host work, by instruction number.
+_Kinds = dict[int, tuple[HistoryKey, float, bool]]
+
+
 class DurationRecorder:
     """Passes the task durations of a plan's runs on to the history: an `EngineRecorder` of every run."""
 
@@ -92,13 +96,25 @@ class DurationRecorder:
     @cached_property
     def _library_calls(self) -> frozenset[int]:
         """Instructions whose recorded times are shares of the time of several calls."""
-        work = self._prepared.work.items()
-        return frozenset(number for number, piece in work if piece.implementation.kind == "library")
+        derived = self._prepared.program.derived
+        if "library calls" not in derived:
+            work = self._prepared.work.items()
+            found = frozenset(number for number, piece in work if piece.implementation.kind == "library")
+            derived["library calls"] = found
+        calls: frozenset[int] = derived["library calls"]
+        return calls
 
     @cached_property
-    def _kinds(self) -> dict[int, tuple[HistoryKey, float, bool]]:
-        """Key, predicted slow-down by other tasks, and whether it is host work, of each instruction with a task."""
-        found = {}
+    def _kinds(self) -> _Kinds:
+        """The kinds of the instructions with a task; found by the first run of a plan."""
+        derived, lanes = self._prepared.program.derived, self._prepared.plan.lanes
+        known: tuple[object, _Kinds] | None = derived.get("kinds")
+        if known is None or known[0] is not lanes:
+            known = derived["kinds"] = lanes, self._find_kinds()
+        return known[1]
+
+    def _find_kinds(self) -> _Kinds:
+        found: _Kinds = {}
         # By identity of operation, signature and implementation, which many tasks share, and device.
         keys: dict[tuple[int, int, int, str], HistoryKey] = {}
         work = self._prepared.work
@@ -121,17 +137,23 @@ class DurationRecorder:
         self, times: Times | Mapping[int, Record], skipped: frozenset[int], *, is_first: bool
     ) -> Sequence[tuple[HistoryKey, float]]:
         """Return the median duration of each kind of task, as if it had the machine to itself."""
+        kinds = self._kinds
         each: dict[HistoryKey, list[tuple[float, float]]] = {}
         first: set[HistoryKey] = set()
         seconds = times.seconds() if isinstance(times, Times) else record_seconds(times)
+        # Instructions of one kind share their key, which takes long to hash.
+        known: dict[int, list[tuple[float, float]]] = {}
         for number, duration_s in sorted(seconds.items()):
-            if number not in self._kinds or number in skipped:
+            if number not in kinds or number in skipped:
                 continue
-            key, slowed, on_host = self._kinds[number]
+            key, slowed, on_host = kinds[number]
             if is_first and on_host and key not in first:
                 first.add(key)  # the first call of a host function may import modules
                 continue
-            each.setdefault(key, []).append((slowed, duration_s))
+            measured = known.get(id(key))
+            if measured is None:
+                measured = known[id(key)] = each.setdefault(key, [])
+            measured.append((slowed, duration_s))
         return [(key, _alone(measured)) for key, measured in each.items()]
 
 
