@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from support.strategies import graphs, platforms
 
 from syclsched.api import describe, simulate
@@ -49,6 +49,7 @@ def test_names() -> None:
             dynamic_policy_of(name, problem)
 
 
+@settings(max_examples=15)
 @given(graphs(), platforms())
 def test_undisturbed_it_is_a_plan_like_any_other(graph: TaskGraph, platform: Platform) -> None:
     for policy in DYNAMIC_POLICY_NAMES:

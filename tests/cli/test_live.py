@@ -54,7 +54,7 @@ def test_cholesky_on_both_devices(capsys: pytest.CaptureFixture[str], policy: st
 
 @pytest.mark.parametrize("where", [("--devices", "accelerator"), ("--devices", "cpu", "--sub-devices", "2")])
 def test_cholesky_on_chosen_devices(capsys: pytest.CaptureFixture[str], where: tuple[str, ...]) -> None:
-    assert is_right(summary(capsys, *SMALL, *where, "--policy", "heft"))
+    assert is_right(summary(capsys, *SMALL, *where, "--policy", "heft", "--no-calibrate"))
 
 
 @pytest.mark.parametrize("graph", [("mlp", "--batch", 64), ("stencil", "--n", 100, "--tile", 40, "--steps", 3)])

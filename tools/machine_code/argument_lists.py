@@ -52,6 +52,18 @@ def numba_type(data: Any) -> Any:
     return types.BaseTuple.from_types([numba_type(each) for each in data[2]], kind)
 
 
+def event_loops() -> list[Any]:
+    """Return the event loops of dynamic policies: of each rule of the package, and the one that calls other rules."""
+    from syclsched.execution.dynamic.compiled.called_rule import call_rule
+    from syclsched.execution.dynamic.compiled.compiled_loop import loop_of
+    from syclsched.scheduling.dynamic.policies import DYNAMIC_POLICIES, Hybrid
+    from syclsched.scheduling.dynamic.rule_policy import RulePolicy
+
+    kinds = [*map(type, DYNAMIC_POLICIES), Hybrid]
+    rules = [kind.rule for kind in kinds if issubclass(kind, RulePolicy)]
+    return [loop_of(rule) for rule in (*rules, call_rule)]
+
+
 def read_list() -> dict[str, list[list[Any]]]:
     """Return the argument types to build for, by function name."""
     content = json.loads(LIST.read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
-from argument_lists import numba_type, read_list
+from argument_lists import event_loops, numba_type, read_list
 from llvmlite import ir
 from numba.core import types
 from numba.core.codegen import AOTCodeLibrary, AOTCPUCodegen
@@ -76,15 +76,8 @@ _kept: list[Any] = []
 
 def _make_specialised() -> None:
     """Make the functions that are compiled for each policy's rule."""
-    from syclsched.execution.dynamic.compiled.called_rule import call_rule
-    from syclsched.execution.dynamic.compiled.compiled_loop import loop_of
-    from syclsched.scheduling.dynamic.policies import DYNAMIC_POLICIES, Hybrid
-    from syclsched.scheduling.dynamic.rule_policy import RulePolicy
-
     if not _kept:
-        kinds = [*map(type, DYNAMIC_POLICIES), Hybrid]
-        rules = [kind.rule for kind in kinds if issubclass(kind, RulePolicy)]
-        _kept.extend(loop_of(rule) for rule in (*rules, call_rule))
+        _kept.extend(event_loops())
 
 
 class _Library(AOTCodeLibrary):  # type: ignore[misc]

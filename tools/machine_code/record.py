@@ -14,10 +14,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import argument_lists
-from argument_lists import read_list, write_list
+from argument_lists import event_loops, read_list, write_list
 
 from syclsched.compiled.argument_types import type_of
 from syclsched.compiled.functions import CompiledFunction
@@ -96,6 +97,7 @@ def plan_everything() -> None:
                 print(f"{aim}: {error}", file=sys.stderr)
     syclsched.plan(small, several, subject_to=["memory[max1550] <= 1GiB"])
     syclsched.plan(small, several, memory_limit={device: "300KiB"})
+    syclsched.plan(small, replace(several, contention="one-port"), policy="heft")
     syclsched.plan(small, several, rewrite="both", budget_s=0.5)
     syclsched.plan_front(small, several, points=3)
 
@@ -108,25 +110,22 @@ def run_everything() -> None:
     kind = workloads.get("cholesky")
     made = kind.build(kind.options(n=256, tile=64))
     platform = syclsched.discover("cpu,accelerator")  # two memory spaces
-    with syclsched.run(made.graph, platform, inputs=made.inputs) as run:
+    with syclsched.run(made.graph, platform, inputs=made.inputs, calibrate=False) as run:
         run.wait()
     for devices in (platform, syclsched.discover("cpu")):
         for dynamic in ("eager", "priority", "dmdas", "stealing", "hybrid"):
-            with syclsched.run(made.graph, devices, inputs=made.inputs, dynamic=dynamic) as run:
+            with syclsched.run(made.graph, devices, inputs=made.inputs, dynamic=dynamic, calibrate=False) as run:
                 run.wait()
-    with syclsched.bind(made.graph, platform) as runner:
+    with syclsched.bind(made.graph, platform, calibrate=False) as runner:
         for _ in runner.stream([made.inputs] * 4, in_flight=2):
             pass
 
 
-def add_loop_for_other_rules(calls: Calls) -> None:
-    """Add the event loop that calls rules of other policies: it takes what those of the package's policies take."""
-    from syclsched.execution.dynamic.compiled.called_rule import call_rule
-    from syclsched.execution.dynamic.compiled.compiled_loop import loop_of
-    from syclsched.scheduling.dynamic import Eager
-
-    loops: Any = loop_of(call_rule), loop_of(Eager.rule)
-    calls[loops[0].name] = calls[loops[1].name]
+def add_event_loops(calls: Calls) -> None:
+    """Add the event loops of all rules: they take the same types, and the machine code there is decides which run."""
+    loops = event_loops()
+    types = next(calls[loop.name] for loop in loops if loop.name in calls)
+    calls.update({loop.name: types for loop in loops})
 
 
 def missing(calls: Calls, known: Calls) -> Calls:
@@ -142,7 +141,7 @@ def main() -> None:
             plan_everything()
         if "--described" not in sys.argv:
             run_everything()
-            add_loop_for_other_rules(calls)
+            add_event_loops(calls)
     if "--check" not in sys.argv:
         write_list({name: sorted(variants, key=json.dumps) for name, variants in calls.items()})
         print(f"{argument_lists.LIST}: {sum(map(len, calls.values()))} for {len(calls)} functions")

@@ -143,7 +143,7 @@ def cases(draw: st.DrawFn) -> tuple[Arrays, dict[str, Any], int]:
     return inputs, attributes, opset
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(cases())
 def test_any_form_is_as_specified(case: tuple[Arrays, dict[str, Any], int]) -> None:
     inputs, attributes, opset = case

@@ -16,6 +16,7 @@ from support import node_cases  # noqa: E402
 from support.host_evaluation import evaluate  # noqa: E402
 
 from syclsched import api  # noqa: E402
+from syclsched.costs import MemoryHistory  # noqa: E402
 from syclsched.errors import HostOperatorWarning  # noqa: E402
 from syclsched.frontends.onnx.lowering import lower  # noqa: E402
 from syclsched.frontends.onnx.rewrites import rewrite  # noqa: E402
@@ -80,7 +81,7 @@ def check_on(case: node_cases.Case, device: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HostOperatorWarning)
             lowered = lower(rewrite(network).network)
-        plan = api.plan(lowered.graph, platform(), policy=f"single:{device}", rewrite="none")
+        plan = api.plan(lowered.graph, platform(), policy=f"single:{device}", rewrite="none", history=MemoryHistory())
         arrays = {lowered.inputs[name]: given[name] for name in network.inputs}
         with api.run(lowered.graph, platform(), plan=plan, inputs=arrays, calibrate=False) as run:
             for name, want in zip(network.outputs, node_cases.arrays(outputs), strict=True):

@@ -33,7 +33,7 @@ def test_what_draws_random_numbers_is_not_drawn_beforehand(passes: tuple[str, ..
 
 
 @given(networks())
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 def test_all_passes_keep_what_a_network_gives_and_find_nothing_the_second_time(made: Builder) -> None:
     network = made.network(*made.last)
     first = rewrite(network)
