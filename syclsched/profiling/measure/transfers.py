@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import cycle
 from typing import Any, Literal
 
 import numpy as np
 
+from syclsched.devices.memory.usm_memory import memory_slice
 from syclsched.errors import MeasurementError
 from syclsched.model.profile import LinkFit
 from syclsched.model.usm import UsmKind
@@ -40,11 +42,18 @@ UNLIMITED_BYTES_PER_S = 1e15
 #: Source and destination.
 Pair = tuple[Any, Any]
 
+#: A function: the part of some memory from a byte on, of so many bytes.
+Parts = Callable[[int, int], Any]
+
 
 def measure_transfer(bench: Bench, direction: Direction, budget: SessionBudget) -> LinkFit:
     """Measure copies of one direction over sizes and fit latency and bandwidth."""
     source_kind, destination_kind = DIRECTIONS[direction]
-    return _fit(bench, lambda size: (bench.memory(size, source_kind), bench.memory(size, destination_kind)), budget)
+
+    def parts(size: int, count: int) -> tuple[Parts, Parts]:
+        return _usm_parts(bench, size, count, source_kind), _usm_parts(bench, size, count, destination_kind)
+
+    return _fit(bench, parts, budget)
 
 
 def measure_link(source: Bench, destination: Bench, budget: SessionBudget) -> LinkFit:
@@ -56,17 +65,28 @@ def measure_link(source: Bench, destination: Bench, budget: SessionBudget) -> Li
     kind: UsmKind = "shared" if "usm_shared_allocations" in source.device.aspects else "host"
 
     # The source is a NumPy view, because the runtime would look up a foreign USM pointer in its own context.
-    def pair(size: int) -> Pair:
-        return np.asarray(source.memory(size, kind)), destination.memory(size, "device")
+    def parts(size: int, count: int) -> tuple[Parts, Parts]:
+        array = np.asarray(source.memory(size * count, kind))
+        return lambda start, nbytes: array[start : start + nbytes], _usm_parts(destination, size, count, "device")
 
-    return _fit(destination, pair, budget)
+    return _fit(destination, parts, budget)
 
 
-def _fit(bench: Bench, pair: Callable[[int], Pair], budget: SessionBudget) -> LinkFit:
-    _verify(bench, *pair(min(budget.transfer_bytes)), min(budget.transfer_bytes))
+def _usm_parts(bench: Bench, size: int, count: int, kind: UsmKind) -> Parts:
+    """Return what gives parts of USM memory for so many buffers of a size."""
+    return partial(memory_slice, bench.memory(size * count, kind))
+
+
+def _fit(bench: Bench, parts: Callable[[int, int], tuple[Parts, Parts]], budget: SessionBudget) -> LinkFit:
+    counts = {size: max(1, min(PAIRS, _PAIRS_BYTES // size)) for size in budget.transfer_bytes}
+    # Memory for all sizes: touching its pages takes longer than the copies.
+    sources, destinations = parts(*max(counts.items(), key=math.prod))
+    smallest = min(counts)
+    _verify(bench, sources(0, smallest), destinations(0, smallest), smallest)
     points = []
-    for size in budget.transfer_bytes:
-        sample = _batch(bench, [pair(size) for _ in range(max(1, min(PAIRS, _PAIRS_BYTES // size)))], size)
+    for size, count in counts.items():
+        places = [(sources(start, size), destinations(start, size)) for start in range(0, count * size, size)]
+        sample = _batch(bench, places, size)
         sample()
         points.append((size, bench.sampler.sample_until(sample, budget.point_s).value))
     return fit_link(points)
