@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 from collections.abc import Iterator
 from functools import cache
@@ -98,8 +97,13 @@ def installed(package: str) -> bool:
     try:
         if importlib.util.find_spec(package) is not None:
             return True
-        importlib.metadata.distribution(package)
-    except (ModuleNotFoundError, importlib.metadata.PackageNotFoundError):  # the first: a parent package is missing
+    except ModuleNotFoundError:  # a parent package is missing
+        return False
+    from importlib import metadata  # it imports the package for e-mail
+
+    try:
+        metadata.distribution(package)
+    except metadata.PackageNotFoundError:
         return False
     return True
 

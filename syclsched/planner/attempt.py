@@ -13,7 +13,6 @@ from syclsched.model.platform import Platform
 from syclsched.model.text.units import plural
 from syclsched.planner.auto import CROWDED, LARGE, AutoPlanner, penalised_makespan_s
 from syclsched.planner.contest import Rivals
-from syclsched.planner.objective_planner import ObjectivePlanner, rank
 from syclsched.planner.plan_builder import PlanBuilder, with_metrics
 from syclsched.planner.search_budget import SearchBudget
 from syclsched.planning import verify
@@ -67,6 +66,8 @@ class Attempt:
 
     def _worth(self) -> tuple[float, ...]:
         """Return all values by which a plan must be better than another; each satisfies the constraints."""
+        from syclsched.planner.objective_planner import rank
+
         value = rank(self.aim, self.metrics)[1]
         return (value, penalised_makespan_s(self.plan)) if self.aim.plain else (value,)
 
@@ -162,6 +163,8 @@ def _attempt(graph: TaskGraph, request: PlanTarget, budget: SearchBudget) -> Att
     elif aim.plain:
         plan = AutoPlanner(builder, budget, rivals).best()
     else:
+        from syclsched.planner.objective_planner import ObjectivePlanner
+
         plan = ObjectivePlanner(builder, budget, aim).best()
     metrics = measure(plan, request.platform)
     if excess(metrics, aim.constraints):

@@ -7,11 +7,12 @@ its object is the policy, or a class or function that makes it without arguments
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Protocol, runtime_checkable
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from syclsched.errors import PolicyError
 from syclsched.scheduling.dynamic.family import DynamicPolicies
@@ -21,6 +22,9 @@ from syclsched.scheduling.policies.ready_tasks import Dls, Etf, MaxMin, MinMin, 
 from syclsched.scheduling.policies.refined import Refined
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "syclsched.policies"
 
@@ -196,6 +200,35 @@ def _offered() -> Sequence[EntryPoint]:
 def _found_by(find: Callable[..., Iterable[EntryPoint]], _: tuple[str, ...]) -> Sequence[EntryPoint]:
     """Return the entry points of policies; finding them reads a file of every installed package."""
     return sorted(find(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
+
+
+def entry_points(*, group: str) -> Iterable[EntryPoint]:
+    """Return the entry points of a group; see `importlib.metadata`, which is imported only if there may be any."""
+    own_finders = any(hasattr(each, "find_distributions") for each in sys.meta_path if each is not PathFinder)
+    if not own_finders and not any(_may_offer(folder or os.curdir, group.encode()) for folder in sys.path):
+        return ()
+    from importlib import metadata  # it imports the package for e-mail, and parses a file of every installed package
+
+    return metadata.entry_points(group=group)
+
+
+def _may_offer(folder: str, group: bytes) -> bool:
+    """Return whether a package in a folder of the search path may have entry points of a group."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return os.path.isfile(folder)  # an archive
+    for name in names:
+        if name.lower().endswith(".egg"):
+            return True
+        if name.lower().endswith((".dist-info", ".egg-info")):
+            try:
+                with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
+                    if group in file.read():
+                        return True
+            except OSError:
+                continue  # it has no entry points
+    return False
 
 
 def _load(point: EntryPoint) -> Policy:

@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+import importlib
+
 from syclsched.errors import ArgumentError
-from syclsched.workloads import cholesky, mlp, stencil
 from syclsched.workloads.base import CheckResult, Workload, WorkloadKind
 
 __all__ = ["CheckResult", "Workload", "WorkloadKind", "get", "names"]
 
-_KINDS: dict[str, WorkloadKind] = {kind.name: kind for kind in (cholesky.KIND, mlp.KIND, stencil.KIND)}
+#: Each is a module of this package, imported on first use, with its kind as ``KIND``.
+_NAMES = ("cholesky", "mlp", "stencil")
 
 
 def names() -> tuple[str, ...]:
     """Return the names of all workloads, the main one first."""
-    return tuple(_KINDS)
+    return _NAMES
 
 
 def get(name: str) -> WorkloadKind:
@@ -35,7 +37,7 @@ def get(name: str) -> WorkloadKind:
     ArgumentError
         If there is no workload of that name.
     """
-    try:
-        return _KINDS[name]
-    except KeyError:
-        raise ArgumentError(f"there is no workload {name!r}", hint=f"There are: {', '.join(_KINDS)}") from None
+    if name not in _NAMES:
+        raise ArgumentError(f"there is no workload {name!r}", hint=f"There are: {', '.join(_NAMES)}")
+    kind: WorkloadKind = importlib.import_module(f"syclsched.workloads.{name}").KIND
+    return kind

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
+from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from support.instances import TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
@@ -49,6 +51,26 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         registry, "entry_points", lambda *, group: points if group == registry.ENTRY_POINT_GROUP else []
     )
+
+
+@pytest.mark.parametrize("kind", ["dist-info", "egg-info"])
+def test_policies_of_installed_packages_are_found(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / f"package-1.0.{kind}"
+    folder.mkdir()
+    (folder / ("METADATA" if kind == "dist-info" else "PKG-INFO")).write_text("Name: package\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text("[syclsched.policies]\ninstalled = scheduling.test_registry:Backwards\n")
+    before = registry.names()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert registry.names() == (*before, "installed")
+
+
+def test_policies_in_archives_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "archive.zip"
+    with ZipFile(archive, "w") as file:
+        file.writestr("zipped-1.0.dist-info/METADATA", "Name: zipped\nVersion: 1.0\n")
+        file.writestr("zipped-1.0.dist-info/entry_points.txt", "[syclsched.policies]\nzipped = module:Policy\n")
+    monkeypatch.syspath_prepend(str(archive))
+    assert registry.names()[-1] == "zipped"
 
 
 @pytest.fixture
