@@ -10,10 +10,11 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # the enumerations of `signal` take ten times as long
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from signal import SIGINT
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Final
 
 #: Exit code of the command line after Ctrl-C.
@@ -85,12 +86,33 @@ class _LostInterrupts:
 
 
 def _interrupt_soon() -> None:
-    """Repeat Ctrl-C from another thread, when the callback has probably ended; if not, it is lost and comes again."""
-    main = threading.main_thread().ident
-    again = threading.Timer(_PAUSE_S, _signal.pthread_kill, (main, _INTERRUPT))  # also wakes a waiting main thread
+    """Repeat Ctrl-C from another thread, when the callback has ended."""
+    again = threading.Timer(_PAUSE_S, _interrupt_after_callback)
     again.daemon = True
     with suppress(RuntimeError):  # no thread can be started while the interpreter ends
         again.start()
+
+
+def _interrupt_after_callback() -> None:
+    """Interrupt the main thread; wait while it is in a callback of ours, where the exception could be lost for good.
+
+    In a callback of others it is lost and comes again.
+    """
+    import weakref
+
+    codes = {_LostInterrupts.__call__.__code__, call_in_callback.__code__, weakref.finalize.__call__.__code__}
+    main = threading.main_thread().ident
+    assert main is not None
+    while _executes(sys._current_frames().get(main), codes):
+        time.sleep(_PAUSE_S)
+    _signal.pthread_kill(main, _INTERRUPT)  # also wakes a waiting main thread
+
+
+def _executes(frame: FrameType | None, codes: Collection[CodeType]) -> bool:
+    """Return whether a stack has a frame of one of these functions."""
+    while frame is not None and frame.f_code not in codes:
+        frame = frame.f_back
+    return frame is not None
 
 
 _INTERRUPT = int(SIGINT)

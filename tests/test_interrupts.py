@@ -51,6 +51,37 @@ def test_an_interrupt_lost_in_a_callback_comes_again(lost: list[Any]) -> None:
     assert reference() is None and not lost
 
 
+@pytest.fixture
+def lingering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads begin long before their start returns, as on a busy machine."""
+    start = threading.Timer.start
+
+    def start_and_linger(timer: threading.Timer) -> None:
+        start(timer)
+        threading.Event().wait(0.1)
+
+    monkeypatch.setattr(threading.Timer, "start", start_and_linger)
+
+
+@pytest.mark.usefixtures("lingering")
+def test_an_interrupt_is_not_repeated_before_the_hook_has_ended(lost: list[Any]) -> None:
+    redeliver_lost_interrupts()
+    thing = Thing()
+    reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+    del thing
+    wait_for_interrupt()
+    assert reference() is None and not lost
+
+
+@pytest.mark.usefixtures("lingering")
+def test_an_interrupt_is_not_repeated_before_a_callback_has_ended(lost: list[Any]) -> None:
+    thing = Thing()
+    weakref.finalize(thing, call_in_callback, lambda: signal.raise_signal(signal.SIGINT))
+    del thing
+    wait_for_interrupt()
+    assert not lost
+
+
 def test_other_lost_exceptions_go_where_they_went_before(lost: list[Any]) -> None:
     redeliver_lost_interrupts()
     redeliver_lost_interrupts()
