@@ -97,7 +97,7 @@ def _steps(
 def _limit(steps: Records, columns: InstructionColumns, peak_bytes: Mapping[str, int]) -> None:
     """Record how much memory must have been freed before each allocation.
 
-    As in a run (`syclsched.execution.memory.peak_limit`), an allocation is made if there is space for it and for all
+    As in a run (`PeakMemoryLimit`), an allocation is made if there is space for it and for all
     pending allocations before it in the plan's order. So as many bytes must have been freed in its space as it and all
     allocations before it need beyond the peak. Later allocations that are made earlier leave that space free, too.
     """

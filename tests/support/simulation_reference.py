@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from syclsched.errors import IncompletePlanError
-from syclsched.execution.memory.peak_limit import PeakMemoryLimit
+from syclsched.execution.memory.memory_admission import PeakMemoryLimit
 from syclsched.model.plan import Instruction, Lane, Plan
 from syclsched.model.platform import HOST, Device, Interference, Platform
 from syclsched.simulation.overheads import host_overheads

@@ -16,8 +16,8 @@ from syclsched.execution.core.failures import FailureReason, task_failed_error
 from syclsched.execution.core.program import Buffer, Program, ProgramNode
 from syclsched.execution.core.progress import LaneProgress
 from syclsched.execution.core.work import InstructionWork
+from syclsched.execution.dispatch.base_engines import ProgramEngine
 from syclsched.execution.dispatch.debug_checks import DebugCheck, UndeclaredWriteCheck
-from syclsched.execution.dispatch.program_engine import ProgramEngine
 from syclsched.execution.lanes.lanes import Completion
 from syclsched.execution.memory.buffers import BufferTable
 from syclsched.execution.memory.statuses import failed_status

@@ -16,7 +16,7 @@ from syclsched.execution.core.execution_records import Outcome, Record
 from syclsched.execution.core.failures import FailureReason, propagate_device_failures, task_failed_error
 from syclsched.execution.core.program import Program, ProgramNode
 from syclsched.execution.core.work import InstructionWork
-from syclsched.execution.dispatch.program_engine import ProgramEngine
+from syclsched.execution.dispatch.base_engines import ProgramEngine
 from syclsched.execution.dispatch.readiness import Readiness
 from syclsched.execution.lanes.instruction_commands import CommandCache
 from syclsched.execution.lanes.instruction_submitter import InstructionSubmitter, SubmissionRequest

@@ -25,7 +25,7 @@ from syclsched.execution.core.events import EventTable
 from syclsched.execution.core.execution_records import Record
 from syclsched.execution.core.progress import LaneProgress
 from syclsched.execution.core.work import InstructionWork
-from syclsched.execution.dispatch.threaded_engine import ThreadedEngine
+from syclsched.execution.dispatch.base_engines import ThreadedEngine
 from syclsched.execution.dynamic.compiled.fast_path import CompiledRun
 from syclsched.execution.dynamic.compiled.fast_path_eligibility import fast_path_placement
 from syclsched.execution.dynamic.compiled.inbox import Inbox

@@ -12,7 +12,7 @@ from support.strategies import Case, cases
 
 from syclsched.execution.core.program import MEMORY_KINDS, Program, ProgramNode
 from syclsched.execution.dispatch.readiness import HOST_AHEAD, Readiness
-from syclsched.execution.memory.peak_limit import PeakMemoryLimit
+from syclsched.execution.memory.memory_admission import PeakMemoryLimit
 from syclsched.execution.memory.preallocation import buffers_to_preallocate
 from syclsched.model.plan import Instruction, Lane, Plan
 from syclsched.model.platform import Device, MemorySpace, Platform

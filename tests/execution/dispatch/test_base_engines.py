@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from syclsched.errors import ExecutionError, SyclschedError
-from syclsched.execution.dispatch.threaded_engine import ThreadedEngine
+from syclsched.execution.dispatch.base_engines import ThreadedEngine
 
 LONG_S = 60.0
 
