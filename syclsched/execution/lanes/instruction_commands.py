@@ -117,12 +117,19 @@ class CommandCache(CommandFactory):
         executable = self._executables[nodes[0].id]
         assert isinstance(executable, KernelExecutable)
         ready, addresses = [], []
+        known: dict[Buffer, int] = {}  # addresses of the buffers, which launches share; -1 if not allocated
         for node in nodes:
             buffers = self._work[node.id].buffers
-            found = [self._buffers.get(buffers[name]) for name in executable.array_names]
-            if all(found) and len(found) == len(buffers):
+            found = []
+            for name in executable.array_names:
+                buffer = buffers[name]
+                if buffer not in known:
+                    live = self._buffers.get(buffer)
+                    known[buffer] = -1 if live is None else live.address
+                found.append(known[buffer])
+            if -1 not in found and len(found) == len(buffers):
                 ready.append(node)
-                addresses.append([live.address for live in found if live is not None])
+                addresses.append(found)
         if len(ready) < FEWEST_LAUNCHES:
             for node in nodes:
                 self._prepare(node)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from syclsched.devices.backends.registry import backend_of
@@ -248,7 +249,7 @@ class HostLane:
         self._has_failed = False
         self._queued = 0
         self._unexecuted: list[ProgramNode] = []
-        self._steps: dict[int, Callable[[], Completion]] = {}
+        self._steps: dict[int, Callable[[], None]] = {}
 
     def start(
         self, node: ProgramNode, work: InstructionWork | None, executable: Executable | None, events: Sequence[Waitable]
@@ -261,17 +262,13 @@ class HostLane:
         except Exception as error:
             self._report(Completion(node, now_ns(), now_ns(), error))
             return
-        self._steps[node.id] = lambda: self._perform(node, events, call)
-        self._post(node)
+        step = self._steps[node.id] = partial(self._perform, node, events, call)
+        self.worker.post(step)
 
     def restart(self, node: ProgramNode) -> None:
         """Queue an instruction again that was returned unexecuted."""
         self._queued += 1
-        self._post(node)
-
-    def _post(self, node: ProgramNode) -> None:
-        step = self._steps[node.id]
-        self.worker.post(lambda: self._report(step()))
+        self.worker.post(self._steps[node.id])
 
     def skip(self, node: ProgramNode, events: Sequence[Waitable]) -> None:
         """Queue a wait for events in place of a skipped instruction."""
@@ -291,13 +288,14 @@ class HostLane:
         returned, self._unexecuted = self._unexecuted, []
         return returned
 
-    def _perform(self, node: ProgramNode, events: Sequence[Waitable], call: Callable[[], object]) -> Completion:
+    def _perform(self, node: ProgramNode, events: Sequence[Waitable], call: Callable[[], object]) -> None:
         if self._has_failed:
-            return Completion(node, unexecuted=True)
+            self._report(Completion(node, unexecuted=True))
+            return
         completion = _perform(node, events, call, self._cancelled)
         if completion.error is not None:
             self._has_failed = True
-        return completion
+        self._report(completion)
 
 
 def _wait_and(event: SyclEvent | None, wake: Callable[[], None]) -> None:

@@ -227,7 +227,7 @@ class BufferTable(BufferLookup):
         if own is None:
             buffer = name, self.residents[name]
             own = self._own[name] = self._make(buffer, touch=True)
-            self._note_taken(own.array.nbytes, buffer[1])
+            self._note_taken(padded(own.array.nbytes), buffer[1])
         return own
 
     def prepare(self, buffers: Iterable[Buffer]) -> None:
@@ -236,9 +236,10 @@ class BufferTable(BufferLookup):
         for buffer in buffers:
             pools.setdefault(self._keys[buffer], []).append(buffer)
         for key, wanted in pools.items():
-            for buffer, made in zip(wanted, self._make_all(key, wanted), strict=True):
-                self._buffers[buffer] = made
-                self._note_allocated(made, buffer[1])
+            made = self._make_all(key, wanted)
+            self._buffers.update(zip(wanted, made, strict=True))
+            sizes = [live.array.nbytes for live in made]
+            self._note_allocated(sum(sizes), sum(map(padded, sizes)), key.space)
 
     def place_in_layout(self, layout: MemoryLayout, plan: Plan) -> None:
         """Allocate and touch all the memory of a static layout, and place the plan's buffers in it."""
@@ -253,7 +254,8 @@ class BufferTable(BufferLookup):
                 buffer = self.memory_of((use.array, use.space))
                 array = self._arrays[buffer[0]]
                 key = layout.blocks[place.block][0]
-                live = self._live_buffer(array, key, _cut(held[place.block], place.offset, array.nbytes), None)
+                part = _cut(held[place.block], place.offset, array.nbytes)
+                live = _live_buffer(array, part, on_host=self._on_host(key), block=None)
                 self._laid_out[instruction.id] = self._buffers[buffer] = live
                 self._last[buffer] = instruction.id
         self.peak_bytes = dict(layout.peak_bytes)
@@ -268,23 +270,22 @@ class BufferTable(BufferLookup):
         """Allocate a buffer; free its previous allocation."""
         self.free(buffer)
         self._buffers[buffer] = made = self._make(buffer)
-        self._note_allocated(made, buffer[1])
+        self._note_allocated(made.array.nbytes, padded(made.array.nbytes), buffer[1])
 
-    def _note_allocated(self, made: AllocatedBuffer, space: str) -> None:
-        nbytes = made.array.nbytes
-        self._note_taken(nbytes, space)
+    def _note_allocated(self, nbytes: int, padded_bytes: int, space: str) -> None:
+        self._note_taken(padded_bytes, space)
         held = self._held_bytes[space] = self._held_bytes.get(space, 0) + nbytes
         self.peak_bytes[space] = max(held, self.peak_bytes.get(space, 0))
 
-    def _note_taken(self, nbytes: int, space: str) -> None:
-        self._taken[space] = self._taken.get(space, 0) + padded(nbytes)
+    def _note_taken(self, padded_bytes: int, space: str) -> None:
+        self._taken[space] = self._taken.get(space, 0) + padded_bytes
         self.held_bytes[space] = max(self._taken[space], self.held_bytes.get(space, 0))
 
     def _make(self, buffer: Buffer, *, touch: bool = False) -> AllocatedBuffer:
         name, key = buffer[0], self._keys[buffer]
         array = self._arrays[name]
         block, storage = self._take(key, array.nbytes, f"{array.nbytes} bytes for array {name!r}", touch=touch)
-        return self._live_buffer(array, key, storage, block)
+        return _live_buffer(array, storage, on_host=self._on_host(key), block=block)
 
     def _make_all(self, key: PoolKey, buffers: Sequence[Buffer]) -> list[AllocatedBuffer]:
         """Allocate and touch buffers of one pool together; one by one if they do not all fit, to name the culprit."""
@@ -292,7 +293,11 @@ class BufferTable(BufferLookup):
         if faultpoints.active is None:  # faults are injected in single allocations
             with suppress(MemoryError, MemoryLimitError):
                 found = self._devices.pools.take_all(key, [array.nbytes for array in arrays], touch=True)
-                return [self._live_buffer(a, key, held, block) for a, (block, held) in zip(arrays, found, strict=True)]
+                on_host = self._on_host(key)
+                return [
+                    _live_buffer(a, held, on_host=on_host, block=block)
+                    for a, (block, held) in zip(arrays, found, strict=True)
+                ]
         return [self._make(buffer, touch=True) for buffer in buffers]
 
     def _take(
@@ -308,13 +313,6 @@ class BufferTable(BufferLookup):
                 space=key.space,
             ) from error
         return found
-
-    def _live_buffer(
-        self, array: PlannedArray, key: PoolKey, held: NumpyArray | MemoryRange, block: MemoryBlock | None
-    ) -> AllocatedBuffer:
-        if isinstance(held, np.ndarray):
-            held = held.view(array.dtype).reshape(array.shape)
-        return AllocatedBuffer(array, held, on_host=self._on_host(key), owned=True, block=block)
 
     def _on_host(self, key: PoolKey) -> bool:
         """Return whether the host can access memory of a pool."""
@@ -374,6 +372,14 @@ class BufferTable(BufferLookup):
         self._own.clear()
         self._buffers.clear()
         self._held_bytes.clear()
+
+
+def _live_buffer(
+    array: PlannedArray, held: NumpyArray | MemoryRange, *, on_host: bool, block: MemoryBlock | None
+) -> AllocatedBuffer:
+    if isinstance(held, np.ndarray):
+        held = held.view(array.dtype).reshape(array.shape)
+    return AllocatedBuffer(array, held, on_host=on_host, owned=True, block=block)
 
 
 def _cut(held: NumpyArray | MemoryRange, start: int, nbytes: int) -> NumpyArray | MemoryRange:
