@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import syclsched
 from syclsched import planning_session, workloads
 from syclsched.costs import CostModel, MemoryHistory
 from syclsched.costs.history import HistoryKey, history_key
+from syclsched.kernels import get
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
@@ -265,3 +269,15 @@ def test_what_is_refused_is_not_planned_nor_used_again(made: list[str]) -> None:
     plan = syclsched.plan(cholesky(), platform(), history=history)
     assert len(made) == 2
     assert {each.task.partition("(")[0] for each in plan.refusals} == {"gemm"}
+
+
+def test_held_plans_do_not_keep_constants(made: list[str]) -> None:
+    graph = TaskGraph("with a constant")
+    x, y = graph.array("x", (64, 64)), graph.array("y", (64, 64))
+    weights = syclsched.constant(np.ones((64, 64)))
+    graph.kernel(get("add"), x=x, y=weights, z=y)
+    syclsched.plan(graph, platform())
+    alive = weakref.ref(weights.data)
+    del graph, x, y, weights
+    gc.collect()
+    assert alive() is None

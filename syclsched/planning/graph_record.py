@@ -16,6 +16,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.access_columns import WRITES, AccessColumns
 from syclsched.model.graph_parts.dependencies import KINDS, ImplicitEdges
 from syclsched.model.plan import PlannedAccess, PlannedArray, PlannedRows, PlannedTask
+from syclsched.model.schedule import WeaklyReferable
 from syclsched.model.tables.distinct_codes import distinct
 from syclsched.model.task import LogicalArray
 from syclsched.model.text.bulk_objects import make_objects
@@ -25,7 +26,7 @@ _UPDATING = np.array([mode.reads and mode.writes for mode in MODES])
 
 
 @dataclass(frozen=True, slots=True)
-class GraphRecord:
+class GraphRecord(WeaklyReferable):
     """Planning data of a graph, computed once for all plans of it."""
 
     fingerprint: str  # `TaskGraph.fingerprint`

@@ -67,14 +67,19 @@ class _Pending:
     """Instructions that are created on first access, as columns and from these as objects."""
 
     def __init__(self, make: Callable[[], InstructionTable]) -> None:
-        self._make = make
+        self._make: Callable[[], InstructionTable] | None = make
         self._table: InstructionTable | None = None
         self._made: tuple[Instruction, ...] | None = None
 
     def table(self) -> InstructionTable:
-        if self._table is None:
-            self._table = self._make()
-        return self._table
+        table = self._table
+        if table is None:
+            make = self._make
+            if make is None:  # another thread has made it meanwhile
+                return self.table()
+            table = self._table = make()
+            self._make = None  # it holds all that the plan was made from, such as the graph's constants
+        return table
 
     def instructions(self) -> tuple[Instruction, ...]:
         if self._made is None:

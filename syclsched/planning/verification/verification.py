@@ -9,6 +9,7 @@ task reads the version of each array that the sequential program reads, also aft
 
 from __future__ import annotations
 
+import weakref
 from typing import Final, NoReturn
 
 import numpy as np
@@ -30,8 +31,8 @@ from syclsched.planning.verification.structure import check_structure
 from syclsched.rewrites import planned_graph
 from syclsched.simulation.plan_memo import WorkMemo
 
-#: The graph, as it was recorded, that a plan was last proved for.
-_PROVED: Final[WorkMemo[GraphRecord]] = WorkMemo()
+#: The graph, as it was recorded, that a plan was last proved for; not kept alive, as it holds the graph's constants.
+_PROVED: Final[WorkMemo[weakref.ref[GraphRecord]]] = WorkMemo()
 
 
 def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
@@ -42,7 +43,7 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
     planned = None if graph is None else planned_graph(plan, graph) if plan.recipe else graph
     known = None if planned is None else record(planned)
     proved = _PROVED.get(plan)
-    if proved is not None and (known is None or known is proved):
+    if proved is not None and (known is None or known is proved()):
         return
     if graph is not None and known is not None:
         _check_same(plan, graph, known)
@@ -60,7 +61,7 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
     _complete(read, finding)
     _memory(read, planned)
     if known is not None:
-        _PROVED.keep(plan, known)
+        _PROVED.keep(plan, weakref.ref(known))
 
 
 def _check_same(plan: Plan, graph: TaskGraph, known: GraphRecord) -> None:
