@@ -245,6 +245,7 @@ def test_without_a_folder_to_write_to_it_plans(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
     plan = syclsched.plan(cholesky(), platform(), history=MemoryHistory())
     syclsched.verify(plan, cholesky())
+    assert syclsched.plan(cholesky(), platform(), history=MemoryHistory()) is plan, "this process holds it"
 
 
 def test_times_that_are_trusted_now_are_planned_with(made: list[str]) -> None:

@@ -86,9 +86,9 @@ class PlanStore:
                 if held is None or held.head != head:
                     held = _hold(_from_file(head, file.read(), str(path)))
             os.utime(path)
-        except FileNotFoundError:
+        except OSError:
             return None if held is None or held.in_file else _hold(held)
-        except (OSError, ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError):
             return None
         return _hold(held)
 
