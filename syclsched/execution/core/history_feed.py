@@ -41,8 +41,10 @@ _GRACE_S: Final = 2.0
 
 #: Number of runs that must agree to contradict a calibration.
 _RUNS: Final = 2
-#: A task between others takes up to this share more or less than alone, for natural reasons such as warm caches.
+#: A task between others takes up to this share, and these seconds, more or less than alone, for natural reasons such as
+#: warm caches and sleeping threads.
 _NATURAL: Final = 0.25
+_NATURAL_S: Final = 1e-5
 
 
 def _open_store() -> HistoryStore:
@@ -139,7 +141,7 @@ def _is_contradicted(store: HistoryStore, key: HistoryKey) -> bool:
         return False
     if in_run.samples != _RUNS or (in_run.uncertainty or 0.0) > PROVISIONAL:
         return False
-    return abs(in_run.value - alone.value) > (relative_uncertainty(alone) + _NATURAL) * alone.value
+    return abs(in_run.value - alone.value) > (relative_uncertainty(alone) + _NATURAL) * alone.value + _NATURAL_S
 
 
 def _difference(store: HistoryStore, key: HistoryKey) -> str:

@@ -73,11 +73,14 @@ def test_two_runs_that_agree_are_believed_and_the_calibration_is_timed_again(
     assert best(store).value == 4.9
 
 
+@pytest.mark.parametrize(
+    ("alone_s", "runs_s"), [(5.0, (5.5, 5.4, 5.5)), (1e-6, (3e-6,) * 3)], ids=["by a tenth", "by microseconds"]
+)
 def test_runs_that_agree_with_the_calibration_change_nothing(
-    store: HistoryStore, caplog: pytest.LogCaptureFixture
+    store: HistoryStore, caplog: pytest.LogCaptureFixture, alone_s: float, runs_s: tuple[float, ...]
 ) -> None:
-    store.record(KEY, [5.0] * 9)
-    ran(feed_of(store), 5.5, 5.4, 5.5)
+    store.record(KEY, [alone_s] * 9)
+    ran(feed_of(store), *runs_s)
     alone = store.lookup(KEY)
     assert alone is not None and not is_provisional(alone)
     assert not caplog.messages
