@@ -16,7 +16,6 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.text.printing import trials_text
-from syclsched.planner import AUTO, PlanRequest, graph_to_time, plan_contenders
 from syclsched.planner.contest import (
     MOST,
     Contender,
@@ -25,10 +24,12 @@ from syclsched.planner.contest import (
     makespan_key,
     with_measured_best,
 )
+from syclsched.planner.plan_request import PlanRequest
 from syclsched.planner.reuse import ReadTimes, are_close, are_same, plan_key
 from syclsched.planning import verify
 from syclsched.profiling.storage.plan_store import KeptPlans, PlanStore
 from syclsched.progress import Progress
+from syclsched.scheduling.registry import AUTO
 
 if TYPE_CHECKING:
     from syclsched.costs import History
@@ -66,6 +67,7 @@ class PlanningSession:
 
     def calibrate(self, graph: TaskGraph, live: OpenDevices) -> tuple[Calibration, ...]:
         """Measure the tasks of a graph, and of its chunks if tasks may be split."""
+        from syclsched.planner.rewrite_choice import graph_to_time
         from syclsched.profiling.calibration import calibrate  # it needs the packages of devices, planning does not
 
         def measure(timed: TaskGraph) -> Calibration:
@@ -155,6 +157,8 @@ class PlanningSession:
         return ChosenPlan(plan, partial(measured.key_of, contender.identity))
 
     def _plan(self, graph: TaskGraph, history: History, most: int) -> tuple[Plan, ...]:
+        from syclsched.planner.graph_planner import plan_contenders  # which a kept plan does not need
+
         clock = None if self.request.budget_s is None else perf_counter
         return plan_contenders(
             graph,

@@ -23,7 +23,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.profile import Quantity
-from syclsched.planner import PlanRequest
+from syclsched.planner import PlanRequest, graph_planner
 from syclsched.profiling.storage import plan_store
 from syclsched.profiling.storage.plan_store import PlanStore
 
@@ -51,13 +51,13 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(planning_session, "_KEPT_FROM_S", 0.0)
     planned: list[str] = []
-    plan_contenders = planning_session.plan_contenders
+    plan_contenders = graph_planner.plan_contenders
 
     def counted(graph: TaskGraph, *args: Any, **named: Any) -> tuple[Plan, ...]:
         planned.append(graph.name)
         return plan_contenders(graph, *args, **named)
 
-    monkeypatch.setattr(planning_session, "plan_contenders", counted)
+    monkeypatch.setattr(graph_planner, "plan_contenders", counted)
     yield planned
 
 

@@ -6,29 +6,35 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from syclsched.planner.graph_planner import plan_contenders, plan_graph
-from syclsched.planner.plan_request import ModelPlanOptions, PlanRequest
-from syclsched.planner.rewrite_choice import REWRITES, graph_to_time
-from syclsched.scheduling.registry import AUTO
+#: Public name -> module that defines it: a kept plan is used without the policies and passes that make plans.
+_LAZY = {
+    "AUTO": "syclsched.scheduling.registry",
+    "REWRITES": "syclsched.planner.rewrite_choice",
+    "FrontPlan": "syclsched.planner.pareto_plans",
+    "ModelPlanOptions": "syclsched.planner.plan_request",
+    "PlanRequest": "syclsched.planner.plan_request",
+    "graph_to_time": "syclsched.planner.rewrite_choice",
+    "plan_contenders": "syclsched.planner.graph_planner",
+    "plan_front": "syclsched.planner.pareto_plans",
+    "plan_graph": "syclsched.planner.graph_planner",
+}
+
+__all__ = sorted(_LAZY)
 
 if TYPE_CHECKING:
-    from syclsched.planner.pareto_plans import FrontPlan, plan_front
-
-__all__ = [
-    "AUTO",
-    "REWRITES",
-    "FrontPlan",
-    "ModelPlanOptions",
-    "PlanRequest",
-    "graph_to_time",
-    "plan_contenders",
-    "plan_front",
-    "plan_graph",
-]
+    from syclsched.planner.graph_planner import plan_contenders as plan_contenders
+    from syclsched.planner.graph_planner import plan_graph as plan_graph
+    from syclsched.planner.pareto_plans import FrontPlan as FrontPlan
+    from syclsched.planner.pareto_plans import plan_front as plan_front
+    from syclsched.planner.plan_request import ModelPlanOptions as ModelPlanOptions
+    from syclsched.planner.plan_request import PlanRequest as PlanRequest
+    from syclsched.planner.rewrite_choice import REWRITES as REWRITES
+    from syclsched.planner.rewrite_choice import graph_to_time as graph_to_time
+    from syclsched.scheduling.registry import AUTO as AUTO
 
 
 def __getattr__(name: str) -> Any:
-    """Import what only Pareto fronts need on first use (PEP 562)."""
-    if name not in ("FrontPlan", "plan_front"):
+    """Import a public name on first use (PEP 562)."""
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("syclsched.planner.pareto_plans"), name)
+    return getattr(importlib.import_module(_LAZY[name]), name)

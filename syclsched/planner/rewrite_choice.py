@@ -5,19 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from syclsched.costs import CostModel, History
 from syclsched.errors import PlanError, PolicyError, SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Candidate, Plan
 from syclsched.model.platform import Platform
-from syclsched.planner.attempt import Attempt, PlanTarget, attempt
 from syclsched.planner.contest import Rival, contenders
-from syclsched.planner.search_budget import SearchBudget
 from syclsched.rewrites import Rewrite, coarsen, keep_rewritten, rewrite, split
 from syclsched.rewrites.rewrite_result import unchanged
 from syclsched.scheduling.registry import AUTO
+
+if TYPE_CHECKING:
+    from syclsched.planner.attempt import Attempt, PlanTarget
+    from syclsched.planner.search_budget import SearchBudget
 
 #: Name of the choice to plan a graph as it is.
 NONE: Final = "none"
@@ -42,6 +44,8 @@ def check_rewrite(name: str) -> str:
 
 def plan_rewritten(graph: TaskGraph, request: PlanTarget, budget: SearchBudget, how: str) -> tuple[Plan, ...]:
     """Plan a graph as it is, rewritten, or both and keep the better plan; return it and its rivals."""
+    from syclsched.planner.attempt import attempt  # all policies and passes, which a kept plan does not need
+
     if not _wanted(how, request.policy):
         made = attempt(graph, request, budget)
         return _with_rivals(made.finished(), graph, request.most, (made, None))
@@ -104,6 +108,8 @@ def _wanted(how: str, policy: str) -> bool:
 
 def _better(graph: TaskGraph, found: Rewrite, request: PlanTarget, budget: SearchBudget) -> tuple[Plan, ...]:
     """Plan both variants; return the better plan and its rivals."""
+    from syclsched.planner.attempt import attempt  # all policies and passes, which a kept plan does not need
+
     original, refusal = None, None
     try:
         original = attempt(graph, request, budget.part(0.5))

@@ -7,8 +7,26 @@
 
 from __future__ import annotations
 
-from syclsched.planning.build import build_plan
-from syclsched.planning.synchronisation.graph_reduction import transitive_reduction
-from syclsched.planning.verification.verification import verify
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["build_plan", "transitive_reduction", "verify"]
+#: Public name -> module that defines it: a kept plan is only verified.
+_LAZY = {
+    "build_plan": "syclsched.planning.build",
+    "transitive_reduction": "syclsched.planning.synchronisation.graph_reduction",
+    "verify": "syclsched.planning.verification.verification",
+}
+
+__all__ = sorted(_LAZY)
+
+if TYPE_CHECKING:
+    from syclsched.planning.build import build_plan as build_plan
+    from syclsched.planning.synchronisation.graph_reduction import transitive_reduction as transitive_reduction
+    from syclsched.planning.verification.verification import verify as verify
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use (PEP 562)."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)

@@ -170,7 +170,7 @@ def test_chunks_are_timed_before_they_are_compared_with_the_whole(
     chunks = replay(graph, Recipe(cuts=(Cut(("t",), (16, 48)),))).graph
     asked = []
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setattr("syclsched.planning_session.graph_to_time", lambda *_, **how: asked.append(how) or chunks)
+    monkeypatch.setattr("syclsched.planner.rewrite_choice.graph_to_time", lambda *_, **how: asked.append(how) or chunks)
     syclsched.calibrate(graph, platform, live=live, policy="heft", rewrite="split")
     assert (asked[0]["policy"], asked[0]["rewrite"]) == ("heft", "split")
     with HistoryStore() as history:

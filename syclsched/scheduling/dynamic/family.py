@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from syclsched.errors import PolicyError
-from syclsched.scheduling.dynamic.policies import DYNAMIC_POLICIES
-from syclsched.scheduling.dynamic.policy_state import DynamicPolicy
-from syclsched.scheduling.dynamic.virtual_clock import run_dynamic
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.timetable import Timetable
+
+# The policies and the clock are imported when they are used: whoever lists the policies does not run them.
+if TYPE_CHECKING:
+    from syclsched.scheduling.dynamic.policy_state import DynamicPolicy
 
 #: In larger problems ``auto`` leaves these policies out: the loop is not compiled.
 _MAX_TASKS = 200
@@ -29,6 +31,8 @@ class SimulatedPolicy:
 
     def schedule(self, problem: Problem) -> Timetable:
         """Return the timetable of the policy's run."""
+        from syclsched.scheduling.dynamic.virtual_clock import run_dynamic
+
         return run_dynamic(problem, self.policy).timetable
 
 
@@ -43,10 +47,14 @@ class DynamicPolicies:
         """Return the full names of the members that suit a problem: none for a large one."""
         if len(problem) > _MAX_TASKS:
             return ()
+        from syclsched.scheduling.dynamic.policies import DYNAMIC_POLICIES
+
         return tuple(f"{self.prefix}:{policy.name}" for policy in DYNAMIC_POLICIES)
 
     def make(self, argument: str) -> SimulatedPolicy:
         """Return the policy for an argument."""
+        from syclsched.scheduling.dynamic.policies import DYNAMIC_POLICIES
+
         for policy in DYNAMIC_POLICIES:
             if policy.name == argument:
                 return SimulatedPolicy(policy)

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from syclsched.scheduling.policies.heft import Cpop, Heft, Peft
 from syclsched.scheduling.problem import Problem
-from syclsched.scheduling.search import refine
-from syclsched.scheduling.search.meter import Clock
-from syclsched.scheduling.search.refinement import search_steps
 from syclsched.scheduling.timetable import Timetable
+
+if TYPE_CHECKING:
+    from syclsched.scheduling.search.meter import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,9 @@ class Refined:
 
     def schedule(self, problem: Problem) -> Timetable:
         """Return the timetable of the policy."""
+        from syclsched.scheduling.search import refine  # whoever lists the policies does not search
+        from syclsched.scheduling.search.refinement import search_steps
+
         starts = [policy.schedule(problem) for policy in (Heft(), Cpop(), Peft())]
         steps = search_steps(problem) if self.steps is None else self.steps
         return refine(problem, starts, budget_s=self.budget_s, steps=steps, seed=self.seed, clock=self.clock)
