@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 #: Plans that took less time are kept in this process only: reading their file takes as long. Those that runs try in
 #: turn are written in any case. Plans of more tasks are not kept: they take much space.
-_KEPT_FROM_S, _MOST_TASKS = 0.5, 5_000
+_KEPT_FROM_S, _MOST_TASKS = 0.2, 5_000
 
 #: Most seconds to wait until the times of earlier runs of this process are written.
 _FLUSH_S = 0.5
