@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 import syclsched
-from syclsched import planning_session, workloads
+from syclsched import workloads
 from syclsched.costs.history import HistoryKey, MemoryHistory, Sample, history_key, in_run_key
 from syclsched.execution.core.history_feed import FEED
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import OpenCLSource
 from syclsched.model.platform import Platform
 from syclsched.model.profile import Quantity
-from syclsched.planner import PlanRequest
+from syclsched.planner import PlanRequest, graph_planner
 from syclsched.planner.contest import is_single
 from syclsched.planner.reuse import are_close
 from syclsched.planning_session import ChosenPlan, PlanningSession
@@ -127,13 +127,13 @@ def test_processes_at_once_lose_no_measurement(machine: Machine) -> None:
 def test_measurements_are_kept_when_plans_are_made_again(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.run(10)
     made: list[str] = []
-    plan_contenders = planning_session.plan_contenders
+    plan_contenders = graph_planner.plan_contenders
 
     def counted(graph: TaskGraph, *args: Any, **named: Any) -> Any:
         made.append(graph.name)
         return plan_contenders(graph, *args, **named)
 
-    monkeypatch.setattr(planning_session, "plan_contenders", counted)
+    monkeypatch.setattr(graph_planner, "plan_contenders", counted)
     with machine.history() as history:
         kept = machine.session(history).plan(cholesky())
         assert not made

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 from syclsched.errors import ArgumentError
 from syclsched.workloads.base import CheckResult, Workload, WorkloadKind
@@ -41,3 +42,10 @@ def get(name: str) -> WorkloadKind:
         raise ArgumentError(f"there is no workload {name!r}", hint=f"There are: {', '.join(_NAMES)}")
     kind: WorkloadKind = importlib.import_module(f"syclsched.workloads.{name}").KIND
     return kind
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module of a workload on first use (PEP 562)."""
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"syclsched.workloads.{name}")

@@ -20,6 +20,7 @@ from syclsched.errors import (
     PolicyError,
     RemadeModelWarning,
 )
+from syclsched.planner import graph_planner
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
@@ -298,13 +299,13 @@ def planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(planning_session, "_KEPT_FROM_S", 0.0)
     names: list[str] = []
-    plan_contenders = planning_session.plan_contenders
+    plan_contenders = graph_planner.plan_contenders
 
     def counted(graph, *args, **named):
         names.append(graph.name)
         return plan_contenders(graph, *args, **named)
 
-    monkeypatch.setattr(planning_session, "plan_contenders", counted)
+    monkeypatch.setattr(graph_planner, "plan_contenders", counted)
     return names
 
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 
 import pytest
 from support.sequential import run_on_host
@@ -14,6 +16,16 @@ from syclsched.errors import ArgumentError
 
 def test_the_three_are_there() -> None:
     assert workloads.names() == ("cholesky", "mlp", "stencil")
+
+
+def test_modules_are_imported_when_they_are_used() -> None:
+    code = (
+        "import sys; from syclsched import workloads; workloads.names()\n"
+        "assert not {f'syclsched.workloads.{name}' for name in workloads.names()} & set(sys.modules)\n"
+        "assert workloads.stencil.KIND is workloads.get('stencil') and 'syclsched.workloads.mlp' not in sys.modules\n"
+        "assert not hasattr(workloads, 'lu')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("name", workloads.names())
