@@ -105,6 +105,9 @@ class PlanningSession:
             from syclsched.execution.core.history_feed import FEED  # whoever tries plans runs them
 
             FEED.flush(_FLUSH_S)
+            refresh = getattr(self.history, "refresh", None)  # a history need not read a file
+            if refresh is not None:
+                refresh()
         measured = Makespans(self.history, self.platform, graph.name, key)
         kept = store.find(key)
         known = None if kept is None else measured.contest(kept)
@@ -112,7 +115,7 @@ class PlanningSession:
             chosen = self._chosen(known, partial(_read_sound, kept, graph), measured, tries=tries)
             if chosen is not None:
                 if self.tell is not None:
-                    self.tell(f"the plan of {graph.name} was made by an earlier run and is used again")
+                    self.tell(f"the plan of {graph.name} was made by an earlier call and is used again")
                 return chosen
         begun_s, read = perf_counter(), ReadTimes(self.history)
         plans = self._plan(graph, read, MOST)

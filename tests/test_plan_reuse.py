@@ -248,6 +248,18 @@ def test_without_a_folder_to_write_to_it_plans(
     assert syclsched.plan(cholesky(), platform(), history=MemoryHistory()) is plan, "this process holds it"
 
 
+def test_a_file_that_may_only_be_read_is_used(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = syclsched.plan(cholesky(), platform(), history=MemoryHistory())
+    monkeypatch.setattr(plan_store, "_HELD", {})  # as in another process
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr("os.utime", refuse)
+    assert syclsched.plan(cholesky(), platform(), history=MemoryHistory()) == plan
+    assert made == ["cholesky"]
+
+
 def test_times_that_are_trusted_now_are_planned_with(made: list[str]) -> None:
     history = timed(platform())
     for uncertainty in (0.9, 0.9, None):

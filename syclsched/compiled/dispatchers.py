@@ -93,6 +93,18 @@ def call_compiled(_: Any, address: Any, argument: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def number_behind(_: Any, numbers: Any) -> Any:
+    """Return the integer that lies, as a float, behind the last element of an array of floats."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, values[0])
+        place = builder.gep(array.data, [builder.extract_value(array.shape, 0)])
+        return builder.fptosi(builder.load(place), ir.IntType(64))
+
+    return types.int64(numbers), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def value_at(_: Any, address: Any, kind: Any) -> Any:
     """Return the value at an address, of a numba type."""
 

@@ -26,6 +26,8 @@ class _Intrinsic:
 address_of: Any = _Intrinsic("address_of")
 #: ``call_compiled(address, argument)``: call a function whose address is that of `address_in_compiled_code`.
 call_compiled: Any = _Intrinsic("call_compiled")
+#: ``number_behind(numbers)``: the integer that lies, as a float, behind the last element of an array.
+number_behind: Any = _Intrinsic("number_behind")
 #: ``value_at(address, kind)``: the value at an address, of a numba type.
 value_at: Any = _Intrinsic("value_at")
 

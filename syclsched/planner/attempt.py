@@ -77,7 +77,7 @@ class Attempt:
 
     def finished(self) -> Plan:
         """Return the plan with its metadata, verified."""
-        builder = self.builder.behind(self.plan)
+        builder = self.builder.of_plan(self.plan)
         builder.steps.begin("verification")
         bound_s = plan_bound_s(self.builder.problem()) if self.request.bounded else 0.0
         plan = replace(
@@ -96,14 +96,15 @@ class Attempt:
 
         It is verified before it runs, not here: most are never run.
         """
-        builder = self.builder.behind(plan)
+        builder = self.builder.of_plan(plan)
         bound_s = plan_bound_s(self.builder.problem()) if finished is None else finished.lower_bound_s
+        shared = finished if finished is not None and builder is self.builder.of_plan(finished) else None
         return replace(
             with_metrics(plan, measure(plan, builder.platform), bound_s),
             platform=builder.platform.without_profiles(),
             candidates=self.plan.candidates,
-            options=builder.options() if finished is None else finished.options,
-            refusals=builder.refusals() if finished is None else finished.refusals,
+            options=builder.options() if shared is None else shared.options,
+            refusals=builder.refusals() if shared is None else shared.refusals,
             aim=str(self.aim),
         )
 

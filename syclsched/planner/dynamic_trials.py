@@ -90,7 +90,7 @@ def simulate_dynamic_policy(
 def _plan(builder: PlanBuilder, policy: str, timetable: Timetable) -> Plan:
     """Return the simulated plan of a policy's decisions, with the durations the policy assumed."""
     plan = builder.build(PolicyResult(policy, "", builder.problem(), timetable, timetable.makespan_s))
-    return replace(plan, platform=builder.behind(plan).platform.without_profiles())
+    return replace(plan, platform=builder.of_plan(plan).platform.without_profiles())
 
 
 def _disturbed(problem: Problem, policy: DynamicPolicy, plan: Plan, disturbance: Disturbance, seed: int) -> DynamicRun:

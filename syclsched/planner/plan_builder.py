@@ -94,7 +94,7 @@ class PlanBuilder:
         platform = builder.limited or builder.platform
         return predict(build_plan(self.graph, platform, schedule, durations, prefetch_worth=prefetch_worth))
 
-    def behind(self, plan: Plan) -> PlanBuilder:
+    def of_plan(self, plan: Plan) -> PlanBuilder:
         """Return the builder with the platform and the costs of a plan: this one, or one for fewer threads."""
         return self._for({each.device for each in plan.schedule.assignments})
 
@@ -133,7 +133,7 @@ class PlanBuilder:
 
     def uncertainty(self, plan: Plan) -> float:
         """Return the relative uncertainty of the seconds of a plan's tasks together, as predicted."""
-        costs, devices = self.behind(plan).costs, self.behind(plan).platform.devices
+        costs, devices = self.of_plan(plan).costs, self.of_plan(plan).platform.devices
         tasks = {task.name: task for task in self.graph.tasks}
         place = {device.name: number for number, device in enumerate(devices)}
         total_s = uncertain_s = 0.0

@@ -41,8 +41,8 @@ _AGAIN_S = 2.0
 #: An implementation within this factor of the device's roofline cannot be beaten noticeably.
 _UNBEATABLE = 1.25
 
-#: A kernel that takes a second or more to compile is not timed if another implementation of the device is so many times
-#: faster than it should be, both by the roofline and by the efficiencies of the two.
+#: A kernel that takes a second or more to compile is not timed if its estimates, by the roofline and by the stated
+#: efficiencies of the implementations, both exceed this multiple of the fastest measured time.
 _CANNOT_WIN = 1.5
 
 #: Implementation kinds that are, or may contain, OpenCL C.

@@ -23,7 +23,7 @@ class FamilyRow:
     implementation: str  # empty for barriers
     tasks: int  # number of tasks that ran
     seconds: float  # sum of their durations on the device
-    predicted_s: float  # the same sum as planned
+    predicted_s: float  # the same sum as predicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class LinkRow:
     copies: int  # number of copies
     nbytes: int  # sum of their bytes
     seconds: float  # sum of their durations
-    predicted_s: float  # the same sum as planned
+    predicted_s: float  # the same sum as predicted
 
     @property
     def bandwidth_bytes_per_s(self) -> float:
@@ -77,7 +77,7 @@ class Report:
     policy: str
     simulated: bool  # true if nothing was measured
     makespan_s: float  # measured or simulated
-    predicted_makespan_s: float  # of the plan
+    predicted_makespan_s: float  # see `Plan.expected_s`
     families: tuple[FamilyRow, ...]  # the longest first
     devices: tuple[DeviceRow, ...]  # in the platform's order
     links: tuple[LinkRow, ...]  # the most bytes first
@@ -92,6 +92,7 @@ class Report:
     cancelled: int
     peak_bytes: Mapping[str, int]  # peak bytes of arrays, per space
     lower_bound_s: float = 0.0  # of the makespan; 0 if not known
+    gap: float | None = None  # of the plan by simulation; see `Plan.gap`
     incomplete_copies: int = 0  # copies that failed or were cancelled
     held_bytes: Mapping[str, int] = field(default_factory=dict)
     planned_peak_bytes: Mapping[str, int] = field(default_factory=dict)
@@ -103,11 +104,6 @@ class Report:
     def complete(self) -> bool:
         """True if nothing failed or was cancelled."""
         return not (self.failed or self.cancelled or self.incomplete_copies)
-
-    @property
-    def gap(self) -> float | None:
-        """Optimality gap: predicted makespan over its lower bound, minus 1; None if there is no bound."""
-        return max(0.0, self.predicted_makespan_s / self.lower_bound_s - 1.0) if self.lower_bound_s > 0.0 else None
 
     @property
     def makespan_error(self) -> float:
@@ -149,6 +145,7 @@ def make_report(trace: Trace, plan: Plan | None = None) -> Report:
         held_bytes=dict(trace.held_bytes),
         planned_peak_bytes={} if plan is None else dict(plan.peak_bytes),
         lower_bound_s=0.0 if plan is None or several else plan.lower_bound_s,
+        gap=None if plan is None or several else plan.gap,
         incomplete_copies=sum(1 for s in trace.spans if s.kind == "copy" and s.outcome != "done"),
         lanes=lanes,
         path=critical_path(causes, plan),

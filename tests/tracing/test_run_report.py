@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.strategies import Case, cases
 from support.synthetic import span
 
+from syclsched.model.plan import PlanTrial
 from syclsched.model.trace import Trace
 from syclsched.planning import build_plan
 from syclsched.simulation import predict, simulate
@@ -104,6 +105,14 @@ def test_an_idle_device_of_the_plan_is_listed() -> None:
     plan = predict(build_plan(*_one_task()))
     report = make_report(replace(simulate(plan), makespan_s=0.0), plan)
     assert [(r.device, r.utilisation) for r in report.devices] == [("a", 0.0), ("b", 0.0), ("host", 0.0)]
+
+
+def test_the_gap_of_a_plan_is_that_of_its_simulation_and_its_makespan_that_of_its_runs() -> None:
+    plan = replace(predict(build_plan(*_one_task())), lower_bound_s=1.0)
+    measured = PlanTrial("heft", plan.makespan_s, measured_s=3.0 * plan.makespan_s, runs=2)
+    plan = replace(plan, trials=(measured,))
+    report = make_report(replace(simulate(plan), predicted_makespan_s=plan.expected_s), plan)
+    assert (report.gap, report.predicted_makespan_s) == (plan.gap, 3.0 * plan.makespan_s)
 
 
 def _one_task():  # type: ignore[no-untyped-def]

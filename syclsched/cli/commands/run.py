@@ -438,6 +438,7 @@ def _summary(outcome: _Outcome, plan: Plan) -> dict[str, Any]:
         "rewritten": str(plan.recipe) or None,
         "simulated": outcome.trace.simulated,
         "predicted_makespan_s": plan.expected_s,
+        "simulated_makespan_s": plan.makespan_s,
         "lower_bound_s": plan.lower_bound_s,
         "gap": plan.gap,
         "makespan_s": outcome.trace.makespan_s,

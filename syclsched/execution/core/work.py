@@ -147,9 +147,8 @@ def compile_work(
     for lane in program.plan.lanes:
         queue = queues.get(lane.name)
         device = program.plan.platform.device(lane.device)
-        kinds: dict[
-            tuple[int, int, int], Hashable
-        ] = {}  # of the lane, by identities that tasks without constants share
+        # Tasks without constants share their operation's, signature's and implementation's compiled work.
+        kinds: dict[tuple[int, int, int], Hashable] = {}
         for instruction in lane.instructions:
             piece = work.get(instruction.id)
             if piece is None:

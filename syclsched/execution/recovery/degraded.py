@@ -36,7 +36,15 @@ def devices_in(plan: Plan, space: str | None) -> tuple[str, ...]:
 def platform_without(platform: Platform, devices: OpenDevices, excluded: Collection[str]) -> Platform:
     """Return a plan's platform without some devices, with current profiles; if none is left, with the host alone."""
     profiles = {device.name: device.profile for device in devices.platform.devices}
-    whole = replace(platform, devices=tuple(replace(d, profile=profiles.get(d.name)) for d in platform.devices))
+    # What limited a library's threads may be among the devices that are lost.
+    threads = {device.name: device.most_threads for device in devices.platform.devices}
+    whole = replace(
+        platform,
+        devices=tuple(
+            replace(d, profile=profiles.get(d.name), most_threads=threads.get(d.name, d.most_threads))
+            for d in platform.devices
+        ),
+    )
     kept = [device.name for device in whole.compute_devices if device.name not in excluded]
     if kept:
         return whole.select(kept)

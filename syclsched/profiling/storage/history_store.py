@@ -91,6 +91,7 @@ class HistoryStore:
         self._cache: dict[HistoryKey, Quantity | None] = {}
         #: By device: when its pace was read, and the pace.
         self._paces: dict[str, tuple[float, float | None]] = {}
+        self._since_s = clock()  # since when the cache is filled
         self._held: HeldConnection | None = take_idle(self.path)
         self._connection = self._open() if self._held is None else self._held.connection
         if self._held is not None:
@@ -104,10 +105,12 @@ class HistoryStore:
             return self._cache[key]
 
     def refresh(self) -> None:
-        """Clear the lookup cache, to see samples of other processes."""
-        with self._lock:
-            self._cache.clear()
-            self._paces.clear()
+        """Clear the lookup cache if other stores have changed the file, to see their samples."""
+        with self._lock, self._guarded():
+            if self._held is None or self._held.forget_changed():
+                self._cache.clear()
+                self._paces.clear()
+                self._since_s = self._clock()
 
     def record(
         self, key: HistoryKey, seconds: Iterable[float], *, load: float | None = None, source: Source = "calibration"
@@ -123,6 +126,17 @@ class HistoryStore:
             if not math.isfinite(sample.seconds) or sample.seconds < 0:
                 raise MeasurementError("a sample is negative or not finite", where=f"operation {key.operation!r}")
             rows.setdefault(key, []).append(sample)
+        try:
+            self._insert(rows)
+        except StorageError as error:
+            if self._held is None or _is_locked(error.__cause__):
+                raise
+            # The file could be written before: the disk is full, or read-only by now.
+            self._held.connection.close()
+            self._held, self._connection = None, self._open_in_memory(error)
+            self._insert(rows)
+
+    def _insert(self, rows: dict[HistoryKey, list[Sample]]) -> None:
         with self._lock, self._guarded(), self._connection:
             for key, added in rows.items():
                 columns = astuple(key)
@@ -236,8 +250,7 @@ class HistoryStore:
                 self._connection.close()
                 return
             self._connection = _closed_connection()
-            held.read.update(cache=self._cache, paces=self._paces, clock=self._clock)
-            held.read.setdefault("since_s", self._clock())
+            held.known.update(cache=self._cache, paces=self._paces, clock=self._clock, since_s=self._since_s)
             leave_idle(held)
 
     def __enter__(self) -> HistoryStore:
@@ -250,11 +263,9 @@ class HistoryStore:
 
     def _recall(self, held: HeldConnection) -> None:
         """Use what was read through a connection, unless it is old: estimates follow a device's speed today."""
-        read = held.read
-        if read.get("clock") is self._clock and 0.0 <= self._clock() - read["since_s"] <= _RECALLED_S:
-            self._cache, self._paces = read["cache"], read["paces"]
-        else:
-            read.clear()
+        known = held.known
+        if known.get("clock") is self._clock and 0.0 <= self._clock() - known["since_s"] <= _RECALLED_S:
+            self._cache, self._paces, self._since_s = known["cache"], known["paces"], known["since_s"]
 
     def _pace(self, device_key: str, since_s: float) -> float | None:
         """Return how much longer than usual a device's tasks took in the last runs; None if not noticeably."""

@@ -26,19 +26,29 @@ class HeldConnection:
     connection: sqlite3.Connection
     path: Path
     file: _File
-    read: dict[Hashable, Any] = field(default_factory=dict)
-    version: int = 0  # of the file's content, when the connection was left; others' changes change it
+    version: int  # of the file's content when `known` was begun; changes by other connections change it
+    known: dict[Hashable, Any] = field(default_factory=dict)  # read from the file
+    process: int = field(default_factory=os.getpid)
+
+    def forget_changed(self) -> bool:
+        """Drop what was read if other connections have changed the file since; return whether they have."""
+        version = _version_of(self.connection)
+        if version == self.version:
+            return False
+        self.version = version
+        self.known.clear()
+        return True
 
 
 #: The connection, or none. Threads share it without a lock: appending and taking are atomic.
 _idle: list[HeldConnection] = []
-#: Connections of the parent process, which a forked process must neither use nor close.
+#: Connections that were in use when this process was forked: it must neither use nor close them.
 _not_ours: list[HeldConnection] = []
 
 
 def hold(connection: sqlite3.Connection, path: Path) -> HeldConnection:
     """Return a new connection as one that can be left to others."""
-    return HeldConnection(connection, path, _file_of(path))
+    return HeldConnection(connection, path, _file_of(path), _version_of(connection))
 
 
 def take_idle(path: Path) -> HeldConnection | None:
@@ -49,8 +59,7 @@ def take_idle(path: Path) -> HeldConnection | None:
         return None
     with suppress(OSError, sqlite3.Error):
         if held.path == path and held.file == _file_of(path):
-            if held.version != _version_of(held.connection):
-                held.read.clear()
+            held.forget_changed()
             return held
     held.connection.close()
     return None
@@ -58,12 +67,12 @@ def take_idle(path: Path) -> HeldConnection | None:
 
 def leave_idle(held: HeldConnection) -> None:
     """Leave a connection to the next store of its file; close it if another one is idle already."""
-    with suppress(sqlite3.Error):
-        if not _idle and not held.connection.in_transaction:
-            held.version = _version_of(held.connection)
-            _idle.append(held)
-            return
-    held.connection.close()
+    if held.process != os.getpid():
+        _not_ours.append(held)
+    elif _idle or held.connection.in_transaction:
+        held.connection.close()
+    else:
+        _idle.append(held)
 
 
 def close_idle() -> None:
@@ -81,10 +90,6 @@ def _version_of(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
-def _forget() -> None:
-    _not_ours.extend(_idle)
-    _idle.clear()
-
-
-os.register_at_fork(after_in_child=_forget)
+# A forked process would inherit the file's locks as taken, though the system has given it none.
+os.register_at_fork(before=close_idle)
 atexit.register(close_idle)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -39,9 +40,10 @@ class _KeptPlan:
 
     def read(self, where: str) -> Plan | None:
         """Return the plan; None if the file is damaged."""
+        text = self.text  # before the plan: another thread may read it meanwhile
         if self.plan is None:
             try:
-                self.plan = Plan.from_json(self.text, where=where)
+                self.plan = Plan.from_json(text, where=where)
             except (ValueError, TypeError, SyclschedError):
                 return None
             self.text = b""
@@ -85,11 +87,10 @@ class PlanStore:
                 head = file.readline()
                 if held is None or held.head != head:
                     held = _hold(_from_file(head, file.read(), str(path)))
-            os.utime(path)
-        except OSError:
+        except (OSError, ValueError, TypeError, KeyError):  # no file, or a damaged one
             return None if held is None or held.in_file else _hold(held)
-        except (ValueError, TypeError, KeyError):
-            return None
+        with suppress(OSError):  # a file that may only be read
+            os.utime(path)
         return _hold(held)
 
     def keep(self, key: str, plans: Sequence[tuple[str, Plan]], times: Times, *, in_file: bool = True) -> None:

@@ -32,7 +32,7 @@ from syclsched.scheduling.tables import Floats
 @lean
 def _last_first(state: RunState, parameters: Floats) -> None:
     """Start on each open lane, the last first, a late ready task: the last but so many."""
-    if parameters[0] < 0.0:
+    if parameters[0] < 0.0 or len(parameters) != 1:
         raise ValueError("no task can be chosen")
     for lane in range(len(state.known.device_of) - 1, -1, -1):
         count = ready_count(state)

@@ -17,7 +17,7 @@ from syclsched.costs.history import HistoryKey, Sample, in_run_key, is_provision
 from syclsched.errors import FormatError, MeasurementError, SyclschedError
 from syclsched.model.profile import Quantity
 from syclsched.profiling.storage.history_store import KEPT_SAMPLES, HistoryStore
-from syclsched.profiling.storage.idle_connection import close_idle
+from syclsched.profiling.storage.idle_connection import close_idle, leave_idle, take_idle
 
 KEY = HistoryKey("device", "gemm", "numba-dpex", "1", "a:float64[64,64]")
 
@@ -280,6 +280,70 @@ def other_lookup(path: Path) -> Quantity | None:
     """Return what a store reads through a connection of its own."""
     with HistoryStore(path), HistoryStore(path) as store:
         return store.lookup(KEY)
+
+
+def test_what_others_write_while_a_store_is_open_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite3"
+    with HistoryStore(path) as other:
+        other.record(KEY, [9.0])
+        with HistoryStore(path) as store:
+            assert store.lookup(KEY) == other.lookup(KEY)
+            other.record(KEY, [5.0] * KEPT_SAMPLES)
+            store.refresh()
+            again = store.lookup(KEY)
+            assert again is not None and again.value == 5.0
+            other.record(KEY, [3.0] * KEPT_SAMPLES)
+    with HistoryStore(path) as store:
+        found = store.lookup(KEY)
+        assert found is not None and found.value == 3.0
+
+
+FORK = """
+import os, sys
+from pathlib import Path
+from syclsched.costs.history import HistoryKey
+from syclsched.profiling.storage.history_store import HistoryStore
+
+def key(name):
+    return HistoryKey("device", name, "numba-dpex", "1", "")
+
+path = Path(sys.argv[1])
+with HistoryStore(path) as store:
+    store.record(key("before"), [1.0])
+ready, say_ready = os.pipe()
+parent_lives, hold = os.pipe()
+if os.fork():
+    os.read(ready, 1)
+    sys.exit()
+os.close(hold)
+with HistoryStore(path) as store:
+    store.record(key("beside"), [1.0])
+    os.write(say_ready, b"1")
+    os.read(parent_lives, 1)  # until the parent has ended
+    store.record(key("after"), [1.0])
+    os._exit(0)  # as if it were killed
+"""
+
+
+def test_a_forked_process_writes_to_the_file_of_its_parent(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite3"
+    subprocess.run([sys.executable, "-c", FORK, str(path)], check=True, stdout=subprocess.PIPE, timeout=60)
+    with HistoryStore(path) as store:
+        assert {key.operation for key, _ in store.entries()} == {"before", "beside", "after"}
+
+
+def test_a_file_that_can_be_written_no_more_is_replaced_by_memory(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite3"
+    with HistoryStore(path) as store:
+        store.record(KEY, [1.0])
+    held = take_idle(path)
+    assert held is not None
+    held.connection.execute("PRAGMA query_only = 1")
+    leave_idle(held)
+    with HistoryStore(path) as store:
+        store.record(KEY, [3.0])
+        assert store.note is not None and "memory only" in store.note
+        assert [sample.seconds for sample in store.stored(KEY)][-1:] == [3.0]
 
 
 def test_a_file_that_took_the_place_of_another_is_opened(tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from syclsched.compiled import inlined, specialised
 from syclsched.compiled.passed_tuples import (
     address_in_compiled_code,
     address_of,
     call_compiled,
+    number_behind,
     type_for_value_at,
     value_at,
 )
@@ -24,19 +27,24 @@ from syclsched.scheduling.tables import Floats
 
 @inlined
 def call_rule(state: RunState, parameters: Floats) -> None:
-    """Call the rule whose address is the last parameter; a rule itself."""
-    call_compiled(int(parameters[len(parameters) - 1]), address_of(state))
+    """Call the rule whose address lies behind the parameters; a rule itself."""
+    call_compiled(number_behind(parameters), address_of(state))
+
+
+def with_address(parameters: Floats, address: int) -> Floats:
+    """Return parameters with a rule's address behind them, where the rule does not see it."""
+    return np.append(parameters, float(address))[:-1]
 
 
 #: By rule: its address, and the compiled function, which must stay alive. States of runs are all of the same types.
 _COMPILED: dict[Any, tuple[int, Any]] = {}
 
 
-def address_of_rule(rule: Callable[[Any, Any], None], board: RunState) -> int:
+def address_of_rule(rule: Callable[[Any, Any], None], state: RunState) -> int:
     """Compile a rule, unless that was done before, and return its address for `call_rule`."""
     if rule not in _COMPILED:
-        entry = _entry_of(rule, type_for_value_at(board))
-        _COMPILED[rule] = address_in_compiled_code(entry), entry
+        entry = _entry_of(rule, type_for_value_at(state))
+        _COMPILED.setdefault(rule, (address_in_compiled_code(entry), entry))
     return _COMPILED[rule][0]
 
 

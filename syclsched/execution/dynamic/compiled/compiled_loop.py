@@ -21,7 +21,7 @@ from syclsched.devices.native.wakeup import Wakeup
 from syclsched.devices.submission.command_maker import EventStructure, LaneStructure
 from syclsched.devices.submission.commands import COPY, FENCE, CommandStructure
 from syclsched.devices.submission.submission_loop import SubmissionLoop
-from syclsched.execution.dynamic.compiled.called_rule import address_of_rule, call_rule
+from syclsched.execution.dynamic.compiled.called_rule import address_of_rule, call_rule, with_address
 from syclsched.execution.dynamic.compiled.helper_loop import BELL as IDLE_BELL
 from syclsched.execution.dynamic.compiled.helper_loop import MADE as EVENTS_MADE
 from syclsched.execution.dynamic.compiled.helper_loop import SLEEP, SubmittedEvents, compiled_backoff
@@ -136,8 +136,7 @@ class EventLoop:
         The loop then calls the rule through its address.
         """
         if not _has_loop(self._rule, self._board, self.machine):
-            address = address_of_rule(self._rule, self._board)
-            parameters = np.append(self._board.parameters, float(address))
+            parameters = with_address(self._board.parameters, address_of_rule(self._rule, self._board))
             self._board, self._drive = self._board._replace(parameters=parameters), loop_of(call_rule)
         precompile(self._drive, self._board, self.machine)
 
