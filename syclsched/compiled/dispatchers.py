@@ -16,13 +16,11 @@ from numba.core.typing.typeof import Purpose, typeof
 from numba.extending import intrinsic
 
 from syclsched.compiled.disk_cache import cache_on_disk
-from syclsched.compiled.numba_passes import skip_descriptions
 from syclsched.interrupts import interrupts_deferred
 
 
 def dispatcher_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Return a function as numba's dispatcher, with the on-disk cache and the look-up of named tuples."""
-    skip_descriptions()
     dispatcher: Any = numba.njit(**options)(function)
     dispatcher.__class__ = _Recognising
     dispatcher.asked_options = options

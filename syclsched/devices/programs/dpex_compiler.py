@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.compiled.numba_passes import skip_descriptions
 from syclsched.devices.native.sycl_types import SyclDevice
 from syclsched.devices.programs.arguments import scalar_dtype
 from syclsched.errors import CapabilityError
@@ -66,7 +65,6 @@ def prepare_compiler() -> None:
         raise CapabilityError(
             f"numba-dpex cannot be imported: {error}", hint="python -m syclsched doctor says what is missing"
         ) from error
-    skip_descriptions()
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
     _register_once(dpex_kernel_target.target_context)
