@@ -95,9 +95,11 @@ def _slot(
         iterations = np.ceil((at - end) / interval_s - ROUNDING)
         at = max(at, end + iterations * interval_s)
     limit = at + interval_s
+    if limit <= at:  # the interval is below the precision of such late times
+        return -1.0
     moved = True
     while moved:
-        moved = False
+        before_s, moved = at, False
         for r in o.resource[i]:
             if r < 0:
                 continue
@@ -115,4 +117,6 @@ def _slot(
                     moved = True
                 if at > limit + slack:
                     return -1.0
+        if moved and at <= before_s:  # a step below the precision
+            return -1.0
     return float(at)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -204,3 +205,12 @@ def test_equal_arguments_give_equal_answers() -> None:
     problem = layered(30, 3, 2, 2)
     one, other = (pipeline(problem, steps=500, seed=4) for _ in range(2))
     assert one.start_s.tobytes() == other.start_s.tobytes()
+
+
+@pytest.mark.parametrize("release_s", [1e3, 1e6, 1e9])
+def test_tasks_shorter_than_the_precision_of_their_times_end_no_search(release_s: float) -> None:
+    problem = problem_from_matrices([[1e-10]] * 3, {})
+    problem = replace(problem, tables=problem.tables._replace(release_s=np.full(3, release_s)))
+    schedule = modulo_schedule(problem, get("heft").schedule(problem))
+    assert schedule.interval_s >= 3e-10 * (1 - 1e-9)
+    assert schedule.start_s.min() >= release_s
