@@ -63,7 +63,8 @@ def test_the_plans_of_a_contest_are_close_in_prediction_and_differ_in_placement(
     for plan in plans:
         syclsched.verify(plan, graph)
         assert plan.policy.startswith("auto: ")
-        assert plan.options == best.options
+        # Tasks on the host take longer where kernels share its cores.
+        assert (plan.options == best.options) == (plan.platform == best.platform)
 
 
 def test_the_best_single_device_takes_part_if_it_is_within_reach() -> None:
