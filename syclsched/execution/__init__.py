@@ -6,8 +6,9 @@ Names are imported on first use; no SYCL module is imported before a run starts.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from syclsched.lazy_names import lazy_names
 
 _LAZY = {
     "Run": "syclsched.execution.handle.run",
@@ -30,9 +31,4 @@ if TYPE_CHECKING:
     from syclsched.execution.runner.stream import Stream as Stream
     from syclsched.execution.runner.stream import StreamStatistics as StreamStatistics
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use (PEP 562)."""
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+__getattr__ = lazy_names(__name__, _LAZY)

@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from syclsched.lazy_names import lazy_names
 
 #: Public name -> module that defines it: a kept plan is only verified.
 _LAZY = {
@@ -24,9 +25,4 @@ if TYPE_CHECKING:
     from syclsched.planning.synchronisation.graph_reduction import transitive_reduction as transitive_reduction
     from syclsched.planning.verification.verification import verify as verify
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use (PEP 562)."""
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+__getattr__ = lazy_names(__name__, _LAZY)

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from syclsched.lazy_names import lazy_names
 from syclsched.simulation.disturbances import Event, Failure, SlowDown
 from syclsched.simulation.machine_builder import flatten
 from syclsched.simulation.simulate import predict, simulate
@@ -42,9 +42,4 @@ _LAZY = {
     "repeat": "syclsched.simulation.trials",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use (PEP 562)."""
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+__getattr__ = lazy_names(__name__, _LAZY)

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from syclsched.lazy_names import lazy_names
 
 #: Public name -> module that defines it.
 _LAZY = {
@@ -52,9 +53,4 @@ if TYPE_CHECKING:
     from syclsched.scheduling.dynamic.rule_policy import RulePolicy as RulePolicy
     from syclsched.scheduling.dynamic.virtual_clock import run_dynamic as run_dynamic
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use (PEP 562)."""
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+__getattr__ = lazy_names(__name__, _LAZY)
