@@ -210,8 +210,8 @@ def plan(
         Called before each step as ``progress(done, total, step)``; see `syclsched.progress.Progress`.
     reuse : bool, optional
         Use the plan of an earlier call again, if graph, platform, options and measured times are the same. Plans of
-        ``auto`` are kept in this process; those that took a fifth of a second or longer also in the user's data
-        folder. If runs have tried several plans, it is the fastest of them.
+        ``auto`` for up to 5,000 tasks are kept in this process; those that took a fifth of a second or longer also in
+        the user's data folder. If runs have tried several plans, it is the fastest of them.
 
     Returns
     -------
