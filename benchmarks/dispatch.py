@@ -32,6 +32,8 @@ from syclsched import TaskGraph, discover
 from syclsched.api import with_lanes
 from syclsched.devices import open_devices
 from syclsched.execution import bind
+from syclsched.oneapi import stack_generation
+from syclsched.oneapi.dpctl_interface import usm_arrays
 
 ITEMS = 16
 SOURCE = "__kernel void nothing(__global double *out, __global const double *a, __global const double *b) {}"
@@ -116,7 +118,7 @@ class Rivals:
         built = Path(self._folder.name) / "loop.so"
         subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(here), "-o", str(built)], check=True)
         self._loop = ctypes.CDLL(str(built)).run_by_hand
-        interface = ctypes.CDLL("libDPCTLSyclInterface.so.0", mode=os.RTLD_NOLOAD)
+        interface = ctypes.CDLL(stack_generation.installed().dpctl_interface, mode=os.RTLD_NOLOAD)
         names = ("DPCTLQueue_SubmitRange", "DPCTLEvent_Wait", "DPCTLEvent_Delete")
         functions = [ctypes.cast(getattr(interface, name), ctypes.c_void_p) for name in names]
         count = len(self.before)
@@ -146,7 +148,7 @@ class Rivals:
         )
 
     def _numba_kernel(self) -> None:
-        import dpctl.tensor as dpt
+        dpt = usm_arrays()
         import numba_dpex as dpex
 
         @dpex.kernel

@@ -15,6 +15,7 @@ from common import alternating, parser
 
 import syclsched as ss
 from syclsched.kernels import get
+from syclsched.oneapi.dpctl_interface import usm_arrays
 
 ROUNDS = 40
 
@@ -37,7 +38,7 @@ def measure(mebibytes: int) -> dict[str, list[float]]:
         ss.bind(graph_of(elements, "shared"), platform, policy="single:cpu", trace=False) as given,
         ss.bind(graph_of(elements, "shared"), platform, policy="single:cpu", trace=False) as filled,
     ):
-        from dpctl import tensor
+        tensor = usm_arrays()
 
         usm = tensor.asarray(data, usm_type="shared", device="opencl:cpu")
         np.copyto(filled.buffer("x"), data)

@@ -26,6 +26,7 @@ from syclsched import oneapi
 from syclsched.devices.programs.task_compiler import compile_task
 from syclsched.errors import CapabilityError
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Signature
+from syclsched.oneapi.dpctl_interface import usm_arrays
 from syclsched.profiling.measure.microkernels import fma_flops, fma_operation, triad_operation
 
 MIB = 1 << 20
@@ -304,7 +305,7 @@ class Bench:
 
     def array(self, shape: tuple[int, ...], dtype: str) -> Any:
         """Return an array of small numbers."""
-        import dpctl.tensor as dpt
+        dpt = usm_arrays()
 
         numbers = (4 * np.random.default_rng(1).random(1 << 16) + 1).astype(dtype)
         return dpt.asarray(np.resize(numbers, shape), sycl_queue=self.queue, usm_type="device")
@@ -328,7 +329,7 @@ class Bench:
         if wrong is not None:
             raise ValueError(f"{operation.name}: {wrong}")
         if implementation.prepare is not None and constants:
-            import dpctl.tensor as dpt
+            dpt = usm_arrays()
 
             known = {name: dpt.asnumpy(arrays[name]) for name in constants}
             made = implementation.prepare(signature, self.queue, known)

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from common import parser
 
+from syclsched.oneapi.dpctl_interface import usm_arrays
+
 #: Enough to hide what a wait costs, few enough not to pile up host tasks.
 CHAIN = 40
 REST_S = 0.05
@@ -143,7 +145,7 @@ def values(case: dict[str, Any]) -> dict[str, np.ndarray]:
 
 def submitters(case: dict[str, Any], queue: Any) -> tuple[dict[str, Callable[[], Any]], str, float]:
     """Return how each implementation is submitted, oneDNN's name for its own, and the operations of one."""
-    import dpctl.tensor as dpt
+    dpt = usm_arrays()
 
     from syclsched.devices.programs.task_compiler import compile_task
     from syclsched.kernels.onednn.calls import implementation_of

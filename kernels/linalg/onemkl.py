@@ -16,6 +16,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
+from syclsched.oneapi.dpctl_interface import usm_array_extension, usm_arrays
+
 _BLAS = "dpnp.backend.extensions.blas._blas_impl"
 
 
@@ -25,9 +27,9 @@ def _blas() -> Any:
 
     Importing dpnp takes a third of a second, and 200 MB of libraries for random numbers, transforms and the like.
     """
-    import dpctl.tensor  # noqa: F401  # whose types the module uses
-
     from syclsched.oneapi.loading import load_blas_libraries
+
+    usm_arrays()  # whose types the module uses
 
     package = None if "dpnp" in sys.modules else PathFinder.find_spec("dpnp")
     for folder in () if package is None else package.submodule_search_locations or ():
@@ -50,14 +52,12 @@ def _on(queue: Any, array: Any) -> Any:
 
 def gemm(queue: Any, arguments: Mapping[str, Any], depends: Sequence[Any]) -> Any:
     """Submit C -= A B^T: a product into a temporary array, then a subtraction."""
-    import dpctl.tensor as dpt
-    from dpctl.tensor import _tensor_elementwise_impl as elementwise
-
+    arrays, elementwise = usm_arrays(), usm_array_extension("_tensor_elementwise_impl")
     c, a, b = (_on(queue, arguments[name]) for name in ("c", "a", "b"))
     m, n = c.shape
-    product = dpt.empty((m, n), dtype=c.dtype, usm_type="device", sycl_queue=queue)
+    product = arrays.empty((m, n), dtype=c.dtype, usm_type="device", sycl_queue=queue)
     _, multiplied, row_major = _blas()._gemm(queue, a, b.T, product, list(depends))
     if not row_major:  # the same memory, read as oneMKL wrote it
-        product = dpt.usm_ndarray((m, n), dtype=c.dtype, buffer=product.usm_data, strides=(1, m))
+        product = arrays.usm_ndarray((m, n), dtype=c.dtype, buffer=product.usm_data, strides=(1, m))
     _, subtracted = elementwise._subtract_inplace(lhs=c, rhs=product, sycl_queue=queue, depends=[multiplied])
     return subtracted

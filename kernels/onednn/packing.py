@@ -19,6 +19,7 @@ from syclsched.kernels.onednn.primitives import primitive_of
 from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest
 from syclsched.kernels.onednn.status import check
 from syclsched.kernels.onednn.tensors import Tensor
+from syclsched.oneapi.dpctl_interface import usm_arrays
 
 
 def prepare(
@@ -63,22 +64,18 @@ def _packed(request: PrimitiveRequest | None, name: str) -> PrimitiveArgument | 
 
 
 def _upload(values: np.ndarray[Any, Any], queue: SyclQueue) -> Any:
-    import dpctl.tensor as dpt
-
-    uploaded = dpt.empty(values.shape, dtype=values.dtype, sycl_queue=queue, usm_type="device")
-    if values.nbytes:  # dpt.asarray would need another, writable copy
+    uploaded = usm_arrays().empty(values.shape, dtype=values.dtype, sycl_queue=queue, usm_type="device")
+    if values.nbytes:  # asarray would need another, writable copy
         queue.memcpy(uploaded.usm_data, values.reshape(-1).view(np.uint8), values.nbytes)
     return uploaded
 
 
 def _pack(request: PrimitiveRequest, wanted: PrimitiveArgument, source: Tensor, uploaded: Any, queue: SyclQueue) -> Any:
     """Reorder an array into the layout the primitive chose; block until done."""
-    import dpctl.tensor as dpt
-
     stream = stream_of(queue)
     engine, library = stream.engine, stream.engine.library
     primitive = primitive_of(engine, request)
-    packed = dpt.zeros(primitive.size(wanted), dtype="uint8", sycl_queue=queue, usm_type="device")
+    packed = usm_arrays().zeros(primitive.size(wanted), dtype="uint8", sycl_queue=queue, usm_type="device")
     given = descriptor(engine, source)
     target = primitive.descriptor(wanted.index)
     description = Handle(library, "primitive_desc").make(

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numba
 from numba.core import caching
 
 from syclsched.compiled.source_stamps import compiled_in_closure, stamp_of, stamp_of_file
@@ -33,6 +34,11 @@ def _is_trusted(folder: Path, beside: Path | None) -> bool:
     return may_load_from(folder, beside)
 
 
+def _locator(name: str) -> Any:
+    """Return a class of numba's that finds cache folders; until numba 0.60 their names began with an underscore."""
+    return getattr(caching, name, None) or getattr(caching, f"_{name}")
+
+
 class _SourceStamp:
     """Locator mix-in: a cache entry is valid as long as all code that may be compiled into it is unchanged."""
 
@@ -50,18 +56,18 @@ class _SourceStamp:
         return None
 
 
-class _InTree(_SourceStamp, caching._InTreeCacheLocator):  # type: ignore[misc]
+class _InTree(_SourceStamp, _locator("InTreeCacheLocator")):  # type: ignore[misc]
     """Cache beside the source; the checkout, or the installation, may belong to another user."""
 
     def _source_folder(self) -> Path:
         return Path(self._py_file).parent
 
 
-class _Provided(_SourceStamp, caching._UserProvidedCacheLocator):  # type: ignore[misc]
+class _Provided(_SourceStamp, _locator("UserProvidedCacheLocator")):  # type: ignore[misc]
     """Cache in the folder that ``NUMBA_CACHE_DIR`` names."""
 
 
-class _UserWide(_SourceStamp, caching._UserWideCacheLocator):  # type: ignore[misc]
+class _UserWide(_SourceStamp, _locator("UserWideCacheLocator")):  # type: ignore[misc]
     """Cache in the user's cache folder."""
 
 
@@ -105,7 +111,8 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
         super().__init__(function)
         self._cache_file = CacheFile(
             cache_path=self._cache_path,
-            filename_base=prefix + self._impl.filename_base,
+            # An index is of one numba. Two installations of the same checkout have two.
+            filename_base=f"{prefix}{self._impl.filename_base}.numba{numba.__version__}",
             source_stamp=stamp_of(function),
         )
 

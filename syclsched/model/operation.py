@@ -328,7 +328,7 @@ class Implementation:
             a `SpirvModule`, with arguments as for ``opencl-c``.
         ``library``
             ``submit(queue, arguments, depends) -> SyclEvent``: submits asynchronously to a
-            ``dpctl.SyclQueue``; ``arguments`` maps parameter names to ``dpctl.tensor.usm_ndarray`` or Python
+            ``dpctl.SyclQueue``; ``arguments`` maps parameter names to ``usm_ndarray`` or Python
             scalars; ``depends`` is a list of events; the returned event completes with the last submitted command.
             If it has a method ``native(queue, arguments) -> NativeCall``, the compiled submission loop calls that once
             per in-order queue and set of arguments, and then the returned function for every execution of the task.
@@ -356,7 +356,7 @@ class Implementation:
     prepare : callable or None, optional
         ``prepare(signature, queue, constants) -> mapping``: transforms constants (given as read-only NumPy arrays by
         parameter name), for instance into a packed layout. Returns the arguments passed in their place under the same
-        names; kind ``library`` may add further names. The values are ``dpctl.tensor.usm_ndarray`` of the queue's
+        names; kind ``library`` may add further names. The values are ``usm_ndarray`` of the queue's
         context, ready for use, or NumPy arrays, which are uploaded. Called once per constants, signature,
         implementation and device; the result is kept while it is used. Without it constants are uploaded unchanged. Not
         for kind ``host``. Arguments of a ``numba-dpex`` kernel must keep their dtype and number of dimensions.

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syclsched.oneapi.pins import EXTRA_DISTRIBUTIONS, PINS
+from syclsched.oneapi import stack_generation
+from syclsched.oneapi.stack_generation import StackGeneration
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-DEFAULT_SYCL_LIBRARY = "libsycl.so.7"
 SYCL_GROUP = "SYCL runtime"
 MATH_GROUP = "oneMKL"
 CPU_ICD_LIBRARY = "libintelocl.so"
@@ -96,23 +96,23 @@ def needed_sycl_library(folder: Path | None) -> str | None:
     return None
 
 
-def groups(sycl_library: str) -> tuple[LibraryGroup, ...]:
-    """Return the libraries to load, in order, for a dpctl linked against the given SYCL library."""
-    old_plugin = sycl_library == DEFAULT_SYCL_LIBRARY
-    adapters = ("libpi_opencl.so",) if old_plugin else ("libur_loader.so.0", "libur_adapter_opencl.so.0")
-    mkl_domains = ("blas", "lapack", "dft", "vm", "rng", "stats")
+def groups(generation: StackGeneration, sycl_library: str | None = None) -> tuple[LibraryGroup, ...]:
+    """Return the libraries of a generation to load, in order.
+
+    `sycl_library` is the one that dpctl is linked against.
+    """
     return (
         LibraryGroup("compiler runtime", ("libintlc.so.5", "libsvml.so", "libirng.so", "libimf.so")),
         LibraryGroup("oneTBB", ("libtbb.so.12",)),
         LibraryGroup("OpenCL loader", ("libOpenCL.so.1",)),
-        LibraryGroup(SYCL_GROUP, (*adapters, sycl_library)),
+        LibraryGroup(SYCL_GROUP, (*generation.adapters, sycl_library or generation.sycl_library)),
         LibraryGroup(
             MATH_GROUP,
             (
                 "libmkl_core.so.[0-9]",
                 "libmkl_tbb_thread.so.[0-9]",
                 "libmkl_intel_ilp64.so.[0-9]",
-                *(f"libmkl_sycl_{domain}.so.[0-9]" for domain in mkl_domains),
+                *(f"libmkl_sycl_{domain}.so.[0-9]" for domain in generation.mkl_domains),
             ),
         ),
     )
@@ -125,7 +125,7 @@ def sources(environ: Mapping[str, str]) -> tuple[Source, ...]:
     return (*chosen, distribution_source(), *(_folder_source(path, str(path)) for path in _usual_folders(environ)))
 
 
-def distribution_source(names: Iterable[str] = (*PINS, *EXTRA_DISTRIBUTIONS)) -> Source:
+def distribution_source(names: Iterable[str] = stack_generation.DISTRIBUTIONS) -> Source:
     """Return the shared libraries listed in the records of the installed distributions named."""
     from importlib import metadata
 
@@ -190,6 +190,12 @@ def locate(group: LibraryGroup, places: Iterable[Source]) -> tuple[tuple[str, tu
 def find_library(name: str, places: Iterable[Source]) -> str | None:
     """Return the path of the first library of that name, if any place has it."""
     return next((hit[0] for hit in (place.find(name) for place in places) if hit), None)
+
+
+def copies(name: str, places: Iterable[Source]) -> tuple[str, ...]:
+    """Return the paths of the different libraries of that name; links to one file count once."""
+    found = [hit[0] for hit in (place.find(name) for place in places) if hit]
+    return tuple({os.path.realpath(path): path for path in reversed(found)}.values())[::-1]
 
 
 def known_to_linker(name: str) -> str | None:

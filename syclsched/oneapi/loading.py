@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 from syclsched import processor_flags
 from syclsched.errors import RuntimeMissingError
 from syclsched.interrupts import redeliver_lost_interrupts
-from syclsched.oneapi import built_libraries, environment, fork_check, libraries, processor
+from syclsched.oneapi import built_libraries, environment, fork_check, libraries, processor, stack_generation
 from syclsched.oneapi import emulator as emulators
 from syclsched.oneapi.libraries import LibraryFound
-from syclsched.oneapi.pins import EXTRA_DISTRIBUTIONS, MODEL_DISTRIBUTIONS, PINS, install_command, shipped_by
+from syclsched.oneapi.stack_generation import shipped_by
 
 _OPENCL_DISTRIBUTION = "intel-opencl-rt"
 
@@ -29,6 +29,7 @@ _OPENCL_DISTRIBUTION = "intel-opencl-rt"
 class Runtime:
     """The SYCL stack as it was found and loaded."""
 
+    generation: str  # name of the generation that dpctl belongs to
     versions: dict[str, str]  # installed distributions of the stack and their versions
     #: Every library searched but those of `load_math_libraries`, with its origin or its error.
     libraries: tuple[LibraryFound, ...]
@@ -66,7 +67,7 @@ def installed_versions() -> dict[str, str]:
     from importlib import metadata
 
     versions: dict[str, str] = {}
-    for name in (*PINS, *EXTRA_DISTRIBUTIONS, *MODEL_DISTRIBUTIONS):
+    for name in stack_generation.DISTRIBUTIONS:
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -85,8 +86,8 @@ def _load() -> Runtime:
         notes = ("dpctl was imported before: its environment was left as it is, and nothing was added to it",)
     else:
         values, notes = _prepare_environment(own, places, versions)
-    sycl_library = libraries.needed_sycl_library(libraries.dpctl_folder()) or libraries.DEFAULT_SYCL_LIBRARY
-    wanted = libraries.groups(sycl_library)
+    generation = stack_generation.installed()
+    wanted = libraries.groups(generation, libraries.needed_sycl_library(libraries.dpctl_folder()))
     found = libraries.preload([each for each in wanted if each.name != libraries.MATH_GROUP], places)
     _MathLibraries([each for each in wanted if each.name == libraries.MATH_GROUP], places).load_with_dpnp()
     dpctl = _import_dpctl(found, versions)
@@ -94,7 +95,7 @@ def _load() -> Runtime:
     # loader's changes of the environment can be undone.
     dpctl.get_num_devices()
     environment.repair(os.environ, values)
-    return _describe(versions, found, notes)
+    return _describe(generation.name, versions, found, notes)
 
 
 class _MathLibraries:
@@ -199,6 +200,12 @@ def explain_import_failure(
     message: str, versions: Mapping[str, str], libraries: Iterable[LibraryFound]
 ) -> tuple[str, str]:
     """Return why dpctl could not be imported, and the command that fixes it."""
+    python = sys.version_info[:2]
+    generation = stack_generation.intended(versions, python)
+    install_command = generation.install_command
+    if generation.strangers(versions):
+        mixed, command = generation.mixture(versions)
+        return f"dpctl cannot be imported ({message}); {mixed}", command
     if "dpctl" not in versions and "No module named 'dpctl'" in message:
         return "dpctl is not installed", install_command()
     found = re.search(r"(lib[\w+.-]+\.so[.\d]*)", message)
@@ -210,11 +217,14 @@ def explain_import_failure(
     return f"dpctl cannot be imported: {message}{also}", install_command()
 
 
-def _describe(versions: dict[str, str], found: tuple[LibraryFound, ...], notes: tuple[str, ...]) -> Runtime:
+def _describe(
+    generation: str, versions: dict[str, str], found: tuple[LibraryFound, ...], notes: tuple[str, ...]
+) -> Runtime:
     icd_files = tuple(each for each in os.environ.get(environment.ICD_VARIABLE, "").split(":") if each)
     layer_library = built_libraries.find_layer()
     in_use = layer_library is not None and layer_library in os.environ.get(environment.LAYERS_VARIABLE, "").split(":")
     return Runtime(
+        generation=generation,
         versions=versions,
         libraries=found,
         icd_files=icd_files,

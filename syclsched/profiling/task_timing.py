@@ -25,6 +25,7 @@ from syclsched.model.operation import Implementation, Operation, Parameter, Sign
 from syclsched.model.platform import Device
 from syclsched.model.task import Task
 from syclsched.model.usm import UsmKind
+from syclsched.oneapi.dpctl_interface import usm_arrays
 from syclsched.profiling.measure.bench import Array, Bench, QueueProvider, event_seconds
 from syclsched.profiling.statistics import Sampler
 
@@ -114,10 +115,8 @@ def _to_numpy(value: Any) -> Array:
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "__sycl_usm_array_interface__"):
-        from dpctl import tensor
-
         view = value.get_array() if hasattr(value, "get_array") else value
-        result: Array = tensor.asnumpy(view)
+        result: Array = usm_arrays().asnumpy(view)
         return result
     return np.asarray(value)
 

@@ -21,6 +21,7 @@ from syclsched.model.memory_limit import with_memory_limit
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.usm import UsmKind
+from syclsched.oneapi.dpctl_interface import usm_arrays
 from syclsched.planning import verify
 from syclsched.testing import faults
 
@@ -210,7 +211,7 @@ def test_inputs_in_usm_memory_are_read_in_place(device: str, apart: bool) -> Non
 
 def test_values_given_in_usm_memory_are_read_in_place_and_others_still_are_right() -> None:
     platform, live = live_on(None)
-    from dpctl import tensor  # once the runtime is found
+    tensor = usm_arrays()
 
     first, other = (tensor.asarray(value(n), usm_type="shared", sycl_queue=live.queue("cpu")) for n in range(2))
     graph = TaskGraph("given")
@@ -232,7 +233,7 @@ def test_values_given_in_usm_memory_are_read_in_place_and_others_still_are_right
 
 def test_what_lies_elsewhere_is_read_there_though_the_run_before_could_not_begin() -> None:
     platform, live = live_on(None)
-    from dpctl import tensor  # once the runtime is found
+    tensor = usm_arrays()
 
     graph = TaskGraph("two")
     x, y = (graph.array(name, (SIZE,), DTYPE, usm="shared") for name in "xy")

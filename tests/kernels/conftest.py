@@ -24,6 +24,7 @@ from syclsched.model.operation import (
     SpirvModule,
     Tailored,
 )
+from syclsched.oneapi.dpctl_interface import usm_arrays
 
 Arrays = dict[str, np.ndarray]
 Run = Callable[..., Arrays]
@@ -139,7 +140,7 @@ def run(queue: Any) -> Run:
         limits: DeviceLimits | None = None,
         **scalars: float,
     ) -> Arrays:
-        import dpctl.tensor as dpt
+        dpt = usm_arrays()
 
         implementation = operation.implementation(name)
         signature = signature_of(operation, arrays, scalars, frozenset(constants))

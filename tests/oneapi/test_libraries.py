@@ -11,6 +11,7 @@ import pytest
 
 from syclsched.oneapi import libraries
 from syclsched.oneapi.libraries import LibraryGroup, Source
+from syclsched.oneapi.stack_generation import CURRENT, NUMBA_DPEX
 
 
 def source(label: str, *names: str) -> Source:
@@ -68,11 +69,12 @@ def test_what_dpctl_needs_is_read_from_its_library(tmp_path: Path, generation: s
 
 
 def test_each_generation_has_its_adapter_before_its_runtime() -> None:
-    order = [name for group in libraries.groups("libsycl.so.7") for name in group.patterns]
+    order = [name for group in libraries.groups(NUMBA_DPEX) for name in group.patterns]
     assert order.index("libintlc.so.5") < order.index("libOpenCL.so.1") < order.index("libpi_opencl.so")
     assert order.index("libpi_opencl.so") < order.index("libsycl.so.7") < order.index("libmkl_core.so.[0-9]")
-    newer = [name for group in libraries.groups("libsycl.so.8") for name in group.patterns]
-    assert "libur_adapter_opencl.so.0" in newer and "libpi_opencl.so" not in newer
+    newer = [name for group in libraries.groups(CURRENT) for name in group.patterns]
+    assert newer.index("libur_adapter_opencl.so.0") < newer.index("libsycl.so.9") and "libpi_opencl.so" not in newer
+    assert "libsycl.so.8" in libraries.groups(CURRENT, "libsycl.so.8")[3].patterns
 
 
 @pytest.fixture

@@ -79,7 +79,9 @@ def test_looking_whether_dpnp_is_installed_loads_nothing(fresh: Any) -> None:
 _PRODUCTS = """
 import sys
 oneapi.load()
-import dpctl, dpctl.tensor as dpt, numpy as np
+import dpctl, numpy as np
+from syclsched.oneapi.dpctl_interface import usm_arrays
+dpt = usm_arrays()
 from syclsched.kernels.linalg import onemkl
 def mapped(name):
     return any(name in line for line in open('/proc/self/maps'))

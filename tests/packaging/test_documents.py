@@ -109,12 +109,13 @@ def test_dependencies_are_explained() -> None:
 
 
 def test_the_doctors_pins_are_the_projects() -> None:
-    from syclsched.oneapi.pins import PINS
+    from syclsched.oneapi.stack_generation import NUMBA_DPEX
 
+    pins = NUMBA_DPEX.pins
     pinned = dict(re.findall(r'"([\w-]+)==([\w.]+)"', text("pyproject.toml")))
-    shared = pinned.keys() & PINS.keys()
+    shared = pinned.keys() & pins.keys()
     assert {"dpctl", "dpnp", "numba", "numba-dpex", "dpcpp-cpp-rt", "intel-opencl-rt"} <= shared
-    assert {name: PINS[name] for name in shared} == {name: pinned[name] for name in shared}
+    assert {name: pins[name] for name in shared} == {name: pinned[name] for name in shared}
 
 
 def test_the_command_line_page_is_up_to_date() -> None:

@@ -22,6 +22,7 @@ from syclsched.execution import execute
 from syclsched.kernels import get
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
+from syclsched.oneapi.dpctl_interface import usm_arrays
 from syclsched.rewrites import Cut, Merge, Recipe, coarsen, replay
 
 pytestmark = pytest.mark.sycl
@@ -154,7 +155,7 @@ def test_what_is_held_in_chunks_comes_as_asked(like: Any) -> None:
 
             got = dpnp.asnumpy(got)
         elif like == "usm_ndarray":
-            from dpctl import tensor
+            tensor = usm_arrays()
 
             got = tensor.asnumpy(got)
         np.testing.assert_array_equal(got, values(graph)["x"])

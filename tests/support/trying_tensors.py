@@ -10,6 +10,7 @@ import numpy as np
 
 from support.kernel_builds import build_programs_of_other_devices, record_program
 from syclsched.model.operation import DeviceLimits, Operation, Signature
+from syclsched.oneapi.dpctl_interface import usm_arrays
 
 Arrays = dict[str, np.ndarray]
 Try = Callable[..., Arrays]
@@ -35,7 +36,7 @@ def on_host(operation: Operation, **arrays: np.ndarray) -> Arrays:
 
 def run_on(queue: Any, operation: Operation, name: str, arrays: Arrays, limits: DeviceLimits | None = None) -> Arrays:
     """Run an implementation on a device, as made for one with other limits if given, and return the arrays after it."""
-    import dpctl.tensor as dpt
+    dpt = usm_arrays()
 
     from syclsched.devices.programs.task_compiler import compile_task
 

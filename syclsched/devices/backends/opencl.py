@@ -18,7 +18,6 @@ from typing import Any
 from syclsched.devices.backends.opencl_binaries import load_binaries
 from syclsched.devices.backends.opencl_calls import (
     BACKEND_OPENCL,
-    DPCTL_INTERFACE,
     KERNEL_NATIVE,
     KERNEL_PROGRAM,
     OPENCL,
@@ -26,10 +25,11 @@ from syclsched.devices.backends.opencl_calls import (
     QUEUE_CONTEXT,
     QUEUE_DEVICE,
     QUEUE_NATIVE,
-    SYCL,
+    dpctl_interface,
     function_of,
     loaded_library,
     pointer_property,
+    sycl_runtime,
     text_property,
 )
 from syclsched.devices.backends.sycl import Backend, NativeAccess, sycl_event_at
@@ -125,7 +125,7 @@ class NativeOpenCL:
     way = "opencl"
 
     def __init__(self) -> None:
-        opencl, sycl = loaded_library(OPENCL), loaded_library(*SYCL)
+        opencl, sycl = loaded_library(OPENCL), sycl_runtime()
         pointer, number = ctypes.c_void_p, ctypes.c_int32
         self._opencl = opencl
         self._queue_native = function_of(sycl, QUEUE_NATIVE, pointer, pointer, pointer)
@@ -133,7 +133,7 @@ class NativeOpenCL:
         self._event_native = function_of(sycl, _EVENT_NATIVE, pointer, pointer)
         self._make_event = function_of(sycl, _MAKE_EVENT, pointer, pointer, ctypes.c_size_t, pointer, number)
         self._new = function_of(loaded_library("libstdc++.so.6"), OPERATOR_NEW, pointer, ctypes.c_size_t)
-        self._delete_event = function_of(loaded_library(DPCTL_INTERFACE), "DPCTLEvent_Delete", None, pointer)
+        self._delete_event = function_of(dpctl_interface(), "DPCTLEvent_Delete", None, pointer)
         info = (number, pointer, ctypes.c_uint32, ctypes.c_size_t, pointer, pointer)
         self._queue_info = function_of(opencl, "clGetCommandQueueInfo", *info)
         self._device_info = function_of(opencl, "clGetDeviceInfo", *info)
@@ -155,7 +155,7 @@ class NativeOpenCL:
         )
         #: The last functions of each table, which are SYCL's.
         self._of_sycl = (
-            *table(loaded_library(DPCTL_INTERFACE), ("DPCTLEvent_Create", "DPCTLEvent_Delete")),
+            *table(dpctl_interface(), ("DPCTLEvent_Create", "DPCTLEvent_Delete")),
             *table(sycl, (_EVENT_NATIVE,)),
         )
         self.release_kernel = function_of(opencl, "clReleaseKernel", number, pointer)

@@ -21,15 +21,15 @@ from syclsched.devices.backends.opencl_calls import (
     QUEUE_CONTEXT,
     QUEUE_DEVICE,
     QUEUE_NATIVE,
-    SYCL,
     function_of,
     loaded_library,
     pointer_property,
+    sycl_runtime,
 )
 from syclsched.devices.native.exported_functions import exported_address
 from syclsched.devices.native.sycl_types import SyclQueue
 
-_MAKE_PROGRAM = "_ZN4sycl3_V16detail18make_kernel_bundleEmRKNS0_7contextENS0_12bundle_stateENS0_7backendE"
+_MAKE_PROGRAM = "_ZN4sycl3_V16detail18make_kernel_bundleEmRKNS0_7contextEbNS0_12bundle_stateENS0_7backendE"
 _EXECUTABLE = 2  # sycl::bundle_state::executable
 _SIZEOF_PROGRAM = 16  # a shared pointer
 _PROGRAM_NUM_DEVICES, _PROGRAM_DEVICES, _PROGRAM_BINARY_SIZES, _PROGRAM_BINARIES = 0x1162, 0x1163, 0x1165, 0x1166
@@ -41,11 +41,13 @@ class _OpenCLBinaries:
     def __init__(self) -> None:
         from dpctl.program import _program
 
-        opencl, sycl = loaded_library(OPENCL), loaded_library(*SYCL)
+        opencl, sycl = loaded_library(OPENCL), sycl_runtime()
         pointer, number, size = ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t
         self._queue_native = function_of(sycl, QUEUE_NATIVE, pointer, pointer, pointer)
         self._kernel_native = function_of(sycl, KERNEL_NATIVE, pointer, pointer)
-        self._make_program = function_of(sycl, _MAKE_PROGRAM, pointer, pointer, size, pointer, number, number)
+        self._make_program = function_of(
+            sycl, _MAKE_PROGRAM, pointer, pointer, size, pointer, ctypes.c_bool, number, number
+        )
         self._new = function_of(loaded_library("libstdc++.so.6"), OPERATOR_NEW, pointer, size)
         info = (number, pointer, ctypes.c_uint32, size, pointer, pointer)
         self._queue_info = function_of(opencl, "clGetCommandQueueInfo", *info)
@@ -99,7 +101,7 @@ class _OpenCLBinaries:
             self._release_program(program)
             return None
         bundle = self._new(_SIZEOF_PROGRAM)
-        self._make_program(bundle, program, queue.sycl_context.addressof_ref(), _EXECUTABLE, BACKEND_OPENCL)
+        self._make_program(bundle, program, queue.sycl_context.addressof_ref(), False, _EXECUTABLE, BACKEND_OPENCL)
         self._release_program(program)  # SYCL has retained it
         return self._wrap(bundle)  # which deletes it
 

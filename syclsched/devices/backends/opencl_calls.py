@@ -7,10 +7,9 @@ import ctypes
 import os
 from typing import Any, Final
 
+from syclsched.oneapi import stack_generation
+
 OPENCL: Final = "libOpenCL.so.1"
-DPCTL_INTERFACE: Final = "libDPCTLSyclInterface.so.0"
-#: Major versions whose binary interface has the symbols used here.
-SYCL: Final = ("libsycl.so.7", "libsycl.so.8")
 OPERATOR_NEW: Final = "_Znwm"
 BACKEND_OPENCL: Final = 1
 QUEUE_CONTEXT, QUEUE_DEVICE = 0x1090, 0x1091
@@ -19,14 +18,19 @@ KERNEL_NATIVE: Final = "_ZNK4sycl3_V16kernel9getNativeEv"
 QUEUE_NATIVE: Final = "_ZNK4sycl3_V15queue9getNativeERi"
 
 
-def loaded_library(*names: str) -> Any:
-    """Return the first of these libraries that is already loaded."""
-    for name in names:
-        try:
-            return ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
-        except OSError:
-            continue
-    raise OSError(f"none of {', '.join(names)} is loaded")
+def loaded_library(name: str) -> Any:
+    """Return a library that is already loaded; raise `OSError` if it is not."""
+    return ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
+
+
+def dpctl_interface() -> Any:
+    """Return dpctl's C interface, which is loaded."""
+    return loaded_library(stack_generation.installed().dpctl_interface)
+
+
+def sycl_runtime() -> Any:
+    """Return the SYCL runtime's library, which is loaded."""
+    return loaded_library(stack_generation.installed().sycl_library)
 
 
 def function_of(library: Any, name: str, result: Any, *arguments: Any) -> Any:

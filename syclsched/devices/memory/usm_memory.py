@@ -62,7 +62,7 @@ def memory_slice(memory: Any, start: int, nbytes: int) -> Any:
 
 
 def as_usm_array(memory: Any, shape: tuple[int, ...], dtype: str, queue: SyclQueue) -> Any:
-    """Return a `dpctl.tensor.usm_ndarray` on memory, without a copy."""
+    """Return a `usm_ndarray` on memory, without a copy."""
     return MemoryRange.around(memory).usm_array(shape, dtype, queue)
 
 

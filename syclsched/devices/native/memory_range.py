@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from syclsched.devices.native.sycl_types import SyclQueue
+from syclsched.oneapi.dpctl_interface import usm_arrays
 
 
 class UsmInterface:
@@ -69,11 +70,9 @@ class MemoryRange:
         return MemoryRange(self._kind, self._owner, self._pointer + start, nbytes, self.queue)
 
     def usm_array(self, shape: tuple[int, ...], dtype: str, queue: SyclQueue) -> Any:
-        """Return a ``dpctl.tensor.usm_ndarray`` on the memory and a queue of its context, without a copy."""
-        from dpctl import tensor
-
+        """Return a ``usm_ndarray`` on the memory and a queue of its context, without a copy."""
         view = self.memory if self.queue is queue or self.queue == queue else self._on(queue)
-        return tensor.usm_ndarray(shape, dtype=dtype, buffer=view)
+        return usm_arrays().usm_ndarray(shape, dtype=dtype, buffer=view)
 
     def _on(self, queue: SyclQueue) -> Any:
         return self._kind(UsmInterface(self._owner, self._pointer, self.nbytes, queue))

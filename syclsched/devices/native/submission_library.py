@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from syclsched.errors import RuntimeMissingError
+from syclsched.oneapi import stack_generation
 from syclsched.oneapi.built_libraries import find_submission_loop
 
 #: Variable. ``sycl``: submit through SYCL even for OpenCL devices. Results are the same.
@@ -17,8 +18,6 @@ NATIVE_VARIABLE = "SYCLSCHED_NATIVE"
 #: Version of structures and functions, as in the C sources.
 VERSION = 16
 
-#: dpctl's C interface, as its own modules load it.
-_INTERFACE = "libDPCTLSyclInterface.so.0"
 #: In the order of ``struct functions`` of ``_submit_dpctl.c``.
 _FUNCTIONS = (
     "DPCTLQueue_SubmitRange",
@@ -114,7 +113,7 @@ def load_library() -> SubmissionLibrary:
     import dpctl  # noqa: F401  (loads its C interface)
 
     try:
-        return SubmissionLibrary(path, ctypes.CDLL(_INTERFACE, mode=os.RTLD_NOLOAD))
+        return SubmissionLibrary(path, ctypes.CDLL(stack_generation.installed().dpctl_interface, mode=os.RTLD_NOLOAD))
     except (OSError, AttributeError, ValueError) as error:
         raise _missing(f"{path} cannot be loaded: {error}") from error
 

@@ -116,7 +116,7 @@ class BoundArray:
 
     @property
     def array(self) -> Any:
-        """The array as ``dpctl.tensor.usm_ndarray``, for libraries."""
+        """The array as ``usm_ndarray``, for libraries."""
         if self._array is None:
             self._array = self._memory.usm_array(self._shape, self._dtype, self._queue)
         return self._array

@@ -17,7 +17,7 @@ from syclsched.devices.programs.arguments import BoundArray, flatten_array, flat
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.model.operation import Copies, NativeCall, OpenCLSource, Operation, Scalar, Signature, SpirvModule
 
-#: A ``dpctl.tensor.usm_ndarray``, or a `BoundArray` of one.
+#: A ``usm_ndarray``, or a `BoundArray` of one.
 Argument = Any
 #: Submits a library's work on these arguments after some events, and returns its event.
 LibraryCall = Callable[[SyclQueue, Mapping[str, Argument], list[SyclEvent]], SyclEvent]

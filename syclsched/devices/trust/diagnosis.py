@@ -32,6 +32,7 @@ def judge(facts: Facts) -> tuple[Finding, ...]:
         installation.judge_machine,
         installation.judge_packages,
         installation.judge_sycl,
+        installation.judge_tbb,
         installation.judge_opencl,
         installation.judge_layer,
         installation.judge_submission,

@@ -31,6 +31,7 @@ from syclsched.devices.trust.known_answers import Array, Dtype
 from syclsched.errors import CapabilityError
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import OpenCLSource, Operation, Parameter, Signature, SpirvModule, Work
+from syclsched.oneapi.dpctl_interface import usm_arrays
 
 DPEX = "numba-dpex"
 OPENCL_C = "OpenCL C"
@@ -203,8 +204,7 @@ def _submit(
     extra: tuple[Any, ...] = (),
 ) -> Array:
     """Copy the inputs, run one kernel, and return its output."""
-    from dpctl import tensor
-
+    tensor = usm_arrays()
     device_out, device_in = tensor.asarray(out, sycl_queue=queue), tensor.asarray(given, sycl_queue=queue)
     arguments = [*arguments_of(device_out), *arguments_of(device_in), *extra]
     local = [group_items] if group_items is not None else None

@@ -7,6 +7,7 @@ from typing import Any
 
 from syclsched import oneapi
 from syclsched.errors import SyclschedError
+from syclsched.oneapi.dpctl_interface import usm_arrays
 
 
 def onednn_instruction_set() -> str | None:
@@ -28,7 +29,6 @@ def onednn_error() -> str | None:
     """
     oneapi.load()
     import dpctl
-    import dpctl.tensor as dpt
     import numpy as np
 
     from syclsched.kernels import nn
@@ -42,9 +42,9 @@ def onednn_error() -> str | None:
     )
     try:
         queue = dpctl.SyclQueue("cpu", property="in_order")
-        memory = {name: dpt.asarray(each, sycl_queue=queue) for name, each in arrays.items()}
+        memory = {name: usm_arrays().asarray(each, sycl_queue=queue) for name, each in arrays.items()}
         nn.matmul().implementation("onednn").load(signature)(queue, memory, []).wait()
-        found = dpt.asnumpy(memory["y"])
+        found = usm_arrays().asnumpy(memory["y"])
     except (SyclschedError, RuntimeError, dpctl.SyclQueueCreationError) as error:
         return str(error)
     return (

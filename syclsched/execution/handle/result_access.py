@@ -25,6 +25,7 @@ from syclsched.model.graph_parts.argument_validation import validate_rows
 from syclsched.model.plan import Plan, PlannedRows
 from syclsched.model.recovery import Recovery
 from syclsched.model.task import ArrayRows
+from syclsched.oneapi.dpctl_interface import usm_arrays
 from syclsched.oneapi.fork_check import check_not_forked
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class ResultAccess(ABC):
 
         Returns
         -------
-        numpy.ndarray, dpnp.ndarray or dpctl.tensor.usm_ndarray
+        numpy.ndarray, dpnp.ndarray or usm_ndarray
             The value.
 
         Raises
@@ -262,9 +263,7 @@ class ResultAccess(ABC):
     def _converted(self, value: NumpyArray, like: Like) -> Any:
         if like == "numpy":
             return value
-        from dpctl import tensor
-
-        array = tensor.asarray(value, sycl_queue=self._any_queue())
+        array = usm_arrays().asarray(value, sycl_queue=self._any_queue())
         if like == "usm_ndarray":
             return array
         import dpnp

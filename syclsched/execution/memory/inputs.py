@@ -14,6 +14,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.argument_validation import check_data
 from syclsched.model.plan import Plan
 from syclsched.model.task import JoinedArray, LogicalArray
+from syclsched.oneapi.dpctl_interface import usm_arrays
 
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -97,10 +98,8 @@ def to_numpy(data: Any) -> NumpyArray:
 
 def _on_host(data: Any) -> NumpyArray:
     """Wait for a `usm_ndarray`'s queue, and return it as a NumPy array; without a copy if the host can read it."""
-    from dpctl import tensor
-
     if data.usm_type == "device" or not data.flags.c_contiguous or not data.size:
-        copied: NumpyArray = tensor.asnumpy(data)
+        copied: NumpyArray = usm_arrays().asnumpy(data)
         return copied
     data.sycl_queue.wait()
     start = data._pointer - data.usm_data._pointer

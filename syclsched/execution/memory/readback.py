@@ -14,6 +14,7 @@ from syclsched.errors import UnknownArrayError
 from syclsched.execution.memory.buffers import AllocatedBuffer
 from syclsched.model.access import RowRange, row_range_name
 from syclsched.model.plan import PlannedArray, PlannedRows
+from syclsched.oneapi.dpctl_interface import usm_arrays
 
 Like = Literal["numpy", "dpnp", "usm_ndarray"]
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
@@ -70,16 +71,15 @@ def read(buffer: AllocatedBuffer, like: Like, queue: SyclQueue | None, *, share:
     """Return a buffer's value as the requested kind of array."""
     if like == "numpy":
         return read_numpy(buffer)
-    from dpctl import tensor
-
+    arrays = usm_arrays()
     if buffer.is_usm:
         array = buffer.usm_array(buffer.storage.sycl_queue)
         if share and buffer.owned:  # an input read in place belongs to the caller
             buffer.mark_shared()
         else:
-            array = tensor.copy(array)
+            array = arrays.copy(array)
     else:
-        array = tensor.asarray(buffer.numpy(writable=False), sycl_queue=queue)
+        array = arrays.asarray(buffer.numpy(writable=False), sycl_queue=queue)
     if like == "usm_ndarray":
         return array
     import dpnp

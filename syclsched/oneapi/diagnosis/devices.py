@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from syclsched.oneapi.diagnosis.facts import Facts, Probe, is_intel
 from syclsched.oneapi.diagnosis.finding import Finding
-from syclsched.oneapi.pins import install_command, shipped_by
 from syclsched.oneapi.processor import KNOWN_ARCHITECTURES, TARGET_ARCH_VARIABLE
+from syclsched.oneapi.stack_generation import install_command, shipped_by
 
 _BUSY_FRACTION = 0.25
 

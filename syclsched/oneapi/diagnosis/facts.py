@@ -18,7 +18,7 @@ from pathlib import Path
 from syclsched import processor_flags
 from syclsched.compiled import machine_code
 from syclsched.folder_trust import why_untrusted
-from syclsched.oneapi import built_libraries, emulator, environment, libraries, loading, processor
+from syclsched.oneapi import built_libraries, emulator, environment, libraries, loading, processor, stack_generation
 from syclsched.oneapi.cache_folder import APPLICATION, cache_root
 
 _BUSY_SAMPLE_S = 0.2
@@ -103,6 +103,7 @@ class Facts:
     needed_sycl: str | None
     sycl_library: str | None
     adapter: str | None
+    tbb: tuple[str, ...]  # the different copies of oneTBB that may be loaded
     opencl_loader: str | None
     cpu_driver: str | None
     layer: str | None
@@ -127,7 +128,7 @@ def gather(probe: Probe, environ: Mapping[str, str] = os.environ) -> Facts:
     places = libraries.sources(own)
     flags = processor_flags.read_flags()
     needed = libraries.needed_sycl_library(libraries.dpctl_folder())
-    sycl_group = next(each for each in libraries.groups(needed or libraries.DEFAULT_SYCL_LIBRARY) if _is_sycl(each))
+    sycl_group = next(each for each in libraries.groups(stack_generation.installed(), needed) if _is_sycl(each))
     built, level = machine_code.loaded()
     adapter, sycl_library = (libraries.find_library(name, places) for name in sycl_group.patterns[-2:])
     return Facts(
@@ -138,6 +139,7 @@ def gather(probe: Probe, environ: Mapping[str, str] = os.environ) -> Facts:
         needed_sycl=needed,
         sycl_library=sycl_library,
         adapter=adapter,
+        tbb=libraries.copies("libtbb.so.12", places),
         opencl_loader=libraries.find_library("libOpenCL.so.1", places) or libraries.known_to_linker("OpenCL"),
         cpu_driver=libraries.find_library(libraries.CPU_ICD_LIBRARY, places),
         layer=built_libraries.find_layer(),

@@ -6,16 +6,16 @@ Pure functions from `Facts` to findings, so that every case can be tested withou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from syclsched.oneapi.diagnosis.facts import Facts
 from syclsched.oneapi.diagnosis.finding import Finding
 from syclsched.oneapi.emulator import supported as emulator_supported
-from syclsched.oneapi.pins import NUMPY_REQUIREMENT, PINS, install_command
+from syclsched.oneapi.stack_generation import GENERATIONS, StackGeneration, install_command, intended
 
 _MACHINES = frozenset(("x86_64", "AMD64"))
-_PYTHONS = ((3, 10), (3, 11))
-_REQUIRED = ("dpctl", "dpnp", "numba-dpex", "numba", "intel-sycl-rt", "intel-opencl-rt", "intel-cmplr-lib-rt")
+#: Distributions that are linked against, or compiled for, each other.
+_LINKED = frozenset(("dpctl", "dpnp", "numba-dpex", "numba", "numpy"))
 _MODELS_COMMAND = "python -m pip install 'syclsched[onnx]'"
 _REBUILD_COMMAND = "python -m pip install --force-reinstall --no-deps --no-cache-dir syclsched"
 
@@ -30,69 +30,86 @@ def judge_machine(facts: Facts) -> Iterator[Finding]:
             f"{facts.system} on {facts.machine}",
             "the SYCL packages are used on Linux x86-64 only; graphs, planning and simulation work here",
         )
-    if facts.python not in _PYTHONS:
+    if not any(each.supports_python(facts.python) for each in GENERATIONS):
+        first, last = min(each.pythons[0] for each in GENERATIONS), max(each.pythons[1] for each in GENERATIONS)
         yield Finding(
             "Python",
             "missing",
             version,
-            "numba-dpex has no package for this version; it has them for Python 3.10 and 3.11",
-            "python3.11 -m venv syclsched-env",
+            f"the SYCL packages are made for Python {_dotted(first)} to {_dotted(last)}",
+            f"python{_dotted(last)} -m venv syclsched-env",
         )
     else:
         yield Finding("Python", "ok", f"{version}, {facts.system} on {facts.machine}")
 
 
 def judge_packages(facts: Facts) -> Iterator[Finding]:
-    """Report the installed distributions and whether they are of one generation."""
-    versions = facts.versions
-    absent = [name for name in _REQUIRED if name not in versions]
+    """Report the installed distributions, their generation, and whether they are all of it."""
+    versions, generation = facts.versions, intended(facts.versions, facts.python)
+    absent = [name for name in generation.pins if name in generation.required and name not in versions]
     if absent:
         yield Finding(
             "packages",
             "missing",
             f"not installed: {', '.join(absent)}",
             "without them no device can be used",
-            install_command(absent),
+            generation.install_command(absent),
         )
-    yield from _incompatible_pairs(versions)
-    present = ", ".join(f"{name} {versions[name]}" for name in _REQUIRED if name in versions)
+    yield from _strangers(generation, facts)
+    present = ", ".join(f"{name} {versions[name]}" for name in generation.required if name in versions)
     if present:
         yield Finding("packages", "info", present)
+    yield from _other_generation(generation, facts)
 
 
-def _incompatible_pairs(versions: Mapping[str, str]) -> Iterator[Finding]:
-    dpex, dpctl = versions.get("numba-dpex"), versions.get("dpctl")
-    if dpex is not None and dpctl is not None and not _same(dpctl, PINS["dpctl"], parts=2):
+def _strangers(generation: StackGeneration, facts: Facts) -> Iterator[Finding]:
+    """Report distributions that are of another release than the rest."""
+    strangers = generation.strangers(facts.versions)
+    if strangers:
+        what, command = generation.mixture(facts.versions)
+        is_fatal = bool(_LINKED.intersection(strangers))
+        yield Finding("packages", "missing" if is_fatal else "warning", what, _meaning(generation, strangers), command)
+
+
+def _meaning(generation: StackGeneration, strangers: tuple[str, ...]) -> str:
+    """Return the consequence of a mixed installation."""
+    if strangers == ("numpy",):
+        return f"the pinned dpctl, dpnp and numba are compiled for NumPy {generation.numpy_end[0] - 1}"
+    if _LINKED.intersection(strangers):
+        return "the packages are linked against each other's libraries of one release: some cannot be imported"
+    return "they were not tested together; devices may be missing"
+
+
+def judge_tbb(facts: Facts) -> Iterator[Finding]:
+    """Report several copies of oneTBB."""
+    if len(facts.tbb) > 1:
         yield Finding(
-            "packages",
-            "missing",
-            f"numba-dpex {dpex} with dpctl {dpctl}",
-            f"numba-dpex is linked against dpctl {PINS['dpctl']}'s library (libDPCTLSyclInterface.so.0), which other "
-            "versions do not have: it cannot be imported",
-            install_command(),
-        )
-    numba = versions.get("numba")
-    if dpex is not None and numba is not None and not _same(numba, PINS["numba"], parts=2):
-        yield Finding(
-            "packages",
-            "missing",
-            f"numba-dpex {dpex} with numba {numba}",
-            f"numba-dpex uses inner parts of numba {PINS['numba']} that other versions do not have",
-            install_command(("numba",)),
-        )
-    numpy = versions.get("numpy")
-    if numpy is not None and _same(dpctl or PINS["dpctl"], PINS["dpctl"], parts=2) and int(numpy.split(".")[0]) >= 2:
-        yield Finding(
-            "packages",
-            "missing",
-            f"NumPy {numpy}",
-            "the pinned dpctl, dpnp and numba are compiled for NumPy 1",
-            f'python -m pip install "{NUMPY_REQUIREMENT}"',
+            "oneTBB",
+            "warning",
+            f"{len(facts.tbb)} copies can be loaded: {', '.join(facts.tbb)}",
+            "the first one loaded serves the CPU device, oneMKL and oneDNN alike; an older one lacks functions",
+            "unset LD_LIBRARY_PATH",
         )
 
 
-def _same(version: str, wanted: str, parts: int) -> bool:
-    return version.split(".")[:parts] == wanted.split(".")[:parts]
+def _other_generation(generation: StackGeneration, facts: Facts) -> Iterator[Finding]:
+    """Report the generation in use, and what the other would offer here."""
+    for other in GENERATIONS:
+        if other is generation:
+            continue
+        if other.supports_python(facts.python):
+            how = f"to change: {other.change_command}"
+        else:
+            how = f"it needs Python {_dotted(other.pythons[0])} to {_dotted(other.pythons[1])}"
+        yield Finding(
+            "generation",
+            "info",
+            f"{generation.name}; the other, {other.name}, offers {other.offers} ({how})",
+        )
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
 
 
 def judge_sycl(facts: Facts) -> Iterator[Finding]:
@@ -107,8 +124,8 @@ def judge_sycl(facts: Facts) -> Iterator[Finding]:
             "dpctl cannot be imported without the generation of the runtime it was built with",
             install_command(("intel-sycl-rt", "intel-cmplr-lib-rt", "dpctl")),
         )
-    elif facts.adapter is None:
-        missing = bool(runtime and _same(runtime, "2026.2", parts=2))
+    elif facts.adapter is None and not facts.probe.devices:  # some releases have the adapter within the loader
+        missing = bool(runtime and runtime.startswith("2026.2"))
         yield Finding(
             "SYCL runtime",
             "missing",

@@ -14,7 +14,7 @@ import sys, threading
 from syclsched import oneapi
 oneapi.load()
 import dpctl
-import dpctl.tensor as dpt
+from syclsched.oneapi.dpctl_interface import usm_arrays
 from syclsched.devices.native import host_tasks
 from syclsched.devices.programs.executables import LibrarySubmission
 from syclsched.devices.native.fences import submit_fence
@@ -23,6 +23,7 @@ from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.kernels.linalg import onemkl
 
 queue = dpctl.SyclQueue("opencl:cpu", property=["in_order", "enable_profiling"])
+dpt = usm_arrays()
 arrays = {name: dpt.ones((64, 64), dtype="float64", sycl_queue=queue) for name in "cab"}
 queue.wait()
 product = LibrarySubmission(onemkl.gemm, arrays, "here")

@@ -41,6 +41,7 @@ from syclsched.errors import (
 from syclsched.execution import Run, bind, execute
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
+from syclsched.oneapi.dpctl_interface import usm_arrays
 
 pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("nothing_is_left_running")]
 
@@ -154,7 +155,7 @@ def test_result_comes_as_asked(device: str, like: Any, live: tuple[Platform, Any
     kind = {"numpy": np.ndarray, "dpnp": "dpnp_array", "usm_ndarray": "usm_ndarray"}[like]
     assert isinstance(value, kind) if isinstance(kind, type) else type(value).__name__ == kind
     if like != "numpy":
-        from dpctl import tensor
+        tensor = usm_arrays()
 
         value, source = (tensor.asnumpy(v.get_array() if like == "dpnp" else v) for v in (value, source))
     np.testing.assert_array_equal(value, expected["y"])
@@ -163,7 +164,8 @@ def test_result_comes_as_asked(device: str, like: Any, live: tuple[Platform, Any
 
 def test_inputs_may_be_device_arrays_and_strided(live: tuple[Platform, Any]) -> None:
     import dpnp
-    from dpctl import tensor
+
+    tensor = usm_arrays()
 
     platform, devices = live
     graph = TaskGraph("inputs")
@@ -310,7 +312,7 @@ def test_kernels_are_submitted_without_dpctl_objects_of_their_arrays(
 
 
 def test_device_array_outlives_the_run(live: tuple[Platform, Any]) -> None:
-    from dpctl import tensor
+    tensor = usm_arrays()
 
     platform, devices = live
     graph = given_chain()

@@ -12,6 +12,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.argument_validation import check_data
 from syclsched.model.task import LogicalArray
 from syclsched.oneapi import load
+from syclsched.oneapi.dpctl_interface import usm_arrays
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -34,7 +35,7 @@ def test_another_dtype_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["shared", "host"])
 def test_device_arrays_that_the_host_can_read_are_read_in_place(kind: str) -> None:
     load()
-    from dpctl import tensor
+    tensor = usm_arrays()
 
     whole = tensor.asarray(np.arange(24, dtype="float32").reshape(6, 4), usm_type=kind)
     for given in (whole, whole[2:5], whole[3, 1]):
@@ -48,7 +49,7 @@ def test_device_arrays_that_the_host_can_read_are_read_in_place(kind: str) -> No
 @pytest.mark.sycl
 def test_device_arrays_that_the_host_cannot_read_so_are_copied() -> None:
     load()
-    from dpctl import tensor
+    tensor = usm_arrays()
 
     apart = tensor.asarray(np.arange(24, dtype="float32").reshape(6, 4), usm_type="device")
     turned = tensor.asarray(np.arange(24, dtype="float32").reshape(6, 4), usm_type="shared").T

@@ -48,6 +48,7 @@ from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
 from syclsched.model.platform import Platform
+from syclsched.oneapi.dpctl_interface import usm_arrays
 
 pytestmark = pytest.mark.sycl
 
@@ -282,7 +283,7 @@ def test_an_interrupted_start_leaves_the_runner_good(live: tuple[Platform, Any])
 
 
 def test_arrays_given_out_are_not_the_runners(live: tuple[Platform, Any]) -> None:
-    from dpctl import tensor
+    tensor = usm_arrays()
 
     platform, devices = live
     graph = chain(2)

@@ -12,6 +12,7 @@ from support.operations import close, described, on_host
 
 from syclsched.costs.capability import installed
 from syclsched.model.operation import Operation, Signature
+from syclsched.oneapi.dpctl_interface import usm_arrays
 
 if not installed("onednn"):
     collect_ignore_glob = ["test_*.py"]
@@ -50,7 +51,7 @@ class Runner:
         self, operation: Operation, arrays: dict[str, np.ndarray], constants: Collection[str] = ()
     ) -> np.ndarray:
         """Return what oneDNN makes of arrays."""
-        import dpctl.tensor as dpt
+        dpt = usm_arrays()
 
         signature = self.signature(operation, arrays, constants)
         implementation = operation.implementation("onednn")

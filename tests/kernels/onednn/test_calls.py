@@ -19,6 +19,7 @@ from syclsched.kernels.onednn.engines import engine_of, stream_of
 from syclsched.kernels.onednn.handles import Handle
 from syclsched.kernels.onednn.requests import PrimitiveArgument, PrimitiveRequest
 from syclsched.kernels.onednn.tensors import Tensor, plain
+from syclsched.oneapi.dpctl_interface import usm_arrays
 
 pytestmark = pytest.mark.sycl
 
@@ -43,13 +44,13 @@ def product(m: int, n: int, k: int) -> PrimitiveRequest:
 
 
 def array(values: Any, queue: Any) -> Any:
-    import dpctl.tensor as dpt
+    dpt = usm_arrays()
 
     return dpt.asarray(np.asarray(values, "float32"), sycl_queue=queue)
 
 
 def values_of(usm: Any) -> np.ndarray:
-    import dpctl.tensor as dpt
+    dpt = usm_arrays()
 
     return np.asarray(dpt.asnumpy(usm))
 
