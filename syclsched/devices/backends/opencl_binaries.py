@@ -30,6 +30,7 @@ from syclsched.devices.native.exported_functions import exported_address
 from syclsched.devices.native.sycl_types import SyclQueue
 
 _MAKE_PROGRAM = "_ZN4sycl3_V16detail18make_kernel_bundleEmRKNS0_7contextEbNS0_12bundle_stateENS0_7backendE"
+_CONTEXT_DEVICES = 0x1081
 _EXECUTABLE = 2  # sycl::bundle_state::executable
 _SIZEOF_PROGRAM = 16  # a shared pointer
 _PROGRAM_NUM_DEVICES, _PROGRAM_DEVICES, _PROGRAM_BINARY_SIZES, _PROGRAM_BINARIES = 0x1162, 0x1163, 0x1165, 0x1166
@@ -52,6 +53,7 @@ class _OpenCLBinaries:
         info = (number, pointer, ctypes.c_uint32, size, pointer, pointer)
         self._queue_info = function_of(opencl, "clGetCommandQueueInfo", *info)
         self._kernel_info = function_of(opencl, "clGetKernelInfo", *info)
+        self._context_info = function_of(opencl, "clGetContextInfo", *info)
         self._program_info = function_of(opencl, "clGetProgramInfo", *info)
         self._load = function_of(
             opencl, "clCreateProgramWithBinary", pointer, pointer, ctypes.c_uint32, *(pointer,) * 5
@@ -89,15 +91,21 @@ class _OpenCLBinaries:
 
     def load(self, binary: bytes, queue: SyclQueue) -> Any | None:
         """Return a program of a binary, as ``dpctl.program.SyclProgram``; None if the driver refuses it."""
-        context, device = self._place(queue)
-        devices, lengths = ctypes.byref(ctypes.c_void_p(device)), ctypes.byref(ctypes.c_size_t(len(binary)))
-        content, status, error = ctypes.c_char_p(binary), ctypes.c_int32(), ctypes.c_int32()
-        program = self._load(
-            context, 1, devices, lengths, ctypes.byref(content), ctypes.byref(status), ctypes.byref(error)
+        # SYCL since 2025 throws for a program that is not built for all devices of its context.
+        context = self._place(queue)[0]
+        size = ctypes.c_size_t()
+        self._context_info(context, _CONTEXT_DEVICES, 0, None, ctypes.byref(size))
+        count = size.value // ctypes.sizeof(ctypes.c_void_p)
+        devices, status, error = (ctypes.c_void_p * count)(), (ctypes.c_int32 * count)(), ctypes.c_int32()
+        self._context_info(context, _CONTEXT_DEVICES, size.value, devices, None)
+        lengths, contents = (
+            (ctypes.c_size_t * count)(*[len(binary)] * count),
+            (ctypes.c_char_p * count)(*[binary] * count),
         )
+        program = self._load(context, count, devices, lengths, contents, status, ctypes.byref(error))
         if not program:
             return None
-        if error.value or status.value or self._build(program, 1, devices, b"", None, None):
+        if error.value or any(status) or self._build(program, count, devices, b"", None, None):
             self._release_program(program)
             return None
         bundle = self._new(_SIZEOF_PROGRAM)
