@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The things pyproject.toml cannot say: packages at the top level of the tree, the C parts, and the machine code."""
+"""The things pyproject.toml cannot say: requirements by generation, top-level packages, C parts, and machine code."""
 
 import hashlib
 import importlib.metadata
@@ -20,6 +20,9 @@ from setuptools.errors import CompileError
 ROOT = Path(__file__).resolve().parent
 COMPILED = ROOT / "syclsched" / "compiled"
 TOOLS = ROOT / "tools" / "machine_code"
+
+sys.path.insert(0, str(ROOT / "tools" / "build_backend"))
+import generation_backend  # noqa: E402
 
 # The module itself, not its package, which needs NumPy; it imports from syclsched.
 sys.path.insert(0, str(ROOT))
@@ -121,6 +124,8 @@ class BuildExtensions(build_ext):
 
 
 setup(
+    install_requires=generation_backend.dependencies(),
+    extras_require=generation_backend.extras(),
     packages=["syclsched", "syclsched.device_profiles"]
     + [f"syclsched.{name}" for name in find_packages("syclsched")]
     + ["syclsched.kernels"]

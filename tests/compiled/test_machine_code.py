@@ -149,7 +149,9 @@ def test_the_build_needs_what_it_requires_and_no_more() -> None:
         import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    required = [re.split("[<>=]", each)[0].replace("-", "_") for each in project["build-system"]["requires"]]
+    generations = project["tool"]["syclsched"]["generations"].values()
+    listed = [*project["build-system"]["requires"], *(each for table in generations for each in table["build"])]
+    required = {re.split("[<>=;]", each)[0].replace("-", "_") for each in listed}
     subprocess.run(
         [sys.executable, "-c", BUILD_ONLY, *required, "llvmlite"], cwd=ROOT, check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TOOLS), str(ROOT)])},

@@ -86,7 +86,7 @@ def test_the_sdist_has_all_that_is_built_from(sdist_names: set[str]) -> None:
     expected = {f"syclsched/{name}" for name in sources("syclsched", "*.py") | sources("syclsched", "*.c")}
     expected |= {f"kernels/{name}" for name in sources("kernels", "*.py")}
     expected |= {f"device_profiles/{name}" for name in sources("device_profiles", "*")}
-    expected |= {f"tools/machine_code/{name}" for name in sources("tools/machine_code", "*.py")}
+    expected |= {f"tools/{name}" for name in sources("tools", "*/*.py")}
     expected |= {"tools/machine_code/argument_types.json", "syclsched/compiled/_machine_code.c"}
     expected |= {"pyproject.toml", "setup.py", "LICENSE", "README.md", "syclsched/oneapi/_il_layer.c"}
     assert expected <= sdist_names

@@ -97,25 +97,32 @@ def test_the_reference_has_every_public_name() -> None:
 
 
 def test_dependencies_are_explained() -> None:
-    project = text("pyproject.toml")
-    block = project[project.index("dependencies = [") : project.index("[project.optional-dependencies]")]
-    required = dict(re.findall(r'"([\w-]+)([^"]*)"', block))
-    assert len(required) > 10
-    page = text("docs/dependencies.md")
-    assert [name for name in required if f"`{name}`" not in page] == []
-    for name, held in required.items():
-        if held.startswith("=="):
-            assert f"| `{name}` | {held[2:]} |" in page
+    backend, page = tool("build_backend/generation_backend"), text("docs/dependencies.md")
+    for generation in backend.GENERATIONS:
+        backend._chosen = generation
+        required = [*backend.dependencies(), *(each for extra in ("onnx", "exact") for each in backend.extras()[extra])]
+        assert len(required) > 20
+        for each in required:
+            name, pin, version = re.fullmatch(r"([\w-]+)(==)?(.*)", each).groups()
+            assert f"`{name}`" in page
+            assert not pin or f"| `{name}` | {version} |" in page
 
 
-def test_the_doctors_pins_are_the_projects() -> None:
-    from syclsched.oneapi.stack_generation import NUMBA_DPEX
+def test_the_doctors_generations_are_the_projects() -> None:
+    from syclsched.oneapi.stack_generation import GENERATIONS
 
-    pins = NUMBA_DPEX.pins
-    pinned = dict(re.findall(r'"([\w-]+)==([\w.]+)"', text("pyproject.toml")))
-    shared = pinned.keys() & pins.keys()
-    assert {"dpctl", "dpnp", "numba", "numba-dpex", "dpcpp-cpp-rt", "intel-opencl-rt"} <= shared
-    assert {name: pins[name] for name in shared} == {name: pinned[name] for name in shared}
+    backend = tool("build_backend/generation_backend")
+    assert [each.name for each in GENERATIONS] == list(backend.GENERATIONS)
+    for each in GENERATIONS:
+        table = backend.GENERATIONS[each.name]
+        required = [*table["dependencies"], *table["extra-onnx"]]
+        pinned = dict(requirement.split("==") for requirement in required if "==" in requirement)
+        assert {name: each.pins.get(name) for name in pinned if name != "tbb"} == {
+            name: version for name, version in pinned.items() if name != "tbb"
+        }
+        assert set(each.top_level) <= pinned.keys()
+        assert each.numpy_requirement in required
+        assert table["newest-python"] == "{}.{}".format(*each.pythons[1])
 
 
 def test_the_command_line_page_is_up_to_date() -> None:
