@@ -12,6 +12,11 @@
 
 #include "_numba_common.h"
 #include "_pymodule.h"
+#if PY_VERSION_HEX >= 0x030D0000 /* where the secret of hashes is declared */
+#define Py_BUILD_CORE 1
+#include "internal/pycore_pyhash.h"
+#undef Py_BUILD_CORE
+#endif
 
 #include "_helperlib.c"
 #include "_dynfunc.c"

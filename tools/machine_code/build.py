@@ -100,8 +100,15 @@ class _Codegen(AOTCPUCodegen):  # type: ignore[misc]
         """Do nothing: the extension module has environments of its own."""
 
     def optimised(self, module: Any) -> Any:
-        self._mpm_cheap.run(module)
-        self._mpm_full.run(module)
+        """Return the module after numba's passes: a cheap round, after which references are pruned, and the full one."""
+        if hasattr(self, "_mpm_cheap"):  # numba 0.59
+            self._mpm_cheap.run(module)
+            self._mpm_full.run(module)
+        else:
+            cheap = {"loop_vectorize": self._loopvect, "slp_vectorize": False, "opt": self._opt_level, "cost": "cheap"}
+            for options in (cheap, {}):
+                manager, builder = self._module_pass_manager(**options)
+                manager.run(module, builder)
         module.verify()
         return module
 
@@ -151,6 +158,10 @@ def _link(module: Any, library: Any, linked: set[int]) -> None:
             continue
         linked.add(id(each))
         _kept.append(each)
+        for function in each._final_module.functions:
+            # Functions that raise errors with the same types of arguments each have this helper.
+            if function.name.startswith("__excinfo_unwrap_args") and not function.is_declaration:
+                function.linkage = "weak_odr"
         module.link_in(each._final_module, preserve=not isinstance(each, _Library))
         todo += each._linking_libraries
 
