@@ -22,7 +22,13 @@ from syclsched.devices.native.submission_library import load_library
 from syclsched.devices.native.sycl_types import SyclContext, SyclDevice, SyclQueue
 from syclsched.errors import DeviceNotFoundError, PlatformError, SelectionError, UntrustedDeviceError
 from syclsched.model.platform import Device, Partition, Platform
+from syclsched.oneapi import stack_generation
 from syclsched.oneapi.fork_check import check_not_forked, is_forked
+
+#: Aspects that decide which implementations and memory a plan uses; names of others differ between versions of dpctl.
+_PLANNED_ASPECTS = frozenset(
+    ("fp16", "fp64", "atomic64", "usm_device_allocations", "usm_host_allocations", "usm_shared_allocations")
+)
 
 LaneKind = Literal["compute", "copy"]
 
@@ -30,10 +36,13 @@ LaneKind = Literal["compute", "copy"]
 _LANE_PROPERTIES = ["in_order", "enable_profiling"]
 
 
-def find_root(device: Device, found: Iterable[DeviceFacts]) -> DeviceFacts:
-    """Return the root device of this machine that a described device is, or is a part of."""
+def find_root(device: Device, found: Iterable[DeviceFacts], *, any_driver: bool = False) -> DeviceFacts:
+    """Return the root device of this machine that a described device is, or is a part of.
+
+    With `any_driver` its driver may be another one, if the device then has all that it is described with.
+    """
     roots = tuple(found)
-    same = [facts for facts in roots if _describes(device, facts)]
+    same = [facts for facts in roots if _describes(device, facts, any_driver)]
     if device.filter_string is not None and same:
         return next((facts for facts in same if facts.filter_string == device.filter_string), same[0])
     here = ", ".join(f"{f.filter_string} ({f.name}, driver {f.driver_version})" for f in roots) or "no device"
@@ -45,22 +54,33 @@ def find_root(device: Device, found: Iterable[DeviceFacts]) -> DeviceFacts:
     )
 
 
-def match_roots(devices: Iterable[Device], found: Sequence[DeviceFacts]) -> dict[str, DeviceFacts]:
+def match_roots(
+    devices: Iterable[Device], found: Sequence[DeviceFacts], *, any_driver: bool = False
+) -> dict[str, DeviceFacts]:
     """Return the root devices of all described devices, by name; different hardware stays different."""
     owners: dict[DeviceFacts, str | None] = {}
     matched: dict[str, DeviceFacts] = {}
     for device in devices:
         free = [facts for facts in found if owners.get(facts, device.filter_string) == device.filter_string]
         known = [facts for facts in free if facts in owners]
-        root = find_root(device, known or free)
+        root = find_root(device, known or free, any_driver=any_driver)
         owners[root] = device.filter_string
         matched[device.name] = root
     return matched
 
 
-def _describes(device: Device, facts: DeviceFacts) -> bool:
-    described = (device.backend, device.kind, device.description, device.driver_version)
-    return described == (facts.backend, facts.kind, facts.name, facts.driver_version)
+def _describes(device: Device, facts: DeviceFacts, any_driver: bool) -> bool:
+    product = (device.backend, device.kind, device.description) == (facts.backend, facts.kind, facts.name)
+    return product and (device.driver_version == facts.driver_version or (any_driver and not _missing(device, facts)))
+
+
+def _missing(device: Device, facts: DeviceFacts) -> bool:
+    """Return whether a device has less than a plan may rely on: aspects, work-groups, or local memory."""
+    return (
+        not _PLANNED_ASPECTS.intersection(device.aspects) <= set(facts.aspects)
+        or device.max_work_group_size > facts.max_work_group_size
+        or device.local_memory_bytes > facts.local_memory_bytes
+    )
 
 
 class OpenDevices:
@@ -220,7 +240,9 @@ def open_devices(platform: Platform) -> OpenDevices:
             raise _untrusted(device, device.distrust)
     found = {each.facts: each for each in find_devices()}
     load_library()  # raises if it is missing: nothing can be submitted without it
-    matched = match_roots(platform.compute_devices, tuple(found))
+    # A plan made with one generation of SYCL packages runs on the other: its kernels are compiled and checked there.
+    other = platform.generation not in ("", stack_generation.installed().name)
+    matched = match_roots(platform.compute_devices, tuple(found), any_driver=other)
     reasons = {facts: distrust(found[facts]) for facts in set(matched.values())}
     for device in platform.compute_devices:
         reason = reasons[matched[device.name]]

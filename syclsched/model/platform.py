@@ -282,6 +282,8 @@ class Platform(Serialisable):
     contention : str, optional
         Model of concurrent copies on one channel: ``none`` (independent, the textbook model), ``one-port`` (serialised)
         or ``fair`` (max-min fair shares of the bandwidth).
+    generation : str, optional
+        Generation of the SYCL packages that showed the devices: ``numba-dpex`` or ``current``; empty if unknown.
     """
 
     name: Text
@@ -293,6 +295,7 @@ class Platform(Serialisable):
     dispatch_s: NonNegative | None = None
     handoff_s: NonNegative | None = None
     contention: Contention = "none"
+    generation: Text = ""
 
     @property
     def compute_devices(self) -> tuple[Device, ...]:

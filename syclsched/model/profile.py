@@ -143,6 +143,8 @@ class Provenance(Serialisable):
         Name of the machine's processor and operating system; no personal data.
     versions : dict of str to str, optional
         Versions of the relevant packages.
+    generation : str, optional
+        Generation of the SYCL packages; empty for a spec sheet.
     boot_environment : dict of str to str, optional
         Environment variables that change generated code or the device's behaviour.
     busy : bool, optional
@@ -164,6 +166,7 @@ class Provenance(Serialisable):
     complete: bool = True
     sources: tuple[Text, ...] = ()
     notes: tuple[Text, ...] = ()
+    generation: Text = ""
 
 
 @dataclass(frozen=True, slots=True)

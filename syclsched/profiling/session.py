@@ -31,6 +31,7 @@ class MeasurementEnvironment:
     #: See `Provenance`.
     versions: Mapping[str, str] = field(default_factory=dict)
     boot_environment: Mapping[str, str] = field(default_factory=dict)
+    generation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ def measurement_environment() -> MeasurementEnvironment:
     # Major and minor version only: the rest of the release often names a private build.
     version = ".".join(operating_system.release().split(".")[:2])
     system = f"{operating_system.system()} {version}"
-    return MeasurementEnvironment(f"{processor_model()}, {system}", runtime.versions, runtime.boot_environment)
+    where = f"{processor_model()}, {system}"
+    return MeasurementEnvironment(where, runtime.versions, runtime.boot_environment, runtime.generation)
 
 
 def profile_platform(
@@ -162,6 +164,7 @@ class _Session:
             busy=is_busy,
             complete=complete,
             notes=(f"budget: {self.budget.name}", *notes),
+            generation=self.where.generation,
         )
 
     # --- pairs ------------------------------------------------------------------------------------

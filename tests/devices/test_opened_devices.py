@@ -72,6 +72,14 @@ def test_a_device_that_is_not_here_is_named_with_what_is(changes: dict[str, Any]
     assert "opencl:cpu:0" in str(caught.value)
 
 
+def test_another_driver_of_the_same_product_serves_if_it_has_all_that_is_described() -> None:
+    newer = replace(ZE_GPU1, driver_version="9.9", aspects=("fp64",))
+    assert match_roots([described(aspects=("fp64", "old"))], (newer,), any_driver=True) == {"gpu1": newer}
+    for fewer in ({"aspects": ()}, {"max_work_group_size": 1}, {"local_memory_bytes": 1}, {"name": "Another card"}):
+        with pytest.raises(DeviceNotFoundError):
+            find_root(described(aspects=("fp64",)), (replace(newer, **fewer),), any_driver=True)
+
+
 # --- on this machine ---------------------------------------------------------------------------------
 
 
@@ -194,6 +202,9 @@ def changed(platform: Platform, **changes: Any) -> Platform:
 def test_a_platform_with_a_vanished_device_is_not_opened(platform: Platform) -> None:
     with pytest.raises(DeviceNotFoundError, match=r"device 'cpu'.*not on this machine"):
         open_devices(changed(platform, driver_version="1999.1"))
+    moved = replace(changed(platform, driver_version="1999.1"), generation="another")
+    with open_devices(moved) as opened:
+        assert opened.queue("cpu").is_in_order
     units = platform.device("cpu").compute_units
     with pytest.raises(DeviceNotFoundError, match="no such sub-device"):
         open_devices(changed(platform, partition=Partition("count", str(units + 1), 0)))

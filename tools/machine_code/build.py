@@ -100,7 +100,7 @@ class _Codegen(AOTCPUCodegen):  # type: ignore[misc]
         """Do nothing: the extension module has environments of its own."""
 
     def optimised(self, module: Any) -> Any:
-        """Return the module after numba's passes: a cheap round, after which references are pruned, and the full one."""
+        """Return the module after numba's passes: a cheap round, pruning of references, and the full round."""
         if hasattr(self, "_mpm_cheap"):  # numba 0.59
             self._mpm_cheap.run(module)
             self._mpm_full.run(module)

@@ -58,12 +58,13 @@ class DeviceFacts:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """The host: processor model, cores this process may use, memory, and the runtime's boot environment."""
+    """The host: processor model, cores this process may use, memory, and environment and generation of the stack."""
 
     processor: str
     cores: int
     memory_bytes: int
     boot_environment: tuple[tuple[str, str], ...] = ()
+    generation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ def _is_pci(entry: Path, vendor: int, device: int) -> bool:
     return values == [vendor, device]
 
 
-def read_host(boot_environment: dict[str, str]) -> HostFacts:
+def read_host(boot_environment: dict[str, str], generation: str = "") -> HostFacts:
     """Return the properties of the host this process runs on."""
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return HostFacts(
@@ -163,6 +164,7 @@ def read_host(boot_environment: dict[str, str]) -> HostFacts:
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=min(physical, cgroup_limit(physical)),
         boot_environment=tuple(sorted(boot_environment.items())),
+        generation=generation,
     )
 
 

@@ -69,7 +69,7 @@ def discover(
         splitter=lambda root, how: tuple(part.facts for part in split(found[root], how)),
         include_untrusted=include_untrusted,
     )
-    host = read_host(runtime.boot_environment)
+    host = read_host(runtime.boot_environment, runtime.generation)
     platform = build_platform(candidates, host, name=host.processor)
     if where is None:
         return platform

@@ -66,6 +66,7 @@ def build_platform(candidates: Sequence[SelectedDevice], host: HostFacts, name: 
         spaces=spaces,
         links=_links(spaces, _contexts(candidates, space_of)),
         interferences=_interferences(candidates),
+        generation=host.generation,
     )
 
 

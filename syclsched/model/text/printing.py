@@ -15,6 +15,7 @@ from syclsched.model.usm import PoolKey, PoolKeys, default_kind_reason
 
 if TYPE_CHECKING:  # plans print themselves by this module
     from syclsched.model.plan import BufferUse, Candidate, Instruction, Lane, Option, Plan, PlannedRows, PlanTrial
+    from syclsched.model.platform import Platform
 
 #: Maximum number of rows shown per section; the rest is counted.
 MAX_LANES = 16
@@ -99,7 +100,7 @@ def _header(plan: Plan) -> list[str]:
     if plan.interval_s > 0.0 and plan.aim != _DEFAULT_AIM:
         rate = f"{1.0 / plan.interval_s:.4g} runs/s"
         lines.append(f"  busiest lane {format_seconds(plan.interval_s)} a run: at most {rate} in steady state")
-    lines.append(f"  platform     {_clean(plan.platform.name)}: {_some(devices)}")
+    lines.append(f"  platform     {_clean(plan.platform.name)}: {_some(devices)}{_of_generation(plan.platform)}")
     cores = _shared_cores(plan)
     return [*lines, *(f"  {'shared' if n == 0 else '':<12} {text}" for n, text in enumerate(cores.values()))]
 
@@ -434,3 +435,8 @@ def _some(items: Iterable[str], limit: int = MAX_LIST) -> str:
 
 def _more(count: int, indent: str = "  ") -> list[str]:
     return [f"{indent}  … {count:,} more"] if count > 0 else []
+
+
+def _of_generation(platform: Platform) -> str:
+    """Return which SYCL packages showed the devices, if it is known."""
+    return f" (SYCL packages: {_clean(platform.generation)})" if platform.generation else ""
