@@ -98,3 +98,13 @@ def test_a_generation_that_this_python_cannot_have_ends_the_build(monkeypatch: p
     with pytest.raises(SystemExit, match=r"works up to CPython 3\.11; this is CPython 3\.12"):
         backend.choose({"generation": "numba-dpex"})
     backend.choose({"generation": "current"})
+
+
+def test_ci_tries_the_other_generation_with_tests_that_exist() -> None:
+    spec = importlib.util.spec_from_file_location("generation_tests", ROOT / "tools" / "generation_tests.py")
+    assert spec is not None and spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert [path for path in tool.CHOSEN if not (ROOT / path).exists()] == []
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "-C generation=current" in script and "tools/generation_tests.py" in script

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the tests of what differs between generations of SYCL packages, for an environment with the other one.
+
+Usage: ``python tools/generation_tests.py [pytest's options]``. The tests left out are of pure Python and compiled
+functions, which get the same plans from every generation; those of this list show that they get the same inputs.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+#: Folder or file of tests, and the reason why it is run with each generation.
+CHOSEN: Final = {
+    "tests/oneapi": "finds and loads the runtime's libraries, and names what is wrong with an installation",
+    "tests/compiled": "uses internals of numba: its cache, its dispatchers, machine code made by the build",
+    "tests/devices": "calls dpctl, its C interface and the OpenCL runtime",
+    "tests/kernels": "compiles kernels by each generation's compiler, and calls oneDNN and oneMKL of its release",
+    "tests/execution/dispatch": "submits through dpctl",
+    "tests/execution/lanes": "queues and events of dpctl",
+    "tests/execution/memory": "USM memory of dpctl, and NumPy's arrays",
+    "tests/execution/test_conformance.py": "runs random graphs in every way",
+    "tests/packaging/test_generations.py": "requirements of each generation",
+    "tests/packaging/test_import.py": "imports in each generation's environment",
+}
+
+
+def main(options: Sequence[str]) -> int:
+    """Run the chosen tests with these options; return pytest's exit code."""
+    command = [sys.executable, "-m", "pytest", *options, *CHOSEN]
+    print("tests:", *CHOSEN, flush=True)
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
