@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,25 @@ def _freeze_imported_objects() -> None:
     _imported = len(sys.modules)
     gc.collect()
     gc.freeze()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--gpu-shape",
+        metavar="PLATFORM",
+        help="show the devices of the OpenCL platforms with this in their name as GPUs (FPGA: the emulator)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set up the GPU-shaped device before a test module can load the SYCL stack."""
+    platform = config.getoption("--gpu-shape")
+    if platform is not None:
+        from support.gpu_shape import show_as_gpu
+
+        folder = tempfile.TemporaryDirectory(prefix="gpu-shape-")
+        config.add_cleanup(folder.cleanup)
+        show_as_gpu(os.environ, platform, Path(folder.name))
 
 
 @pytest.hookimpl(trylast=True)

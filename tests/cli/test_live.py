@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.commands import call
+from support.gpu_shape import OTHER_DEVICE
 
 pytestmark = pytest.mark.sycl
 
@@ -44,7 +45,7 @@ def is_right(found: dict[str, object]) -> bool:
     return bool(result["ok"]) and result["residual"] <= result["tolerance"]
 
 
-@pytest.mark.parametrize("policy", ["auto", "heft", "single:cpu", "single:accelerator"])
+@pytest.mark.parametrize("policy", ["auto", "heft", "single:cpu", f"single:{OTHER_DEVICE}"])
 def test_cholesky_on_both_devices(capsys: pytest.CaptureFixture[str], policy: str) -> None:
     found = summary(capsys, *SMALL, "--policy", policy)
     assert is_right(found)
@@ -52,7 +53,7 @@ def test_cholesky_on_both_devices(capsys: pytest.CaptureFixture[str], policy: st
         assert devices_of(found) <= {policy.removeprefix("single:"), "host"}
 
 
-@pytest.mark.parametrize("where", [("--devices", "accelerator"), ("--devices", "cpu", "--sub-devices", "2")])
+@pytest.mark.parametrize("where", [("--devices", OTHER_DEVICE), ("--devices", "cpu", "--sub-devices", "2")])
 def test_cholesky_on_chosen_devices(capsys: pytest.CaptureFixture[str], where: tuple[str, ...]) -> None:
     assert is_right(summary(capsys, *SMALL, *where, "--policy", "heft", "--no-calibrate"))
 
@@ -189,7 +190,8 @@ def test_the_plan_of_a_dynamic_run_is_what_happened(capsys: pytest.CaptureFixtur
     assert shown.code == 0, shown.err
     assert "on cpu:copy" not in shown.out  # copies are named by the memories they are between
     assert call(capsys, "run", *SMALL, "--plan", plan).code == 0
-    assert call(capsys, "run", *SMALL, "--policy", "single:accelerator", "--dry-run", "--save-plan", other).code == 0
+    elsewhere = "--policy", f"single:{OTHER_DEVICE}", "--dry-run", "--save-plan", other
+    assert call(capsys, "run", *SMALL, *elsewhere).code == 0
     refused = call(capsys, "trace", record, "--plan", other)
     assert refused.code == 2 and "does not match the plan" in refused.err
 

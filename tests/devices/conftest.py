@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.gpu_shape import OTHER_DEVICE
 
 from syclsched import oneapi
 from syclsched.devices import discover, open_devices
@@ -28,7 +29,7 @@ def cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return dpctl.SyclDevice("cpu")
 
 
-@pytest.fixture(params=["cpu", "accelerator"])
+@pytest.fixture(params=["cpu", OTHER_DEVICE])
 def queues(request: pytest.FixtureRequest) -> Iterator[list[Any]]:
     """Two in-order queues of a device."""
     platform = discover()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support.conformance import Way, check, check_run, only_on, over_all_ways, platform_of, releasing, spread
 from support.conformance_graphs import DEVICE_MIX, SIZE, Failing
+from support.gpu_shape import OTHER_DEVICE
 from support.running import ASSIGN_KERNEL, DTYPE, MIX, SPIN, inputs_of, sequential
 
 from syclsched.errors import TaskFailedError
@@ -61,7 +62,7 @@ def test_a_run_recovers_from_a_fault_with_the_same_bits(way: Way, case: str) -> 
 
     if case == "lost device":
         # A policy that decides while it runs may leave one device out, but not both.
-        for lost in ("cpu", "accelerator"):
+        for lost in ("cpu", OTHER_DEVICE):
             fault = faults.lose(lost, after=1)
             with faults.inject(fault) as seen, way.open(graph, plan, inputs, warm=False, trace=True) as session:
                 handle = session.start(inputs)
@@ -97,8 +98,8 @@ def test_a_task_left_out_waits_for_one_on_the_other_context(way: Way) -> None:
     w, x, y, z = (graph.array(name, data=np.arange(4, dtype=DTYPE)) for name in "wxyz")
     graph.kernel(only_on(SPIN, "cpu"), name="before", y=x, turns=100_000_000)
     graph.host(no_good, name="bad", y=y.update())
-    graph.kernel(only_on(MIX, "accelerator"), name="left out", x=z, y=y, a=1)
-    graph.kernel(only_on(ASSIGN_KERNEL, "accelerator"), name="behind", x=w, y=z)
+    graph.kernel(only_on(MIX, OTHER_DEVICE), name="left out", x=z, y=y, a=1)
+    graph.kernel(only_on(ASSIGN_KERNEL, OTHER_DEVICE), name="behind", x=w, y=z)
     graph.edge("before", "left out")
     with way.open(graph, spread(graph, platform_of(2)), warm=False, trace=True) as session:
         handle = session.start()

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.gpu_shape import OTHER_DEVICE
 from support.opened import live_on
 from support.running import ASSIGN, ASSIGN_KERNEL, DTYPE, MIX, plan_by, plan_on
 
@@ -47,7 +48,7 @@ def result_of(weights: Any, given: Any, length: int = 3) -> Any:
     return y
 
 
-@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.parametrize("device", ["cpu", OTHER_DEVICE])
 @pytest.mark.parametrize("implementation", ["opencl-c", "numba-dpex"])
 def test_runs_of_one_and_of_several_graphs_share_a_constant(device: str, implementation: str) -> None:
     platform, live = live_on(None)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.gpu_shape import OTHER_DEVICE
 from support.opened import live_on
 from support.running import ASSIGN_KERNEL, DTYPE, MIX, graphs, plan_by, plans, sequential
 
@@ -84,7 +85,7 @@ def passes(name: str) -> TaskGraph:
 
 
 @pytest.mark.parametrize("apart", [False, True])
-@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.parametrize("device", ["cpu", OTHER_DEVICE])
 def test_a_graph_four_times_as_large_as_the_limit(device: str, apart: bool) -> None:
     platform = live_on(None)[0].select([device])
     graph = passes(f"passes on {device}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.gpu_shape import OTHER_DEVICE
 from support.opened import live_on
 from support.running import ASSIGN_KERNEL, DTYPE, MIX, plan_by, sequential
 
@@ -27,7 +28,7 @@ from syclsched.testing import faults
 
 pytestmark = pytest.mark.sycl
 SIZE = 3000
-DEVICES = ("cpu", "accelerator")
+DEVICES = ("cpu", OTHER_DEVICE)
 
 
 def mixing(kind: UsmKind | None = None) -> TaskGraph:
@@ -62,7 +63,7 @@ def value(seed: int = 1) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["device", "shared", "host"])
-@pytest.mark.parametrize("devices", [("cpu", "accelerator"), ("accelerator", "cpu"), ("cpu", "cpu")])
+@pytest.mark.parametrize("devices", [("cpu", OTHER_DEVICE), (OTHER_DEVICE, "cpu"), ("cpu", "cpu")])
 def test_every_kind_gives_the_same_however_it_is_run(devices: tuple[str, str], kind: UsmKind) -> None:
     platform, live = live_on(None)
     graph = mixing(kind)
@@ -138,7 +139,7 @@ def handed_over(kind: UsmKind | None) -> TaskGraph:
 
 
 def test_kernels_use_what_the_host_hands_them_in_the_hosts_memory() -> None:
-    whole, device = live_on(None)[0], "accelerator"
+    whole, device = live_on(None)[0], OTHER_DEVICE
     platform = with_own_memory(whole.select([device]), whole.device(device).space)
     inputs = {"given": value()}
     with open_devices(platform) as live:
@@ -166,7 +167,7 @@ def test_kernels_use_what_the_host_hands_them_in_the_hosts_memory() -> None:
                     np.testing.assert_array_equal(results[name], wanted)
 
 
-@pytest.mark.parametrize(("device", "apart"), [("cpu", False), ("accelerator", False), ("accelerator", True)])
+@pytest.mark.parametrize(("device", "apart"), [("cpu", False), (OTHER_DEVICE, False), (OTHER_DEVICE, True)])
 def test_inputs_in_usm_memory_are_read_in_place(device: str, apart: bool) -> None:
     whole, opened = live_on(None)
     space = whole.device(device).space

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import kernel_builds
+from support.gpu_shape import OTHER_DEVICE
 from support.kernel_builds import build_programs_of_other_devices, record_program
 
 from syclsched.devices.programs.dpex_compiler import kernel_spirv
@@ -54,7 +55,7 @@ def signature_of(
     )
 
 
-@pytest.fixture(scope="session", params=["cpu", "accelerator"])
+@pytest.fixture(scope="session", params=["cpu", OTHER_DEVICE])
 def queue(request: pytest.FixtureRequest) -> Any:
     """An in-order queue of the CPU device, then of the FPGA emulator."""
     from syclsched import oneapi

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.gpu_shape import OTHER_DEVICE
 
 import syclsched
 from syclsched.devices.memory import constant_uploads as uploads
@@ -107,7 +108,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[Any]]
     yield found
 
 
-@pytest.mark.parametrize("devices", ["cpu", "accelerator"])
+@pytest.mark.parametrize("devices", ["cpu", OTHER_DEVICE])
 def test_no_weights_are_held_once_it_is_ready(path: Path, devices: str, computed: list[weakref.ref[Any]]) -> None:
     if devices not in {each.name for each in syclsched.discover(devices).devices}:
         pytest.skip(f"no device {devices!r} here")
@@ -134,7 +135,7 @@ def test_what_was_let_go_comes_back_for_whoever_needs_it(path: Path) -> None:
         check(compiled, path)
         graph = compiled.graph
         assert held(compiled) == 0
-        for devices in ("cpu", "accelerator"):
+        for devices in ("cpu", OTHER_DEVICE):
             with syclsched.compile(loaded, devices=devices, autotune=False, without=["onednn"]) as other:
                 check(other, path)
             assert held(compiled) == 0

@@ -83,7 +83,7 @@ def test_the_wheel_has_the_compiled_layer(wheel_names: set[str]) -> None:
 
 
 def test_the_sdist_has_all_that_is_built_from(sdist_names: set[str]) -> None:
-    expected = {f"syclsched/{name}" for name in sources("syclsched", "*.py") | sources("syclsched", "*.c")}
+    expected = {f"syclsched/{name}" for name in sources("syclsched", "*.py") | sources("syclsched", "*.[ch]")}
     expected |= {f"kernels/{name}" for name in sources("kernels", "*.py")}
     expected |= {f"device_profiles/{name}" for name in sources("device_profiles", "*")}
     expected |= {f"tools/{name}" for name in sources("tools", "*/*.py")}

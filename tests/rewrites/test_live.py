@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.gpu_shape import OTHER_DEVICE
 from support.running import DTYPE, JUDGE, MIX, graphs, plan_by, plan_on, plans, sequential
 from support.samples import COLUMNS, values
 
@@ -63,7 +64,7 @@ def chain(length: int, rows: int = 1000) -> tuple[TaskGraph, dict[str, Any]]:
     return graph, data
 
 
-@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.parametrize("device", ["cpu", OTHER_DEVICE])
 @pytest.mark.parametrize("names", [("opencl-c",) * 6, ("opencl-c", "numba-dpex") * 3])
 def test_a_merged_task_is_one_instruction_and_spans_all_its_steps(device: str, names: tuple[str, ...]) -> None:
     platform, live = live_here()

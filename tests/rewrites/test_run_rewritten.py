@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.gpu_shape import OTHER_DEVICE
 from support.running import DTYPE, MIX, graphs, plan_by, sequential
 from support.samples import COLUMNS
 from support.samples import graphs as graphs_by_rows
@@ -36,7 +37,7 @@ from syclsched.rewrites import replay
 pytestmark = pytest.mark.sycl
 
 REWRITES = st.sampled_from(("auto", "coarsen", "split", "both"))
-DEVICES = st.sampled_from(("cpu", "accelerator", None))
+DEVICES = st.sampled_from(("cpu", OTHER_DEVICE, None))
 
 
 @lru_cache(maxsize=1)

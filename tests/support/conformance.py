@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import syclsched
+from support.gpu_shape import OTHER_DEVICE
 from support.opened import until
 from support.running import plan_by
 from syclsched.errors import DeadlineError
@@ -34,7 +35,7 @@ Inputs = Mapping[str, Any] | None
 @functools.lru_cache(maxsize=2)
 def platform_of(contexts: int) -> Platform:
     """Return the CPU device with two lanes; with two contexts also the FPGA emulator."""
-    kinds = ("cpu",) if contexts == 1 else ("cpu", "accelerator")
+    kinds = ("cpu",) if contexts == 1 else ("cpu", OTHER_DEVICE)
     return syclsched.discover(where=lambda device: device.kind in kinds, lanes=2)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.gpu_shape import OTHER_DEVICE
 from support.running import DTYPE, MIX, SPIN
 
 from syclsched.devices import discover, open_devices
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.sycl
 SIZE = 1000
 
 
-@pytest.mark.parametrize("name", ["cpu", "accelerator"])
+@pytest.mark.parametrize("name", ["cpu", OTHER_DEVICE])
 def test_kernel_behind_a_fence_waits_for_copies_of_another_queue(name: str) -> None:
     platform = discover()
     if name not in {d.name for d in platform.devices}:
@@ -42,7 +43,7 @@ def test_kernel_behind_a_fence_waits_for_copies_of_another_queue(name: str) -> N
             np.testing.assert_array_equal(views[1], 5 * source + np.arange(SIZE))
 
 
-@pytest.mark.parametrize("name", ["cpu", "accelerator"])
+@pytest.mark.parametrize("name", ["cpu", OTHER_DEVICE])
 def test_fence_completes_after_what_it_waits_for(name: str) -> None:
     platform = discover()
     if name not in {d.name for d in platform.devices}:

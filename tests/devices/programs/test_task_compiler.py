@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.gpu_shape import OTHER_DEVICE
 
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.programs import task_compiler
@@ -47,8 +48,8 @@ def devices() -> dict[str, Any]:
 
     cpu = dpctl.SyclDevice("opencl:cpu:0")
     found = {"cpu": cpu, "cpu.1": cpu.create_sub_devices(partition=1)[1]}
-    accelerators = dpctl.get_devices(backend="opencl", device_type="accelerator")
-    return found | ({"accelerator": accelerators[0]} if accelerators else {})
+    accelerators = dpctl.get_devices(backend="opencl", device_type=OTHER_DEVICE)
+    return found | ({OTHER_DEVICE: accelerators[0]} if accelerators else {})
 
 
 @lru_cache(maxsize=8)
@@ -61,7 +62,7 @@ def queue_on(name: str) -> Any:
     return dpctl.SyclQueue(dpctl.SyclContext(device), device, property=["in_order", "enable_profiling"])
 
 
-@pytest.fixture(params=["cpu", "cpu.1", "accelerator"])
+@pytest.fixture(params=["cpu", "cpu.1", OTHER_DEVICE])
 def queue(request: pytest.FixtureRequest) -> Any:
     return queue_on(request.param)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.gpu_shape import OTHER_DEVICE
 
 from syclsched.execution.core import clock
 from syclsched.execution.core.clock import Anchor, ClockMap
@@ -35,7 +36,7 @@ def test_the_reading_in_the_narrowest_bracket_is_taken(monkeypatch: pytest.Monke
 
 
 @pytest.mark.sycl
-@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.parametrize("device", ["cpu", OTHER_DEVICE])
 @pytest.mark.parametrize("native", [False, True])
 def test_stamps_of_the_compiled_loop_are_on_the_clock_of_its_times(device: str, native: bool) -> None:
     from syclsched.devices import discover, open_devices

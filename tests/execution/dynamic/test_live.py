@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.gpu_shape import OTHER_DEVICE
 from support.opened import REFUSED
 from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, sequential, with_host
 from support.starting import POLICIES, Anywhere, live_called, start
@@ -94,7 +95,7 @@ def rounds(length: int, size: int, wide: int) -> TaskGraph:
 @pytest.mark.parametrize("policy", ["eager", "stealing", "anywhere"])
 def test_what_does_not_fit_is_evicted_and_brought_back(live: tuple[Platform, Any], policy: str) -> None:
     graph = rounds(3, 1000, 8)
-    limits = {"cpu": 3 * 8000, "accelerator": 2 * 8000}
+    limits = {"cpu": 3 * 8000, OTHER_DEVICE: 2 * 8000}
     plan = check(graph, live[1], policy, memory_limits=limits)
     assert all(plan.peak_bytes.get(space, 0) <= limit for space, limit in limits.items())
     assert any(i.kind == "free" for _, i in plan.instructions())
@@ -106,7 +107,7 @@ def test_a_task_that_can_never_fit_fails_by_name_and_the_rest_is_done(live: tupl
     small = [graph.array(f"s{i}", data=np.arange(10, dtype=DTYPE)) for i in range(2)]
     graph.kernel(SPIN, name="too_large", y=large, turns=1)
     graph.kernel(MIX, name="fits", x=small[0], y=small[1], a=2)
-    with start(graph, live[1], "eager", memory_limits={"cpu": 200, "accelerator": 200}) as run:
+    with start(graph, live[1], "eager", memory_limits={"cpu": 200, OTHER_DEVICE: 200}) as run:
         with pytest.raises(TaskFailedError, match="too_large") as caught:
             run.wait(60)
         assert "8000 bytes" in str(caught.value)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.gpu_shape import OTHER_DEVICE
 from support.opened import REFUSED, live_on
 from support.running import (
     ASSIGN,
@@ -139,7 +140,7 @@ def test_a_failure_that_was_seen_is_not_warned_of(look: str, live: tuple[Platfor
     assert not told
 
 
-@pytest.mark.parametrize("device", ["cpu", "accelerator", "host"])
+@pytest.mark.parametrize("device", ["cpu", OTHER_DEVICE, "host"])
 @pytest.mark.parametrize("like", ["numpy", "dpnp", "usm_ndarray"])
 def test_result_comes_as_asked(device: str, like: Any, live: tuple[Platform, Any]) -> None:
     platform, devices = live

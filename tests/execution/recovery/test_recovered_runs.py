@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.gpu_shape import OTHER_DEVICE
 from support.injected import FAULTS
 from support.opened import REFUSED, live_on
 from support.running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
@@ -93,7 +94,7 @@ def test_a_fault_at_any_point_changes_no_bit(kind: str) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 4])
-@pytest.mark.parametrize("device", ["cpu.0", "cpu.1", "accelerator.0", "accelerator.1"])
+@pytest.mark.parametrize("device", ["cpu.0", "cpu.1", f"{OTHER_DEVICE}.0", f"{OTHER_DEVICE}.1"])
 def test_a_device_that_is_lost_is_done_without(device: str, after: int) -> None:
     platform, devices = live_on(2)
     if device not in {d.name for d in platform.compute_devices}:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.gpu_shape import OTHER_DEVICE
 from support.opened import live_on
 from support.running import DTYPE, MIX, graphs, plan_by, sequential
 
@@ -147,7 +148,7 @@ def test_nothing_is_compiled_for_several_launches_where_too_few_would_be_saved(
     max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.parametrize("device", ["cpu", OTHER_DEVICE])
 def test_random_graphs_give_numpys_bits(device: str, data: st.DataObject) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(max_tasks=30))

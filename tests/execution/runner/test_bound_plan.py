@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.gpu_shape import OTHER_DEVICE
 from support.opened import REFUSED, is_usm, live_on
 from support.running import (
     ASSIGN,
@@ -79,7 +80,7 @@ def test_random_graphs_give_numpys_bits_every_time(sub_devices: int | None, data
 
 @given(data=st.data())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.parametrize("device", ["cpu", OTHER_DEVICE])
 def test_kernels_on_two_lanes_are_replayed(device: str, data: st.DataObject) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(max_tasks=40))

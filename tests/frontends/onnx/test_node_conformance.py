@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from support.gpu_shape import OTHER_DEVICE
 
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 
@@ -68,7 +69,7 @@ def test_the_cpu_device_gives_what_onnx_says(case: node_cases.Case) -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize("case", EMULATED, ids=lambda case: case.name)
 def test_the_emulator_gives_what_onnx_says(case: node_cases.Case) -> None:
-    names = [device.name for device in platform().devices if device.kind == "accelerator"]
+    names = [device.name for device in platform().devices if device.kind == OTHER_DEVICE]
     if not names:
         pytest.skip("there is no emulator here")
     check_on(case, names[0])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.gpu_shape import OTHER_DEVICE
 
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 
@@ -99,9 +100,9 @@ def test_a_chain_of_blocks_is_one_array() -> None:
         (["cpu"], "onednn"),
         (["cpu"], "opencl-c"),
         (["cpu"], "numba-dpex"),
-        (["accelerator"], "opencl-c"),
-        (["cpu", "accelerator"], "opencl-c"),
-        (["accelerator", "cpu", "cpu"], "opencl-c"),
+        ([OTHER_DEVICE], "opencl-c"),
+        (["cpu", OTHER_DEVICE], "opencl-c"),
+        ([OTHER_DEVICE, "cpu", "cpu"], "opencl-c"),
         (["host"], "numpy"),
     ],
 )
@@ -121,7 +122,7 @@ def test_every_device_adds_once(devices: list[str], implementation: str) -> None
 
 
 @pytest.mark.sycl
-@pytest.mark.parametrize("devices", [["cpu"], ["cpu", "accelerator"]])
+@pytest.mark.parametrize("devices", [["cpu"], ["cpu", OTHER_DEVICE]])
 @pytest.mark.parametrize("done", [False, True])
 def test_what_failed_is_done_again_from_the_residual_as_it_was(devices: list[str], done: bool) -> None:
     for device in devices:
@@ -207,12 +208,12 @@ def test_a_limit_on_memory_changes_no_answer(share: float) -> None:
 
 @pytest.mark.sycl
 def test_chunks_of_a_batch_add_in_place_each_by_itself() -> None:
-    there("accelerator")
+    there(OTHER_DEVICE)
     made = lowered()
     convolutions = [name for name in made.graph.order() if made.graph.task(name).family.startswith("conv")][1:]
     found = cut(made.graph, [Cut(tuple(convolutions), (1, 1))])
     assert len(updates(found.graph)) == 2 * BLOCKS and len(set(updates(found.graph))) == 2
-    plan = placed(found.graph, ["cpu", "accelerator"], "opencl-c")
+    plan = placed(found.graph, ["cpu", OTHER_DEVICE], "opencl-c")
     inputs = {made.inputs["x"]: blocks()[1]["x"]}
     with execute(plan, found.graph, live_on(None)[1], inputs=inputs) as run:
         close(run.result(made.outputs[blocks()[0].outputs[0]], timeout=DEADLINE_S))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.gpu_shape import OTHER_DEVICE
 
 from syclsched.errors import CapabilityError
 from syclsched.kernels.onednn import c_api, calls, handles, primitives
@@ -170,7 +171,7 @@ def test_sub_devices_take_it_and_the_emulator_is_refused(cpu: Any) -> None:
         x, y = array(np.arange(10), queue), array(np.zeros(10), queue)
         LoadedPrimitive(doubled(10)).submit(queue, {"x": x, "y": y}, []).wait()
         np.testing.assert_array_equal(values_of(y), 2 * np.arange(10) + 1)
-    for device in dpctl.get_devices(device_type="accelerator"):
+    for device in dpctl.get_devices(device_type=OTHER_DEVICE):
         with pytest.raises(CapabilityError, match=r"engine on .*dnnl_invalid_arguments"):
             engine_of(dpctl.SyclQueue(device, property="in_order"))
 
