@@ -136,14 +136,16 @@ class OpenDevices:
     def allocator_queue(self, space: str) -> SyclQueue:
         """Return the queue on which USM memory of a space is allocated.
 
-        For the host's own space it is a queue of the first device: memory of kind ``host`` allocated there is the
-        host's, and that device can access it.
+        For the host's own space it is a queue of the first device with memory of its own, whose copies need no staging
+        from memory of kind ``host`` allocated in its context; else of the first device.
         """
         with self._lock:
             self._check_open()
             if space not in self._allocators:
                 self.platform.space(space)
-                members = self._members(space) or self._members(self.platform.compute_devices[0].space)
+                devices = self.platform.compute_devices
+                apart = (d for d in devices if not self.platform.space(d.space).host_accessible)
+                members = self._members(space) or self._members(next(apart, devices[0]).space)
                 owner = self._owner(members)
                 self._allocators[space] = self._make_queue(self.context(members[0].name), owner)
             return self._allocators[space]

@@ -193,6 +193,7 @@ static void one_sequence(uint64_t seed)
             aparts[i].functions = dpctl_table;
             aparts[i].queue = apart;
             aparts[i].timed = (int64_t)chance(2);
+            aparts[i].distant = (int64_t)chance(2);
         }
     }
     int64_t count = 1 + (int64_t)chance(MOST_COMMANDS);

@@ -21,7 +21,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import with_memory_limit
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Platform
-from syclsched.model.usm import UsmKind
+from syclsched.model.usm import UsmKind, default_kind
 from syclsched.oneapi.dpctl_interface import usm_arrays
 from syclsched.planning import verify
 from syclsched.testing import faults
@@ -68,10 +68,16 @@ def test_every_kind_gives_the_same_however_it_is_run(devices: tuple[str, str], k
     platform, live = live_on(None)
     graph = mixing(kind)
     plan = placed(graph, platform, devices)
+    space = platform.space(platform.device(devices[0]).space)
     kinds = {(c.array, c.space): c.kind for c in plan.memory}
-    usual = "shared" if kind == "device" else kind
-    assert {k for (name, _), k in kinds.items() if name == "inner"} == ({kind} - {"shared"})
-    assert {k for (name, _), k in kinds.items() if name == "z"} == ({usual} - {"shared"})  # the host touches it
+    if space.host_accessible:
+        of_inner: UsmKind = kind
+        of_z: UsmKind = "shared" if kind == "device" else kind  # the host touches it
+    else:  # what is in the host's memory is copied
+        of_inner = of_z = "device" if kind == "host" else kind
+    usual = {default_kind(space, platform)}
+    assert {k for (name, where), k in kinds.items() if name == "inner" and where == space.name} == {of_inner} - usual
+    assert {k for (name, where), k in kinds.items() if name == "z" and where == space.name} == {of_z} - usual
     again = Plan.from_json(plan.to_json())
     assert again == plan
     inputs = {"x": value()}
@@ -171,6 +177,8 @@ def test_kernels_use_what_the_host_hands_them_in_the_hosts_memory() -> None:
 def test_inputs_in_usm_memory_are_read_in_place(device: str, apart: bool) -> None:
     whole, opened = live_on(None)
     space = whole.device(device).space
+    if not apart and not whole.space(space).host_accessible:
+        pytest.skip("the device has memory of its own")
     platform = with_own_memory(whole.select([device]), space) if apart else whole
     graph = TaskGraph("in place")
     x = graph.array("x", (SIZE,), DTYPE, usm="host")

@@ -11,6 +11,9 @@
  * fills and queries. Addresses are not used twice, so that those of freed memory are found out. Pointers that lie in
  * memory are not replaced: a kernel that follows one faults.
  *
+ * All allocations are of the driver's kind host: parts of a GPU reach all of its memory, those of the FPGA emulator only
+ * what was allocated for them.
+ *
  * In the other direction, a pointer passed as a kernel's argument must be to unified shared memory of the kernel's
  * context: a device with memory of its own cannot follow a pointer to the host's memory or to another context's.
  */
@@ -40,15 +43,18 @@ enum {
     CL_KERNEL_CONTEXT = 0x1193,
     CL_DEVICE_SHARED_SYSTEM_MEM_CAPABILITIES_INTEL = 0x4194,
     CL_MEM_TYPE_UNKNOWN_INTEL = 0x4196,
+    CL_MEM_TYPE_DEVICE_INTEL = 0x4198,
+    CL_MEM_TYPE_SHARED_INTEL = 0x4199,
     CL_MEM_ALLOC_TYPE_INTEL = 0x419A,
-    CL_MEM_ALLOC_BASE_PTR_INTEL = 0x419B
+    CL_MEM_ALLOC_BASE_PTR_INTEL = 0x419B,
+    CL_MEM_ALLOC_DEVICE_INTEL = 0x419D
 };
 enum { TYPE_DEFAULT = 1 << 0, TYPE_GPU = 1 << 2 };
 static const cl_bitfield TYPE_ALL = 0xFFFFFFFF;
 
 typedef cl_int (*device_ids_fn)(cl_platform_id, cl_bitfield, cl_uint, cl_device_id *, cl_uint *);
 typedef cl_int (*set_arg_fn)(cl_kernel, cl_uint, size_t, const void *);
-typedef void *(*device_alloc_fn)(cl_context, cl_device_id, const cl_bitfield *, size_t, cl_uint, cl_int *);
+typedef void *(*host_alloc_fn)(cl_context, const cl_bitfield *, size_t, cl_uint, cl_int *);
 typedef cl_int (*free_fn)(cl_context, void *);
 typedef cl_int (*alloc_info_fn)(cl_context, const void *, cl_uint, size_t, void *, size_t *);
 typedef cl_int (*set_pointer_fn)(cl_kernel, cl_uint, const void *);
@@ -114,8 +120,10 @@ static const size_t RANGE = (size_t)1 << 43; /* more than all allocations of a p
 static const size_t PAGE = 1 << 16;          /* at least the alignment that anybody asks for */
 
 struct allocation {
-    char *shown, *real;
+    char *shown, *real; /* equal for memory of kind shared */
     size_t size;
+    cl_device_id device;
+    cl_uint type;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -143,42 +151,8 @@ static int is_shown(const void *pointer)
     return range != NULL && (const char *)pointer >= range && (const char *)pointer < range + RANGE;
 }
 
-/* Show an allocation at a new address; return null if there is no room. */
-static void *show(void *real, size_t size)
-{
-    void *shown = NULL;
-
-    pthread_mutex_lock(&lock);
-    if (range == NULL) {
-        char *made = mmap(NULL, RANGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (made != MAP_FAILED) {
-            struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-            range = made;
-            next_shown = made + PAGE;
-            sigaction(SIGSEGV, &action, &previous_action);
-        }
-    }
-    if (n_allocations == room) {
-        size_t more = room == 0 ? 1024 : 2 * room;
-        struct allocation *grown = realloc(allocations, more * sizeof *grown);
-        if (grown != NULL) {
-            allocations = grown;
-            room = more;
-        }
-    }
-    /* At least one page between two allocations belongs to none. */
-    size_t taken = (size / PAGE + 2) * PAGE;
-    if (range != NULL && n_allocations < room && (size_t)(range + RANGE - next_shown) > taken) {
-        shown = next_shown;
-        allocations[n_allocations++] = (struct allocation){shown, real, size};
-        next_shown += taken;
-    }
-    pthread_mutex_unlock(&lock);
-    return shown;
-}
-
-/* Return the index of the allocation that a shown address lies in, or at whose end; -1 if in none. */
-static ptrdiff_t index_of(const char *pointer)
+/* Return the number of allocations at or below an address. */
+static size_t count_up_to(const char *pointer)
 {
     size_t low = 0, high = n_allocations;
 
@@ -189,9 +163,65 @@ static ptrdiff_t index_of(const char *pointer)
         else
             high = middle;
     }
-    if (low == 0 || pointer > allocations[low - 1].shown + allocations[low - 1].size)
+    return low;
+}
+
+/* Return the index of the allocation that a shown address lies in, or at whose end; -1 if in none. */
+static ptrdiff_t index_of(const char *pointer)
+{
+    size_t count = count_up_to(pointer);
+
+    if (count == 0 || pointer > allocations[count - 1].shown + allocations[count - 1].size)
         return -1;
-    return (ptrdiff_t)low - 1;
+    if (pointer == allocations[count - 1].shown + allocations[count - 1].size && !is_shown(pointer))
+        return -1; /* where memory of another kind may begin */
+    return (ptrdiff_t)count - 1;
+}
+
+/* Reserve the range of made-up addresses; return whether there is one. */
+static int has_range(void)
+{
+    if (range == NULL) {
+        char *made = mmap(NULL, RANGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (made != MAP_FAILED) {
+            struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+            range = made;
+            next_shown = made + PAGE;
+            sigaction(SIGSEGV, &action, &previous_action);
+        }
+    }
+    return range != NULL;
+}
+
+/* Add an allocation to the table, that of a device's own memory at a new address; return null if there is no room. */
+static void *show(struct allocation made)
+{
+    size_t taken = (made.size / PAGE + 2) * PAGE; /* at least one page between two allocations belongs to none */
+
+    pthread_mutex_lock(&lock);
+    if (n_allocations == room) {
+        size_t more = room == 0 ? 1024 : 2 * room;
+        struct allocation *grown = realloc(allocations, more * sizeof *grown);
+        if (grown != NULL) {
+            allocations = grown;
+            room = more;
+        }
+    }
+    if (n_allocations == room)
+        made.shown = NULL;
+    else if (made.type == CL_MEM_TYPE_SHARED_INTEL)
+        made.shown = made.real;
+    else if (has_range() && (size_t)(range + RANGE - next_shown) > taken) {
+        made.shown = next_shown;
+        next_shown += taken;
+    }
+    if (made.shown != NULL) {
+        size_t at = count_up_to(made.shown);
+        memmove(allocations + at + 1, allocations + at, (n_allocations++ - at) * sizeof *allocations);
+        allocations[at] = made;
+    }
+    pthread_mutex_unlock(&lock);
+    return made.shown;
 }
 
 /* Replace a shown address by the real one; return whether the bytes from there on are allocated. */
@@ -220,14 +250,14 @@ static cl_int refuse(const char *what, const void *pointer, cl_int status)
 
 /* --- The functions of cl_intel_unified_shared_memory -------------------------------------------- */
 
-enum { DEVICE_ALLOC, FREE, BLOCKING_FREE, ALLOC_INFO, SET_POINTER, MEMCPY, MEMFILL, MEMSET, MIGRATE, ADVISE, N_WRAPPED };
+enum { DEVICE_ALLOC, SHARED_ALLOC, HOST_ALLOC, FREE, BLOCKING_FREE, ALLOC_INFO, SET_POINTER, MEMCPY, MEMFILL, MEMSET, MIGRATE, ADVISE, N_WRAPPED };
 static entry_point real_function[N_WRAPPED];
 
-static void *device_alloc(cl_context context, cl_device_id device, const cl_bitfield *properties, size_t size,
-                          cl_uint alignment, cl_int *error)
+static void *allocate(cl_context context, cl_device_id device, size_t size, cl_uint alignment, cl_uint type,
+                      cl_int *error)
 {
-    void *real = ((device_alloc_fn)real_function[DEVICE_ALLOC])(context, device, properties, size, alignment, error);
-    void *shown = real == NULL ? NULL : show(real, size);
+    void *real = ((host_alloc_fn)real_function[HOST_ALLOC])(context, NULL, size, alignment, error);
+    void *shown = real == NULL ? NULL : show((struct allocation){NULL, real, size, device, type});
 
     if (real != NULL && shown == NULL) {
         ((free_fn)real_function[FREE])(context, real);
@@ -237,22 +267,34 @@ static void *device_alloc(cl_context context, cl_device_id device, const cl_bitf
     return shown;
 }
 
+static void *device_alloc(cl_context context, cl_device_id device, const cl_bitfield *properties, size_t size,
+                          cl_uint alignment, cl_int *error)
+{
+    (void)properties; /* hints */
+    return allocate(context, device, size, alignment, CL_MEM_TYPE_DEVICE_INTEL, error);
+}
+
+static void *shared_alloc(cl_context context, cl_device_id device, const cl_bitfield *properties, size_t size,
+                          cl_uint alignment, cl_int *error)
+{
+    (void)properties;
+    return allocate(context, device, size, alignment, CL_MEM_TYPE_SHARED_INTEL, error);
+}
+
 static cl_int free_with(free_fn release, cl_context context, void *pointer)
 {
-    if (is_shown(pointer)) {
-        void *real = NULL;
-        pthread_mutex_lock(&lock);
-        ptrdiff_t at = index_of(pointer);
-        if (at >= 0 && allocations[at].shown == pointer) {
-            real = allocations[at].real;
-            memmove(allocations + at, allocations + at + 1, (--n_allocations - (size_t)at) * sizeof *allocations);
-        }
-        pthread_mutex_unlock(&lock);
-        if (real == NULL)
-            return refuse("freed, but not allocated", pointer, CL_INVALID_VALUE);
-        pointer = real;
+    void *real = is_shown(pointer) ? NULL : pointer;
+
+    pthread_mutex_lock(&lock);
+    ptrdiff_t at = index_of(pointer);
+    if (at >= 0 && allocations[at].shown == pointer) {
+        real = allocations[at].real;
+        memmove(allocations + at, allocations + at + 1, (--n_allocations - (size_t)at) * sizeof *allocations);
     }
-    return release(context, pointer);
+    pthread_mutex_unlock(&lock);
+    if (real == NULL && pointer != NULL)
+        return refuse("freed, but not allocated", pointer, CL_INVALID_VALUE);
+    return release(context, real);
 }
 
 static cl_int mem_free(cl_context context, void *pointer)
@@ -273,12 +315,15 @@ static cl_int alloc_info(cl_context context, const void *pointer, cl_uint name, 
     if (!to_real(&real, 0))
         real = NULL; /* freed: the driver says that it knows nothing about null */
     cl_int status = ((alloc_info_fn)real_function[ALLOC_INFO])(context, real, name, size, value, size_ret);
-    if (status == CL_SUCCESS && name == CL_MEM_ALLOC_BASE_PTR_INTEL && value != NULL && real != NULL &&
-        real != pointer) {
+    if (status == CL_SUCCESS && value != NULL && real != NULL) {
         pthread_mutex_lock(&lock);
         ptrdiff_t at = index_of(pointer);
-        if (at >= 0)
+        if (at >= 0 && name == CL_MEM_ALLOC_TYPE_INTEL)
+            *(cl_uint *)value = allocations[at].type;
+        else if (at >= 0 && name == CL_MEM_ALLOC_BASE_PTR_INTEL)
             *(void **)value = allocations[at].shown;
+        else if (at >= 0 && name == CL_MEM_ALLOC_DEVICE_INTEL)
+            *(cl_device_id *)value = allocations[at].device;
         pthread_mutex_unlock(&lock);
     }
     return status;
@@ -389,6 +434,8 @@ static const struct {
     entry_point function;
 } wrapped[N_WRAPPED] = {
     [DEVICE_ALLOC] = {"clDeviceMemAllocINTEL", (entry_point)device_alloc},
+    [SHARED_ALLOC] = {"clSharedMemAllocINTEL", (entry_point)shared_alloc},
+    [HOST_ALLOC] = {"clHostMemAllocINTEL", NULL},
     [FREE] = {"clMemFreeINTEL", (entry_point)mem_free},
     [BLOCKING_FREE] = {"clMemBlockingFreeINTEL", (entry_point)blocking_free},
     [ALLOC_INFO] = {"clGetMemAllocInfoINTEL", (entry_point)alloc_info},
@@ -408,7 +455,7 @@ static entry_point extension(cl_platform_id platform, const char *name)
     if (found == NULL || name == NULL || !is_meant(platform))
         return found;
     for (int i = 0; i < N_WRAPPED; ++i)
-        if (strcmp(name, wrapped[i].name) == 0) {
+        if (wrapped[i].function != NULL && strcmp(name, wrapped[i].name) == 0) {
             /* Others of these functions are called from here whether or not the runtime asked for them. */
             for (int j = 0; j < N_WRAPPED; ++j)
                 real_function[j] = get(platform, wrapped[j].name);

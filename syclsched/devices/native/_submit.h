@@ -69,6 +69,7 @@ struct lane {
     ref last;                 /* of a split lane: the event of the last submission */
     int64_t last_is_call;
     int64_t timed;            /* of `apart`: whether to wait for each call, to learn when it ended */
+    int64_t distant;          /* of `apart`: whether the host cannot reach the device's memory */
     int64_t remembered;       /* calls that SYCL's queue still stores, though they may have ended */
 };
 

@@ -5,7 +5,8 @@
  * time of submission. If times are wanted, they are taken here by waiting for each call.
  *
  * Copies on such a lane are made synchronously by the calling thread: all of its work is on the host's cores, and after
- * a copy the native queue's worker threads would keep cores busy for a millisecond that the library's threads need.
+ * a copy the native queue's worker threads would keep cores busy for a millisecond that the library's threads need. The
+ * runtime makes those to and from a device's own memory; they are waited for.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,7 @@ static ref submit(const struct lane *lane, const struct command *command, const 
         return NULL;
     made->start_ns = now_ns();
     made->end_ns = made->start_ns;
-    if (command->kind == COPY) { /* all predecessors have completed */
+    if (command->kind == COPY && !lane->distant) { /* all predecessors have completed */
         memcpy(command->to, command->from, command->nbytes);
         made->event = NULL;
         made->end_ns = now_ns();
@@ -50,7 +51,7 @@ static ref submit(const struct lane *lane, const struct command *command, const 
         free(made);
         return NULL;
     }
-    if (lane->timed) {
+    if (lane->timed || command->kind == COPY) {
         syclsched_way_dpctl.wait(lane, made->event);
         made->end_ns = now_ns();
     }

@@ -63,6 +63,7 @@ class SyclDevice(Protocol):
     local_mem_size: int  # bytes
     has_aspect_fp64: bool
     is_cpu: bool
+    is_gpu: bool
 
     def create_sub_devices(self, *, partition: int | list[int] | str) -> Sequence[SyclDevice]:
         """Return the parts of a partition."""

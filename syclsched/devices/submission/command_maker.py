@@ -74,6 +74,7 @@ class LaneStructure(ctypes.Structure):
         ("last", ctypes.c_void_p),
         ("last_is_call", ctypes.c_int64),
         ("timed", ctypes.c_int64),
+        ("distant", ctypes.c_int64),
         ("remembered", ctypes.c_int64),
     ]
 
@@ -281,6 +282,7 @@ class CommandMaker:
                 main, split = self._lanes[index], self._lanes[self._lanes_count + index]
                 split.way, split.functions = self._library.split_backend, self._library.dpctl_functions
                 split.queue, split.calls = queue.addressof_ref(), 1
+                split.distant = int(device.is_gpu)
                 split.scratch_to, split.scratch_from = main.scratch_to, main.scratch_from
                 main.apart = ctypes.addressof(split)
                 self._has_split_lanes = True
@@ -304,7 +306,7 @@ class CommandMaker:
 
     def is_split(self, lane: int) -> bool:
         """Return whether a lane's library calls and copies run on the host's cores, outside its native queue."""
-        return bool(self._lanes[lane].apart)
+        return bool(self._lanes[lane].apart) and not self._lanes[self._lanes_count + lane].distant
 
     @property
     def tables(self) -> tuple[int, int, int, int]:
