@@ -63,7 +63,7 @@ OPENCL_C = Requirements(
     backends=tuple(each.name for each in BACKEND_FACTS.values() if each.takes_source or each.compiler),
     backend_packages=tuple((each.name, each.compiler) for each in BACKEND_FACTS.values() if each.compiler),
 )
-ONEMKL = Requirements(packages=("dpnp",), device_kinds=("cpu", "gpu"))
+ONEMKL = Requirements(packages=("dpnp",), device_kinds=("cpu", "gpu"), libraries=("oneMKL",))
 
 
 def extension_pragma(dtype: str) -> str:

@@ -61,6 +61,7 @@ def implementation(
             # oneDNN rejects the FPGA emulator: "bad engine kind".
             device_kinds=("cpu", "gpu"),
             packages=(DISTRIBUTION,),
+            libraries=("oneDNN",),
             refuses=partial(_refuses, describe=describe),
         ),
         efficiency=efficiency,

@@ -53,6 +53,9 @@ def _missing(task: Task, implementation: Implementation, device: Device) -> Iter
         for aspect in needs.aspects:
             if aspect not in device.aspects:
                 yield f"no aspect {aspect}"
+        for library, reason in device.refusals:
+            if library in needs.libraries:
+                yield f"{library} refuses the device ({reason})"
     if task.signature is not None:
         yield from _missing_for_dtypes(task.operation, task.signature, implementation, device)
     of_backend = (package for backend, package in needs.backend_packages if backend == device.backend)

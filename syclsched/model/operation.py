@@ -126,6 +126,8 @@ class Requirements:
         lacks), else None. Called during planning, so it must be quick and must not load anything.
     backend_packages : tuple of (str, str), optional
         Pairs of a backend and a further package that must be installed for devices of that backend.
+    libraries : tuple of str, optional
+        Libraries that must not refuse the device (`Device.refusals`): ``oneDNN``, ``oneMKL``.
     """
 
     aspects: tuple[str, ...] = ()
@@ -135,6 +137,7 @@ class Requirements:
     packages: tuple[str, ...] = ()
     refuses: Callable[[Signature], str | None] | None = None
     backend_packages: tuple[tuple[str, str], ...] = ()
+    libraries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,8 @@ class Device(Serialisable):
         For a sub-device.
     distrust : str or None
         Why the device must not be used; None if it passed its known-answer test.
+    refusals : tuple of (str, str)
+        Libraries that do not compute on the device, though they are installed, each with the reason.
     copy_lane : bool
         Whether to use a separate queue for copies.
     profile : DeviceProfile or None
@@ -149,6 +151,7 @@ class Device(Serialisable):
     filter_string: Text | None = None
     partition: Partition | None = None
     distrust: Text | None = None
+    refusals: tuple[tuple[Name, Text], ...] = ()
     copy_lane: bool = True
     profile: DeviceProfile | None = None
     processor: Name | None = None

@@ -121,9 +121,9 @@ def test_a_plan_with_a_dropped_wait_never_runs(capsys: pytest.CaptureFixture[str
 
 
 def test_an_empty_selection(capsys: pytest.CaptureFixture[str]) -> None:
-    done = call(capsys, "run", *SMALL, "--devices", "gpu")
+    done = call(capsys, "run", *SMALL, "--devices", "gpu7")
     assert done.code == 2
-    assert "gpu" in done.err and "Traceback" not in done.err
+    assert "gpu7" in done.err and "Traceback" not in done.err
 
 
 def test_a_data_folder_that_cannot_be_written_is_said_and_the_run_goes_on(

@@ -106,6 +106,14 @@ def test_a_device_that_is_not_trusted_gets_nothing() -> None:
     assert unsupported(task("float32"), implementation(), liar) == "not trusted (wrong sums)"
 
 
+def test_a_library_that_refuses_a_device_is_not_used_there() -> None:
+    refused = replace(GPU, refusals=(("oneDNN", "no engine"),))
+    why = "oneDNN refuses the device (no engine)"
+    assert unsupported(task("float32"), implementation("library", Requirements(libraries=("oneDNN",))), refused) == why
+    assert unsupported(task("float32"), implementation("library", Requirements(libraries=("oneMKL",))), refused) is None
+    assert unsupported(task("float32"), implementation("library", Requirements(libraries=("oneDNN",))), GPU) is None
+
+
 def test_installed_does_not_import() -> None:
     assert installed("json")
     assert not installed("no_such_package")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from syclsched.devices.discovery.device_facts import DeviceFacts, FoundDevice, find_devices, read_host
 from syclsched.devices.discovery.duplicates import group_physical
@@ -27,6 +27,8 @@ _DOCTOR = "`python -m syclsched doctor` tells what is missing"
 
 #: Returns why a root device is not trusted; None if it is.
 Judge = Callable[[DeviceFacts], str | None]
+#: Returns the libraries that refuse a root device, and why.
+Asker = Callable[[DeviceFacts], tuple[tuple[str, str], ...]]
 #: Returns the sub-devices of a root device, in order; raises SelectionError if it cannot be split so.
 _Splitter = Callable[[DeviceFacts, SubDevices], tuple[DeviceFacts, ...]]
 
@@ -39,6 +41,7 @@ class _Root:
     facts: DeviceFacts
     selection: DeviceSelection
     distrust: str | None
+    refusals: tuple[tuple[str, str], ...] = ()  # libraries that refuse it, and why
 
 
 def discover(
@@ -54,6 +57,7 @@ def discover(
     known-answer test; its sub-devices inherit the result.
     """
     from syclsched import oneapi
+    from syclsched.devices.trust import library_check
 
     wanted = parse_selector(selector)
     how = parse_sub_devices(sub_devices) if isinstance(sub_devices, int) else sub_devices
@@ -66,6 +70,7 @@ def discover(
         wanted,
         how,
         judge=lambda facts: distrust(found[facts]),
+        asker=lambda facts: library_check.refusals(found[facts].sycl_device),
         splitter=lambda root, how: tuple(part.facts for part in split(found[root], how)),
         include_untrusted=include_untrusted,
     )
@@ -128,6 +133,7 @@ def choose(
     *,
     judge: Judge,
     splitter: _Splitter,
+    asker: Asker = lambda _: (),
     include_untrusted: bool = False,
 ) -> tuple[SelectedDevice, ...]:
     """Choose the devices and sub-devices of the platform, and their names.
@@ -147,6 +153,7 @@ def choose(
         )
     if not include_untrusted:
         roots = _trusted(roots, wanted)
+    roots = [root if root.distrust is not None else replace(root, refusals=asker(root.facts)) for root in roots]
     return _parts(roots, how, splitter)
 
 
@@ -235,11 +242,14 @@ def _default_split(root: _Root, splitter: _Splitter) -> tuple[DeviceFacts, ...]:
 
 
 def _whole(root: _Root) -> SelectedDevice:
-    return SelectedDevice(root.name, root.name, root.facts, root.distrust)
+    return SelectedDevice(root.name, root.name, root.facts, root.distrust, root.refusals)
 
 
 def _cut(root: _Root, parts: Sequence[DeviceFacts]) -> list[SelectedDevice]:
-    return [SelectedDevice(f"{root.name}.{i}", root.name, part, root.distrust) for i, part in enumerate(parts)]
+    return [
+        SelectedDevice(f"{root.name}.{i}", root.name, part, root.distrust, root.refusals)
+        for i, part in enumerate(parts)
+    ]
 
 
 def _nothing_found(own_selector: str | None) -> EmptyPlatformError:

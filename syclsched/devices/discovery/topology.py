@@ -37,6 +37,7 @@ class SelectedDevice:
     root_name: str  # name of its root device; equal to ``name`` unless it is a sub-device
     facts: DeviceFacts  # its properties as the runtime reports them
     distrust: str | None = None  # why it is not trusted; None if it is
+    refusals: tuple[tuple[str, str], ...] = ()  # libraries that refuse it, and why
 
 
 def device_dtypes(aspects: Iterable[str]) -> tuple[str, ...]:
@@ -149,6 +150,7 @@ def _device(candidate: SelectedDevice, space: str, key: str, *, copies: bool) ->
         filter_string=facts.filter_string,
         partition=facts.partition,
         distrust=candidate.distrust,
+        refusals=candidate.refusals,
         copy_lane=copies,
         processor=HOST if facts.on_host_processor else None,
     )

@@ -40,6 +40,7 @@ class _SyclPlatform(Protocol):
     """A ``dpctl.SyclPlatform``."""
 
     name: str
+    vendor: str
     version: str
     default_context: SyclContext  # context of default queues
 

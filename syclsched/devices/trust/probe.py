@@ -55,7 +55,8 @@ def parse_output(said: str, died: str | None, stderr: str) -> Probe:
     for document in _documents(said):
         if "index" in document:
             index = document.pop("index")
-            devices[index] = DeviceFact(**{**document, "skipped": tuple(document["skipped"])})
+            lists = {name: tuple(document.get(name, ())) for name in ("skipped", "refusals")}
+            devices[index] = DeviceFact(**{**document, **lists})
         else:
             runtime |= document
     return Probe(

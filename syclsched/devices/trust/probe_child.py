@@ -10,8 +10,8 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from syclsched import oneapi
-from syclsched.devices.trust import trust_check
-from syclsched.devices.trust.onednn_check import onednn_error, onednn_instruction_set
+from syclsched.devices.trust import library_check, trust_check
+from syclsched.devices.trust.library_check import onednn_error, onednn_instruction_set
 from syclsched.errors import SyclschedError
 from syclsched.oneapi.loading import installed_versions, load_math_libraries
 
@@ -47,7 +47,17 @@ def main(out: TextIO | None = None) -> None:
         _write_line(stream, {**about, "trusted": None, "reason": None, "skipped": []})
         verdict = trust_check.check(device, guarded=False)
         skipped = [f"{each.route}: {each.detail}" for each in verdict.checks if each.status == "skipped"]
-        _write_line(stream, {**about, "trusted": verdict.trusted, "reason": verdict.reason, "skipped": skipped})
+        refusals = library_check.refusals(device) if verdict.trusted else ()
+        _write_line(
+            stream,
+            {
+                **about,
+                "trusted": verdict.trusted,
+                "reason": verdict.reason,
+                "skipped": skipped,
+                "refusals": [f"{library}: {reason}" for library, reason in refusals],
+            },
+        )
     if any(device.is_cpu for device in dpctl.get_devices()) and "onednn" in installed_versions():
         _write_line(stream, {"onednn": onednn_error() or "", "onednn_uses": onednn_instruction_set()})
     stream.flush()

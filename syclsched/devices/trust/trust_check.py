@@ -66,7 +66,7 @@ def check(
 ) -> _TrustVerdict:
     """Run the known-answer test on a device, or return its cached verdict."""
     started_s = time.perf_counter()
-    root = _root_device(device)
+    root = root_device(device)
     path = cache_root() / "trust" / f"{verdict_key(root)}.json"
     # Verdicts that others may have written are neither read nor added to.
     keeps = may_load_from(path.parent)
@@ -98,7 +98,7 @@ def _check_guarded(device: SyclDevice, path: Path) -> tuple[KnownAnswerResult, .
         return _run_checks(device, ROUTES)
 
 
-def _root_device(device: SyclDevice) -> SyclDevice:
+def root_device(device: SyclDevice) -> SyclDevice:
     """Return the root device of a device, which may be the device itself."""
     while device.parent_device is not None:
         device = device.parent_device

@@ -109,6 +109,8 @@ def judge_devices(facts: Facts) -> Iterator[Finding]:
             )
         for reason in device.skipped:
             yield Finding("device", "info", f"{label}: not tried, {reason}")
+        for refusal in device.refusals:
+            yield Finding("device", "info", f"{label}: not used there, {refusal}")
 
 
 def _fix_no_devices(facts: Facts) -> str:

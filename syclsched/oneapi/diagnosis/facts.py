@@ -57,7 +57,10 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class DeviceFact:
-    """A device shown by the runtime, with its verdict; `trusted` is None if the check did not end."""
+    """A device shown by the runtime, with its verdict; `trusted` is None if the check did not end.
+
+    `refusals` are the libraries that refuse it, with their reasons.
+    """
 
     name: str
     backend: str
@@ -66,6 +69,7 @@ class DeviceFact:
     trusted: bool | None
     reason: str | None = None
     skipped: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from support.machines import CPU, EMULATOR, HOST_FACTS, OCL_GPU0, WORKSTATION, ZE_GPU0, split_facts
+from support.machines import CPU, EMULATOR, HOST_FACTS, OCL_GPU0, OCL_GPU1, WORKSTATION, ZE_GPU0, ZE_GPU1, split_facts
 
 from syclsched.devices import SubDevices, discover
 from syclsched.devices.discovery.device_facts import DeviceFacts
@@ -35,6 +35,7 @@ def chosen(
         None if sub_devices is None else parse_sub_devices(sub_devices),
         judge=lambda facts: "wrong results" if facts in bad else None,
         splitter=split_facts,
+        asker=lambda facts: (("oneDNN", "no engine"),) if facts.kind == "gpu" and facts not in bad else (),
         include_untrusted=include_untrusted,
     )
     return {candidate.name: candidate for candidate in candidates}
@@ -50,6 +51,14 @@ def test_a_selected_backend_is_used_and_names_stay() -> None:
     assert chosen("opencl:gpu")["gpu"].facts is OCL_GPU0
     assert list(chosen("level_zero:1")) == ["gpu1"]
     assert list(chosen("gpu1,cpu")) == ["cpu", "gpu1"]
+
+
+def test_what_refuses_a_device_refuses_its_parts_and_is_not_asked_of_what_gets_no_work() -> None:
+    found = chosen("cpu.*,gpu.*,gpu1", bad=(ZE_GPU1, OCL_GPU1), include_untrusted=True)
+    refused = {name for name, device in found.items() if device.refusals == (("oneDNN", "no engine"),)}
+    assert refused == {"gpu.0", "gpu.1"}
+    described = build_platform(tuple(found.values()), HOST_FACTS, "here")
+    assert {device.name for device in described.devices if device.refusals} == refused
 
 
 def test_an_untrusted_driver_gives_way_to_another_of_the_same_hardware() -> None:

@@ -12,7 +12,7 @@ from syclsched import oneapi
 from syclsched.costs.capability import installed
 from syclsched.devices.trust import probe, probe_child
 from syclsched.devices.trust.diagnosis import examine
-from syclsched.devices.trust.onednn_check import onednn_error
+from syclsched.devices.trust.library_check import onednn_error
 from syclsched.errors import CapabilityError, RuntimeMissingError
 from syclsched.kernels.onednn import primitives
 from syclsched.oneapi.diagnosis.facts import DeviceFact
@@ -31,11 +31,13 @@ def test_a_whole_story_is_put_together() -> None:
             "notes": ["n"],
         },
         BEGUN,
-        {**BEGUN, "trusted": True, "skipped": ["numba-dpex: no layer"]},
+        {**BEGUN, "trusted": True, "skipped": ["numba-dpex: no layer"], "refusals": ["oneDNN: no engine"]},
     ]
     said = "a driver's chatter\n" + "\n".join(json.dumps(line) for line in lines) + "\n[1]\n"
     found = probe.parse_output(said, died=None, stderr="warnings")
-    assert found.devices == (DeviceFact("A", "opencl", "cpu", "1", True, None, ("numba-dpex: no layer",)),)
+    assert found.devices == (
+        DeviceFact("A", "opencl", "cpu", "1", True, None, ("numba-dpex: no layer",), ("oneDNN: no engine",)),
+    )
     assert (found.emulator, found.notes, found.libraries[0].error, found.stderr) == ("/e", ("n",), "x", "")
 
 
