@@ -7,30 +7,21 @@ one instruction set at a time. One that the processor lacks is left out, and sai
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
+
+from repeated_tests import repeat
 
 from syclsched.oneapi.processor import TARGET_ARCH_VARIABLE, missing_flags
 from syclsched.processor_flags import read_flags
 
-ROOT: Final = Path(__file__).resolve().parent.parent
 #: The CPU device's name of each instruction set, and the variables that hold the libraries to it.
 INSTRUCTION_SETS: Final = {
     "corei7-avx": {"ONEDNN_MAX_CPU_ISA": "SSE41", "OPENBLAS_CORETYPE": "Nehalem"},
     "core-avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"},
 }
-_MARK: Final = "mark.instruction_sets"
-
-
-def marked_files() -> list[str]:
-    """Return the files with marked tests: collecting all others takes longer than many of these tests."""
-    paths = sorted((ROOT / "tests").rglob("test_*.py"))
-    return [str(path.relative_to(ROOT)) for path in paths if _MARK in path.read_text(encoding="utf-8")]
+MARKER: Final = "instruction_sets"
 
 
 def main(options: Sequence[str], flags: frozenset[str]) -> int:
@@ -44,10 +35,7 @@ def main(options: Sequence[str], flags: frozenset[str]) -> int:
             print(f"{said}: not run, this processor lacks {', '.join(sorted(missing))}", flush=True)
             continue
         print(said, flush=True)
-        started_s = time.monotonic()
-        command = [sys.executable, "-m", "pytest", "-m", "instruction_sets", *options, *marked_files()]
-        failed |= subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, check=False).returncode != 0
-        print(f"{name}: {time.monotonic() - started_s:.0f} s", flush=True)
+        failed |= not repeat(MARKER, options, variables, name)
     return int(failed)
 
 

@@ -45,6 +45,7 @@ def is_right(found: dict[str, object]) -> bool:
     return bool(result["ok"]) and result["residual"] <= result["tolerance"]
 
 
+@pytest.mark.gpu_shape
 @pytest.mark.parametrize("policy", ["auto", "heft", "single:cpu", f"single:{OTHER_DEVICE}"])
 def test_cholesky_on_both_devices(capsys: pytest.CaptureFixture[str], policy: str) -> None:
     found = summary(capsys, *SMALL, "--policy", policy)
@@ -53,11 +54,13 @@ def test_cholesky_on_both_devices(capsys: pytest.CaptureFixture[str], policy: st
         assert devices_of(found) <= {policy.removeprefix("single:"), "host"}
 
 
+@pytest.mark.gpu_shape
 @pytest.mark.parametrize("where", [("--devices", OTHER_DEVICE), ("--devices", "cpu", "--sub-devices", "2")])
 def test_cholesky_on_chosen_devices(capsys: pytest.CaptureFixture[str], where: tuple[str, ...]) -> None:
     assert is_right(summary(capsys, *SMALL, *where, "--policy", "heft", "--no-calibrate"))
 
 
+@pytest.mark.gpu_shape
 @pytest.mark.parametrize("graph", [("mlp", "--batch", 64), ("stencil", "--n", 100, "--tile", 40, "--steps", 3)])
 def test_other_graphs(capsys: pytest.CaptureFixture[str], graph: tuple[object, ...]) -> None:
     assert is_right(summary(capsys, *graph))
@@ -179,6 +182,7 @@ def test_debug_is_asked_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert isinstance(counters, dict) and counters["waits"] > 0
 
 
+@pytest.mark.gpu_shape
 def test_the_plan_of_a_dynamic_run_is_what_happened(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     record, plan, other = tmp_path / "record.json", tmp_path / "plan.json", tmp_path / "other.json"
     found = summary(capsys, *SMALL, "--dynamic", "eager", "--repeat", 2, "--record", record, "--save-plan", plan)

@@ -125,6 +125,7 @@ def test_arrays_made_on_default_queues_are_in_the_same_context(live: OpenDevices
     assert np.array_equal(dpnp.asnumpy(array), np.arange(1, 11))
 
 
+@pytest.mark.gpu_shape
 @pytest.mark.sycl
 @pytest.mark.parametrize("kind", ["MemoryUSMShared", "MemoryUSMHost", "MemoryUSMDevice"])
 def test_memory_of_a_space_is_reached_by_all_its_devices(kind: str) -> None:
@@ -146,6 +147,7 @@ def test_memory_of_a_space_is_reached_by_all_its_devices(kind: str) -> None:
                 assert np.array_equal(block.copy_to_host().view(np.float32), np.full(100, len(members)))
 
 
+@pytest.mark.gpu_shape
 @pytest.mark.sycl
 def test_one_context_a_space(platform: Platform) -> None:
     parts = discover(selector="cpu", sub_devices=platform.device("cpu").compute_units)
@@ -169,6 +171,7 @@ def test_the_hosts_memory_is_allocated_where_a_device_reaches_it(live: OpenDevic
     assert np.array_equal(np.asarray(block).view(np.float32), np.ones(100))
 
 
+@pytest.mark.gpu_shape
 @pytest.mark.sycl
 def test_the_hosts_memory_is_pinned_for_the_device_that_copies_it(platform: Platform) -> None:
     other = platform.compute_devices[-1]

@@ -34,6 +34,7 @@ def limited(platform: Platform, capacity_bytes: int) -> Platform:
     )
 
 
+@pytest.mark.gpu_shape
 @pytest.mark.parametrize("sub_devices", [None, 2])
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.data(), graphs())

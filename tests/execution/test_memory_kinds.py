@@ -26,7 +26,7 @@ from syclsched.oneapi.dpctl_interface import usm_arrays
 from syclsched.planning import verify
 from syclsched.testing import faults
 
-pytestmark = pytest.mark.sycl
+pytestmark = [pytest.mark.sycl, pytest.mark.gpu_shape]
 SIZE = 3000
 DEVICES = ("cpu", OTHER_DEVICE)
 

@@ -166,6 +166,7 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(app, list(arguments))
 
 
+@pytest.mark.gpu_shape
 @pytest.mark.sycl
 @pytest.mark.usefixtures("tiny")
 def test_the_command_prints_saves_writes_and_exports(tmp_path: Path) -> None:

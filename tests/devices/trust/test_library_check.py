@@ -50,9 +50,7 @@ def test_answers_are_remembered_until_the_checks_change(other: Any, monkeypatch:
         asked.append(queue)
         return "no engine"
 
-    monkeypatch.setattr(
-        library_check, "CHECKS", {"oneDNN": ("onednn", refusing), "absent": ("no-such", refusing)}
-    )
+    monkeypatch.setattr(library_check, "CHECKS", {"oneDNN": ("onednn", refusing), "absent": ("no-such", refusing)})
     assert [library_check.refusals(other) for _ in range(2)] == [(("oneDNN", "no engine"),)] * 2
     assert len(asked) == 1 and asked[0].sycl_device == other
     (kept,) = (cache_root() / "trust").glob("*.libraries.json")

@@ -92,6 +92,7 @@ def rounds(length: int, size: int, wide: int) -> TaskGraph:
     return graph
 
 
+@pytest.mark.gpu_shape
 @pytest.mark.parametrize("policy", ["eager", "stealing", "anywhere"])
 def test_what_does_not_fit_is_evicted_and_brought_back(live: tuple[Platform, Any], policy: str) -> None:
     graph = rounds(3, 1000, 8)
@@ -390,6 +391,7 @@ class Kept:
     """What a library's call points to."""
 
 
+@pytest.mark.gpu_shape
 @pytest.mark.parametrize("policy", ["eager", "hybrid"])
 def test_what_calls_of_libraries_point_to_stays_until_they_have_run(live: tuple[Platform, Any], policy: str) -> None:
     @ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 6)

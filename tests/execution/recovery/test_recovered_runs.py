@@ -93,6 +93,7 @@ def test_a_fault_at_any_point_changes_no_bit(kind: str) -> None:
         np.testing.assert_array_equal(value, np.arange(64, dtype=DTYPE) * (int(name[1:]) + 1))
 
 
+@pytest.mark.gpu_shape
 @pytest.mark.parametrize("after", [0, 1, 2, 4])
 @pytest.mark.parametrize("device", ["cpu.0", "cpu.1", f"{OTHER_DEVICE}.0", f"{OTHER_DEVICE}.1"])
 def test_a_device_that_is_lost_is_done_without(device: str, after: int) -> None:

@@ -54,6 +54,7 @@ from syclsched.oneapi.dpctl_interface import usm_arrays
 pytestmark = pytest.mark.sycl
 
 
+@pytest.mark.gpu_shape
 @given(data=st.data())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("sub_devices", [None, 2])

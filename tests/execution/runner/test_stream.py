@@ -58,6 +58,7 @@ def signed(*signs: int) -> list[dict[str, Any]]:
     return [{"x": np.full(4, sign), "y": np.full(4, i)} for i, sign in enumerate(signs)]
 
 
+@pytest.mark.gpu_shape
 @given(data=st.data(), length=st.integers(0, 7), in_flight=st.sampled_from([None, 1, 2, 3, 5]))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("sub_devices", [None, 2])

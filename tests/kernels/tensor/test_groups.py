@@ -81,6 +81,7 @@ def test_teams_of_work_items_find_places(queue: Any, data: st.DataObject) -> Non
     np.testing.assert_array_equal(got, on_host(operation, **arrays)["y"])
 
 
+@pytest.mark.gpu_shape
 @pytest.mark.sycl
 @pytest.mark.parametrize("limits", GPUS)
 def test_rows_do_not_depend_on_how_many_there_are(queue: Any, limits: Any) -> None:

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The repetition of tests for older instruction sets: what is set, what is left out, and that failures are told."""
+"""The repetition of tests in other settings: what is set, what is left out, and that failures are told."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +20,15 @@ AVX = frozenset(["sse4_1", "sse4_2", "popcnt", "avx"])
 
 
 @pytest.fixture
-def tool() -> Any:
-    found = importlib.util.spec_from_file_location("instruction_sets", ROOT / "tools" / "instruction_sets.py")
+def repetition(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """What the tools share."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    yield importlib.import_module("repeated_tests")
+    del sys.modules["repeated_tests"]
+
+
+def loaded(name: str) -> Any:
+    found = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert found is not None and found.loader is not None
     made = importlib.util.module_from_spec(found)
     found.loader.exec_module(made)
@@ -26,7 +36,12 @@ def tool() -> Any:
 
 
 @pytest.fixture
-def runs(tool: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+def tool(repetition: Any) -> Any:
+    return loaded("instruction_sets")
+
+
+@pytest.fixture
+def runs(repetition: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     """Variables of the runs that the tool starts; the first one fails."""
     made: list[dict[str, str]] = []
 
@@ -35,7 +50,7 @@ def runs(tool: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
         made.append(env)
         return subprocess.CompletedProcess(command, returncode=int(len(made) == 1))
 
-    monkeypatch.setattr(tool.subprocess, "run", run)
+    monkeypatch.setattr(repetition.subprocess, "run", run)
     return made
 
 
@@ -56,10 +71,32 @@ def test_nothing_to_repeat_is_no_failure(tool: Any, runs: list[dict[str, str]]) 
     assert runs == []
 
 
-def test_all_files_with_marked_tests_are_found(tool: Any) -> None:
-    found = tool.marked_files()
+def test_all_files_with_marked_tests_are_found(repetition: Any) -> None:
+    found = repetition.marked_files("instruction_sets")
     assert "tests/kernels/onednn/test_convolution.py" in found
     assert {name.split("/")[1] for name in found} == {"kernels", "frontends", "execution"}
+
+
+@pytest.mark.parametrize(
+    ("options", "marker", "given"),
+    [
+        ((), "gpu_shape", ["--gpu-shape", "FPGA", "-n", "1"]),
+        (("--all", "-q", "-n2"), "sycl", ["--gpu-shape", "FPGA", "-q", "-n2"]),
+        (("--platform", "Portable", "-x"), "gpu_shape", ["--gpu-shape", "Portable", "-n", "1", "-x"]),
+    ],
+)
+def test_the_gpu_shaped_device_is_an_option_of_pytests(
+    repetition: Any, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], marker: str, given: list[str]
+) -> None:
+    commands = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        commands.append(command[command.index("pytest") + 1 :])
+        return subprocess.CompletedProcess(command, returncode=0)
+
+    monkeypatch.setattr(repetition.subprocess, "run", run)
+    assert loaded("gpu_shape").main(options) == 0
+    assert commands == [["-m", marker, *given, *repetition.marked_files(marker)]]
 
 
 def test_ci_repeats_them() -> None:
