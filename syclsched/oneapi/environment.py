@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from syclsched.oneapi.processor import TARGET_ARCH_VARIABLE
 
 ICD_VARIABLE = "OCL_ICD_FILENAMES"
+VENDORS_VARIABLE = "OCL_ICD_VENDORS"
 LAYERS_VARIABLE = "OPENCL_LAYERS"
 RECORD_VARIABLE = "SYCLSCHED_BOOT_ENVIRONMENT"
 #: Variables that change the visible devices, the code generated for them, or how they run it.
@@ -24,23 +25,28 @@ _BOOT_NAMES = frozenset(
         "ONEAPI_DEVICE_SELECTOR",
         "SYCL_DEVICE_FILTER",
         "SYCL_DEVICE_ALLOWLIST",
-        "OCL_ICD_VENDORS",
         "NUMBA_OPT",
         "ZE_AFFINITY_MASK",
         "ZE_FLAT_DEVICE_HIERARCHY",
     )
 )
 #: Of these only the files' base names count: the same library in another folder generates the same code.
-_BOOT_FILE_NAMES = frozenset((ICD_VARIABLE, LAYERS_VARIABLE))
+_BOOT_FILE_NAMES = frozenset((ICD_VARIABLE, VENDORS_VARIABLE, LAYERS_VARIABLE))
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedSettings:
-    """The settings requested by the stack that was found; None where nothing is to be set."""
+    """The settings requested by the stack that was found; None where nothing is to be set.
+
+    `harmless_drivers` are those of the drivers named by the user and by vendor files that may be loaded, if some may
+    not. The loader then gets a list of them, and `no_vendor_files` as its folder of vendor files.
+    """
 
     icd_files: tuple[str, ...] = ()
     layer: str | None = None
     target_arch: str | None = None
+    harmless_drivers: tuple[str, ...] | None = None
+    no_vendor_files: str = ""
 
 
 def user_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -72,6 +78,10 @@ def decide(own: Mapping[str, str], requested: RequestedSettings) -> tuple[dict[s
         notes.append(f"{ICD_VARIABLE} is the user's own ({own[ICD_VARIABLE]}): no OpenCL driver was added to it")
     elif requested.icd_files:
         values[ICD_VARIABLE] = ":".join(requested.icd_files)
+    if requested.harmless_drivers is not None:
+        first = () if ICD_VARIABLE in own else requested.icd_files
+        values[ICD_VARIABLE] = ":".join((*first, *requested.harmless_drivers))
+        values[VENDORS_VARIABLE] = requested.no_vendor_files
     if requested.layer is not None:
         values[LAYERS_VARIABLE] = appended(own.get(LAYERS_VARIABLE), requested.layer)
     if TARGET_ARCH_VARIABLE in own:

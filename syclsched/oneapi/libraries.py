@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SYCL_GROUP = "SYCL runtime"
 MATH_GROUP = "oneMKL"
+COMPILER_GROUP = "compiler runtime"
+LOADER_GROUP = "OpenCL loader"
 CPU_ICD_LIBRARY = "libintelocl.so"
 #: The libraries of oneMKL that matrix products need; the others are four times as large.
 BLAS_LIBRARIES = (
@@ -102,9 +104,9 @@ def groups(generation: StackGeneration, sycl_library: str | None = None) -> tupl
     `sycl_library` is the one that dpctl is linked against.
     """
     return (
-        LibraryGroup("compiler runtime", ("libintlc.so.5", "libsvml.so", "libirng.so", "libimf.so")),
+        LibraryGroup(COMPILER_GROUP, ("libintlc.so.5", "libsvml.so", "libirng.so", "libimf.so")),
         LibraryGroup("oneTBB", ("libtbb.so.12",)),
-        LibraryGroup("OpenCL loader", ("libOpenCL.so.1",)),
+        LibraryGroup(LOADER_GROUP, ("libOpenCL.so.1",)),
         LibraryGroup(SYCL_GROUP, (*generation.adapters, sycl_library or generation.sycl_library)),
         LibraryGroup(
             MATH_GROUP,

@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder
@@ -17,7 +18,16 @@ from typing import Any, ClassVar
 from syclsched import processor_flags
 from syclsched.errors import RuntimeMissingError
 from syclsched.interrupts import redeliver_lost_interrupts
-from syclsched.oneapi import built_libraries, environment, fork_check, libraries, processor, stack_generation
+from syclsched.oneapi import (
+    built_libraries,
+    crash_marker,
+    environment,
+    fork_check,
+    libraries,
+    opencl_drivers,
+    processor,
+    stack_generation,
+)
 from syclsched.oneapi import emulator as emulators
 from syclsched.oneapi.libraries import LibraryFound
 from syclsched.oneapi.stack_generation import shipped_by
@@ -80,20 +90,21 @@ def _load() -> Runtime:
     versions = installed_versions()
     own = environment.user_environment(os.environ)
     places = libraries.sources(own)
+    generation = stack_generation.installed()
+    wanted = libraries.groups(generation, libraries.needed_sycl_library(libraries.dpctl_folder()))
     values: dict[str, str] = {}
     notes: tuple[str, ...]
     if already_imported:
         notes = ("dpctl was imported before: its environment was left as it is, and nothing was added to it",)
     else:
-        values, notes = _prepare_environment(own, places, versions)
-    generation = stack_generation.installed()
-    wanted = libraries.groups(generation, libraries.needed_sycl_library(libraries.dpctl_folder()))
+        values, notes = _prepare_environment(own, places, wanted, versions)
     found = libraries.preload([each for each in wanted if each.name != libraries.MATH_GROUP], places)
     _MathLibraries([each for each in wanted if each.name == libraries.MATH_GROUP], places).load_with_dpnp()
     dpctl = _import_dpctl(found, versions)
     # The first query of devices reads the drivers. It is made here, so that later queries see the same devices and the
     # loader's changes of the environment can be undone.
-    dpctl.get_num_devices()
+    with crash_marker.mark(opencl_drivers.guard_file()) if opencl_drivers.named_drivers(own) else nullcontext():
+        dpctl.get_num_devices()
     environment.repair(os.environ, values)
     return _describe(generation.name, versions, found, notes)
 
@@ -162,8 +173,30 @@ def load_math_libraries() -> tuple[LibraryFound, ...]:
     return () if _MathLibraries.current is None else _MathLibraries.current.load()
 
 
+def ask_drivers(
+    own: Mapping[str, str],
+    places: tuple[libraries.Source, ...],
+    wanted: Sequence[libraries.LibraryGroup],
+    *,
+    refresh: bool = False,
+) -> tuple[opencl_drivers.Driver, ...]:
+    """Ask the OpenCL drivers that do not come with the pinned packages for their devices, in processes of their own."""
+    named = opencl_drivers.named_drivers(own)
+    if not named:
+        return ()
+    loader: list[str] = []
+    for group in wanted:
+        if group.name in (libraries.COMPILER_GROUP, libraries.LOADER_GROUP):
+            loader += [name if hit is None else hit[0] for name, hit in libraries.locate(group, places)]
+    known = libraries.find_library(libraries.CPU_ICD_LIBRARY, places)
+    return opencl_drivers.ask(named, loader, (known,), refresh=refresh)
+
+
 def _prepare_environment(
-    own: dict[str, str], places: tuple[libraries.Source, ...], versions: dict[str, str]
+    own: dict[str, str],
+    places: tuple[libraries.Source, ...],
+    wanted: Sequence[libraries.LibraryGroup],
+    versions: dict[str, str],
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Set the requested variables that the user has not set; return them, with notes."""
     cpu_driver = libraries.find_library(libraries.CPU_ICD_LIBRARY, places)
@@ -173,6 +206,10 @@ def _prepare_environment(
         emulator = emulators.prepare(cpu_driver, versions.get(_OPENCL_DISTRIBUTION), own)
         drivers += [emulator.library] if emulator.library is not None else []
         notes += [emulator.note] if emulator.note is not None else []
+    guard = opencl_drivers.guard_file()
+    asked = ask_drivers(own, places, wanted, refresh=crash_marker.is_orphaned(guard))
+    crashing = [each for each in asked if each.crashes]
+    notes += [f"the OpenCL driver {each.library} is left out: {each.failure}" for each in crashing]
     layer_library = built_libraries.find_layer()
     if layer_library is None:
         notes.append("no OpenCL layer: numba-dpex kernels cannot run on OpenCL 1.2 devices (the FPGA emulator)")
@@ -180,10 +217,18 @@ def _prepare_environment(
         icd_files=tuple(drivers),
         layer=layer_library,
         target_arch=processor.target_arch(processor_flags.read_flags()),
+        harmless_drivers=_without(opencl_drivers.named_drivers(own), crashing),
+        no_vendor_files=opencl_drivers.NO_VENDOR_FILES,
     )
     values, kept = environment.decide(own, requested)
     environment.apply(os.environ, values)
     return values, (*notes, *kept)
+
+
+def _without(named: Iterable[tuple[str, str]], crashing: Sequence[opencl_drivers.Driver]) -> tuple[str, ...] | None:
+    """Return the named drivers that may be loaded; None if all may."""
+    out = {each.library for each in crashing}
+    return tuple(library for library, _ in named if library not in out) if out else None
 
 
 def _import_dpctl(found: tuple[LibraryFound, ...], versions: dict[str, str]) -> Any:

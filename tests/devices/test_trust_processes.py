@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from syclsched.devices.trust import crash_marker, trust_check
+from syclsched.devices.trust import trust_check
+from syclsched.oneapi import crash_marker
 from syclsched.oneapi.cache_folder import cache_root
 from syclsched.oneapi.diagnosis.facts import Probe
 

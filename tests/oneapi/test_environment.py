@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from syclsched.oneapi import environment
-from syclsched.oneapi.environment import ICD_VARIABLE, RECORD_VARIABLE, RequestedSettings
+from syclsched.oneapi.environment import ICD_VARIABLE, RECORD_VARIABLE, VENDORS_VARIABLE, RequestedSettings
 
 WISHES = RequestedSettings(icd_files=("/lib/cpu.so", "/cache/emu.so"), layer="/pkg/layer.so", target_arch="skx")
 NAMES = (ICD_VARIABLE, "OPENCL_LAYERS", "CL_CONFIG_CPU_TARGET_ARCH")
@@ -29,6 +31,14 @@ def test_the_users_values_are_kept_and_said() -> None:
     assert values == {"OPENCL_LAYERS": "/my/layer.so:/pkg/layer.so"}
     assert any("/my/driver.so" in note for note in notes)
     assert any("corei7" in note for note in notes)
+
+
+def test_harmless_drivers_are_listed_in_place_of_the_vendor_files() -> None:
+    some = RequestedSettings(icd_files=("/lib/cpu.so",), harmless_drivers=("libpocl.so",), no_vendor_files="/none")
+    values, _ = environment.decide({}, some)
+    assert values == {ICD_VARIABLE: "/lib/cpu.so:libpocl.so", VENDORS_VARIABLE: "/none"}
+    values, _ = environment.decide({ICD_VARIABLE: "/bad.so:/good.so"}, replace(some, harmless_drivers=("/good.so",)))
+    assert values[ICD_VARIABLE] == "/good.so"
 
 
 def test_nothing_found_sets_nothing() -> None:

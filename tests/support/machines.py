@@ -38,6 +38,17 @@ def device(backend: str, kind: str, name: str, index: int = 0, number: int = 0, 
 
 
 CPU = device("opencl", "cpu", "Intel(R) Xeon(R) Processor", index=0, compute_units=16)
+POCL = device(
+    "opencl",
+    "cpu",
+    "cpu-haswell-A Processor",
+    index=5,
+    number=1,
+    vendor="AuthenticAMD",
+    driver_version="6.0",
+    platform="Portable Computing Language | OpenCL 3.0 PoCL 6.0",
+    compute_units=16,
+)
 EMULATOR = device(
     "opencl", "accelerator", "Intel(R) FPGA Emulation Device", index=1, aspects=("fp64", *USM), compute_units=16
 )

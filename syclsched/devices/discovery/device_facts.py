@@ -16,6 +16,9 @@ from syclsched.model.profile import SyclBackend
 
 SyclKind = Literal["cpu", "gpu", "accelerator"]
 
+#: Between name and version of a SYCL platform.
+PLATFORM_SEPARATOR = " | "
+
 _ASPECT_PREFIX = "has_aspect_"
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
@@ -110,7 +113,7 @@ def read_facts(
         driver_version=device.driver_version.strip(),
         filter_string=filter_string,
         backend_index=backend_index,
-        platform=f"{platform.name.strip()} | {platform.version.strip()}",
+        platform=f"{platform.name.strip()}{PLATFORM_SEPARATOR}{platform.version.strip()}",
         compute_units=max(1, int(device.max_compute_units)),
         max_work_group_size=max(1, int(device.max_work_group_size)),
         global_memory_bytes=int(device.global_mem_size),

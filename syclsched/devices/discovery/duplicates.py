@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from syclsched.devices.discovery.device_facts import DeviceFacts
+from syclsched.devices.discovery.device_facts import PLATFORM_SEPARATOR, DeviceFacts
 from syclsched.model.platform import backend_facts
 
 #: OpenCL drivers report the memory without the share that they reserve.
@@ -19,7 +19,7 @@ def group_physical(devices: Sequence[DeviceFacts]) -> tuple[tuple[DeviceFacts, .
     """Group the devices that are one physical device.
 
     Every device joins the first group of the same hardware that has no device of its own driver yet: two identical
-    cards, each seen through two backends, make two groups of two.
+    cards, each seen through two backends, make two groups of two. CPU devices of one SYCL platform are one device.
     """
     groups: list[list[DeviceFacts]] = []
     for device in devices:
@@ -36,10 +36,14 @@ def _preference(device: DeviceFacts) -> tuple[int, int]:
 
 
 def _same_hardware(first: DeviceFacts, second: DeviceFacts) -> bool:
-    if first.kind != second.kind or _driver(first) == _driver(second):
+    if first.kind != second.kind:
         return False
     if first.kind == "cpu":
-        return True  # all SYCL CPU devices are the host's processor
+        # A driver shows the host's processor once. A second time it is the same driver, of whatever version, installed
+        # in two places; another platform is another compiler and thread pool.
+        return _platform_name(first) == _platform_name(second)
+    if _driver(first) == _driver(second):
+        return False
     if first.kind == "accelerator" or first.backend == second.backend:
         return False  # two emulators or boards are two devices
     if first.pci_device is not None and second.pci_device is not None:
@@ -49,6 +53,10 @@ def _same_hardware(first: DeviceFacts, second: DeviceFacts) -> bool:
 
 def _driver(device: DeviceFacts) -> tuple[str, str, str]:
     return device.backend, device.platform, device.driver_version
+
+
+def _platform_name(device: DeviceFacts) -> tuple[str, str]:
+    return device.backend, device.platform.partition(PLATFORM_SEPARATOR)[0]
 
 
 def _normal(name: str) -> str:

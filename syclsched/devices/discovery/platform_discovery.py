@@ -54,7 +54,8 @@ def discover(
     """Describe this machine's SYCL devices, of all backends and kinds, as a platform.
 
     A device shown by several backends is listed once, under the preferred backend. Every root device must pass a
-    known-answer test; its sub-devices inherit the result.
+    known-answer test; its sub-devices inherit the result. Two runtimes for one processor, such as Intel's and PoCL,
+    are two devices.
     """
     from syclsched import oneapi
     from syclsched.devices.trust import library_check
@@ -89,16 +90,26 @@ def discover(
 
 
 def without_emulators(platform: Platform) -> Platform:
-    """Return a platform without emulators, if it has other devices and the user's environment names no emulator.
+    """Return a platform without what computes on the cores of its CPU device, too, and so gains nothing beside it.
 
-    Emulators compute on the cores of the CPU device, so they never gain anything beside it.
+    These are emulators, unless the user's environment names one, and further runtimes for the processor, such as PoCL
+    beside Intel's. A platform without another device keeps them.
     """
     named = os.environ.get(_SELECTOR_VARIABLE, "").lower()
-    if "acc" in named or "fpga" in named:
-        return platform
+    keep_emulators = "acc" in named or "fpga" in named
     devices = platform.compute_devices
-    real = [each.name for each in devices if each.kind != "accelerator" or "Emulation" not in each.description]
-    return platform.select(real) if real else platform
+    cpu = next((each for each in devices if each.kind == "cpu"), None)
+    kept = [
+        each.name
+        for each in devices
+        if (each.kind != "cpu" or _is_of_driver(each, cpu))
+        and (keep_emulators or each.kind != "accelerator" or "Emulation" not in each.description)
+    ]
+    return platform.select(kept) if kept else platform
+
+
+def _is_of_driver(device: Device, other: Device | None) -> bool:
+    return other is not None and (device.vendor, device.driver_version) == (other.vendor, other.driver_version)
 
 
 def distrust(device: FoundDevice) -> str | None:

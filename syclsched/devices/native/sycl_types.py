@@ -63,6 +63,8 @@ class SyclDevice(Protocol):
     global_mem_cache_size: int  # bytes
     local_mem_size: int  # bytes
     has_aspect_fp64: bool
+    has_aspect_usm_device_allocations: bool
+    has_aspect_usm_host_allocations: bool
     is_cpu: bool
     is_gpu: bool
 

@@ -41,6 +41,7 @@ def judge(facts: Facts) -> tuple[Finding, ...]:
         devices.judge_environment,
         devices.judge_instruction_sets,
         devices.judge_loading,
+        devices.judge_drivers,
         devices.judge_devices,
         devices.judge_gpu,
         installation.judge_models,

@@ -43,6 +43,7 @@ def main(out: TextIO | None = None) -> None:
             "backend": device.backend.name,
             "kind": device.device_type.name,
             "driver": device.driver_version,
+            "has_usm": trust_check.has_usm(device),
         }
         _write_line(stream, {**about, "trusted": None, "reason": None, "skipped": []})
         verdict = trust_check.check(device, guarded=False)

@@ -19,11 +19,12 @@ from typing import Any, Literal, cast, get_args
 from syclsched.atomic_write import write_atomically
 from syclsched.devices.native.sycl_types import SyclDevice, SyclQueue
 from syclsched.devices.programs.program_cache import code_inputs
-from syclsched.devices.trust import crash_marker, known_answer_routes, known_answers
+from syclsched.devices.trust import known_answer_routes, known_answers
 from syclsched.devices.trust.known_answer_routes import ROUTES, Route, RouteUnavailable
 from syclsched.devices.trust.known_answers import Dtype
 from syclsched.devices.trust.probe import probe
 from syclsched.folder_trust import make_private_folder, may_load_from
+from syclsched.oneapi import crash_marker
 from syclsched.oneapi.cache_folder import cache_root
 
 #: Most characters of an error kept: a compiler's message can be pages long.
@@ -126,6 +127,8 @@ def _run_checks(device: SyclDevice, routes: Mapping[str, Route]) -> tuple[KnownA
     """
     import dpctl
 
+    if not has_usm(device):
+        return (KnownAnswerResult("all", "all", "memory", "failed", "it has no unified shared memory"),)
     try:
         queue = dpctl.SyclQueue(device, property="in_order")
     except dpctl.SyclQueueCreationError as error:
@@ -142,6 +145,11 @@ def _run_checks(device: SyclDevice, routes: Mapping[str, Route]) -> tuple[KnownA
                 KnownAnswerResult(name, "all", "all", "skipped", f"not tried after the failure through {wrong}")
             )
     return tuple(results)
+
+
+def has_usm(device: SyclDevice) -> bool:
+    """Return whether memory can be allocated for a device at all, as plans and this test do."""
+    return bool(device.has_aspect_usm_device_allocations and device.has_aspect_usm_host_allocations)
 
 
 def _run_route(name: str, route: Route, queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> list[KnownAnswerResult]:

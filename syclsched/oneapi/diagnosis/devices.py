@@ -10,10 +10,15 @@ from collections.abc import Iterator
 
 from syclsched.oneapi.diagnosis.facts import Facts, Probe, is_intel
 from syclsched.oneapi.diagnosis.finding import Finding
+from syclsched.oneapi.opencl_drivers import DriverDevice
 from syclsched.oneapi.processor import KNOWN_ARCHITECTURES, TARGET_ARCH_VARIABLE
 from syclsched.oneapi.stack_generation import install_command, shipped_by
 
 _BUSY_FRACTION = 0.25
+#: OpenCL platforms whose devices DPC++ never shows through OpenCL (``IsBannedPlatform`` in its platform_impl.cpp).
+_ADAPTERS = {"NVIDIA CUDA": "CUDA", "AMD Accelerated Parallel Processing": "HIP"}
+#: By PCI vendor of a GPU, adapters that are not in the packages on PyPI.
+_PLUGINS = {"0x10de": ("NVIDIA", "CUDA"), "0x1002": ("AMD", "HIP")}
 
 
 def judge_environment(facts: Facts) -> Iterator[Finding]:
@@ -97,6 +102,9 @@ def judge_devices(facts: Facts) -> Iterator[Finding]:
         label = f"{device.name} ({device.backend} {device.kind}, driver {device.driver})"
         if device.trusted:
             yield Finding("device", "ok", f"{label}: gave all known answers")
+        elif not device.has_usm:
+            yield Finding("device", "info", f"{label}: has no unified shared memory, so it is refused for work")
+            continue
         elif device.trusted is None:
             yield Finding("device", "missing", f"{label}: its check did not end", "it is refused for work")
         else:
@@ -111,6 +119,46 @@ def judge_devices(facts: Facts) -> Iterator[Finding]:
             yield Finding("device", "info", f"{label}: not tried, {reason}")
         for refusal in device.refusals:
             yield Finding("device", "info", f"{label}: not used there, {refusal}")
+
+
+def judge_drivers(facts: Facts) -> Iterator[Finding]:
+    """Report the OpenCL drivers that vendor files or the user name: those left out, and devices that SYCL omits."""
+    shown = {(device.name, device.driver) for device in facts.probe.devices}
+    for driver in facts.named_drivers:
+        label = f"{driver.library} (named by {driver.named_by})"
+        if driver.crashes:
+            yield Finding(
+                "OpenCL drivers",
+                "warning",
+                f"{label} is left out: {driver.failure}",
+                "its devices cannot be used; every process that loads it would end in this way",
+                f"reinstall or remove the package of {driver.named_by}; in a container, mount /proc and /sys",
+            )
+        elif driver.failure is not None:
+            yield Finding("OpenCL drivers", "info", f"{label} does not load: {driver.failure}")
+        elif not driver.devices:
+            yield Finding("OpenCL drivers", "info", f"{label} has no device")
+        for device in driver.devices:
+            if (device.name, device.driver) in shown:
+                yield Finding("OpenCL drivers", "ok", f"{label}: {device.name}")
+            else:
+                what = f"{device.name} ({device.platform}, driver {device.driver}) of {label}"
+                yield Finding(
+                    "OpenCL drivers",
+                    "info",
+                    f"{what} is not shown by the SYCL runtime: {_why_not_shown(device, facts)}",
+                )
+
+
+def _why_not_shown(device: DriverDevice, facts: Facts) -> str:
+    if device.platform in _ADAPTERS:
+        return f"it shows this hardware through its {_ADAPTERS[device.platform]} adapter only"
+    if selector := facts.users_variables.get("ONEAPI_DEVICE_SELECTOR"):
+        return f"ONEAPI_DEVICE_SELECTOR={selector} may hide it"
+    lacks = ([] if device.spirv else ["does not take SPIR-V"]) + (
+        [] if device.usm else ["has no unified shared memory"]
+    )
+    return f"it {' and '.join(lacks)}" if lacks else f"the runtime does not give a reason ({device.version})"
 
 
 def _fix_no_devices(facts: Facts) -> str:
@@ -145,9 +193,22 @@ def judge_gpu(facts: Facts) -> Iterator[Finding]:
             "warning",
             "an Intel GPU is there and the SYCL runtime does not show it",
             "its compute driver (Level Zero or OpenCL) is missing",
-            "sudo apt-get install intel-opencl-icd",
+            "sudo apt-get install libze1 intel-opencl-icd  # where the distribution lacks them or the GPU is newer: "
+            "libze-intel-gpu1 and intel-opencl-icd of https://dgpu-docs.intel.com",
         )
-    elif not facts.render_nodes:
+    backends = {device.backend for device in facts.probe.devices}
+    for vendor, adapter in sorted({_PLUGINS[node.vendor] for node in readable if node.vendor in _PLUGINS}):
+        if adapter.lower() not in backends:
+            yield Finding(
+                "GPU",
+                "warning",
+                f"a GPU of {vendor} is there and the SYCL runtime does not show it",
+                f"the runtime's packages have no {adapter} adapter",
+                f"install {vendor}'s own driver and Codeplay's oneAPI plugin for {vendor} GPUs, of the release "
+                f"{facts.versions.get('intel-sycl-rt', 'of intel-sycl-rt')}, and add the folder of "
+                f"libur_adapter_{adapter.lower()}.so to LD_LIBRARY_PATH: https://developer.codeplay.com",
+            )
+    if not facts.render_nodes:
         yield Finding("GPU", "info", "none (/dev/dri has no render node)")
 
 

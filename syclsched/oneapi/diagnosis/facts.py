@@ -20,6 +20,7 @@ from syclsched.compiled import machine_code
 from syclsched.folder_trust import why_untrusted
 from syclsched.oneapi import built_libraries, emulator, environment, libraries, loading, processor, stack_generation
 from syclsched.oneapi.cache_folder import APPLICATION, cache_root
+from syclsched.oneapi.opencl_drivers import Driver
 
 _BUSY_SAMPLE_S = 0.2
 #: Size of the emulator's library; total size of profiles, verdicts and the programs of a few graphs.
@@ -70,6 +71,7 @@ class DeviceFact:
     reason: str | None = None
     skipped: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
+    has_usm: bool = True  # unified shared memory, which plans keep their arrays in
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ class Facts:
     tbb: tuple[str, ...]  # the different copies of oneTBB that may be loaded
     opencl_loader: str | None
     cpu_driver: str | None
+    named_drivers: tuple[Driver, ...]  # OpenCL drivers that the user or vendor files name
     layer: str | None
     submission: str | None
     machine_code: str | None  # instruction set of the planner's machine code; None if it is compiled on first use
@@ -132,7 +135,8 @@ def gather(probe: Probe, environ: Mapping[str, str] = os.environ) -> Facts:
     places = libraries.sources(own)
     flags = processor_flags.read_flags()
     needed = libraries.needed_sycl_library(libraries.dpctl_folder())
-    sycl_group = next(each for each in libraries.groups(stack_generation.installed(), needed) if _is_sycl(each))
+    groups = libraries.groups(stack_generation.installed(), needed)
+    sycl_group = next(each for each in groups if _is_sycl(each))
     built, level = machine_code.loaded()
     adapter, sycl_library = (libraries.find_library(name, places) for name in sycl_group.patterns[-2:])
     return Facts(
@@ -146,6 +150,7 @@ def gather(probe: Probe, environ: Mapping[str, str] = os.environ) -> Facts:
         tbb=libraries.copies("libtbb.so.12", places),
         opencl_loader=libraries.find_library("libOpenCL.so.1", places) or libraries.known_to_linker("OpenCL"),
         cpu_driver=libraries.find_library(libraries.CPU_ICD_LIBRARY, places),
+        named_drivers=loading.ask_drivers(own, places, groups, refresh=True),
         layer=built_libraries.find_layer(),
         submission=built_libraries.find_submission_loop(),
         machine_code=level if built is not None else None,

@@ -15,6 +15,7 @@ from support.machines import (
     HIP_GPU,
     OCL_GPU0,
     OCL_GPU1,
+    POCL,
     WORKSTATION,
     ZE_GPU0,
     ZE_GPU1,
@@ -55,8 +56,14 @@ def test_name_and_memory_decide_where_the_pci_device_is_unknown() -> None:
     assert len(group_physical((replace(opencl, name="NVIDIA A30"), CUDA_GPU))) == 2
 
 
-def test_two_cpu_drivers_are_one_processor_but_two_emulators_are_two() -> None:
-    newer = replace(CPU, driver_version="2.0", backend_index=4, filter_string="opencl:cpu:1")
-    assert group_physical((CPU, newer)) == ((CPU, newer),)
+def test_one_cpu_driver_in_two_places_is_one_device_but_two_emulators_are_two() -> None:
+    again = replace(CPU, backend_index=4, filter_string="opencl:cpu:1")
+    newer = replace(again, driver_version="2.0", platform="opencl of cpu | 2.0")
+    assert group_physical((CPU, again)) == ((CPU, again),)
+    assert group_physical((CPU, newer, again)) == ((CPU, newer, again),)
     board = replace(EMULATOR, driver_version="2.0", filter_string="opencl:accelerator:1")
     assert len(group_physical((EMULATOR, board))) == 2
+
+
+def test_another_runtime_for_the_processor_is_another_device() -> None:
+    assert group_physical((CPU, POCL)) == ((CPU,), (POCL,))

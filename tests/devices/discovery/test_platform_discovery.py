@@ -10,7 +10,18 @@ import sys
 from dataclasses import replace
 
 import pytest
-from support.machines import CPU, EMULATOR, HOST_FACTS, OCL_GPU0, OCL_GPU1, WORKSTATION, ZE_GPU0, ZE_GPU1, split_facts
+from support.machines import (
+    CPU,
+    EMULATOR,
+    HOST_FACTS,
+    OCL_GPU0,
+    OCL_GPU1,
+    POCL,
+    WORKSTATION,
+    ZE_GPU0,
+    ZE_GPU1,
+    split_facts,
+)
 
 from syclsched.devices import SubDevices, discover
 from syclsched.devices.discovery.device_facts import DeviceFacts
@@ -243,5 +254,7 @@ def test_an_emulator_is_no_default_unless_it_is_named_or_there_is_nothing_else(
     assert left(CPU, EMULATOR) == ["cpu"]
     assert left(EMULATOR) == ["accelerator"]
     assert left(CPU, real) == ["cpu", "accelerator"]
+    assert left(CPU, POCL, real) == ["cpu", "accelerator"]
+    assert left(POCL, EMULATOR) == ["cpu"]
     monkeypatch.setenv("ONEAPI_DEVICE_SELECTOR", "opencl:cpu,acc")
-    assert left(CPU, EMULATOR) == ["cpu", "accelerator"]
+    assert left(CPU, POCL, EMULATOR) == ["cpu", "accelerator"]

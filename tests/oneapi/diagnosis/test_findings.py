@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from syclsched.devices.trust import diagnosis
-from syclsched.oneapi.diagnosis import installation
+from syclsched.oneapi.diagnosis import devices, installation
 from syclsched.oneapi.diagnosis.facts import DeviceFact, Facts, Folder, Probe, RenderNode
 from syclsched.oneapi.diagnosis.finding import Finding
 from syclsched.oneapi.libraries import LibraryFound
 from syclsched.oneapi.loading import explain_import_failure
+from syclsched.oneapi.opencl_drivers import Driver, DriverDevice
 from syclsched.oneapi.stack_generation import CURRENT, NUMBA_DPEX
 
 CPU = DeviceFact("A CPU", "opencl", "cpu", "2024.18", True)
@@ -28,6 +29,7 @@ HEALTHY = Facts(
     tbb=("/v/lib/libtbb.so.12",),
     opencl_loader="/v/lib/libOpenCL.so.1",
     cpu_driver="/v/lib/libintelocl.so",
+    named_drivers=(),
     layer="/v/_il_layer.so",
     submission="/v/_submit.so",
     machine_code="v3",
@@ -163,9 +165,57 @@ def test_a_gpu_that_may_not_be_opened() -> None:
 def test_an_intel_gpu_without_its_driver() -> None:
     node = RenderNode("/dev/dri/renderD128", True, "render", "0x8086")
     assert "does not show it" in only(render_nodes=(node,)).what
-    assert troubles(render_nodes=(replace(node, vendor="0x10de"),)) == []
+    assert troubles(render_nodes=(replace(node, vendor="0x1af4"),)) == []
     gpu = DeviceFact("A GPU", "level_zero", "gpu", "1.3", True)
     assert troubles(render_nodes=(node,), probe=replace(HEALTHY.probe, devices=(CPU, gpu))) == []
+
+
+@pytest.mark.parametrize(("vendor", "maker", "backend"), [("0x10de", "NVIDIA", "cuda"), ("0x1002", "AMD", "hip")])
+def test_a_gpu_whose_adapter_is_in_no_package(vendor: str, maker: str, backend: str) -> None:
+    node = RenderNode("/dev/dri/renderD128", True, "render", vendor)
+    found = only(render_nodes=(node, node))
+    assert maker in found.what and f"libur_adapter_{backend}.so" in str(found.mend)
+    assert NUMBA_DPEX.pins["intel-sycl-rt"] in str(found.mend)
+    gpu = DeviceFact("A GPU", backend, "gpu", "1.3", True)
+    assert troubles(render_nodes=(node,), probe=replace(HEALTHY.probe, devices=(CPU, gpu))) == []
+
+
+def said_of(driver: Driver, **changes: Any) -> Finding:
+    found = list(devices.judge_drivers(replace(HEALTHY, named_drivers=(driver,), **changes)))
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_what_becomes_of_other_opencl_drivers() -> None:
+    device = DriverDevice("A CPU", "Portable Computing Language", "OpenCL 3.0", "2024.18", "SPIR-V_1.2", True)
+    driver = Driver("libpocl.so.2", "/etc/OpenCL/vendors/pocl.icd", (device,))
+    assert said_of(driver).status == "ok"
+    for lacking, reason in (
+        (replace(device, driver="3.1", spirv=""), "not shown by the SYCL runtime: it does not take SPIR-V"),
+        (replace(device, driver="3.1", usm=False), "it has no unified shared memory"),
+        (replace(device, driver="3.1", platform="NVIDIA CUDA"), "through its CUDA adapter only"),
+        (replace(device, driver="3.1"), "does not give a reason (OpenCL 3.0)"),
+    ):
+        found = said_of(replace(driver, devices=(lacking,)))
+        assert found.status == "info" and reason in found.what and "pocl.icd" in found.what
+    hidden = said_of(replace(driver, devices=(replace(device, name="B"),)), users_variables={
+        "ONEAPI_DEVICE_SELECTOR": "opencl:0"
+    })  # fmt: skip
+    assert "ONEAPI_DEVICE_SELECTOR=opencl:0" in hidden.what
+    assert "has no device" in said_of(replace(driver, devices=())).what
+
+
+def test_a_driver_that_crashes_and_one_that_is_not_there() -> None:
+    crashing = Driver("/l/driver.so", "/etc/OpenCL/vendors/a.icd", (), "it ended the process (SIGABRT)", True)
+    found = only(named_drivers=(crashing,))
+    assert "left out" in found.what and "SIGABRT" in found.what and "a.icd" in str(found.mend)
+    absent = said_of(replace(crashing, failure="no such file", crashes=False))
+    assert absent.status == "info" and "does not load: no such file" in absent.what
+
+
+def test_a_device_without_usm_is_no_trouble() -> None:
+    lacking = replace(CPU, name="B", trusted=False, reason="no memory", has_usm=False, skipped=("x: y",))
+    assert troubles(probe=replace(HEALTHY.probe, devices=(CPU, lacking))) == []
 
 
 def test_a_device_that_computes_wrong_results() -> None:

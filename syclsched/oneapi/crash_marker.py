@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marker files that show that a device's check has killed an earlier process.
+"""Marker files that show that a device's check, or the loading of a driver, has killed an earlier process.
 
-Wrong code may crash instead of giving wrong values. A marker exists while a check runs; a marker whose process has
-ended tells the next process to run the check in a subprocess.
+A marker exists while the code that may crash runs; a marker whose process has ended tells the next process to run that
+code in a subprocess.
 """
 
 from __future__ import annotations
