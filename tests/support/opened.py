@@ -32,8 +32,8 @@ REFUSED = replace(
             "opencl-c",
             "opencl-c",
             lambda _: OpenCLSource(
-                OPENCL.replace("__kernel void mix", "__attribute__((reqd_work_group_size(4, 1, 1))) __kernel void mix"),
-                "mix",
+                OPENCL.replace("__kernel", "__attribute__((reqd_work_group_size(4, 1, 1))) __kernel", 1),
+                "mixed",
             ),
             lambda *_: Launch((100,), (10,)),
         ),

@@ -22,7 +22,9 @@ from syclsched.model.operation import OpenCLSource, SpirvModule
 _LIBRARY = "libcommon_clang.so*"
 #: The device's own compiler checks which of these the device has.
 _EXTENSIONS = ("cl_khr_fp64", "cl_khr_fp16", "cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics")
-_OPTIONS = "-cl-std=CL1.2"
+#: The library adds an action of its own unless some option begins with ``-emit``, before it looks for ``-emit-spirv``
+#: where it belongs, and the Clang of 2026 refuses two actions. The end of a source's name (``-s``) is such an option.
+_OPTIONS = "-cl-std=CL1.2 -s source/-emit-spirv.cl"
 _MORE = f"-emit-spirv -D__OPENCL_C_VERSION__=120 -cl-ext={','.join(f'+{name}' for name in _EXTENSIONS)}"
 _VERSION = b"120"
 #: Indices of a result's methods in its virtual table: the first members of ``IOCLFEBinaryResult``.

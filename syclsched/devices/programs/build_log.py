@@ -13,8 +13,11 @@ _LONGEST_LINE: Final = 300
 _NOISE: Final = re.compile(
     r"(?:Compilation|Device build|Options used by backend compiler|Build) ?(?:started|done|failed)?:?"
 )
-#: An error's line in the source, as Clang's diagnostics and those of compilers made from it give it.
-_ERROR: Final = re.compile(r"(?:^|[^\d])(\d+):\d+: (?:fatal )?error:", re.MULTILINE)
+#: An error's line in the source, as Clang's diagnostics and those of compilers made from it give it; PoCL puts the kind
+#: of a diagnostic before its place.
+_ERROR: Final = re.compile(
+    r"(?:^|[^\d])(\d+):\d+: (?:fatal )?error:|^(?:fatal )?error: .*?(?:^|[^\d])(\d+):\d+: ", re.MULTILINE
+)
 
 
 def describe_log(log: str, source: str) -> str:
@@ -26,8 +29,9 @@ def describe_log(log: str, source: str) -> str:
     text = "\n".join(lines)
     found = _ERROR.search(text)
     of_source = source.splitlines()
-    if found is not None and 1 <= int(found.group(1)) <= len(of_source):
-        shown = of_source[int(found.group(1)) - 1].strip()[:_LONGEST_LINE]
+    line = 0 if found is None else int(found.group(1) or found.group(2))
+    if 1 <= line <= len(of_source):
+        shown = of_source[line - 1].strip()[:_LONGEST_LINE]
         if shown and shown not in text:
-            text += f"\nline {found.group(1)} is: {shown}"
+            text += f"\nline {line} is: {shown}"
     return text

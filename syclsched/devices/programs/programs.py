@@ -59,7 +59,11 @@ def compile_code(loaded: Any, queue: SyclQueue, where: str) -> Any:
     built = _PROGRAMS.get(_key(loaded, queue), make)
     name = loaded.kernel_name + built.suffix
     if not built.program.has_sycl_kernel(name):
-        raise ExecutionError(f"the program has no kernel {loaded.kernel_name!r}", where=where)
+        raise ExecutionError(
+            f"the program has no kernel {loaded.kernel_name!r}",
+            where=where,
+            hint="A kernel must not have the name of a built-in function of OpenCL C, which some compilers change",
+        )
     return built.program.get_sycl_kernel(name)
 
 
@@ -196,7 +200,7 @@ def _build(loaded: SpirvModule | OpenCLSource, queue: SyclQueue, where: str) -> 
             language, log = "SPIR-V", ""
         else:
             language, log = "OpenCL C", describe_log(backend_of(queue).build_log(loaded, queue), loaded.source)
-        said = f"{error}:\n{log}" if log else str(error)
+        said = ":\n".join(filter(None, (str(error), log)))
         raise CapabilityError(
             f"the device's compiler refuses the kernel's {language}: {said}".rstrip(": "), where=where
         ) from error

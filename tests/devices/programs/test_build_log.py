@@ -16,6 +16,11 @@ def test_the_source_line_is_added_where_the_compiler_leaves_it_out() -> None:
     ]
 
 
+def test_the_place_may_follow_the_kind_of_the_diagnostic() -> None:
+    log = "error: /c/tempfile_3.cl:2:12: use of undeclared identifier 'no_such_name'\nDevice A failed to build it"
+    assert describe_log(log, SOURCE).splitlines()[-1] == "line 2 is: y[0] = no_such_name;"
+
+
 def test_a_log_that_shows_the_line_is_left_as_it_is() -> None:
     log = "2:12: error: undeclared\n    y[0] = no_such_name;\n           ^"
     assert describe_log(log, SOURCE) == log

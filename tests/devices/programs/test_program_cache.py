@@ -183,6 +183,8 @@ def test_a_program_for_one_device_of_several_in_a_context(
     context = dpctl.SyclContext(halves)
     first, second = (dpctl.SyclQueue(context, each, property="in_order") for each in halves)
     assert len(compiled(second, "2.0f")) == 1
+    if not entries():
+        pytest.skip(f"the driver of {cpu.name!r} gives no binary of a sub-device's program")
     assert compiled(second, "2.0f") == compiled(first, "2.0f") == []
 
 
