@@ -18,11 +18,11 @@ import numpy as np
 from syclsched import oneapi
 from syclsched.atomic_write import write_atomically
 from syclsched.devices.native.sycl_types import SyclDevice, SyclQueue
-from syclsched.devices.trust import crash_marker
 from syclsched.devices.trust.trust_check import root_device, verdict_key
 from syclsched.errors import SyclschedError
 from syclsched.folder_trust import make_private_folder, may_load_from
 from syclsched.model.operation import Operation, Signature
+from syclsched.oneapi import crash_marker
 from syclsched.oneapi.cache_folder import cache_root
 from syclsched.oneapi.dpctl_interface import usm_arrays
 
