@@ -91,6 +91,9 @@ def _load() -> Runtime:
     own = environment.user_environment(os.environ)
     places = libraries.sources(own)
     generation = stack_generation.installed()
+    if "numpy" in generation.strangers(versions):  # dpctl can be imported then, and what uses its arrays cannot
+        what, command = generation.mixture(versions)
+        raise _cannot_load(what, command)
     wanted = libraries.groups(generation, libraries.needed_sycl_library(libraries.dpctl_folder()))
     values: dict[str, str] = {}
     notes: tuple[str, ...]
@@ -236,9 +239,13 @@ def _import_dpctl(found: tuple[LibraryFound, ...], versions: dict[str, str]) -> 
         import dpctl
     except ImportError as error:
         what, command = explain_import_failure(str(error), versions, found)
-        hint = f"`python -m syclsched doctor` says more. Run: {command}"
-        raise RuntimeMissingError(what, where="SYCL runtime", hint=hint) from error
+        raise _cannot_load(what, command) from error
     return dpctl
+
+
+def _cannot_load(what: str, command: str) -> RuntimeMissingError:
+    hint = f"`python -m syclsched doctor` says more. Run: {command}"
+    return RuntimeMissingError(what, where="SYCL runtime", hint=hint)
 
 
 def explain_import_failure(

@@ -71,7 +71,7 @@ class StackGeneration:
     def mixture(self, versions: Mapping[str, str]) -> tuple[str, str]:
         """Return a description of a mixed installation, and the command that makes it one of this generation."""
         strangers = self.strangers(versions)
-        rest = [name for name in self.required if name in versions and name not in strangers]
+        rest = [name for name in self.required if name in versions and name not in strangers][:_MOST_NAMED]
         what = " beside ".join(
             ", ".join(f"{name} {versions[name]}" for name in names) for names in (strangers, rest) if names
         )
@@ -193,6 +193,9 @@ EXTRA_DISTRIBUTIONS: tuple[str, ...] = ("intel-openmp", "onemkl-sycl-sparse", "o
 
 #: Distributions for ONNX models: the first reads them, the second makes them fast.
 MODEL_DISTRIBUTIONS: tuple[str, ...] = ("onnx", "onednn")
+
+#: Most packages of a generation that a message about a mixed installation names.
+_MOST_NAMED = 3
 
 #: All distributions of the stack, of either generation.
 DISTRIBUTIONS: tuple[str, ...] = tuple(

@@ -217,6 +217,23 @@ def test_numba_dpex_kernels_run_on_every_device(tmp_path: Path, fresh: Any) -> N
     }
 
 
+def test_a_numpy_of_another_generation_is_named_before_anything_fails(tmp_path: Path, fresh: Any) -> None:
+    record = tmp_path / "numpy-9.0.0.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 9.0.0\n")
+    code = f"""
+import json, sys
+sys.path.insert(0, {str(tmp_path)!r})
+from syclsched import errors, oneapi
+try:
+    oneapi.load()
+except errors.RuntimeMissingError as error:
+    print(json.dumps([error.what, error.hint, "dpctl" in sys.modules]))
+"""
+    what, hint, imported = fresh(code)
+    assert "numpy 9.0.0 beside dpctl" in what and 'pip install "numpy>=1.' in hint and not imported
+
+
 def test_a_missing_dpctl_is_explained(fresh: Any) -> None:
     code = (
         "import sys, json\n"
