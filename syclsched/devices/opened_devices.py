@@ -39,7 +39,7 @@ _LANE_PROPERTIES = ["in_order", "enable_profiling"]
 def find_root(device: Device, found: Iterable[DeviceFacts], *, any_driver: bool = False) -> DeviceFacts:
     """Return the root device of this machine that a described device is, or is a part of.
 
-    With `any_driver` its driver may be another one, if the device then has all that it is described with.
+    With `any_driver` its driver may be another one, if the device then has the aspects that plans rely on.
     """
     roots = tuple(found)
     same = [facts for facts in roots if _describes(device, facts, any_driver)]
@@ -71,16 +71,8 @@ def match_roots(
 
 def _describes(device: Device, facts: DeviceFacts, any_driver: bool) -> bool:
     product = (device.backend, device.kind, device.description) == (facts.backend, facts.kind, facts.name)
-    return product and (device.driver_version == facts.driver_version or (any_driver and not _missing(device, facts)))
-
-
-def _missing(device: Device, facts: DeviceFacts) -> bool:
-    """Return whether a device has less than a plan may rely on: aspects, work-groups, or local memory."""
-    return (
-        not _PLANNED_ASPECTS.intersection(device.aspects) <= set(facts.aspects)
-        or device.max_work_group_size > facts.max_work_group_size
-        or device.local_memory_bytes > facts.local_memory_bytes
-    )
+    has_planned = _PLANNED_ASPECTS.intersection(device.aspects) <= set(facts.aspects)
+    return product and (device.driver_version == facts.driver_version or (any_driver and has_planned))
 
 
 class OpenDevices:

@@ -6,11 +6,13 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, cast, get_args
 
 from syclsched.devices.discovery.identity import processor_model
 from syclsched.devices.native.sycl_types import SyclDevice
+from syclsched.model.operation import DeviceLimits
 from syclsched.model.platform import BACKEND_FACTS, Partition
 from syclsched.model.profile import SyclBackend
 
@@ -124,6 +126,13 @@ def read_facts(
         partition=partition,
         sub_group_sizes=tuple(sorted(map(int, device.sub_group_sizes))),
     )
+
+
+@lru_cache(maxsize=256)
+def limits_of(device: SyclDevice) -> DeviceLimits:
+    """Return the limits that launches on a device need, as its present driver gives them."""
+    facts = read_facts(device, "", 0)
+    return DeviceLimits(facts.max_work_group_size, facts.compute_units, facts.local_memory_bytes, facts.sub_group_sizes)
 
 
 def _aspects(device: SyclDevice) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from syclsched.devices.discovery.device_facts import limits_of
 from syclsched.devices.memory.constant_uploads import ConstantUploader
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import Executable
@@ -27,7 +28,8 @@ class CompilationBatch:
         constants = tuple((name, each.number) for name, each in task.constants.items())
         key = (id(task.operation), implementation.name, device.name, signature_key(task.signature), constants)
         if key not in self._wanted:
-            limits = None if queue is None else device.limits
+            # Those of the plan may be of another driver of the same device.
+            limits = None if queue is None else limits_of(queue.sycl_device)
             piece = CompileRequest(task.operation, implementation, task.signature, queue, limits)
             self._wanted[key] = (piece, task, device.space)
         return key
