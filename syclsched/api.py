@@ -433,6 +433,7 @@ def _run_dynamic(
                 session.calibrate(graph, live)
             if dynamic == "hybrid" and plan is None:
                 plan = session.plan(graph)
+            session.check_choices(graph, live)
         return run_dynamically(
             graph, live, dynamic, inputs,
             plan=plan, history=history, owns_devices=True, safeguards=safeguards, recover=recover,
@@ -540,28 +541,21 @@ def _chosen(
 ) -> ChosenPlan:
     """Return the given plan, or plan a graph for open devices, after measuring its tasks if wanted."""
     from syclsched.costs import MemoryHistory
-    from syclsched.planner import PlanRequest, plan_graph
+    from syclsched.planner import PlanRequest
     from syclsched.planning_session import ChosenPlan, PlanningSession
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage.plan_store import PlanStore
 
     if plan is not None:
         return ChosenPlan(plan)
+    request = PlanRequest(options.policy, rewrite=options.rewrite)
     with reported(f"planning of {graph.name!r}", progress) as tell:
         if options.deterministic:
-            made = plan_graph(
-                graph,
-                live.platform,
-                policy=options.policy,
-                rewrite=options.rewrite,
-                history=MemoryHistory(),
-                progress=tell,
-            )
-            return ChosenPlan(made)
+            fixed = PlanningSession(request, live.platform, MemoryHistory(), tell)  # type: ignore[arg-type]  # as models
+            return fixed.choose(graph, tries=False, live=live)
         with HistoryStore() as history:
-            request = PlanRequest(options.policy, rewrite=options.rewrite)
             plans = PlanStore() if options.reuse else None
             session = PlanningSession(request, live.platform, history, tell, plans=plans)
             if options.calibrate:
                 session.calibrate(graph, live)
-            return session.choose(graph, tries=tries)
+            return session.choose(graph, tries=tries, live=live)

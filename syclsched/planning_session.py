@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, get_args
 
-from syclsched.costs.history import HistoryKey, RunKind, stored_samples
+from syclsched.costs import CostModel
+from syclsched.costs.history import HistoryKey, RunKind, history_key, stored_samples
 from syclsched.errors import SyclschedError
 from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Implementation
 from syclsched.model.plan import Plan
-from syclsched.model.platform import Platform
+from syclsched.model.platform import Device, Platform
+from syclsched.model.task import Task
 from syclsched.model.text.printing import trials_text
 from syclsched.planner.contest import (
     MOST,
@@ -93,8 +96,44 @@ class PlanningSession:
         """
         return self.choose(graph, tries=False).plan
 
-    def choose(self, graph: TaskGraph, *, tries: bool = True) -> ChosenPlan:
-        """Return the plan for the next run: as `plan`, or one that has to be tried; see `syclsched.planner.contest`."""
+    def choose(self, graph: TaskGraph, *, tries: bool = True, live: OpenDevices | None = None) -> ChosenPlan:
+        """Return the plan for the next run: as `plan`, or one that has to be tried; see `syclsched.planner.contest`.
+
+        With open devices, it uses no implementation that one of them, or a library there, refuses.
+        """
+        while True:
+            chosen = self._choose(graph, tries=tries)
+            if live is None or not self._notes_refusals(_launched(chosen.plan, graph), live):
+                return chosen
+
+    def check_choices(self, graph: TaskGraph, live: OpenDevices) -> None:
+        """Note the refusals of implementations that a dynamic policy would choose, until it chooses none of them."""
+        while self._notes_refusals(self._preferred(graph), live):
+            pass
+
+    def _notes_refusals(self, tasks: Iterable[tuple[Task, Implementation, Device]], live: OpenDevices) -> bool:
+        from syclsched.profiling.calibration import note_refusals
+        from syclsched.profiling.task_timing import TimedCase
+
+        cases: dict[object, TimedCase] = {}
+        for task, implementation, device in tasks:
+            operation, signature = task.operation, task.signature
+            kind = id(operation), id(signature), implementation.name, device.name
+            if operation is None or signature is None or kind in cases:
+                continue
+            key = history_key(device.timing_key, operation, implementation, signature)
+            cases[kind] = TimedCase(task, operation, signature, device, implementation, key)
+        return note_refusals(cases.values(), live, self.history) > 0
+
+    def _preferred(self, graph: TaskGraph) -> Iterator[tuple[Task, Implementation, Device]]:
+        costs = CostModel(self.platform, self.history)
+        for task in graph.tasks:
+            for device in self.platform.compute_devices:
+                best = costs.best(task, device)
+                if best is not None:
+                    yield task, best[0], device
+
+    def _choose(self, graph: TaskGraph, *, tries: bool) -> ChosenPlan:
         store, key = self.plans, None
         if store is not None and self.request.policy == AUTO and len(graph.tasks) <= _MOST_TASKS:
             key = plan_key(graph, self.platform, self.request, self.history, _version())
@@ -204,6 +243,18 @@ class Makespans:
     def contest(self, kept: KeptPlans) -> Contest:
         """Return the contest of kept plans."""
         return self.of((each.identity, each.policy, each.predicted_s) for each in kept.plans)
+
+
+def _launched(plan: Plan, graph: TaskGraph) -> Iterator[tuple[Task, Implementation, Device]]:
+    """Yield the tasks of a plan with their implementations and devices."""
+    from syclsched.rewrites import planned_graph
+
+    tasks = {task.name: task for task in planned_graph(plan, graph).tasks}
+    devices = {device.name: device for device in plan.platform.compute_devices}
+    for assignment in plan.schedule.assignments:
+        task, device = tasks[assignment.task], devices.get(assignment.device)
+        if device is not None and assignment.implementation is not None and task.operation is not None:
+            yield task, task.operation.implementation(assignment.implementation), device
 
 
 def _fastest(kept: KeptPlans, contest: Contest, graph: TaskGraph) -> tuple[str, Plan, float] | None:

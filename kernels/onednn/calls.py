@@ -144,6 +144,10 @@ class LoadedPrimitive:
         with self._lock:
             return self._bind_cached(queue, arguments).submit()
 
+    def check(self, queue: SyclQueue) -> None:
+        """Create the primitive for a queue's device, or raise `CapabilityError`."""
+        primitive_of(engine_of(queue), self.request)
+
     def native(self, queue: SyclQueue, arguments: Mapping[str, Any]) -> Any:
         """Return the submission as a call that compiled code can make."""
         return self._native(queue, self._pointers(arguments))

@@ -73,7 +73,8 @@ def primitive_of(engine: DnnlEngine, request: PrimitiveRequest) -> Primitive:
                 library.dnnl_primitive_create, description.pointer, what=f"primitive {request.kind}"
             )
         except CapabilityError as error:
-            note_refusal(request, error.what)
+            if engine.device.is_cpu:  # it may have what others lack, whose refusals go into histories
+                note_refusal(request, error.what)
             raise
         return Primitive(engine, request, description, handle, implementation)
 

@@ -53,6 +53,6 @@ class PrimitiveRequest:
 
 
 def note_refusal(request: PrimitiveRequest, why: str) -> None:
-    """Record that the library does not create a primitive."""
+    """Record that the library does not create a primitive on CPU devices."""
     if len(REFUSED) < _MOST_REFUSED:
         REFUSED[request] = why

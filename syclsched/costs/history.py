@@ -75,11 +75,23 @@ def stored_samples(history: History | None, key: HistoryKey) -> tuple[Sample, ..
 
 
 class MemoryHistory(dict[HistoryKey, Quantity]):
-    """History in memory: a dict from key to seconds."""
+    """History in memory: a dict from key to seconds, and the refusals noted."""
+
+    def __init__(self, *seconds: Mapping[HistoryKey, Quantity]) -> None:
+        super().__init__(*seconds)
+        self._refusals: dict[HistoryKey, str] = {}
 
     def lookup(self, key: HistoryKey) -> Quantity | None:
         """Return the seconds measured for ``key``, or None if there are none."""
         return self.get(key)
+
+    def refuse(self, key: HistoryKey, reason: str) -> None:
+        """Note that a device or library refuses an implementation."""
+        self._refusals[key] = reason
+
+    def refusals(self) -> Mapping[HistoryKey, str]:
+        """Return the refusals noted, by key."""
+        return self._refusals
 
 
 def is_provisional(quantity: Quantity) -> bool:

@@ -335,6 +335,8 @@ class Implementation:
             scalars; ``depends`` is a list of events; the returned event completes with the last submitted command.
             If it has a method ``native(queue, arguments) -> NativeCall``, the compiled submission loop calls that once
             per in-order queue and set of arguments, and then the returned function for every execution of the task.
+            If it has a method ``check(queue)``, that is called before anything is submitted to the queue's device, and
+            raises `syclsched.errors.CapabilityError` if the library refuses it there.
             Implementations that only copy return `Copies`.
         ``sequence``
             a tuple of `syclsched.model.sequence.SequencePart`, submitted in order to one in-order queue. Made by

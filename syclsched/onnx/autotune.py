@@ -61,7 +61,7 @@ class VariantBuilder:
             self.report_progress("timing implementations")
             self.session.calibrate(graph, self.live)
         self.report_progress("planning")
-        chosen = self.session.choose(graph, tries=self.tries)
+        chosen = self.session.choose(graph, tries=self.tries, live=self.live)
         return self.bind(graph, chosen.plan, chosen.makespan_key if self.tries else None)
 
     def bind(

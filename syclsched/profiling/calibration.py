@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from syclsched.costs.capability import platform_for_all
-from syclsched.costs.history import HistoryKey, Source, history_key, is_provisional, signature_text
+from syclsched.costs.history import (
+    HistoryKey,
+    Source,
+    history_key,
+    is_provisional,
+    measured_seconds,
+    signature_text,
+)
 from syclsched.costs.model import CostModel
-from syclsched.devices.programs.task_compiler import build_ahead
-from syclsched.errors import CapabilityError
+from syclsched.devices.programs.task_compiler import build_ahead, compile_tasks
+from syclsched.errors import CapabilityError, SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation
 from syclsched.model.platform import Device, Platform
@@ -261,6 +268,38 @@ class _CalibrationRun:
 def _build_ahead(cases: Sequence[TimedCase], devices: QueueProvider) -> None:
     """Build OpenCL C kernels as few programs: separate builds take twice as long, and the runtime keeps each."""
     build_ahead(c.request(devices.queue(c.device.name)) for c in cases)
+
+
+class RefusalHistory(Protocol):
+    """A history that keeps refusals, such as `HistoryStore` and `MemoryHistory`."""
+
+    def lookup(self, key: HistoryKey) -> Quantity | None:
+        """Return the measured seconds of a key, or None."""
+        ...
+
+    def refuse(self, key: HistoryKey, reason: str) -> None:
+        """Note that a device or library refuses an implementation, so that it is not planned."""
+        ...
+
+
+def note_refusals(cases: Iterable[TimedCase], devices: QueueProvider, history: RefusalHistory) -> int:
+    """Compile implementations that were never timed, and note those that are refused; return how many are.
+
+    Other errors are left to the run, which finds what is compiled here.
+    """
+    untried = [c for c in cases if not c.device.is_host and measured_seconds(history, c.key) is None]
+    requests = [case.request(devices.queue(case.device.name)) for case in untried]
+    build_ahead(requests)
+    refused = 0
+    for case, request in zip(untried, requests, strict=True):
+        try:
+            compile_tasks([request])
+        except CapabilityError as error:
+            history.refuse(case.key, str(error))
+            refused += 1
+        except SyclschedError:
+            continue
+    return refused
 
 
 def _is_needless(

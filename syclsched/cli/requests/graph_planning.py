@@ -98,7 +98,9 @@ def plan_and_open(
         if calibrate and live is not None:
             _calibrate(session, graph, live, console)
         with console.status("planning ..."), notice_if_slow(console):
-            chosen = session.choose(graph, tries=tries)
+            chosen = session.choose(graph, tries=tries, live=live)
+            if live is not None and request.policy.startswith("dynamic:"):
+                session.check_choices(graph, live)
         planned = Planned(chosen.plan, live, chosen.makespan_key if tries else None)
         if model is not None and mixes and live is not None:
             planned = Planned(_faster_plan(model, (whole, graph), chosen.plan, session, live, console), live)

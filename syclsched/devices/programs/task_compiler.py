@@ -169,6 +169,9 @@ def _make(piece: CompileRequest, given: Any, loaded: dict[Hashable, Any]) -> Exe
     queue, limits = piece.queue, piece.limits
     assert queue is not None and limits is not None
     if implementation.kind == "library":
+        check = getattr(given, "check", None)
+        if check is not None:
+            check(queue)
         return LibraryExecutable(given, signature.scalars, where)
     if implementation.kind == "sequence":
         parts = [p for p in given if not p.writes_nothing]

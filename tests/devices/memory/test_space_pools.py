@@ -31,8 +31,9 @@ def platform() -> Platform:
 
 
 def test_the_kind_of_memory_follows_from_who_reaches_it(platform: Platform) -> None:
-    assert {s.name: default_kind(s, platform) for s in platform.spaces} == {
-        s.name: "plain" if s.name == HOST else "shared" for s in platform.spaces
+    together = replace(platform, spaces=tuple(replace(s, host_accessible=True) for s in platform.spaces))
+    assert {s.name: default_kind(s, together) for s in together.spaces} == {
+        s.name: "plain" if s.name == HOST else "shared" for s in together.spaces
     }
     apart = discrete(platform)
     assert {s.name: default_kind(s, apart) for s in apart.spaces} == {

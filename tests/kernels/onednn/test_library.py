@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -106,11 +107,18 @@ def test_statuses_become_errors() -> None:
         status.check(1, "conv")
 
 
+class OtherDevice:
+    is_cpu = False
+
+
 @pytest.mark.sycl
-def test_what_it_turns_out_not_to_have_is_left_to_others_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("on_cpu", [True, False])
+def test_what_it_turns_out_not_to_have_is_left_to_others_from_then_on(
+    monkeypatch: pytest.MonkeyPatch, on_cpu: bool
+) -> None:
     from syclsched import oneapi
     from syclsched.kernels.onednn import primitives, requests
-    from syclsched.kernels.onednn.calls import implementation_of
+    from syclsched.kernels.onednn.engines import engine_of
 
     oneapi.load()
     import dpctl
@@ -122,12 +130,19 @@ def test_what_it_turns_out_not_to_have_is_left_to_others_from_then_on(monkeypatc
     task = relu_of_product()
     assert task.operation is not None
     assert task.signature is not None
-    request = task.operation.implementation("onednn").load(task.signature).request
+    loaded = task.operation.implementation("onednn").load(task.signature)
+    queue = dpctl.SyclQueue("opencl:cpu", property="in_order")
     primitives._primitives.clear()
     try:
-        with pytest.raises(CapabilityError):
-            implementation_of(dpctl.SyclQueue("opencl:cpu", property="in_order"), request)
-        assert "dnnl_unimplemented" in str(why(task, CPU))
+        if on_cpu:
+            with pytest.raises(CapabilityError):
+                loaded.check(queue)
+            assert "dnnl_unimplemented" in str(why(task, CPU))
+        else:
+            gpu = replace(engine_of(queue), device=OtherDevice())  # type: ignore[arg-type]
+            with pytest.raises(CapabilityError):
+                primitives.primitive_of(gpu, loaded.request)
+            assert why(task, CPU) is None
     finally:
         requests.REFUSED.clear()
     assert why(task, CPU) is None
