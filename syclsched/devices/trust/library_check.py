@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,17 +21,23 @@ import numpy as np
 from syclsched import oneapi
 from syclsched.atomic_write import write_atomically
 from syclsched.devices.native.sycl_types import SyclDevice, SyclQueue
+from syclsched.devices.trust.probe import termination_cause
 from syclsched.devices.trust.trust_check import root_device, verdict_key
 from syclsched.errors import SyclschedError
 from syclsched.folder_trust import make_private_folder, may_load_from
 from syclsched.model.operation import Operation, Signature
-from syclsched.oneapi import crash_marker
 from syclsched.oneapi.cache_folder import cache_root
 from syclsched.oneapi.dpctl_interface import usm_arrays
 
 #: Vendor of the platform whose CPU device is not asked for: the libraries are made for it, and asking loads them all.
 #: Accelerators are not asked for, either: no implementation by a library says that it takes them.
 _MAKER: Final = "Intel(R) Corporation"
+_TIMEOUT_S: Final = 120.0
+_TOO_LATE: Final = f"its check did not end within {_TIMEOUT_S:.0f} s"
+_CHILD: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from syclsched.devices.trust.library_check import answer; answer(*sys.argv[2:])"
+)
 #: Most characters of a reason that are kept.
 _LONGEST_REASON: Final = 300
 _A: Final = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -104,25 +113,34 @@ def refusals(device: SyclDevice) -> tuple[tuple[str, str], ...]:
     if known is None:
         installed = oneapi.load().versions
         asked = [name for name, (distribution, _) in CHECKS.items() if distribution in installed]
-        known = {name: reason for name in asked if (reason := _ask(name, root, path if keeps else None)) is not None}
-        if keeps:
+        known = {name: reason for name in asked if (reason := _ask(name, root.filter_string)) is not None}
+        if keeps and _TOO_LATE not in known.values():
             _remember(path, {"checks": digest, "refusals": known})
     return tuple(known.items())
 
 
-def _ask(name: str, device: SyclDevice, path: Path | None) -> str | None:
-    """Check one library; one that killed an earlier process is not called again."""
+def _ask(name: str, filter_string: str) -> str | None:
+    """Return why a library refuses a device, from a process of its own: on a device unknown to it, it may abort."""
+    command = [sys.executable, "-c", _CHILD, json.dumps(sys.path), name, filter_string]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return _TOO_LATE
+    if ended.returncode != 0:
+        last = " ".join(ended.stderr.split())[-_LONGEST_REASON:]
+        return f"its process ended with {termination_cause(ended.returncode)}: {last}"
+    answer = json.loads(ended.stdout.splitlines()[-1])
+    return None if answer is None else str(answer)
+
+
+def answer(name: str, filter_string: str) -> None:
+    """Check a library as the child process: write the reason of its refusal, or null, as the last line."""
+    oneapi.load()
     import dpctl
 
-    queue = dpctl.SyclQueue(device, property="in_order")
-    if path is None:
-        return CHECKS[name][1](queue)
-    guard = path.with_suffix(f".{name}.running")
-    if crash_marker.is_orphaned(guard):
-        crash_marker.remove(guard)
-        return "a process died of it"
-    with crash_marker.mark(guard):
-        return CHECKS[name][1](queue)
+    reason = CHECKS[name][1](dpctl.SyclQueue(filter_string, property="in_order"))
+    print(f"\n{json.dumps(reason)}", flush=True)
+    os._exit(0)  # the drivers' process-exit code is not part of the check
 
 
 def _remember(path: Path, content: Mapping[str, Any]) -> None:

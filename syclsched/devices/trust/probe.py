@@ -34,10 +34,11 @@ def probe(timeout_s: float = _TIMEOUT_S) -> Probe:
     except subprocess.TimeoutExpired as late:
         said = late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else late.stdout or ""
         return parse_output(said, died=f"no end after {timeout_s:.0f} s", stderr="")
-    return parse_output(ended.stdout, died=_termination_cause(ended.returncode), stderr=ended.stderr)
+    return parse_output(ended.stdout, died=termination_cause(ended.returncode), stderr=ended.stderr)
 
 
-def _termination_cause(code: int) -> str | None:
+def termination_cause(code: int) -> str | None:
+    """Return the name of the signal that ended a process, or its exit code; None for 0."""
     if code == 0:
         return None
     if code > 0:

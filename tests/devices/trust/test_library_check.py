@@ -14,7 +14,7 @@ from support.small_models import model_of
 
 import syclsched
 from syclsched import oneapi
-from syclsched.devices.trust import crash_marker, library_check
+from syclsched.devices.trust import library_check
 from syclsched.kernels import get, names, nn
 from syclsched.oneapi.cache_folder import cache_root
 
@@ -43,20 +43,34 @@ def test_the_runtimes_own_cpu_device_is_taken(name: str) -> None:
     assert library_check.CHECKS[name][1](None) is None
 
 
-def test_answers_are_remembered_until_the_checks_change(other: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The libraries and devices that are asked about; each is refused."""
+    found: list[tuple[str, str]] = []
 
-    def refusing(queue: Any) -> str:
-        asked.append(queue)
+    def refusing(name: str, filter_string: str) -> str:
+        found.append((name, filter_string))
         return "no engine"
 
-    monkeypatch.setattr(library_check, "CHECKS", {"oneDNN": ("onednn", refusing), "absent": ("no-such", refusing)})
+    monkeypatch.setattr(library_check, "_ask", refusing)
+    monkeypatch.setattr(library_check, "CHECKS", {"oneDNN": ("dpctl", None), "absent": ("no-such", None)})
+    return found
+
+
+def test_answers_are_remembered_until_the_checks_change(other: Any, asked: list[tuple[str, str]]) -> None:
     assert [library_check.refusals(other) for _ in range(2)] == [(("oneDNN", "no engine"),)] * 2
-    assert len(asked) == 1 and asked[0].sycl_device == other
+    assert asked == [("oneDNN", other.filter_string)]
     (kept,) = (cache_root() / "trust").glob("*.libraries.json")
     kept.write_text(kept.read_text().replace('"checks": "', '"checks": "other'))
     assert library_check.refusals(other) == (("oneDNN", "no engine"),)
     assert len(asked) == 2
+
+
+def test_a_check_without_an_end_is_made_again(other: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library_check, "_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(library_check, "CHECKS", {"oneDNN": ("dpctl", None)})
+    assert library_check.refusals(other) == (("oneDNN", "its check did not end within 120 s"),)
+    assert not list((cache_root() / "trust").glob("*.libraries.json"))
 
 
 def test_a_wrong_result_and_any_error_are_refusals() -> None:
@@ -78,21 +92,26 @@ def test_a_wrong_result_and_any_error_are_refusals() -> None:
     assert library_check._error(None, object(), "any", arrays, None) is not None  # type: ignore[arg-type]
 
 
-def test_a_library_that_killed_a_process_is_not_called_again(other: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dying(queue: Any) -> str | None:
-        (guard,) = (cache_root() / "trust").glob("*.running")
-        kept.append(guard)
-        return None
+@pytest.mark.parametrize(
+    ("child", "answer"),
+    [
+        ("print('a driver says this'); print('null')", None),
+        ("print('\"no engine\"')", "no engine"),
+        (
+            "import os, sys; print('why', file=sys.stderr, flush=True); os.abort()",
+            "its process ended with SIGABRT: why",
+        ),
+    ],
+)
+def test_a_library_is_asked_in_a_process_that_may_die(
+    monkeypatch: pytest.MonkeyPatch, child: str, answer: str | None
+) -> None:
+    monkeypatch.setattr(library_check, "_CHILD", child)
+    assert library_check._ask("oneDNN", "opencl:cpu:0") == answer
 
-    kept: list[Path] = []
-    monkeypatch.setattr(library_check, "CHECKS", {"oneDNN": ("onednn", dying)})
-    assert library_check.refusals(other) == ()
-    for file in (cache_root() / "trust").glob("*.libraries.json"):
-        file.unlink()
-    kept[0].write_text("1 0")  # a process that has ended
-    assert crash_marker.is_orphaned(kept[0])
-    assert library_check.refusals(other) == (("oneDNN", "a process died of it"),)
-    assert not kept[0].exists() and len(kept) == 1
+
+def test_the_process_asks_the_library() -> None:
+    assert library_check._ask("oneDNN", "opencl:cpu:0") is None
 
 
 @pytest.mark.parametrize("options", [{"autotune": False}, {"deterministic": True}])
