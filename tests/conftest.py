@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--gpu-shape",
         metavar="PLATFORM",
-        help="show the devices of the OpenCL platforms with this in their name as GPUs (FPGA: the emulator)",
+        help="show the devices of the OpenCL platform with this in its name as GPUs (auto: one that is always there)",
     )
 
 

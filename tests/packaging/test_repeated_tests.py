@@ -80,8 +80,8 @@ def test_all_files_with_marked_tests_are_found(repetition: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "marker", "given"),
     [
-        ((), "gpu_shape", ["--gpu-shape", "FPGA", "-n", "1"]),
-        (("--all", "-q", "-n2"), "sycl", ["--gpu-shape", "FPGA", "-q", "-n2"]),
+        ((), "gpu_shape", ["--gpu-shape", "auto", "-n", "1"]),
+        (("--all", "-q", "-n2"), "sycl", ["--gpu-shape", "auto", "-q", "-n2"]),
         (("--platform", "Portable", "-x"), "gpu_shape", ["--gpu-shape", "Portable", "-n", "1", "-x"]),
     ],
 )

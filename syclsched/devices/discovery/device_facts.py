@@ -143,7 +143,10 @@ def _aspects(device: SyclDevice) -> tuple[str, ...]:
 def _pci_device(device: SyclDevice) -> int | None:
     from dpctl.utils import intel_device_info
 
-    identifier = intel_device_info(device).get("device_id")
+    try:
+        identifier = intel_device_info(device).get("device_id")
+    except RuntimeError:  # an OpenCL driver that does not know the question, under the current generation
+        return None
     return None if identifier is None else int(identifier) & 0xFFFF
 
 
