@@ -95,7 +95,8 @@ def _error(
         operation.implementation(implementation).load(signature)(on, memory, []).wait()
         found = dpt.asnumpy(memory[next(iter(arrays))])
     except Exception as error:  # those of libraries share no base class
-        return " ".join(str(error).split())[:_LONGEST_REASON] or type(error).__name__
+        said = error.what if isinstance(error, SyclschedError) else str(error)
+        return " ".join(said.split())[:_LONGEST_REASON] or type(error).__name__
     if np.array_equal(found, right):
         return None
     return f"a product of matrices is {found.tolist()}, not {right.tolist()}"
