@@ -73,6 +73,28 @@ for name in build.read_list():
     build._function(name)
 """
 
+#: Two functions that raise an error with an argument of the same type.
+RAISING = """
+from syclsched.compiled import compiled
+@compiled
+def first(value):
+    if value < 0:
+        raise ValueError("negative", value)
+    return value
+@compiled
+def second(value):
+    if value > 9:
+        raise ValueError("large", value)
+    return first(value)
+"""
+#: Builds them.
+BUILD_RAISING = """
+import pathlib, build
+entries = [build.Entry(f"raising:{name}", ["int64"]) for name in ("first", "second")]
+for path in build.build(entries, ["v2"], pathlib.Path(), 0):
+    print(path)
+"""
+
 
 class Pair(NamedTuple):
     """Two arrays."""
@@ -156,6 +178,19 @@ def test_the_build_needs_what_it_requires_and_no_more() -> None:
         [sys.executable, "-c", BUILD_ONLY, *required, "llvmlite"], cwd=ROOT, check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TOOLS), str(ROOT)])},
     )  # fmt: skip
+
+
+def test_functions_that_raise_alike_are_built_together(tmp_path: Path) -> None:
+    """numba gives each of them a definition of the same function, which fetches the error's arguments."""
+    (tmp_path / "raising.py").write_text(RAISING)
+    folders = os.pathsep.join([str(TOOLS), str(ROOT), str(tmp_path)])
+    made = subprocess.run(
+        [sys.executable, "-c", BUILD_RAISING], cwd=tmp_path, env={**os.environ, "PYTHONPATH": folders},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    assert "machine_code_v2_0.o" in made.stdout.split()
+    assert b"__excinfo_unwrap_args" in (tmp_path / "machine_code_v2_0.o").read_bytes()
 
 
 @built
