@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from syclsched.oneapi.processor import TARGET_ARCH_VARIABLE
 
@@ -19,7 +19,7 @@ VENDORS_VARIABLE = "OCL_ICD_VENDORS"
 LAYERS_VARIABLE = "OPENCL_LAYERS"
 RECORD_VARIABLE = "SYCLSCHED_BOOT_ENVIRONMENT"
 #: Variables that change the visible devices, the code generated for them, or how they run it.
-_BOOT_PREFIXES = ("CL_CONFIG_", "IGC_", "NUMBA_DPEX_", "SYCL_PROGRAM_")
+_BOOT_PREFIXES = ("CL_CONFIG_", "POCL_", "IGC_", "NUMBA_DPEX_", "SYCL_PROGRAM_")
 _BOOT_NAMES = frozenset(
     (
         "ONEAPI_DEVICE_SELECTOR",
@@ -46,6 +46,7 @@ class RequestedSettings:
     layer: str | None = None
     target_arch: str | None = None
     harmless_drivers: tuple[str, ...] | None = None
+    driver_settings: Mapping[str, str] = field(default_factory=dict)  # variables that single drivers need
     no_vendor_files: str = ""
 
 
@@ -88,6 +89,11 @@ def decide(own: Mapping[str, str], requested: RequestedSettings) -> tuple[dict[s
         notes.append(f"{TARGET_ARCH_VARIABLE} is the user's own ({own[TARGET_ARCH_VARIABLE]})")
     elif requested.target_arch is not None:
         values[TARGET_ARCH_VARIABLE] = requested.target_arch
+    for name, value in requested.driver_settings.items():
+        if name in own:
+            notes.append(f"{name} is the user's own ({own[name]})")
+        else:
+            values[name] = value
     return values, tuple(notes)
 
 

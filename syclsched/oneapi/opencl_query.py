@@ -45,6 +45,7 @@ def _ask(driver: str, libraries: list[str]) -> dict[str, Any]:
         {
             "name": _text(loader.clGetDeviceInfo, device, _DEVICE_NAME),
             "platform": _text(loader.clGetPlatformInfo, platform, _PLATFORM_NAME),
+            "platform_version": _text(loader.clGetPlatformInfo, platform, _PLATFORM_VERSION),
             "version": _text(loader.clGetDeviceInfo, device, _DEVICE_VERSION),
             "driver": _text(loader.clGetDeviceInfo, device, _DRIVER_VERSION),
             "spirv": _text(loader.clGetDeviceInfo, device, _DEVICE_IL_VERSION),

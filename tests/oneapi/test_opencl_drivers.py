@@ -165,7 +165,15 @@ def test_a_driver_that_begins_to_crash_kills_one_process_only(tmp_path: Path, fr
     with crash_marker.mark(marker):
         left = marker.read_text().split()
     marker.write_text(f"{left[0]} 1")  # of a process with this number that started at another time
-    other = {"name": "B", "platform": "P", "version": "", "driver": "", "spirv": "", "usm": False}
+    other = {
+        "name": "B",
+        "platform": "P",
+        "platform_version": "",
+        "version": "",
+        "driver": "",
+        "spirv": "",
+        "usm": False,
+    }
     kept.write_text(content.replace('"devices": []', f'"devices": [{json.dumps(other)}]'))
     assert fresh(LOADED, OCL_ICD_VENDORS=str(folder), SYCLSCHED_FPGA_EMULATOR="0")["devices"] == ["cpu"]
     assert kept.read_text() == content and not marker.exists()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from syclsched import oneapi
 from syclsched.devices.backends.registry import BACKENDS
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.programs import programs, task_compiler
@@ -168,6 +169,8 @@ def test_spirv_of_other_numbers(queue: Any, dtype: str, monkeypatch: pytest.Monk
 
     if dtype == "float16" and not queue.sycl_device.has_aspect_fp16:
         pytest.skip("no half precision here")
+    if dtype == "float16" and oneapi.load().versions["intel-opencl-rt"].startswith("2026"):
+        pytest.skip("the OpenCL CPU runtime of 2026 has no vload_half for SPIR-V (its JIT finds no symbol)")
     monkeypatch.setitem(BACKENDS, "opencl", BACKENDS["level_zero"])
     operation = reduce("sum", (1,)) if dtype == "int64" else softmax_over(1)
     x = np.arange(12).reshape(3, 4).astype(dtype)
