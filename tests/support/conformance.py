@@ -34,9 +34,9 @@ Inputs = Mapping[str, Any] | None
 
 @functools.lru_cache(maxsize=2)
 def platform_of(contexts: int) -> Platform:
-    """Return the CPU device with two lanes; with two contexts also the FPGA emulator."""
-    kinds = ("cpu",) if contexts == 1 else ("cpu", OTHER_DEVICE)
-    return syclsched.discover(where=lambda device: device.kind in kinds, lanes=2)
+    """Return the CPU device with two lanes; with two contexts also the emulator or another runtime's CPU device."""
+    names = ("cpu",) if contexts == 1 else ("cpu", OTHER_DEVICE, "cpu1")
+    return syclsched.discover(where=lambda device: device.name in names, lanes=2)
 
 
 class Handle(ABC):

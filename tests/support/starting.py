@@ -50,7 +50,7 @@ def live_called(where: str) -> Any:
     platform, live = live_on(2 if where in ("parts", "halves") else None)
     if where in ("all", "parts"):
         return live
-    return open_devices(platform.select(lambda device: device.kind == "cpu"))
+    return open_devices(platform.select(lambda device: device.name.partition(".")[0] == "cpu"))
 
 
 def start(graph: TaskGraph, live: Any, policy: str, inputs: Mapping[str, Any] | None = None, **options: Any) -> Run:

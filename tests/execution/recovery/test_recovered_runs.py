@@ -95,7 +95,7 @@ def test_a_fault_at_any_point_changes_no_bit(kind: str) -> None:
 
 @pytest.mark.gpu_shape
 @pytest.mark.parametrize("after", [0, 1, 2, 4])
-@pytest.mark.parametrize("device", ["cpu.0", "cpu.1", f"{OTHER_DEVICE}.0", f"{OTHER_DEVICE}.1"])
+@pytest.mark.parametrize("device", ["cpu.0", "cpu.1", f"{OTHER_DEVICE}.0", f"{OTHER_DEVICE}.1", "cpu1.0"])
 def test_a_device_that_is_lost_is_done_without(device: str, after: int) -> None:
     platform, devices = live_on(2)
     if device not in {d.name for d in platform.compute_devices}:
