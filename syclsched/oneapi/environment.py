@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from syclsched.oneapi.processor import TARGET_ARCH_VARIABLE
 
@@ -30,6 +30,9 @@ _BOOT_NAMES = frozenset(
         "ZE_FLAT_DEVICE_HIERARCHY",
     )
 )
+#: Name of a platform to the prefix of the variables that no other driver reads: they must not change other devices'
+#: keys, under which profiles and programs are kept.
+_OWN_PREFIXES = {"Portable Computing Language": "POCL_"}
 #: Of these only the files' base names count: the same library in another folder generates the same code.
 _BOOT_FILE_NAMES = frozenset((ICD_VARIABLE, VENDORS_VARIABLE, LAYERS_VARIABLE))
 
@@ -46,7 +49,6 @@ class RequestedSettings:
     layer: str | None = None
     target_arch: str | None = None
     harmless_drivers: tuple[str, ...] | None = None
-    driver_settings: Mapping[str, str] = field(default_factory=dict)  # variables that single drivers need
     no_vendor_files: str = ""
 
 
@@ -89,11 +91,6 @@ def decide(own: Mapping[str, str], requested: RequestedSettings) -> tuple[dict[s
         notes.append(f"{TARGET_ARCH_VARIABLE} is the user's own ({own[TARGET_ARCH_VARIABLE]})")
     elif requested.target_arch is not None:
         values[TARGET_ARCH_VARIABLE] = requested.target_arch
-    for name, value in requested.driver_settings.items():
-        if name in own:
-            notes.append(f"{name} is the user's own ({own[name]})")
-        else:
-            values[name] = value
     return values, tuple(notes)
 
 
@@ -133,3 +130,9 @@ def boot_environment(environ: Mapping[str, str]) -> dict[str, str]:
         elif name in _BOOT_NAMES or name.startswith(_BOOT_PREFIXES):
             boot[name] = value
     return boot
+
+
+def variables_for(platform: str, boot: Mapping[str, str]) -> dict[str, str]:
+    """Return the boot environment without the variables that only the drivers of other SYCL platforms read."""
+    others = tuple(prefix for name, prefix in _OWN_PREFIXES.items() if not platform.startswith(name))
+    return {name: value for name, value in boot.items() if not name.startswith(others)}

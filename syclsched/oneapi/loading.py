@@ -21,7 +21,6 @@ from syclsched.interrupts import redeliver_lost_interrupts
 from syclsched.oneapi import (
     built_libraries,
     crash_marker,
-    driver_quirks,
     environment,
     fork_check,
     libraries,
@@ -223,7 +222,6 @@ def _prepare_environment(
         target_arch=processor.target_arch(processor_flags.read_flags()),
         harmless_drivers=_without(opencl_drivers.named_drivers(own), crashing),
         no_vendor_files=opencl_drivers.NO_VENDOR_FILES,
-        driver_settings=driver_quirks.needed_settings(asked),
     )
     values, kept = environment.decide(own, requested)
     environment.apply(os.environ, values)

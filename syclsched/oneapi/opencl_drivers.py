@@ -40,7 +40,6 @@ class DriverDevice:
 
     name: str
     platform: str
-    platform_version: str
     version: str  # of OpenCL
     driver: str  # the driver's own version
     spirv: str  # versions of SPIR-V that it takes; empty if none

@@ -18,7 +18,7 @@ from typing import Any
 
 from syclsched.oneapi.libraries import loaded_path
 
-_PLATFORM_VERSION, _PLATFORM_NAME = 0x0901, 0x0902
+_PLATFORM_NAME = 0x0902
 _DEVICE_NAME, _DEVICE_VERSION, _DRIVER_VERSION, _DEVICE_EXTENSIONS = 0x102B, 0x102F, 0x102D, 0x1030
 _DEVICE_IL_VERSION = 0x105B
 _ALL_TYPES = 0xFFFFFFFF
@@ -45,7 +45,6 @@ def _ask(driver: str, libraries: list[str]) -> dict[str, Any]:
         {
             "name": _text(loader.clGetDeviceInfo, device, _DEVICE_NAME),
             "platform": _text(loader.clGetPlatformInfo, platform, _PLATFORM_NAME),
-            "platform_version": _text(loader.clGetPlatformInfo, platform, _PLATFORM_VERSION),
             "version": _text(loader.clGetDeviceInfo, device, _DEVICE_VERSION),
             "driver": _text(loader.clGetDeviceInfo, device, _DRIVER_VERSION),
             "spirv": _text(loader.clGetDeviceInfo, device, _DEVICE_IL_VERSION),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from support import kernel_builds
 from support.gpu_shape import OTHER_DEVICE
+from support.grouped import skip_where_groups_crash
 from support.kernel_builds import build_programs_of_other_devices, record_program
 
 from syclsched.devices.programs.dpex_compiler import kernel_spirv
@@ -149,6 +150,7 @@ def run(queue: Any) -> Run:
         kinds = implementation.requires.device_kinds
         if limits is None and kinds and queue.sycl_device.device_type.name not in kinds:
             pytest.skip(f"{name} does not run on this kind of device")
+        skip_where_groups_crash(queue, implementation)
         if implementation.kind == "host":
             results = {key: value.copy() for key, value in arrays.items()}
             implementation.load(signature)(**results, **scalars)

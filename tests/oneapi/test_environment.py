@@ -41,6 +41,13 @@ def test_harmless_drivers_are_listed_in_place_of_the_vendor_files() -> None:
     assert values[ICD_VARIABLE] == "/good.so"
 
 
+def test_a_drivers_own_variables_do_not_concern_other_devices() -> None:
+    own = {"POCL_WORK_GROUP_METHOD": "cbs", "CL_CONFIG_CPU_TARGET_ARCH": "skx", "HOME": "/"}
+    boot = environment.boot_environment(own)
+    assert environment.variables_for("Portable Computing Language | OpenCL 3.0", boot) == boot
+    assert environment.variables_for("Intel(R) OpenCL | 3", boot) == {"CL_CONFIG_CPU_TARGET_ARCH": "skx"}
+
+
 def test_nothing_found_sets_nothing() -> None:
     assert environment.decide({}, RequestedSettings()) == ({}, ())
 

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -165,16 +166,8 @@ def test_a_driver_that_begins_to_crash_kills_one_process_only(tmp_path: Path, fr
     with crash_marker.mark(marker):
         left = marker.read_text().split()
     marker.write_text(f"{left[0]} 1")  # of a process with this number that started at another time
-    other = {
-        "name": "B",
-        "platform": "P",
-        "platform_version": "",
-        "version": "",
-        "driver": "",
-        "spirv": "",
-        "usm": False,
-    }
-    kept.write_text(content.replace('"devices": []', f'"devices": [{json.dumps(other)}]'))
+    other = opencl_drivers.DriverDevice("B", "P", "", "", "", False)
+    kept.write_text(content.replace('"devices": []', f'"devices": [{json.dumps(asdict(other))}]'))
     assert fresh(LOADED, OCL_ICD_VENDORS=str(folder), SYCLSCHED_FPGA_EMULATOR="0")["devices"] == ["cpu"]
     assert kept.read_text() == content and not marker.exists()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from support.grouped import skip_where_groups_crash
 from support.kernel_builds import build_programs_of_other_devices, record_program
 from syclsched.model.operation import DeviceLimits, Operation, Signature
 from syclsched.oneapi.dpctl_interface import usm_arrays
@@ -43,6 +44,7 @@ def run_on(queue: Any, operation: Operation, name: str, arrays: Arrays, limits: 
     implementation, signature = operation.implementation(name), signature_of(arrays)
     assert operation.check is not None
     assert operation.check(signature) is None
+    skip_where_groups_crash(queue, implementation)
     device = queue.sycl_device
     limits = limits or DeviceLimits(device.max_work_group_size, device.max_compute_units, device.local_mem_size)
     build_programs_of_other_devices(queue)

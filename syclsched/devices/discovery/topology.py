@@ -17,7 +17,7 @@ from itertools import combinations, permutations
 from syclsched.devices.discovery.device_facts import DeviceFacts, HostFacts
 from syclsched.devices.discovery.identity import device_key
 from syclsched.model.platform import HOST, MOST_HOST_LANES, Device, Interference, Link, MemorySpace, Platform
-from syclsched.oneapi.driver_quirks import variables_of
+from syclsched.oneapi.environment import variables_for
 
 #: A copy's fixed cost until it is measured: of the order of a kernel's submission.
 ASSUMED_COPY_LATENCY_S = 10e-6
@@ -120,7 +120,7 @@ def _keys(candidates: Sequence[SelectedDevice], host: HostFacts) -> tuple[str, .
                 facts.name,
                 driver_version=facts.driver_version,
                 processor=host.processor,
-                boot_environment=variables_of(facts.platform, dict(host.boot_environment)),
+                boot_environment=variables_for(facts.platform, dict(host.boot_environment)),
                 partition=facts.partition,
                 ordinal=seen[same],
             )

@@ -25,7 +25,7 @@ from syclsched.devices.native.sycl_types import SyclDevice
 from syclsched.folder_trust import make_private_folder, may_load_from
 from syclsched.model.operation import SpirvModule
 from syclsched.oneapi.cache_folder import cache_root
-from syclsched.oneapi.driver_quirks import variables_of
+from syclsched.oneapi.environment import variables_for
 
 #: Variable: ``0`` switches the cache off.
 VARIABLE: Final = "SYCLSCHED_PROGRAM_CACHE"
@@ -136,7 +136,7 @@ def code_inputs(device: SyclDevice) -> dict[str, object]:
     return {
         "device": [device.name, device.vendor, device.driver_version, device.backend.name, device.device_type.name],
         "processor": sorted(processor_flags.read_flags()),
-        "environment": variables_of(device.sycl_platform.name.strip(), runtime.boot_environment),
+        "environment": variables_for(device.sycl_platform.name.strip(), runtime.boot_environment),
         "versions": runtime.versions,
     }
 

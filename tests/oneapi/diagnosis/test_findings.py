@@ -187,9 +187,7 @@ def said_of(driver: Driver, **changes: Any) -> Finding:
 
 
 def test_what_becomes_of_other_opencl_drivers() -> None:
-    device = DriverDevice(
-        "A CPU", "Portable Computing Language", "OpenCL 3.0 PoCL", "OpenCL 3.0", "2024.18", "SPIR-V_1.2", True
-    )
+    device = DriverDevice("A CPU", "Portable Computing Language", "OpenCL 3.0", "2024.18", "SPIR-V_1.2", True)
     driver = Driver("libpocl.so.2", "/etc/OpenCL/vendors/pocl.icd", (device,))
     assert said_of(driver).status == "ok"
     for lacking, reason in (
