@@ -206,7 +206,8 @@ def judge_gpu(facts: Facts) -> Iterator[Finding]:
                 f"the runtime's packages have no {adapter} adapter",
                 f"install {vendor}'s own driver and Codeplay's oneAPI plugin for {vendor} GPUs, of the release "
                 f"{facts.versions.get('intel-sycl-rt', 'of intel-sycl-rt')}, and add the folder of "
-                f"libur_adapter_{adapter.lower()}.so to LD_LIBRARY_PATH: https://developer.codeplay.com",
+                f"its library (libpi_{adapter.lower()}.so or libur_adapter_{adapter.lower()}.so) to LD_LIBRARY_PATH: "
+                "https://developer.codeplay.com",
             )
     if not facts.render_nodes:
         yield Finding("GPU", "info", "none (/dev/dri has no render node)")
