@@ -144,9 +144,12 @@ fi
 
 readme() { within bash -euo pipefail -c "$(python3 tools/readme_command.py "$1")"; }
 
-# PoCL alone is chosen as a user would: with a list of drivers of their own. Vendor files are read from a folder that
-# has none.
-failed=()
+# What the README's test command installs, for tests that are run without it.
+install_tests() {
+    within bash -euo pipefail -c "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]'"
+}
+
+# A runtime alone is chosen as a user would: with a list of drivers of their own, and a folder without vendor files.
 run_part() {
     local part="$1"
     shift
@@ -159,8 +162,11 @@ run_part() {
         both) within .venv/bin/python -m pytest -q tests/execution/test_two_runtimes.py "$@" ;;
     esac
 }
+failed=() installed=""
 for part in ${parts//,/ }; do
     section "$part"
+    [[ "$part" == run || "$part" == tests || -n "$installed" ]] || install_tests
+    [[ "$part" == run ]] || installed=1
     run_part "$part" "$@" || failed+=("$part")
 done
 section "Done"
