@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 from syclsched.devices.discovery.identity import processor_model
-from syclsched.devices.native.sycl_types import SyclDevice
+from syclsched.devices.native.sycl_types import SyclDevice, SyclPlatform
 from syclsched.model.operation import DeviceLimits
 from syclsched.model.platform import BACKEND_FACTS, Partition
 from syclsched.model.profile import SyclBackend
@@ -104,7 +104,6 @@ def read_facts(
     device: SyclDevice, filter_string: str, backend_index: int, partition: Partition | None = None
 ) -> DeviceFacts:
     """Read the properties of a ``dpctl.SyclDevice``."""
-    platform = device.sycl_platform
     kind = cast(SyclKind, device.device_type.name)
     pci_device = _pci_device(device) if kind == "gpu" else None
     return DeviceFacts(
@@ -115,7 +114,7 @@ def read_facts(
         driver_version=device.driver_version.strip(),
         filter_string=filter_string,
         backend_index=backend_index,
-        platform=f"{platform.name.strip()}{PLATFORM_SEPARATOR}{platform.version.strip()}",
+        platform=platform_label(device.sycl_platform),
         compute_units=max(1, int(device.max_compute_units)),
         max_work_group_size=max(1, int(device.max_work_group_size)),
         global_memory_bytes=int(device.global_mem_size),
@@ -133,6 +132,18 @@ def limits_of(device: SyclDevice) -> DeviceLimits:
     """Return the limits that launches on a device need, as its present driver gives them."""
     facts = read_facts(device, "", 0)
     return DeviceLimits(facts.max_work_group_size, facts.compute_units, facts.local_memory_bytes, facts.sub_group_sizes)
+
+
+def platform_label(platform: SyclPlatform) -> str:
+    """Return a platform's name and version, with its number among those that have the same: no context spans two."""
+    import dpctl
+
+    def said(each: SyclPlatform) -> str:
+        return f"{each.name.strip()}{PLATFORM_SEPARATOR}{each.version.strip()}"
+
+    same = [each for each in dpctl.get_platforms() if said(each) == said(platform)]
+    number = same.index(platform) if platform in same else 0
+    return said(platform) + (f"{PLATFORM_SEPARATOR}{number + 1}" if number else "")
 
 
 def _aspects(device: SyclDevice) -> tuple[str, ...]:

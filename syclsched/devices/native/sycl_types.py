@@ -36,7 +36,7 @@ class SyclEvent(Waitable, Protocol):
         ...
 
 
-class _SyclPlatform(Protocol):
+class SyclPlatform(Protocol):
     """A ``dpctl.SyclPlatform``."""
 
     name: str
@@ -55,7 +55,7 @@ class SyclDevice(Protocol):
     backend: _NamedValue
     device_type: _NamedValue  # cpu, gpu or accelerator
     parent_device: SyclDevice | None  # None for a root device
-    sycl_platform: _SyclPlatform
+    sycl_platform: SyclPlatform
     max_compute_units: int
     max_work_group_size: int
     sub_group_sizes: Sequence[int]

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 from support.machines import CPU, EMULATOR, INTEGRATED, ZE_GPU0, device
 
-from syclsched.devices.discovery.device_facts import cgroup_limit, find_devices, is_integrated, read_host
+from syclsched.devices.discovery.device_facts import (
+    cgroup_limit,
+    find_devices,
+    is_integrated,
+    platform_label,
+    read_host,
+)
 
 
 def pci(folder: Path, address: str, vendor: int, identifier: int) -> None:
@@ -47,6 +53,23 @@ def test_the_host() -> None:
     host = read_host({"B": "2", "A": "1"})
     assert host.boot_environment == (("A", "1"), ("B", "2"))
     assert host.cores >= 1 and host.memory_bytes > 0 and host.processor
+
+
+@pytest.mark.sycl
+def test_two_drivers_with_platforms_of_one_name_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    from syclsched import oneapi
+
+    oneapi.load()
+    import dpctl
+
+    names = ("Intel(R) OpenCL", "Other", "Intel(R) OpenCL ")
+    platforms = [type("Platform", (), {"name": name, "version": "OpenCL 3.0"})() for name in names]
+    monkeypatch.setattr(dpctl, "get_platforms", lambda: platforms)
+    assert [platform_label(each) for each in platforms] == [
+        "Intel(R) OpenCL | OpenCL 3.0",
+        "Other | OpenCL 3.0",
+        "Intel(R) OpenCL | OpenCL 3.0 | 2",
+    ]
 
 
 @pytest.mark.sycl
