@@ -249,10 +249,12 @@ def _cannot_load(what: str, command: str) -> RuntimeMissingError:
 
 
 def explain_import_failure(
-    message: str, versions: Mapping[str, str], libraries: Iterable[LibraryFound]
+    message: str,
+    versions: Mapping[str, str],
+    libraries: Iterable[LibraryFound],
+    python: tuple[int, int] = sys.version_info[:2],
 ) -> tuple[str, str]:
     """Return why dpctl could not be imported, and the command that fixes it."""
-    python = sys.version_info[:2]
     generation = stack_generation.intended(versions, python)
     install_command = generation.install_command
     if generation.strangers(versions):

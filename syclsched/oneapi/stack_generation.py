@@ -264,11 +264,6 @@ def shipped_by(library: str) -> str | None:
     return next((owner for start, owner in _SHIPPED_BY.items() if library.startswith(start)), None)
 
 
-def install_command(names: Iterable[str] = ()) -> str:
-    """Return the pip command that installs distributions, by default all, of this installation's generation."""
-    return installed().install_command(names)
-
-
 def _release(version: str | None) -> tuple[int, ...] | None:
     """Return the first two parts of a version as numbers; None if they are none."""
     parts = (version or "").split(".")[:2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 import syclsched
 from syclsched.oneapi import built_libraries
+from syclsched.oneapi.emulator import supported
+from syclsched.oneapi.stack_generation import installed
 
 REPORT = """
 import json, sys
@@ -34,8 +37,11 @@ def report(before: str = "", more: str = "None") -> str:
     return REPORT.format(before=before, more=more)
 
 
-def has_emulator(found: dict[str, Any]) -> bool:
-    return "accelerator" in found["devices"]
+#: Whether the installed runtime can act as an emulator, and the devices that a process with nothing set has then.
+EMULATED = supported(metadata.version("intel-opencl-rt"))
+DEVICES = ["accelerator", "cpu"] if EMULATED else ["cpu"]
+
+needs_emulator = pytest.mark.skipif(not EMULATED, reason="no FPGA emulator can be made of this generation's runtime")
 
 
 def test_importing_does_nothing() -> None:
@@ -51,9 +57,10 @@ def test_importing_does_nothing() -> None:
 def test_nothing_set_gives_cpu_and_emulator(fresh: Any) -> None:
     found = fresh(report())
     assert found["failed"] == []
-    assert found["devices"] == ["accelerator", "cpu"]
+    assert found["devices"] == DEVICES
     assert found["notes"] == ([] if found["layer"] else [note for note in found["notes"] if "OpenCL layer" in note])
-    assert found["boot"]["OCL_ICD_FILENAMES"] == "libintelocl.so:libintelocl_emu.so"
+    drivers = ["libintelocl.so", *(["libintelocl_emu.so"] if EMULATED else [])]
+    assert found["boot"]["OCL_ICD_FILENAMES"].split(":")[: len(drivers)] == drivers
     assert found["boot"].get("CL_CONFIG_CPU_TARGET_ARCH") == found["target_arch"]
 
 
@@ -96,7 +103,10 @@ seen += [mapped('libmkl_sycl_vm'), float(dpnp.matmul(*[dpnp.ones((4, 4), sycl_qu
 
 @pytest.mark.sycl
 def test_a_product_by_onemkl_needs_no_dpnp_and_leaves_it_usable(fresh: Any) -> None:
-    assert fresh(report(_PRODUCTS, "seen"))["more"] == [True, False, False, 1.0, True, 4.0]
+    blas, other, dpnp, first, later, second = fresh(report(_PRODUCTS, "seen"))["more"]
+    assert (blas, first, later, second) == (True, 1.0, True, 4.0)
+    # dpnp holds the arrays of the current generation.
+    assert (other, dpnp) == ((False, False) if installed().array_module == "dpctl.tensor" else (True, True))
 
 
 @pytest.mark.sycl
@@ -109,6 +119,7 @@ def test_many_threads_load_once(fresh: Any) -> None:
     assert "cpu" in fresh(report(before))["devices"]
 
 
+@needs_emulator
 @pytest.mark.sycl
 def test_two_processes_start_at_once_with_an_empty_cache(tmp_path: Path, fresh: Any) -> None:
     from concurrent.futures import ThreadPoolExecutor
@@ -120,6 +131,7 @@ def test_two_processes_start_at_once_with_an_empty_cache(tmp_path: Path, fresh: 
     assert len(list((tmp_path / "shared" / "syclsched" / "fpga-emulator").iterdir())) == 1
 
 
+@needs_emulator
 @pytest.mark.sycl
 def test_a_cache_that_cannot_be_written_costs_the_emulator_only(tmp_path: Path, fresh: Any) -> None:
     (tmp_path / "no-folder").write_text("")
@@ -136,8 +148,10 @@ def test_the_emulator_can_be_switched_off(fresh: Any) -> None:
 
 @pytest.mark.sycl
 def test_an_import_of_dpctl_that_failed_before_does_no_harm(fresh: Any) -> None:
-    before = "try:\n    import dpctl\nexcept ImportError as error:\n    failed = str(error)"
+    before = "failed = ''\ntry:\n    import dpctl\nexcept ImportError as error:\n    failed = str(error)"
     found = fresh(report(before, "failed"), SYCLSCHED_FPGA_EMULATOR="0")
+    if not found["more"]:
+        pytest.skip("dpctl of this generation finds its libraries by itself")
     assert "libintlc.so.5" in found["more"] and found["devices"] == ["cpu"]
 
 
@@ -154,7 +168,8 @@ def test_what_the_user_set_is_left(fresh: Any) -> None:
 
 @pytest.mark.sycl
 def test_the_device_selector_is_obeyed(fresh: Any) -> None:
-    assert fresh(report(), ONEAPI_DEVICE_SELECTOR="opencl:fpga")["devices"] == ["accelerator"]
+    assert fresh(report(), ONEAPI_DEVICE_SELECTOR="opencl:cpu")["devices"] == ["cpu"]
+    assert fresh(report(), ONEAPI_DEVICE_SELECTOR="opencl:fpga")["devices"] == ["accelerator"] * EMULATED
 
 
 @pytest.mark.sycl
@@ -169,12 +184,13 @@ def test_a_child_process_sees_the_same_devices_and_no_users_wishes(fresh: Any) -
     assert inner == found
 
 
+@needs_emulator
 @pytest.mark.sycl
 def test_a_child_may_do_without_the_emulator(fresh: Any) -> None:
     before = "import os\noneapi.load()\nos.environ['SYCLSCHED_FPGA_EMULATOR'] = '0'"
     child = "__import__('subprocess').check_output([sys.executable, '-c', sys.argv[1]], text=True)"
     found = fresh(report(before + f"\nsys.argv.append({report().strip()!r})", more=child))
-    assert has_emulator(found) and '"devices": ["cpu"]' in found["more"]
+    assert found["devices"] == DEVICES and '"devices": ["cpu"]' in found["more"]
 
 
 @pytest.mark.sycl
@@ -211,10 +227,7 @@ def test_numba_dpex_kernels_run_on_every_device(tmp_path: Path, fresh: Any) -> N
         "    right[device.device_type.name] = c.asnumpy().tolist() == [float(i + 1) for i in range(1023)]\n"
         "print(json.dumps(right))\n"
     )
-    assert fresh(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')") == {
-        "cpu": True,
-        "accelerator": True,
-    }
+    assert fresh(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')") == dict.fromkeys(DEVICES, True)
 
 
 def test_a_numpy_of_another_generation_is_named_before_anything_fails(tmp_path: Path, fresh: Any) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from syclsched.oneapi.diagnosis.facts import Facts, Probe, is_intel
+from syclsched.oneapi.diagnosis.facts import Facts, is_intel
 from syclsched.oneapi.diagnosis.finding import Finding
 from syclsched.oneapi.opencl_drivers import DriverDevice
 from syclsched.oneapi.processor import KNOWN_ARCHITECTURES, TARGET_ARCH_VARIABLE
-from syclsched.oneapi.stack_generation import install_command, shipped_by
+from syclsched.oneapi.stack_generation import shipped_by
 
 _BUSY_FRACTION = 0.25
 #: OpenCL platforms whose devices DPC++ never shows through OpenCL (``IsBannedPlatform`` in its platform_impl.cpp).
@@ -64,7 +64,7 @@ def judge_loading(facts: Facts) -> Iterator[Finding]:
             "missing",
             f"a process that loaded the stack and tried the devices died ({probe.died})",
             f"it last said: {probe.stderr}" if probe.stderr else "a driver or library is broken",
-            _retry_command(probe),
+            _retry_command(facts),
         )
     for library in probe.libraries:
         if library.error is not None:
@@ -74,15 +74,15 @@ def judge_loading(facts: Facts) -> Iterator[Finding]:
                 "warning",
                 f"{library.name} could not be loaded: {library.error}",
                 "functions that need it (for oneMKL's: dpnp's linear algebra) fail when they are used",
-                install_command((owner,)) if owner else None,
+                facts.generation.install_command((owner,)) if owner else None,
             )
 
 
-def _retry_command(probe: Probe) -> str:
+def _retry_command(facts: Facts) -> str:
     """Return the command that retries without the unfinished device, or the install command if none had begun."""
-    unfinished = next((device for device in probe.devices if device.trusted is None), None)
+    unfinished = next((device for device in facts.probe.devices if device.trusted is None), None)
     if unfinished is None:
-        return install_command()
+        return facts.generation.install_command()
     kind = "fpga" if unfinished.kind == "accelerator" else unfinished.kind
     return f"ONEAPI_DEVICE_SELECTOR='!{unfinished.backend}:{kind}' python -m syclsched doctor"
 
@@ -164,7 +164,9 @@ def _why_not_shown(device: DriverDevice, facts: Facts) -> str:
 def _fix_no_devices(facts: Facts) -> str:
     if "ONEAPI_DEVICE_SELECTOR" in facts.users_variables:
         return "unset ONEAPI_DEVICE_SELECTOR"
-    return "unset OCL_ICD_FILENAMES" if "OCL_ICD_FILENAMES" in facts.users_variables else install_command()
+    if "OCL_ICD_FILENAMES" in facts.users_variables:
+        return "unset OCL_ICD_FILENAMES"
+    return facts.generation.install_command()
 
 
 def _fix_untrusted(facts: Facts) -> str:

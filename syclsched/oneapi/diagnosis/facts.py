@@ -21,6 +21,7 @@ from syclsched.folder_trust import why_untrusted
 from syclsched.oneapi import built_libraries, emulator, environment, libraries, loading, processor, stack_generation
 from syclsched.oneapi.cache_folder import APPLICATION, cache_root
 from syclsched.oneapi.opencl_drivers import Driver
+from syclsched.oneapi.stack_generation import StackGeneration
 
 _BUSY_SAMPLE_S = 0.2
 #: Size of the emulator's library; total size of profiles, verdicts and the programs of a few graphs.
@@ -127,6 +128,11 @@ class Facts:
     processors: int
     folders: tuple[Folder, ...]
     probe: Probe
+
+    @property
+    def generation(self) -> StackGeneration:
+        """The generation that most of the installed packages belong to."""
+        return stack_generation.intended(self.versions, self.python)
 
 
 def gather(probe: Probe, environ: Mapping[str, str] = os.environ) -> Facts:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from syclsched.oneapi.diagnosis.facts import Facts
 from syclsched.oneapi.diagnosis.finding import Finding
 from syclsched.oneapi.emulator import supported as emulator_supported
-from syclsched.oneapi.stack_generation import GENERATIONS, StackGeneration, install_command, intended
+from syclsched.oneapi.stack_generation import GENERATIONS, NUMBA_DPEX, StackGeneration
 
 _MACHINES = frozenset(("x86_64", "AMD64"))
 #: Distributions that are linked against, or compiled for, each other.
@@ -45,7 +45,7 @@ def judge_machine(facts: Facts) -> Iterator[Finding]:
 
 def judge_packages(facts: Facts) -> Iterator[Finding]:
     """Report the installed distributions, their generation, and whether they are all of it."""
-    versions, generation = facts.versions, intended(facts.versions, facts.python)
+    versions, generation = facts.versions, facts.generation
     absent = [name for name in generation.pins if name in generation.required and name not in versions]
     if absent:
         yield Finding(
@@ -122,7 +122,7 @@ def judge_sycl(facts: Facts) -> Iterator[Finding]:
             "missing",
             f"{needed} was not found" + (f" (the SYCL runtime installed is {runtime})" if runtime else ""),
             "dpctl cannot be imported without the generation of the runtime it was built with",
-            install_command(("intel-sycl-rt", "intel-cmplr-lib-rt", "dpctl")),
+            facts.generation.install_command(("intel-sycl-rt", "intel-cmplr-lib-rt", "dpctl")),
         )
     elif facts.adapter is None and not facts.probe.devices:  # some releases have the adapter within the loader
         missing = bool(runtime and runtime.startswith("2026.2"))
@@ -131,7 +131,7 @@ def judge_sycl(facts: Facts) -> Iterator[Finding]:
             "missing",
             f"{facts.sycl_library} is there, its OpenCL adapter is not",
             ("the 2026.2 wheel was published without it: " if missing else "") + "the runtime shows no OpenCL device",
-            install_command(),
+            facts.generation.install_command(),
         )
     else:
         yield Finding("SYCL runtime", "ok", facts.sycl_library)
@@ -145,7 +145,7 @@ def judge_opencl(facts: Facts) -> Iterator[Finding]:
             "missing",
             "no OpenCL library (libOpenCL.so.1)",
             "the SYCL runtime reaches the CPU, the FPGA emulator and many GPUs through it",
-            install_command(("intel-opencl-rt",)),
+            facts.generation.install_command(("intel-opencl-rt",)),
         )
     else:
         yield Finding("OpenCL", "ok", facts.opencl_loader)
@@ -155,7 +155,7 @@ def judge_opencl(facts: Facts) -> Iterator[Finding]:
             "missing",
             "no OpenCL driver for the CPU (libintelocl.so)",
             "the processor does not show up as a device, and the FPGA emulator cannot be made",
-            install_command(("intel-opencl-rt",)),
+            facts.generation.install_command(("intel-opencl-rt",)),
         )
     elif facts.cpu_driver is not None:
         yield Finding("OpenCL drivers", "ok", facts.cpu_driver)
@@ -224,8 +224,8 @@ def judge_emulator(facts: Facts) -> Iterator[Finding]:
             "FPGA emulator",
             "info",
             f"not available with intel-opencl-rt {version or '(not installed)'}",
-            "it can be made from the 2024 generation only",
-            install_command(("intel-opencl-rt",)),
+            f"it can be made from the packages of {NUMBA_DPEX.name} only",
+            NUMBA_DPEX.change_command if NUMBA_DPEX.supports_python(facts.python) else None,
         )
     else:
         notes = [note for note in facts.probe.notes if "emulator" in note]

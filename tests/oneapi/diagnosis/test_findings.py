@@ -307,15 +307,16 @@ def test_a_python_or_machine_the_packages_are_not_made_for(python: tuple[int, in
 
 
 def test_import_failures_are_explained() -> None:
-    what, hint = explain_import_failure("No module named 'dpctl'", {}, ())
+    what, hint = explain_import_failure("No module named 'dpctl'", {}, (), (3, 11))
     assert what == "dpctl is not installed" and '"dpctl==0.17.0"' in hint
+    assert '"dpctl==0.22.1"' in explain_import_failure("No module named 'dpctl'", {}, (), (3, 13))[1]
     message = "libsycl.so.7: cannot open shared object file: No such file or directory"
     lost = LibraryFound("libsycl.so.7", None, "nowhere", "x")
-    what, hint = explain_import_failure(message, {"dpctl": "0.17.0"}, (lost,))
+    what, hint = explain_import_failure(message, {"dpctl": "0.17.0"}, (lost,), (3, 11))
     assert what.startswith("libsycl.so.7 could not be loaded") and '"intel-sycl-rt==2024.2.1"' in hint
-    what, hint = explain_import_failure("numpy.core failed", {**NUMBA_DPEX.pins, "numpy": "2.1.0"}, ())
+    what, hint = explain_import_failure("numpy.core failed", {**NUMBA_DPEX.pins, "numpy": "2.1.0"}, (), (3, 11))
     assert "numpy 2.1.0 beside dpctl 0.17.0" in what and hint == 'python -m pip install "numpy>=1.24,<2"'
-    what, hint = explain_import_failure("something else", {"dpctl": "0.17.0"}, ())
+    what, hint = explain_import_failure("something else", {"dpctl": "0.17.0"}, (), (3, 11))
     assert "something else" in what and "pip install" in hint
 
 
