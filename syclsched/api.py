@@ -375,7 +375,7 @@ def run(
             graph, platform, plan, policy, inputs, calibrate, memory_limit, dynamic, watched, recover, progress
         )
     with _opened(platform, plan, memory_limit) as live:
-        chosen = _chosen(graph, live, plan, planning, progress, tries=not watched.stepped)
+        chosen = _chosen(graph, live, plan, planning, progress, watched)
         return execute(
             chosen.plan,
             graph,
@@ -433,7 +433,8 @@ def _run_dynamic(
                 session.calibrate(graph, live)
             if dynamic == "hybrid" and plan is None:
                 plan = session.plan(graph)
-            session.check_choices(graph, live)
+            if safeguards.deadline_s is None:  # which holds while kernels are compiled, too
+                session.check_choices(graph, live)
         return run_dynamically(
             graph, live, dynamic, inputs,
             plan=plan, history=history, owns_devices=True, safeguards=safeguards, recover=recover,
@@ -481,7 +482,7 @@ def bind(
     planning = _PlanningOptions.of(policy, rewrite, calibrate, options)
     watched = _safeguards("bind", options)
     with _opened(platform, plan, memory_limit) as live:
-        chosen = _chosen(graph, live, plan, planning, progress, tries=not watched.stepped)
+        chosen = _chosen(graph, live, plan, planning, progress, watched)
         with reported(f"preparation of {graph.name!r}"):
             return bind_plan(
                 chosen.plan,
@@ -536,8 +537,7 @@ def _chosen(
     plan: Plan | None,
     options: _PlanningOptions,
     progress: Progress | None,
-    *,
-    tries: bool,
+    safeguards: Safeguards,
 ) -> ChosenPlan:
     """Return the given plan, or plan a graph for open devices, after measuring its tasks if wanted."""
     from syclsched.costs import MemoryHistory
@@ -548,14 +548,15 @@ def _chosen(
 
     if plan is not None:
         return ChosenPlan(plan)
+    asked = live if safeguards.deadline_s is None else None  # a deadline holds while kernels are compiled, too
     request = PlanRequest(options.policy, rewrite=options.rewrite)
     with reported(f"planning of {graph.name!r}", progress) as tell:
         if options.deterministic:
             fixed = PlanningSession(request, live.platform, MemoryHistory(), tell)  # type: ignore[arg-type]  # as models
-            return fixed.choose(graph, tries=False, live=live)
+            return fixed.choose(graph, tries=False, live=asked)
         with HistoryStore() as history:
             plans = PlanStore() if options.reuse else None
             session = PlanningSession(request, live.platform, history, tell, plans=plans)
             if options.calibrate:
                 session.calibrate(graph, live)
-            return session.choose(graph, tries=tries, live=live)
+            return session.choose(graph, tries=not safeguards.stepped, live=asked)
