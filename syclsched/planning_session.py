@@ -246,15 +246,20 @@ class Makespans:
 
 
 def _launched(plan: Plan, graph: TaskGraph) -> Iterator[tuple[Task, Implementation, Device]]:
-    """Yield the tasks of a plan with their implementations and devices."""
+    """Yield a task of each kind in a plan, with its implementation and device."""
     from syclsched.rewrites import planned_graph
 
     tasks = {task.name: task for task in planned_graph(plan, graph).tasks}
     devices = {device.name: device for device in plan.platform.compute_devices}
+    seen: set[tuple[int, int, str, str]] = set()
     for assignment in plan.schedule.assignments:
-        task, device = tasks[assignment.task], devices.get(assignment.device)
-        if device is not None and assignment.implementation is not None and task.operation is not None:
-            yield task, task.operation.implementation(assignment.implementation), device
+        task, name, on = tasks[assignment.task], assignment.implementation, assignment.device
+        if name is None or on not in devices or task.operation is None:
+            continue
+        kind = id(task.operation), id(task.signature), name, on
+        if kind not in seen:
+            seen.add(kind)
+            yield task, task.operation.implementation(name), devices[on]
 
 
 def _fastest(kept: KeptPlans, contest: Contest, graph: TaskGraph) -> tuple[str, Plan, float] | None:
