@@ -17,7 +17,7 @@ Makes a Debian 13 root with debootstrap, if there is none yet, copies this check
   --root FOLDER  where the root is, or is made (default: syclsched/debian13 in the user's cache folder; some 6 GB)
   --remake       make the root anew
   --parts LIST   only these, separated by commas (default: run,tests,intel,pocl,both)
-  --shell        open a shell in the root instead
+  --shell        open a shell in the root instead, as the last run has left it
   PYTEST ARGUMENTS go to the last three parts, such as "-k cholesky" or "tests/kernels"
 
 Needs root (for chroot and mounts, which end with this script, however it ends) and debootstrap. The mirror is that of
@@ -134,9 +134,12 @@ mount --rbind /sys "$root/sys" # PoCL reads the processor's topology there, and 
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 mkdir -p "$root$HOME"
 pip_settings
+if [[ -n "$shell" && -d "$root/src" ]]; then
+    within bash
+    exit
+fi
 section "The checkout"
 copy_checkout
-
 if [[ -n "$shell" ]]; then
     within bash
     exit
