@@ -16,6 +16,7 @@ from syclsched.devices.trust import trust_check
 from syclsched.oneapi import crash_marker
 from syclsched.oneapi.cache_folder import cache_root
 from syclsched.oneapi.diagnosis.facts import Probe
+from syclsched.oneapi.opencl_drivers import NO_VENDOR_FILES
 
 # --- the cure taken away: the check and an independent look agree --------------------------------------
 
@@ -85,7 +86,12 @@ def test_without_the_target_architecture_the_verdict_is_the_truth(tmp_path: Path
 @pytest.mark.sycl
 def test_a_runtime_made_to_compute_wrong_is_refused(tmp_path: Path) -> None:
     # A setting of the runtime's own under which it ignores the work-group size asked for, on any processor.
-    found = run_without_cure(tmp_path, CL_CONFIG_CPU_FORCE_WORK_GROUP_SIZE="1", ONEAPI_DEVICE_SELECTOR="opencl:cpu")
+    found = run_without_cure(
+        tmp_path,
+        CL_CONFIG_CPU_FORCE_WORK_GROUP_SIZE="1",
+        ONEAPI_DEVICE_SELECTOR="opencl:cpu",
+        OCL_ICD_VENDORS=NO_VENDOR_FILES,  # other runtimes do not read the setting
+    )
     assert [(kind, right, trusted) for kind, right, trusted, _ in found] == [("cpu", False, False)]
     assert "reduction" in found[0][3] and "OpenCL C" in found[0][3]
 

@@ -158,7 +158,7 @@ def entries() -> list[Path]:
     """Return the files in the cache folder."""
     cache = program_cache.program_cache()
     assert cache is not None
-    return sorted(cache.folder.iterdir())
+    return sorted(cache.folder.iterdir()) if cache.folder.exists() else []
 
 
 @pytest.mark.sycl
@@ -273,11 +273,12 @@ class MadeUpDevice:
     driver_version: str = "1.0"
     backend: Any = None
     device_type: Any = None
+    sycl_platform: Any = None
 
 
 def test_a_key_changes_with_device_driver_processor_environment_and_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = SimpleNamespace(boot_environment={"CL_CONFIG_CPU_TARGET_ARCH": "skx"}, versions={"numba": "1"})
-    device = MadeUpDevice(backend=kind("opencl"), device_type=kind("cpu"))
+    device = MadeUpDevice(backend=kind("opencl"), device_type=kind("cpu"), sycl_platform=kind("Intel(R) OpenCL"))
 
     def key(
         device: MadeUpDevice = device, *, flags: str = "avx2", changes: dict[str, Any] | None = None, code: str = "a"
@@ -299,6 +300,10 @@ def test_a_key_changes_with_device_driver_processor_environment_and_versions(mon
     ]
     assert len(set(keys)) == len(keys)
     assert key() == keys[0]
+    of_pocl = {"boot_environment": {**runtime.boot_environment, "POCL_WORK_GROUP_METHOD": "cbs"}}
+    assert key(changes=of_pocl) == keys[0]
+    pocl = replace(device, sycl_platform=kind("Portable Computing Language"))
+    assert key(pocl, changes=of_pocl) != key(pocl)
     program_cache._code_inputs_text.cache_clear()
 
 
