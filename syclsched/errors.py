@@ -54,6 +54,10 @@ class CapabilityError(SyclschedError):
     """No device can run a task; the message says what each device lacks."""
 
 
+class KernelCompilationError(SyclschedError):
+    """A kernel's Python function cannot be compiled; names the line and what is not supported there."""
+
+
 # --- platforms ------------------------------------------------------------------------------------
 
 
