@@ -31,6 +31,7 @@ from common import opencl_operation, parser, plan_by_hand, seconds
 from syclsched import TaskGraph, discover
 from syclsched.api import with_lanes
 from syclsched.devices import open_devices
+from syclsched.devices.programs.python_kernels.python_compiler import numba_dpex_can_be_used
 from syclsched.execution import bind
 from syclsched.oneapi import stack_generation
 from syclsched.oneapi.dpctl_interface import usm_arrays
@@ -110,7 +111,8 @@ class Rivals:
         self.memory = [usm_memory.allocate(self.queue, 8 * ITEMS, "shared") for _ in range(len(before) + 1)]
         self.arrays = [[task, *([*waits[:2], -1, -1][:2])] for task, waits in enumerate(before)]
         self._compiled_loop()
-        self._numba_kernel()
+        if numba_dpex_can_be_used():
+            self._numba_kernel()
 
     def _compiled_loop(self) -> None:
         here = Path(__file__).with_name("dispatch_loop.c")
@@ -194,7 +196,7 @@ def compare(shape: str, name: str, places: Places, platform: Any, live: Any, tas
         if len({platform.device(device).space for device, _ in places}) == 1:
             rivals = Rivals(live, before, places)
             actions += [(rivals.in_c, tasks), (rivals.in_python, tasks)]
-            if len(rivals.queues) == 1:  # numba-dpex takes no sub-devices
+            if len(rivals.queues) == 1 and numba_dpex_can_be_used():  # it takes no sub-devices
                 actions.append((rivals.in_numba_dpex, FEW))
         for action, _ in actions:
             action()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An operation of your own, with a numba-dpex kernel, OpenCL C and a NumPy function; all three must agree."""
+"""An operation of your own, with a kernel in Python, OpenCL C and a NumPy function; all three must agree."""
 
 from typing import Any
 
@@ -16,17 +16,12 @@ __kernel void rectify(__global float *x, float slope) {
 """
 
 
-def load_numba(signature: Signature) -> Any:
-    """Make the kernel; numba-dpex is imported when the kernel is first compiled, not before."""
-    import numba_dpex
-
-    @numba_dpex.kernel
-    def rectify(item, x, slope):  # type: ignore[no-untyped-def]
-        i = item.get_id(0)
-        if x[i] < 0:
-            x[i] = slope * x[i]
-
-    return rectify
+@syclsched.kernel
+def rectify(item: Any, x: Any, slope: Any) -> None:
+    """Multiply what is negative; compiled for the device by the first task that needs it."""
+    i = item.get_id(0)
+    if x[i] < 0:
+        x[i] = slope * x[i]
 
 
 def on_host(x: Any, slope: float) -> None:
@@ -52,7 +47,7 @@ RECTIFY = syclsched.Operation(
         syclsched.Parameter("slope", like="x"),
     ),
     implementations=(
-        syclsched.Implementation("numba-dpex", "numba-dpex", load_numba, index_space),
+        syclsched.Implementation("python", "python", lambda _: rectify, index_space),
         syclsched.Implementation(
             "opencl-c",
             "opencl-c",

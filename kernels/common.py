@@ -50,7 +50,7 @@ ITEM_BYTES = {
     "uint64": 8,
     "float64": 8,
 }
-#: Element types numba-dpex compiles; it has no half precision.
+#: Element types of Python kernels; numba-dpex has no half precision.
 NUMBA_DTYPES = tuple(name for name in ALL_DTYPES if name != "float16")
 
 #: Target number of work-groups per compute unit; it limits the tail effect of the last group.
@@ -58,7 +58,8 @@ GROUPS_PER_UNIT = 4
 #: Work-items that fill the widest vector register (512 bits of float32).
 VECTOR_ITEMS = 16
 
-NUMBA_DPEX = Requirements(packages=("numba_dpex",))
+#: Of Python kernels: numba-dpex, or the package's own compiler, makes SPIR-V of them with numba.
+PYTHON_KERNEL = Requirements(packages=("numba",))
 OPENCL_C = Requirements(
     backends=tuple(each.name for each in BACKEND_FACTS.values() if each.takes_source or each.compiler),
     backend_packages=tuple((each.name, each.compiler) for each in BACKEND_FACTS.values() if each.compiler),

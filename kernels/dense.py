@@ -6,10 +6,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from syclsched.kernel_compiler import kernel_api as kapi
+from syclsched.kernel_compiler.python_kernel import PythonKernel
 from syclsched.kernels.common import (
     ITEM_BYTES,
-    NUMBA_DPEX,
     OPENCL_C,
+    PYTHON_KERNEL,
     REAL_DTYPES,
     block_launch,
     ceil_div,
@@ -38,9 +40,7 @@ ROWS = 8
 
 @cache
 def _dense_numba(dtype: str) -> Any:
-    import numba_dpex
     import numpy
-    from numba_dpex import kernel_api as kapi
 
     real = numpy.dtype(dtype).type
 
@@ -65,7 +65,7 @@ def _dense_numba(dtype: str) -> Any:
                         sums[i] = 0
                     y[i0 + i, j] = sums[i]
 
-    return numba_dpex.kernel(dense)
+    return PythonKernel(dense)
 
 
 def _dense_opencl(dtype: str, m: int, n: int, depth: int) -> OpenCLSource:
@@ -140,8 +140,6 @@ def _dense_host(*, y: Any, x: Any, w: Any, b: Any, activation: int) -> None:
 def _softmax_numba() -> Any:
     import math
 
-    import numba_dpex
-
     def softmax(item: Any, y: Any, x: Any) -> None:
         i = item.get_global_id(0)
         if i < x.shape[0]:
@@ -155,7 +153,7 @@ def _softmax_numba() -> Any:
             for j in range(x.shape[1]):
                 y[i, j] /= total
 
-    return numba_dpex.kernel(softmax)
+    return PythonKernel(softmax)
 
 
 def _softmax_opencl(dtype: str, m: int, n: int) -> OpenCLSource:
@@ -215,7 +213,7 @@ DENSE = Operation(
     ),
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_dense_opencl, _launch_dense, OPENCL_C, efficiency=0.35),
-        Implementation("numba-dpex", "numba-dpex", _load_dense_numba, _launch_dense, NUMBA_DPEX, efficiency=0.3),
+        Implementation("numba-dpex", "python", _load_dense_numba, _launch_dense, PYTHON_KERNEL, efficiency=0.3),
         numpy_implementation(_dense_host, efficiency=0.4),
     ),
     work=_dense_work,
@@ -231,7 +229,7 @@ SOFTMAX = Operation(
     ),
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_softmax_opencl, _launch_softmax, OPENCL_C, efficiency=0.1),
-        Implementation("numba-dpex", "numba-dpex", _load_softmax_numba, _launch_softmax, NUMBA_DPEX, efficiency=0.1),
+        Implementation("numba-dpex", "python", _load_softmax_numba, _launch_softmax, PYTHON_KERNEL, efficiency=0.1),
         numpy_implementation(_softmax_host, efficiency=0.1),
     ),
     work=_softmax_work,

@@ -10,9 +10,9 @@ from typing import Any
 
 from syclsched.kernels.common import (
     ITEM_BYTES,
-    NUMBA_DPEX,
     NUMERIC_DTYPES,
     OPENCL_C,
+    PYTHON_KERNEL,
     VECTOR_ITEMS,
     ceil_div,
     element_type,
@@ -132,7 +132,7 @@ def _operation(
         name=name,
         parameters=parameters,
         implementations=(
-            Implementation("numba-dpex", "numba-dpex", numba, _launch, NUMBA_DPEX, efficiency=0.6),
+            Implementation("numba-dpex", "python", numba, _launch, PYTHON_KERNEL, efficiency=0.6),
             Implementation("opencl-c", "opencl-c", opencl, _launch, OPENCL_C, efficiency=0.6),
             numpy_implementation(host, efficiency=0.5),
         ),

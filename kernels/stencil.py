@@ -11,10 +11,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from syclsched.kernel_compiler.python_kernel import PythonKernel
 from syclsched.kernels.common import (
     ITEM_BYTES,
-    NUMBA_DPEX,
     OPENCL_C,
+    PYTHON_KERNEL,
     REAL_DTYPES,
     element_type,
     line_launch,
@@ -37,7 +38,6 @@ NEIGHBOURS = ("north", "south", "west", "east")
 
 @cache
 def _numba_kernel() -> Any:
-    import numba_dpex
 
     def heat_step(
         item: Any, out: Any, center: Any, north: Any, south: Any, west: Any, east: Any, coefficient: Any
@@ -54,7 +54,7 @@ def _numba_kernel() -> Any:
             here = center[i, j]
             out[i, j] = here + coefficient * ((above + below) + (left + right) - (here + here + here + here))
 
-    return numba_dpex.kernel(heat_step)
+    return PythonKernel(heat_step)
 
 
 def _opencl_source(signature: Signature) -> OpenCLSource:
@@ -133,7 +133,7 @@ HEAT_STEP = Operation(
     ),
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_opencl, _launch, OPENCL_C, efficiency=0.4),
-        Implementation("numba-dpex", "numba-dpex", _load_numba, _launch, NUMBA_DPEX, efficiency=0.3),
+        Implementation("numba-dpex", "python", _load_numba, _launch, PYTHON_KERNEL, efficiency=0.3),
         numpy_implementation(_host, efficiency=0.1),
     ),
     work=_work,

@@ -42,7 +42,10 @@ _LAZY = {
     "calibrate": "syclsched.api",
     "compile": "syclsched.onnx",
     "describe": "syclsched.api",
+    "device_func": "syclsched.kernel_compiler.python_kernel",
     "discover": "syclsched.api",
+    "kernel": "syclsched.kernel_compiler.python_kernel",
+    "load_pack": "syclsched.devices.programs.python_kernels.spirv_packs",
     "memory_info": "syclsched.devices.memory.space_pools",
     "plan": "syclsched.api",
     "plan_front": "syclsched.planner",
@@ -57,16 +60,18 @@ _LAZY = {
 }
 
 #: Public modules that are imported on first use.
-_ROOMS = ("onnx",)
+_ROOMS = ("dpex", "kernel_api", "onnx")
 
 __all__ = ["__version__", *sorted((*_LAZY, *_ROOMS))]
 
 if TYPE_CHECKING:
-    from syclsched import onnx
+    from syclsched import dpex, kernel_api, onnx
     from syclsched.api import bind, calibrate, describe, discover, plan, run, simulate, verify
     from syclsched.devices.memory.space_pools import memory_info
+    from syclsched.devices.programs.python_kernels.spirv_packs import load_pack
     from syclsched.errors import SyclschedError
     from syclsched.frontends import read_graph, write_graph
+    from syclsched.kernel_compiler.python_kernel import device_func, kernel
     from syclsched.model.access import AccessMode
     from syclsched.model.constant import Constant, constant
     from syclsched.model.graph import TaskGraph

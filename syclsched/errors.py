@@ -54,10 +54,6 @@ class CapabilityError(SyclschedError):
     """No device can run a task; the message says what each device lacks."""
 
 
-class KernelCompilationError(SyclschedError):
-    """A kernel's Python function cannot be compiled; names the line and what is not supported there."""
-
-
 # --- platforms ------------------------------------------------------------------------------------
 
 
@@ -184,6 +180,10 @@ class InfeasibleError(PlanError):
 
 class ExecutionError(SyclschedError):
     """A run failed."""
+
+
+class KernelCompilationError(ExecutionError):
+    """A kernel's Python function cannot be compiled; names the line and what is not supported there."""
 
 
 class TaskFailedError(ExecutionError):

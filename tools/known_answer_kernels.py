@@ -27,7 +27,7 @@ def compiled() -> dict[str, Any]:
     queue = dpctl.SyclQueue("opencl:cpu")
     kernels = {}
     for dtype in known_answers.DTYPES:
-        function = known_answers.dpex_kernel(dtype)
+        function = known_answers.python_function(dtype)
         name, spirv = routes.dpex_compile(queue, function, dtype)
         kernels[routes.dpex_key(queue.sycl_device, function, dtype)] = {
             "kernel": f"{function.__name__} {dtype.name}",

@@ -7,7 +7,7 @@ from functools import partial
 from math import lcm
 from typing import Any
 
-from syclsched.kernels.common import ITEM_BYTES, NUMBA_DPEX, ONEMKL, OPENCL_C, REAL_DTYPES
+from syclsched.kernels.common import ITEM_BYTES, ONEMKL, OPENCL_C, PYTHON_KERNEL, REAL_DTYPES
 from syclsched.kernels.linalg import blas, update
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
@@ -69,7 +69,7 @@ GEMM = Operation(
             efficiency=0.5,
         ),
         Implementation("onemkl", "library", _load_onemkl, requires=ONEMKL, efficiency=0.4),
-        Implementation("numba-dpex", "numba-dpex", _load_numba, update.launch_numba, NUMBA_DPEX, efficiency=0.12),
+        Implementation("numba-dpex", "python", _load_numba, update.launch_numba, PYTHON_KERNEL, efficiency=0.12),
         blas.implementation("gemm", _host, efficiency=0.4),
     ),
     work=_work,

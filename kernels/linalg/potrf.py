@@ -7,7 +7,9 @@ from functools import cache
 from typing import Any
 
 from syclsched.errors import ExecutionError
-from syclsched.kernels.common import ITEM_BYTES, NUMBA_DPEX, OPENCL_C, REAL_DTYPES, VECTOR_ITEMS, ceil_div
+from syclsched.kernel_compiler import kernel_api as kapi
+from syclsched.kernel_compiler.python_kernel import PythonKernel
+from syclsched.kernels.common import ITEM_BYTES, OPENCL_C, PYTHON_KERNEL, REAL_DTYPES, VECTOR_ITEMS, ceil_div
 from syclsched.kernels.linalg import blas
 from syclsched.kernels.linalg.microkernel import COLUMNS, dot_block, preamble, row_pointers
 from syclsched.kernels.linalg.trsm import ROWS, columns_of_block, store_block, substitute
@@ -23,7 +25,7 @@ from syclsched.model.operation import (
     Work,
 )
 
-#: Rows of L^T that the numba-dpex kernel computes between two barriers.
+#: Rows of L^T that the Python kernel computes between two barriers.
 NUMBA_ROWS = 4
 
 
@@ -89,9 +91,7 @@ def _numba_kernel(dtype: str) -> Any:
     # same operations in the same order: all get the same numbers, and one barrier is saved.
     import math
 
-    import numba_dpex
     import numpy
-    from numba_dpex import kernel_api as kapi
 
     real = numpy.dtype(dtype).type
     size = NUMBA_ROWS * NUMBA_ROWS
@@ -159,7 +159,7 @@ def _numba_kernel(dtype: str) -> Any:
         if me == 0:
             status[0] = failed
 
-    return numba_dpex.kernel(potrf)
+    return PythonKernel(potrf)
 
 
 def _check(signature: Signature) -> str | None:
@@ -209,7 +209,7 @@ POTRF = Operation(
     ),
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_opencl, _launch_opencl, OPENCL_C, efficiency=0.1),
-        Implementation("numba-dpex", "numba-dpex", _load_numba, _launch_numba, NUMBA_DPEX, efficiency=0.03),
+        Implementation("numba-dpex", "python", _load_numba, _launch_numba, PYTHON_KERNEL, efficiency=0.03),
         blas.implementation("potrf", _host, efficiency=0.1),
     ),
     work=_work,

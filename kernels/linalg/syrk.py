@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from syclsched.kernels.common import ITEM_BYTES, NUMBA_DPEX, OPENCL_C, REAL_DTYPES
+from syclsched.kernels.common import ITEM_BYTES, OPENCL_C, PYTHON_KERNEL, REAL_DTYPES
 from syclsched.kernels.linalg import blas, update
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
@@ -54,7 +54,7 @@ SYRK = Operation(
             OPENCL_C,
             efficiency=0.45,
         ),
-        Implementation("numba-dpex", "numba-dpex", _load_numba, update.launch_numba, NUMBA_DPEX, efficiency=0.1),
+        Implementation("numba-dpex", "python", _load_numba, update.launch_numba, PYTHON_KERNEL, efficiency=0.1),
         blas.implementation("syrk", _host, efficiency=0.4),
     ),
     work=_work,

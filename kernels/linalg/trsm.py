@@ -6,10 +6,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from syclsched.kernel_compiler import kernel_api as kapi
+from syclsched.kernel_compiler.python_kernel import PythonKernel
 from syclsched.kernels.common import (
     ITEM_BYTES,
-    NUMBA_DPEX,
     OPENCL_C,
+    PYTHON_KERNEL,
     REAL_DTYPES,
     ceil_div,
     line_launch,
@@ -30,7 +32,7 @@ from syclsched.model.operation import (
 
 #: Rows that an OpenCL C work-item solves at once: the lanes of a short vector.
 ROWS = 4
-#: Columns that a numba-dpex work-item solves at once; each strided load of X is reused for all of them.
+#: Columns that a Python kernel's work-item solves at once; each strided load of X is reused for all of them.
 NUMBA_COLUMNS = 4
 
 
@@ -94,9 +96,7 @@ __kernel void trsm(__global T* a, __global const T* l) {{
 
 @cache
 def _numba_kernel(dtype: str) -> Any:
-    import numba_dpex
     import numpy
-    from numba_dpex import kernel_api as kapi
 
     real = numpy.dtype(dtype).type
 
@@ -119,7 +119,7 @@ def _numba_kernel(dtype: str) -> Any:
                         x[q] /= l[j0 + q, j0 + q]
                         a[i, j0 + q] = x[q]
 
-    return numba_dpex.kernel(trsm)
+    return PythonKernel(trsm)
 
 
 def _check(signature: Signature) -> str | None:
@@ -164,7 +164,7 @@ TRSM = Operation(
     ),
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_opencl, _launch_opencl, OPENCL_C, efficiency=0.25),
-        Implementation("numba-dpex", "numba-dpex", _load_numba, _launch_numba, NUMBA_DPEX, efficiency=0.05),
+        Implementation("numba-dpex", "python", _load_numba, _launch_numba, PYTHON_KERNEL, efficiency=0.05),
         blas.implementation("trsm", _host, efficiency=0.3),
     ),
     work=_work,

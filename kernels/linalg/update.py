@@ -6,6 +6,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from syclsched.kernel_compiler import kernel_api as kapi
+from syclsched.kernel_compiler.python_kernel import PythonKernel
 from syclsched.kernels.common import block_launch, ceil_div
 from syclsched.kernels.linalg.microkernel import COLUMNS, dot_block, preamble, row_pointers
 from syclsched.model.operation import DeviceLimits, Launch, OpenCLSource, Signature
@@ -14,9 +16,9 @@ from syclsched.model.operation import DeviceLimits, Launch, OpenCLSource, Signat
 OPENCL_ROWS = 6
 #: Consecutive blocks of a row panel per work-group: they share the panel's rows, and are few enough to balance.
 OPENCL_GROUP = 16
-#: Rows that a numba-dpex work-item accumulates; each strided load of B is reused for all of them.
+#: Rows that a Python kernel's work-item accumulates; each strided load of B is reused for all of them.
 NUMBA_ROWS = 16
-#: Elements of its row of B that a numba-dpex work-item caches at once.
+#: Elements of its row of B that a Python kernel's work-item caches at once.
 NUMBA_DEPTH = 8
 
 
@@ -63,17 +65,15 @@ def launch_opencl(signature: Signature, limits: DeviceLimits) -> Launch:
 
 
 def launch_numba(signature: Signature, limits: DeviceLimits) -> Launch:
-    """Return the index space of the numba-dpex kernel: one work-item per column of a block of rows."""
+    """Return the index space of the Python kernel: one work-item per column of a block of rows."""
     m, n = signature.shapes["c"]
     return block_launch(limits, ceil_div(m, NUMBA_ROWS), n)
 
 
 @cache
 def numba_gemm(dtype: str) -> Any:
-    """Return the numba-dpex kernel of C -= A B^T for a dtype."""
-    import numba_dpex
+    """Return the Python kernel of C -= A B^T for a dtype."""
     import numpy
-    from numba_dpex import kernel_api as kapi
 
     real = numpy.dtype(dtype).type
 
@@ -108,15 +108,13 @@ def numba_gemm(dtype: str) -> Any:
                 if i0 + i < m:
                     c[i0 + i, j] = sums[i]
 
-    return numba_dpex.kernel(gemm)
+    return PythonKernel(gemm)
 
 
 @cache
 def numba_syrk(dtype: str) -> Any:
-    """Return the numba-dpex kernel of C -= A A^T, lower triangle, for a dtype."""
-    import numba_dpex
+    """Return the Python kernel of C -= A A^T, lower triangle, for a dtype."""
     import numpy
-    from numba_dpex import kernel_api as kapi
 
     real = numpy.dtype(dtype).type
 
@@ -152,4 +150,4 @@ def numba_syrk(dtype: str) -> Any:
                 if i0 + i < n and j <= i0 + i:
                     c[i0 + i, j] = sums[i]
 
-    return numba_dpex.kernel(syrk)
+    return PythonKernel(syrk)

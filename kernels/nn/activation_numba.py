@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activations as Python source for numba-dpex; see `syclsched.kernels.nn.activation`."""
+"""Activations as Python source for kernels; see `syclsched.kernels.nn.activation`."""
 
 from __future__ import annotations
 

@@ -115,5 +115,5 @@ def packed(weights: Any, columns: int, block: RegisterBlock, ndim: int) -> Any:
 
 
 def one_line(array: Any, ndim: int) -> Any:
-    """Return all elements along the last of so many axes: numba-dpex compiles kernels for the unpacked array's axes."""
+    """Return all elements along the last of so many axes: Python kernels are compiled for the unpacked array's axes."""
     return array.reshape(*(1,) * (ndim - 1), -1)

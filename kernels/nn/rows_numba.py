@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Source fragments of numba-dpex kernels over rows: in vectors, or by work-groups."""
+"""Source fragments of Python kernels over rows: in vectors, or by work-groups."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vector arithmetic for numba-dpex and OpenCL C kernels. Internal."""
+"""Vector arithmetic for Python and OpenCL C kernels. Internal."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LLVM IR of single-precision functions, for numba-dpex's compiler; importing it requires numba-dpex."""
+"""LLVM IR of single-precision functions, for compilers of Python kernels; importing it requires numba."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Branch-free single-precision functions, written once for OpenCL C and numba-dpex.
+"""Branch-free single-precision functions, written once for OpenCL C and Python kernels.
 
 A function is a sequence of `FloatOps` calls, each one operation on scalars or vectors. `opencl` emits them as OpenCL C
-text, `syclsched.kernels.vectors.numba_vectors` as LLVM instructions. Because control flow does not depend on the data,
+text, `syclsched.kernels.vectors.kernel_vectors` as LLVM instructions. Because control flow does not depend on the data,
 compilers can vectorise the functions across neighbouring work-items.
 """
 

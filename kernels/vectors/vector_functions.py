@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vector functions for numba-dpex kernels, in reference Python; `numba_vectors` compiles them."""
+"""Vector functions for Python kernels, in reference Python; `kernel_vectors` registers them with compilers."""
 
 from __future__ import annotations
 

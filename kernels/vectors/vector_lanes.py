@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Construction, reduction and halving of vectors in numba-dpex kernels; importing it requires numba-dpex."""
+"""Construction, reduction and halving of vectors in Python kernels; importing it requires numba."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import types
-from numba_dpex.kernel_api_impl.spirv.overloads._registry import lower
 
+from syclsched.kernel_compiler.python_kernel import CompilerExtension
 from syclsched.kernels.vectors.vector_functions import BY_LANES, LANES, high, largest, low, places, total
 from syclsched.kernels.vectors.vector_type import LANE_INDEX, SCALAR, Vector, broadcast, define, lane_mask
 
 
-def register() -> tuple[Any, ...]:
-    """Register the functions with numba-dpex's compiler; return them."""
-    splats = [each for each, *_ in BY_LANES.values()]
+def register(extension: CompilerExtension) -> None:
+    """Register the functions with a compiler."""
+    lower = extension.lower
     for lanes, (splat, *_) in BY_LANES.items():
         define(splat, _splat_type(lanes))
         lower(splat, types.Any)(_splat)
@@ -29,7 +29,6 @@ def register() -> tuple[Any, ...]:
     for symbol, first in ((low, 0), (high, 1)):
         define(symbol, _half_type)
         lower(symbol, Vector)(_half(first))
-    return *splats, places, total, largest, low, high
 
 
 def _splat_type(lanes: int) -> Callable[..., Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mathematical functions of vectors in numba-dpex kernels; importing it requires numba-dpex.
+"""Mathematical functions of vectors in Python kernels; importing it requires numba.
 
 Some are branch-free versions of this project, for vectors and scalars; the others are OpenCL built-in functions.
 """
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from numba.core import types
-from numba_dpex.kernel_api_impl.spirv.overloads._registry import lower
 
+from syclsched.kernel_compiler.python_kernel import CompilerExtension
 from syclsched.kernels.vectors import scaled_exponential
 from syclsched.kernels.vectors.error_function import error_function
 from syclsched.kernels.vectors.exponential import power
@@ -55,8 +55,9 @@ _STRAIGHT: dict[Any, tuple[Function, str | None]] = {
 }
 
 
-def register() -> tuple[Any, ...]:
-    """Register the functions with numba-dpex's compiler; return them."""
+def register(extension: CompilerExtension) -> None:
+    """Register the functions with a compiler."""
+    lower = extension.lower
     for symbol, (function, builtin) in _STRAIGHT.items():
         count = len(operand_names(function))
         define(symbol, of_count(_straight_type(builtin is not None), count))
@@ -65,7 +66,6 @@ def register() -> tuple[Any, ...]:
     for symbol in _BUILTINS:
         define(symbol, of_count(_builtin_type, 1))
         lower(symbol, Vector)(_builtin(symbol.__name__[1:]))
-    return *_STRAIGHT, *_BUILTINS
 
 
 def _straight_type(double: bool) -> Callable[..., Any]:

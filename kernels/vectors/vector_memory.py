@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads, stores and transposition of vectors in numba-dpex kernels; importing it requires numba-dpex."""
+"""Loads, stores and transposition of vectors in Python kernels; importing it requires numba."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import types
-from numba_dpex.core.types import USMNdArray
-from numba_dpex.kernel_api_impl.spirv.overloads._registry import lower
 
+from syclsched.kernel_compiler.python_kernel import CompilerExtension
 from syclsched.kernels.common import transpose_shuffles
 from syclsched.kernels.vectors.vector_functions import (
     BY_LANES,
@@ -25,27 +24,26 @@ from syclsched.kernels.vectors.vector_functions import (
 from syclsched.kernels.vectors.vector_type import LANE_INDEX, Vector, define, lane_mask
 
 
-def register() -> tuple[Any, ...]:
-    """Register the functions with numba-dpex's compiler; return them."""
+def register(extension: CompilerExtension) -> None:
+    """Register the functions with a compiler."""
+    lower, array = extension.lower, extension.array_type
     define(load, lambda array, place: array.dtype if isinstance(place, types.Integer) else None)
-    lower(load, USMNdArray, types.Integer)(_load_number)
+    lower(load, array, types.Integer)(_load_number)
     define(store, lambda array, place, value: types.void if isinstance(place, types.Integer) else None)
-    lower(store, USMNdArray, types.Integer, types.Any)(_store_number)
+    lower(store, array, types.Integer, types.Any)(_store_number)
     for lanes, (_, load_vector, load_strided) in BY_LANES.items():
         define(load_vector, _load_type(lanes))
-        lower(load_vector, USMNdArray, types.Integer)(_load)
+        lower(load_vector, array, types.Integer)(_load)
         define(load_strided, _strided_type(lanes))
-        lower(load_strided, USMNdArray, types.Integer, types.Integer)(_load_strided)
+        lower(load_strided, array, types.Integer, types.Integer)(_load_strided)
     define(load_second, _load_type(LANES))
-    lower(load_second, USMNdArray, types.Integer)(_load_second)
+    lower(load_second, array, types.Integer)(_load_second)
     define(store_strided, lambda array, place, stride, vector: types.void if isinstance(vector, Vector) else None)
-    lower(store_strided, USMNdArray, types.Integer, types.Integer, Vector)(_store_strided)
+    lower(store_strided, array, types.Integer, types.Integer, Vector)(_store_strided)
     define(store_vector, _store_type)
-    lower(store_vector, USMNdArray, types.Integer, Vector)(_store)
+    lower(store_vector, array, types.Integer, Vector)(_store)
     define(turn, _transposition_type)
-    lower(turn, USMNdArray, types.Integer, types.Integer, USMNdArray, types.Integer, types.Integer)(_transposition)
-    loads = [function for _, *functions in BY_LANES.values() for function in functions]
-    return load, store, *loads, load_second, store_vector, store_strided, turn
+    lower(turn, array, types.Integer, types.Integer, array, types.Integer, types.Integer)(_transposition)
 
 
 def _address(context: Any, builder: Any, array: Any, given: Any, place: Any, lanes: int) -> Any:

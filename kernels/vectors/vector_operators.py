@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators on vectors in numba-dpex kernels: arithmetic, comparisons, logic; importing it requires numba-dpex."""
+"""Operators on vectors in Python kernels: arithmetic, comparisons, logic; importing it requires numba."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from numba.core import types
-from numba_dpex.kernel_api_impl.spirv.overloads._registry import lower
 
+from syclsched.kernel_compiler.python_kernel import CompilerExtension
 from syclsched.kernels.vectors.vector_functions import choose, quotient, unordered
 from syclsched.kernels.vectors.vector_type import (
     Vector,
@@ -33,25 +33,24 @@ _COMPARISONS = {
 _LOGIC = {operator.and_: "and_", operator.or_: "or_"}
 
 
-def register() -> tuple[Any, ...]:
-    """Register the operators with numba-dpex's compiler; return those that are functions."""
-    _register_arithmetic()
-    _register_comparisons()
-    _register_logic()
-    return quotient, unordered, choose
+def register(extension: CompilerExtension) -> None:
+    """Register the operators with a compiler."""
+    _register_arithmetic(extension)
+    _register_comparisons(extension)
+    _register_logic(extension)
 
 
 # --- arithmetic ---------------------------------------------------------------------------------------
 
 
-def _register_arithmetic() -> None:
+def _register_arithmetic(extension: CompilerExtension) -> None:
     for symbol, word in _ARITHMETIC.items():
         define(symbol, common_pair)
-        lower_pairs(symbol, _arithmetic(word))
+        lower_pairs(extension, symbol, _arithmetic(word))
     define(operator.neg, lambda x: x if isinstance(x, Vector) else None)
-    lower(operator.neg, Vector)(_negation)
+    extension.lower(operator.neg, Vector)(_negation)
     define(quotient, _quotient_type)
-    lower_pairs(quotient, _quotient)
+    lower_pairs(extension, quotient, _quotient)
 
 
 def _arithmetic(word: str) -> Callable[..., Any]:
@@ -80,12 +79,12 @@ def _quotient(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
 # --- comparisons --------------------------------------------------------------------------------------
 
 
-def _register_comparisons() -> None:
+def _register_comparisons(extension: CompilerExtension) -> None:
     for symbol, word in _COMPARISONS.items():
         define(symbol, _comparison_type)
-        lower_pairs(symbol, _comparison(word))
+        lower_pairs(extension, symbol, _comparison(word))
     define(unordered, _unordered_type)
-    lower_pairs(unordered, _unordered)
+    lower_pairs(extension, unordered, _unordered)
 
 
 def _comparison_type(a: Any, b: Any) -> Any:
@@ -117,14 +116,14 @@ def _unordered(context: Any, builder: Any, signature: Any, arguments: Any) -> An
 # --- logic and selection ------------------------------------------------------------------------------
 
 
-def _register_logic() -> None:
+def _register_logic(extension: CompilerExtension) -> None:
     for symbol, word in _LOGIC.items():
         define(symbol, _logic_type)
-        lower(symbol, Vector, Vector)(_logic(word))
+        extension.lower(symbol, Vector, Vector)(_logic(word))
     define(operator.invert, lambda x: x if isinstance(x, Vector) and x.dtype == types.boolean else None)
-    lower(operator.invert, Vector)(_inversion)
+    extension.lower(operator.invert, Vector)(_inversion)
     define(choose, _choice_type)
-    lower(choose, Vector, types.Any, types.Any)(_choice)
+    extension.lower(choose, Vector, types.Any, types.Any)(_choice)
 
 
 def _logic_type(a: Any, b: Any) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vector type of numba-dpex's compiler, and what its operations share; importing it requires numba-dpex.
+"""The vector type of Python kernels, and what its operations share; importing it requires numba.
 
 A type's ``lower`` functions emit LLVM instructions; a typer returns the type of a result, or None if it refuses the
 arguments' types. A scalar operand beside a vector is broadcast.
@@ -14,8 +14,8 @@ from llvmlite import ir
 from numba.core import types
 from numba.core.datamodel.models import PrimitiveModel
 from numba.extending import register_model, type_callable
-from numba_dpex.core.descriptor import dpex_kernel_target
-from numba_dpex.kernel_api_impl.spirv.overloads._registry import lower
+
+from syclsched.kernel_compiler.python_kernel import CompilerExtension
 
 SCALAR = (types.Number, types.Boolean)
 LANE_INDEX = ir.IntType(32)
@@ -36,19 +36,25 @@ class _VectorModel(PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, kind, ir.VectorType(element, kind.lanes))
 
 
-# The compiler's target copied the data models when it was created, so the new one must be added.
-dpex_kernel_target.target_context.data_model_manager.register(Vector, _VectorModel)
+def add_model(extension: CompilerExtension) -> None:
+    """Add the type to a compiler, whose target copied numba's data models when it was created."""
+    extension.data_models.register(Vector, _VectorModel)
+
+
+_DEFINED: set[Any] = set()
 
 
 def define(symbol: Any, typer: Callable[..., Any]) -> None:
-    """Give a function or operator a typer; numba inspects the number of the typer's parameters."""
-    type_callable(symbol)(lambda context: typer)
+    """Give a function or operator a typer, once for all compilers; numba inspects the number of its parameters."""
+    if symbol not in _DEFINED:
+        _DEFINED.add(symbol)
+        type_callable(symbol)(lambda context: typer)
 
 
-def lower_pairs(symbol: Any, emit: Callable[..., Any]) -> None:
+def lower_pairs(extension: CompilerExtension, symbol: Any, emit: Callable[..., Any]) -> None:
     """Lower an operator for two vectors, and for a vector and a scalar."""
     for pair in ((Vector, Vector), (Vector, types.Any), (types.Any, Vector)):
-        lower(symbol, *pair)(emit)
+        extension.lower(symbol, *pair)(emit)
 
 
 def of_count(typer: Callable[..., Any], count: int) -> Callable[..., Any]:

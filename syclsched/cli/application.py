@@ -56,6 +56,10 @@ COMMANDS = {
         "trace_command",
         "Analyse a recorded run: time by activity, reasons for idle lanes, and changes that would shorten it; draw it.",
     ),
+    "kernels": LazyCommand(
+        "kernels_app",
+        "Packs of compiled Python kernels, for programs that are to start without compiling.",
+    ),
     "history": LazyCommand(
         "history_app",
         "Measured task times, which plans are based on in addition to device profiles.",

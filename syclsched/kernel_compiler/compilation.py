@@ -73,7 +73,8 @@ def compile_kernel(
         descriptor.refresh()
         flags = kernel_flags(fastmath=options.fastmath, float_atomics=options.float_atomics)
         result = compile_function(function, tuple(map(_numba_type, argument_types)), types.void, flags)
-        name = re.sub(r"\W", "_", function.__name__)
+        # PoCL gives a kernel with the name of a built-in function, such as ``mix``, another name: none ends like this.
+        name = re.sub(r"\W", "_", function.__name__) + "_kernel"
         descriptor.target_context.remove_user_function(result.entry_point)  # numba keeps it, in case others call it
         module = result.library.linked_module()
         module.link_in(binding.parse_assembly(str(_entry_point(result.fndesc, argument_types, name))))

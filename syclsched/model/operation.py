@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from syclsched.model.access import AccessMode
 
-ImplementationKind = Literal["numba-dpex", "opencl-c", "spirv", "library", "sequence", "host", "cost-only"]
+ImplementationKind = Literal["python", "numba-dpex", "opencl-c", "spirv", "library", "sequence", "host", "cost-only"]
 Shape = tuple[int, ...]
 Scalar = int | float
 
@@ -321,9 +321,10 @@ class Implementation:
     kind : str
         Type of the result of ``load``:
 
-        ``numba-dpex``
-            a ``numba_dpex.kernel`` whose parameters are the item followed by the operation's
-            parameters in order (``Item`` when the launch has no local range, else ``NdItem``).
+        ``python``
+            a `syclsched.kernel` whose parameters are the item followed by the operation's
+            parameters in order (``Item`` when the launch has no local range, else ``NdItem``). It may be a
+            ``numba_dpex.kernel``; the older name ``numba-dpex`` means the same.
         ``opencl-c``
             an `OpenCLSource`; its arguments are the parameters in order, arrays as pointers
             (C-contiguous), scalars by value.
@@ -364,7 +365,7 @@ class Implementation:
         names; kind ``library`` may add further names. The values are ``usm_ndarray`` of the queue's
         context, ready for use, or NumPy arrays, which are uploaded. Called once per constants, signature,
         implementation and device; the result is kept while it is used. Without it constants are uploaded unchanged. Not
-        for kind ``host``. Arguments of a ``numba-dpex`` kernel must keep their dtype and number of dimensions.
+        for kind ``host``. Arguments of a ``python`` kernel must keep their dtype and number of dimensions.
     form : callable or None, optional
         ``form(signature, queue) -> hashable``: identifies the layout that ``prepare`` would produce. Prepared constants
         are shared between all implementations and signatures with an equal form, so that weights packed alike for
@@ -385,7 +386,12 @@ class Implementation:
     @property
     def is_kernel(self) -> bool:
         """Whether it is submitted as a kernel with an index space."""
-        return self.kind in ("numba-dpex", "opencl-c", "spirv")
+        return self.is_python_kernel or self.kind in ("opencl-c", "spirv")
+
+    @property
+    def is_python_kernel(self) -> bool:
+        """Whether it is a kernel written in Python."""
+        return self.kind in ("python", "numba-dpex")
 
 
 @dataclass(frozen=True, slots=True)

@@ -316,14 +316,14 @@ def _is_needless(
         return False
     other, fastest = best
     guess_s = costs.task_seconds(case.task, case.implementation, case.device).seconds
-    if case.implementation.kind == "numba-dpex":
+    if case.implementation.is_python_kernel:
         by_other_s = fastest.value * other.efficiency / case.implementation.efficiency
         if min(guess_s, by_other_s) > _CANNOT_WIN * fastest.value:
             return True
     if profile.provenance.busy or is_provisional(fastest):
         return False
     ideal_s = costs.task_seconds(case.task, replace(case.implementation, efficiency=1.0), case.device).seconds
-    if gains_s is not None and case.implementation.kind == "numba-dpex" and fastest.value - guess_s < gains_s:
+    if gains_s is not None and case.implementation.is_python_kernel and fastest.value - guess_s < gains_s:
         return True
     return guess_s > fastest.value and fastest.value <= _UNBEATABLE * ideal_s
 

@@ -54,7 +54,7 @@ def test_parameters_say_what_kernel_arguments_hold() -> None:
         LocalArgument("int32", 1, (8,)),
     )
     compiled = compile_kernel(kernel, types)
-    assert compiled.name == "kernel"
+    assert compiled.name == "kernel_kernel"
     assert compiled.arguments == types
     assert compiled.parameters == (
         Parameter(0, Part.POINTER, "float32"),

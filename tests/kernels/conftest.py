@@ -15,8 +15,10 @@ from support.gpu_shape import OTHER_DEVICE
 from support.grouped import skip_where_groups_crash
 from support.kernel_builds import build_programs_of_other_devices, record_program
 
-from syclsched.devices.programs.dpex_compiler import kernel_spirv
+from syclsched.devices.programs.arguments import ArrayForm, flatten_array
 from syclsched.devices.programs.programs import compile_code
+from syclsched.devices.programs.python_kernels.kernel_arguments import operation_arguments
+from syclsched.devices.programs.python_kernels.python_compiler import compile_python
 from syclsched.model.operation import (
     DeviceLimits,
     Implementation,
@@ -80,16 +82,6 @@ def _built(code: OpenCLSource | SpirvModule, queue: Any) -> Any:
     return compile_code(code, queue, "a kernel under test")
 
 
-def _flatten(array: Any) -> list[Any]:
-    numbers = [array.size, array.itemsize]
-    extents = [*array.shape, *array.strides]
-    return [
-        *(ctypes.c_int64(value) for value in numbers),
-        array.usm_data,
-        *(ctypes.c_int64(value) for value in extents),
-    ]
-
-
 def _run_kernel(
     queue: Any,
     operation: Operation,
@@ -110,14 +102,12 @@ def _run_kernel(
         usm[p.name] if kind is None else _C_SCALARS[kind](signature.scalars[p.name])
         for p, kind in zip(operation.parameters, kinds, strict=True)
     ]
-    if implementation.kind == "numba-dpex":
-        grouped, ndim = launch.local_range is not None, len(launch.global_range)
-        code = kernel_spirv(loaded, operation, signature, ndim, grouped=grouped, device=queue.sycl_device)
-        pairs = zip(values, kinds, strict=True)
-        arguments = [each for value, kind in pairs for each in (_flatten(value) if kind is None else [value])]
-    else:
-        code = loaded
-        arguments = [value.usm_data if kind is None else value for value, kind in zip(values, kinds, strict=True)]
+    code, form = loaded, ArrayForm.POINTER
+    if implementation.is_python_kernel:
+        made = compile_python(loaded, operation_arguments(operation, signature, launch), queue.sycl_device, "a test")
+        code, form = made.module, made.form
+    pairs = zip(values, kinds, strict=True)
+    arguments = [each for value, kind in pairs for each in (flatten_array(value, form) if kind is None else [value])]
     build_programs_of_other_devices(queue)
     record_program(queue, code)
     kernel = _built(code, queue)

@@ -205,7 +205,7 @@ def test_a_dpctl_that_works_already_is_left_as_it_is(fresh: Any) -> None:
 
 
 @pytest.mark.sycl
-def test_numba_dpex_kernels_run_on_every_device(tmp_path: Path, fresh: Any) -> None:
+def test_python_kernels_run_on_every_device(tmp_path: Path, fresh: Any) -> None:
     if built_libraries.find_layer() is None:
         pytest.skip("the OpenCL layer was not built")
     script = tmp_path / "kernel.py"
@@ -213,8 +213,8 @@ def test_numba_dpex_kernels_run_on_every_device(tmp_path: Path, fresh: Any) -> N
         "import json\n"
         "from syclsched import oneapi\n"
         "oneapi.load()\n"
-        "import dpctl, dpnp, numba_dpex as dpex\n"
-        "from numba_dpex import kernel_api as kapi\n"
+        "import dpctl, dpnp, syclsched.dpex as dpex\n"
+        "from syclsched.dpex import kernel_api as kapi\n"
         "@dpex.kernel\n"
         "def add(item: kapi.Item, a, b, c):\n"
         "    i = item.get_id(0)\n"

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
+import syclsched
 from syclsched.model.access import AccessMode
 from syclsched.model.constant import Constant, constant
 from syclsched.model.graph import TaskGraph
@@ -53,17 +53,10 @@ def _cheap(_: Signature) -> Work:
     return Work(flops=1e3, bytes=1e3, dtype=DTYPE)
 
 
-@lru_cache(maxsize=1)
-def _mix_kernel() -> Any:
-    import numba_dpex
-    from numba_dpex import kernel_api
-
-    @numba_dpex.kernel
-    def mix(item: kernel_api.Item, x, y, a):  # type: ignore[no-untyped-def]
-        i = item.get_id(0)
-        y[i] = a * x[i] + 3 * y[i] + i
-
-    return mix
+@syclsched.kernel
+def _mix_kernel(item: Any, x: Any, y: Any, a: Any) -> None:
+    i = item.get_id(0)
+    y[i] = a * x[i] + 3 * y[i] + i
 
 
 def mix_on_host(x: Any, y: Any, a: int) -> None:
@@ -75,7 +68,7 @@ MIX = Operation(
     (Parameter("x", AccessMode.READ, ndim=1), Parameter("y", AccessMode.UPDATE, ndim=1), Parameter("a")),
     (
         Implementation("opencl-c", "opencl-c", lambda _: OpenCLSource(OPENCL, "mixed"), _whole_range),
-        Implementation("numba-dpex", "numba-dpex", lambda _: _mix_kernel(), _whole_range),
+        Implementation("numba-dpex", "python", lambda _: _mix_kernel, _whole_range),
         Implementation("host", "host", lambda _: mix_on_host),
     ),
     _cheap,

@@ -23,7 +23,7 @@ WIDTH = 16
 
 
 def on_vectors(
-    changed: Sequence[str], read: Sequence[str], opencl: tuple[str, str], numba_dpex: Sequence[str]
+    changed: Sequence[str], read: Sequence[str], opencl: tuple[str, str], python: Sequence[str]
 ) -> Operation:
     """Return an operation on arrays of float32, all of one length that vectors divide.
 
@@ -33,8 +33,8 @@ def on_vectors(
         Names of its arrays, in order.
     opencl : (str, str)
         What comes before the kernel in OpenCL C, and statements, in which ``i`` is the number of the vector.
-    numba_dpex : sequence of str
-        Statements of numba-dpex, in which ``i`` is the place of its first number; none to leave that out.
+    python : sequence of str
+        Statements of a Python kernel, in which ``i`` is the place of its first number; none to leave that out.
     """
     names = (*changed, *read)
     head, body = opencl
@@ -44,7 +44,7 @@ def on_vectors(
         return OpenCLSource(f"{head}__kernel void tried({arguments}) {{ long i = get_global_id(0); {body} }}", "tried")
 
     def kernel(signature: Signature) -> Any:
-        lines = (f"def tried(item, {', '.join(names)}):", f"i = item.get_global_id(0) * {WIDTH}", *numba_dpex)
+        lines = (f"def tried(item, {', '.join(names)}):", f"i = item.get_global_id(0) * {WIDTH}", *python)
         return python_kernel("\n    ".join(lines) + "\n", "tried", real=signature.dtypes[names[0]])
 
     def launch(signature: Signature, _: DeviceLimits) -> Launch:
@@ -60,7 +60,7 @@ def on_vectors(
         ),
         implementations=(
             Implementation("opencl-c", "opencl-c", source, launch),
-            *([Implementation("numba-dpex", "numba-dpex", kernel, launch)] if numba_dpex else []),
+            *([Implementation("numba-dpex", "python", kernel, launch)] if python else []),
         ),
         work=lambda _: Work(1.0, 1.0, "float32", 1.0),
     )

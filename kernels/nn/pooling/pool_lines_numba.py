@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels-first pooling in numba-dpex, in vectors along lines of windows.
+"""Channels-first pooling in Python, in vectors along lines of windows.
 
 A work-item computes whole lines of the last axis. Windows that lie within the array along that axis are computed in
 vectors, the last of which starts where it still fits; windows at the edges, one by one.

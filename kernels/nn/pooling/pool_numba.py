@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling in numba-dpex, and source fragments for sliding windows.
+"""Pooling in Python, and source fragments for sliding windows.
 
 Neighbouring work-items compute neighbouring elements: channels if they come last, else a line of the last spatial axis.
 The position on all other axes is computed once per group. Shapes are read at run time.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from syclsched.kernels.common import NUMBA_DPEX, Ints, block_launch, ceil_div
+from syclsched.kernels.common import PYTHON_KERNEL, Ints, block_launch, ceil_div
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.activation_numba import applied, applied_wide
 from syclsched.kernels.nn.geometry import size, spatial
@@ -229,13 +229,13 @@ def pool(
     activation: Activation,
     dtypes: tuple[str, ...],
 ) -> Implementation:
-    """Return the numba-dpex implementation of pooling for the given dtypes except float16."""
+    """Return the Python implementation of pooling for the given dtypes except float16."""
     attributes = {"mode": mode, "window": window, "kernel": kernel, "last_": last_, "activation": activation}
     load = partial(_pool_load, count_include_pad=count_include_pad, **attributes)
     known = Requirements(
-        packages=NUMBA_DPEX.packages,
+        packages=PYTHON_KERNEL.packages,
         dtypes=tuple(name for name in dtypes if name != "float16"),
         refuses=_refuses_empty,
     )
     launch = partial(_pool_launch, window=window, kernel=kernel, last_=last_)
-    return Implementation("numba-dpex", "numba-dpex", load, launch, known, efficiency=0.3, revision="4")
+    return Implementation("numba-dpex", "python", load, launch, known, efficiency=0.3, revision="4")

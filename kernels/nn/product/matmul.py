@@ -81,7 +81,7 @@ def _repeats(shape: Ints, y: Ints) -> bool:
 
 
 def _refuses(signature: Signature) -> str | None:
-    """Return why the numba-dpex kernel does not support a product, or None."""
+    """Return why the Python kernel does not support a product, or None."""
     if any(len(signature.shapes[name]) != 2 for name in "ab"):
         return "it multiplies two matrices, not many"
     if 0 in signature.shapes["y"]:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel generation for OpenCL C and numba-dpex. Internal."""
+"""Kernel generation for OpenCL C and Python. Internal."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from syclsched.kernels.common import NUMBA_DPEX, NUMBA_DTYPES, OPENCL_C
+from syclsched.kernels.common import NUMBA_DTYPES, OPENCL_C, PYTHON_KERNEL
 from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter
 from syclsched.kernels.tensor.writing.numba_writer import numba_writer
 from syclsched.kernels.tensor.writing.opencl_writer import opencl_writer
@@ -27,7 +27,7 @@ def generated_implementations(
     revision: str = "1",
     numba_dtypes: tuple[str, ...] = NUMBA_DTYPES,
 ) -> tuple[Implementation, ...]:
-    """Return the implementations of a kernel in OpenCL C and for numba-dpex."""
+    """Return the implementations of a kernel in OpenCL C and in Python."""
     return (
         Implementation(
             "opencl-c",
@@ -40,10 +40,10 @@ def generated_implementations(
         ),
         Implementation(
             "numba-dpex",
-            "numba-dpex",
+            "python",
             partial(_load, writer=numba_writer, parameters=parameters, body=body),
             launch,
-            Requirements(packages=NUMBA_DPEX.packages, dtypes=numba_dtypes),
+            Requirements(packages=PYTHON_KERNEL.packages, dtypes=numba_dtypes),
             efficiency=efficiency,
             revision=revision,
         ),

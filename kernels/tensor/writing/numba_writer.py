@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code generator for numba-dpex kernels."""
+"""Code generator for Python kernels."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+from syclsched.kernel_compiler.kernel_api import PrivateArray
+from syclsched.kernel_compiler.python_kernel import PythonKernel
 from syclsched.kernels.common import NUMBA_DTYPES
 from syclsched.kernels.tensor.writing.kernel_writer import LANES, UNSIGNED, KernelWriter
-from syclsched.kernels.vectors import numba_vectors
+from syclsched.kernels.vectors import kernel_vectors
 from syclsched.model.operation import Parameter, Signature
 
 
 def numba_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> KernelWriter:
-    """Return a `KernelWriter` whose ``finish`` returns a ``numba_dpex.kernel``."""
+    """Return a `KernelWriter` whose ``finish`` returns a `PythonKernel`."""
     return _NumbaWriter(signature, parameters)
 
 
 class _NumbaWriter(KernelWriter):
-    """Writer of Python source for numba-dpex; dtypes are called as functions: ``float32(x)``."""
+    """Writer of Python source; dtypes are called as functions: ``float32(x)``."""
 
     item, items = "item.get_global_id(0)", "item.get_global_range(0)"
     group, groups = "item.get_group().get_group_id(0)", "item.get_group().get_group_range(0)"
@@ -215,17 +217,14 @@ def flat_index(rank: int, index: str = "i") -> str:
 
 
 @lru_cache(maxsize=1024)
-def python_kernel(text: str, name: str, constants: tuple[tuple[str, str, str], ...] = (), real: str = "float32") -> Any:
-    """Return the numba-dpex kernel of a source text, in which ``real`` is a dtype.
-
-    It is cached, because numba stores compiled code in the kernel.
-    """
-    import numba_dpex
+def python_kernel(
+    text: str, name: str, constants: tuple[tuple[str, str, str], ...] = (), real: str = "float32"
+) -> PythonKernel:
+    """Return the kernel of a source text, in which ``real`` is a dtype; cached, because compiled code is kept by it."""
     import numpy as np
-    from numba_dpex.kernel_api import PrivateArray
 
     namespace: dict[str, Any] = {name: getattr(np, name) for name in NUMBA_DTYPES if name != "bool"}
-    namespace |= vars(numba_vectors.functions())
+    namespace |= kernel_vectors.FUNCTIONS
     namespace |= {"math": math, "PrivateArray": PrivateArray, "nan": math.nan, "inf": math.inf}
     namespace["real"] = np.dtype(real).type
     # Safe to execute: the text consists only of operators known here, and constants are reprs of numbers.
@@ -234,4 +233,4 @@ def python_kernel(text: str, name: str, constants: tuple[tuple[str, str, str], .
         for name, dtype, number in constants
     }
     exec(compile(text, "<syclsched generated kernel>", "exec"), namespace)
-    return numba_dpex.kernel(namespace[name], error_model="numpy")
+    return PythonKernel(namespace[name], intrinsics=kernel_vectors.register)

@@ -63,6 +63,7 @@ class SyclDevice(Protocol):
     global_mem_cache_size: int  # bytes
     local_mem_size: int  # bytes
     has_aspect_fp64: bool
+    has_aspect_atomic64: bool
     has_aspect_usm_device_allocations: bool
     has_aspect_usm_host_allocations: bool
     is_cpu: bool
@@ -119,6 +120,10 @@ class SyclQueue(Protocol):
 
     def memcpy(self, to: Any, source: Any, nbytes: int, /) -> None:
         """Copy, and wait for the copy."""
+
+    def _submit_keep_args_alive(self, arguments: tuple[Any, ...], depends: list[SyclEvent], /) -> SyclEvent:
+        """Submit a host task that keeps objects alive until some events have completed."""
+        ...
 
     def wait(self) -> None:
         """Wait for all submitted commands."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+from enum import Enum
 from functools import lru_cache
 from typing import Any
 
@@ -58,9 +59,23 @@ def flatten_scalar(name: str, value: Scalar, dtype: str, *, complex_as_parts: bo
     return [_CTYPES[dtype](bool(value) if dtype == "bool" else int(value))]  # ctypes wraps negative bytes
 
 
+class ArrayForm(Enum):
+    """The kernel arguments that a kernel takes for a C-contiguous array."""
+
+    #: Its pointer: OpenCL C and ready SPIR-V.
+    POINTER = "pointer"
+    #: Its pointer and extents: kernels of the package's own compiler.
+    EXTENTS = "pointer and extents"
+    #: Number of elements, bytes of an element, pointer, extents, strides in elements: numba-dpex 0.23. The order is
+    #: that of its ``USMArrayDeviceModel``.
+    DESCRIPTOR = "descriptor"
+
+
 @lru_cache(maxsize=4096)
-def _array_metadata(shape: tuple[int, ...], itemsize_bytes: int) -> tuple[list[Any], list[Any]]:
+def _array_metadata(shape: tuple[int, ...], itemsize_bytes: int, form: ArrayForm) -> tuple[list[Any], list[Any]]:
     """Return the arguments before and after the pointer of a C-contiguous array."""
+    if form is not ArrayForm.DESCRIPTOR:
+        return [], [ctypes.c_int64(n) for n in shape] if form is ArrayForm.EXTENTS else []
     strides: list[int] = []
     count = 1
     for extent in reversed(shape):
@@ -70,26 +85,23 @@ def _array_metadata(shape: tuple[int, ...], itemsize_bytes: int) -> tuple[list[A
     return before, [ctypes.c_int64(n) for n in (*shape, *strides)]
 
 
-def flatten_array(array: Any) -> list[Any]:
-    """Return an array as a numba-dpex kernel takes it: nitems, itemsize, pointer, shape, strides in elements.
-
-    The order is that of ``USMArrayDeviceModel`` in numba-dpex 0.23.
-    """
-    before, after = _array_metadata(tuple(array.shape), int(array.itemsize))
+def flatten_array(array: Any, form: ArrayForm) -> list[Any]:
+    """Return a C-contiguous array as kernel arguments."""
+    if form is ArrayForm.POINTER:
+        return [pointer(array)]
+    before, after = _array_metadata(tuple(array.shape), int(array.itemsize), form)
     return [*before, pointer(array), *after]
 
 
 class BoundArray:
     """An array with its kernel arguments, computed once for many launches."""
 
-    __slots__ = ("_array", "_dtype", "_flat", "_memory", "_queue", "_shape", "pointer")
+    __slots__ = ("_array", "_dtype", "_flat", "_memory", "_queue", "_shape")
 
     def __init__(self, memory: MemoryRange, shape: tuple[int, ...], dtype: str, queue: SyclQueue) -> None:
         self._memory, self._shape, self._dtype, self._queue = memory, shape, dtype, queue
         self._array: Any = None
-        self._flat: list[Any] | None = None
-        #: The array as a kernel takes it that knows its shape.
-        self.pointer = [memory]
+        self._flat: dict[ArrayForm, list[Any]] = {ArrayForm.POINTER: [memory]}
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -106,13 +118,13 @@ class BoundArray:
         """The array's memory as dpctl memory object."""
         return self._memory.memory
 
-    @property
-    def flat(self) -> list[Any]:
-        """The array as a numba-dpex kernel takes it; see `flatten_array`."""
-        if self._flat is None:
-            before, after = _array_metadata(self._shape, np.dtype(self._dtype).itemsize)
-            self._flat = [*before, *self.pointer, *after]
-        return self._flat
+    def flat(self, form: ArrayForm) -> list[Any]:
+        """Return the array as kernel arguments; see `flatten_array`."""
+        found = self._flat.get(form)
+        if found is None:
+            before, after = _array_metadata(self._shape, np.dtype(self._dtype).itemsize, form)
+            found = self._flat[form] = [*before, self._memory, *after]
+        return found
 
     @property
     def array(self) -> Any:

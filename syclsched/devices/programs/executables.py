@@ -13,7 +13,7 @@ from syclsched.devices.native.fences import submit_fence
 from syclsched.devices.native.host_tasks import expect_host_tasks
 from syclsched.devices.native.memory_range import MemoryRange
 from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
-from syclsched.devices.programs.arguments import BoundArray, flatten_array, flatten_scalar, pointer, scalar_dtype
+from syclsched.devices.programs.arguments import ArrayForm, BoundArray, flatten_array, flatten_scalar, scalar_dtype
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.model.operation import Copies, NativeCall, OpenCLSource, Operation, Scalar, Signature, SpirvModule
 
@@ -148,7 +148,7 @@ class KernelExecutable:
 
     __slots__ = (
         "_array_count",
-        "_descriptors",
+        "_form",
         "_kernel",
         "_names",
         "_parts",
@@ -168,7 +168,7 @@ class KernelExecutable:
         global_range: list[int],
         local_range: list[int] | None,
         *,
-        descriptors: bool,
+        form: ArrayForm,
         code: OpenCLSource | SpirvModule | None = None,
     ) -> None:
         self.function = None
@@ -176,7 +176,7 @@ class KernelExecutable:
         self.global_range = global_range
         self.local_range = local_range
         self._kernel = kernel
-        self._descriptors = descriptors
+        self._form = form
         self._scalars = {p.name: scalar_dtype(p, signature) for p in operation.parameters if not p.is_array}
         self._array_count = len(operation.arrays)
         #: Keep the bound constants alive.
@@ -218,12 +218,10 @@ class KernelExecutable:
         return 0 in self.global_range
 
     def _flat_array(self, array: Argument) -> list[Any]:
-        if isinstance(array, BoundArray):
-            return array.flat if self._descriptors else array.pointer
-        return flatten_array(array) if self._descriptors else [pointer(array)]
+        return array.flat(self._form) if isinstance(array, BoundArray) else flatten_array(array, self._form)
 
     def _flat_scalar(self, name: str, value: Scalar) -> list[Any]:
-        return flatten_scalar(name, value, self._scalars[name], complex_as_parts=self._descriptors)
+        return flatten_scalar(name, value, self._scalars[name], complex_as_parts=self._form is not ArrayForm.POINTER)
 
     def _parts_with(self, arguments: Mapping[str, Argument]) -> list[str | list[Any]]:
         """Return the parts with scalars from the arguments instead of the signature."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compilation of task implementations to executables, each compiled once and cached.
 
-numba-dpex compiles and does not submit: its own launcher costs ten times a bare submission. It produces SPIR-V, which
-dpctl turns into a kernel. OpenCL C and ready SPIR-V are built the same way.
+Python kernels become SPIR-V, by a compiler that does not submit: numba-dpex's own launcher costs ten times a bare
+submission. dpctl turns SPIR-V into a kernel. OpenCL C and ready SPIR-V are built the same way.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from syclsched.devices.native.sycl_types import SyclQueue
+from syclsched.devices.programs.arguments import ArrayForm
 from syclsched.devices.programs.bounded_cache import BoundedCache
-from syclsched.devices.programs.dpex_compiler import KernelCompilationError, kernel_spirv
 from syclsched.devices.programs.executables import (
     Executable,
     HostExecutable,
@@ -24,9 +24,9 @@ from syclsched.devices.programs.executables import (
     SequenceExecutable,
     Submission,
 )
-from syclsched.devices.programs.program_cache import logger, program_cache
 from syclsched.devices.programs.programs import build_together, compile_code
-from syclsched.devices.programs.spirv_key import spirv_key
+from syclsched.devices.programs.python_kernels.kernel_arguments import operation_arguments
+from syclsched.devices.programs.python_kernels.python_compiler import compile_python
 from syclsched.errors import CapabilityError, ExecutionError, SyclschedError
 from syclsched.library_threads import LIBRARY_THREADS
 from syclsched.model.operation import (
@@ -146,8 +146,8 @@ def _compiled(piece: CompileRequest, loaded: dict[Hashable, Any]) -> Executable:
     key = piece.key
 
     def make() -> Executable:
-        if piece.implementation.kind == "numba-dpex":
-            return _make_from_numba(piece)
+        if piece.implementation.is_python_kernel:
+            return _make_from_python(piece)
         source = loaded[key] if key in loaded else _load(piece)
         return _make(piece, source, loaded)
 
@@ -181,37 +181,22 @@ def _make(piece: CompileRequest, given: Any, loaded: dict[Hashable, Any]) -> Exe
                 for p, step in zip(parts, step_requests(given, piece), strict=True)
             ]
         )
-    made = _kernel(piece, _index_space(implementation, signature, limits, where), given)
+    launch = _index_space(implementation, signature, limits, where)
+    made = _kernel(piece, launch, given, ArrayForm.POINTER)
     _check_argument_count(made, given, operation, where)
     return made
 
 
-def _make_from_numba(piece: CompileRequest) -> Executable:
-    """Return a compiled numba-dpex kernel; if its SPIR-V is in the on-disk cache, without importing numba-dpex."""
-    queue, limits, where = piece.queue, piece.limits, piece.where
-    assert queue is not None and limits is not None
-    launch = _index_space(piece.implementation, piece.signature, limits, where)
-    grouped, ndim, device = launch.local_range is not None, len(launch.global_range), queue.sycl_device
-    cache = program_cache()
-    key = (
-        None
-        if cache is None
-        else spirv_key(piece.operation, piece.implementation, piece.signature, limits, launch, device)
-    )
-    found = cache.read_spirv(key) if cache is not None and key is not None else None
-    if found is None:
-        kernel = _load(piece)
-        logger.debug("compiling numba-dpex kernel: %s", where)
-        try:
-            found = kernel_spirv(kernel, piece.operation, piece.signature, ndim, grouped=grouped, device=device)
-        except KernelCompilationError as error:
-            raise ExecutionError(f"numba-dpex cannot compile the kernel: {error}", where=where) from error
-        if cache is not None and key is not None:
-            cache.write_spirv(key, found)
-    return _kernel(piece, launch, found)
+def _make_from_python(piece: CompileRequest) -> Executable:
+    """Return a compiled Python kernel."""
+    assert piece.queue is not None and piece.limits is not None
+    launch = _index_space(piece.implementation, piece.signature, piece.limits, piece.where)
+    arguments = operation_arguments(piece.operation, piece.signature, launch)
+    made = compile_python(_load(piece), arguments, piece.queue.sycl_device, piece.where)
+    return _kernel(piece, launch, made.module, made.form)
 
 
-def _kernel(piece: CompileRequest, launch: Launch, code: Any) -> KernelExecutable:
+def _kernel(piece: CompileRequest, launch: Launch, code: Any, form: ArrayForm) -> KernelExecutable:
     """Return an executable of OpenCL C or SPIR-V."""
     assert piece.queue is not None
     return KernelExecutable(
@@ -220,7 +205,7 @@ def _kernel(piece: CompileRequest, launch: Launch, code: Any) -> KernelExecutabl
         signature=piece.signature,
         global_range=list(reversed(launch.global_range)),
         local_range=None if launch.local_range is None else list(reversed(launch.local_range)),
-        descriptors=piece.implementation.kind == "numba-dpex",
+        form=form,
         code=code,
     )
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes of the known-answer computations to a device: numba-dpex, OpenCL C and dpnp.
+"""Routes of the known-answer computations to a device: Python kernels, OpenCL C and dpnp.
 
-The routes differ in compiler: numba-dpex makes SPIR-V itself (submitted directly, as the executor does), OpenCL C is
-compiled from source by the driver, dpnp ships SPIR-V optimised by its vendor's compiler.
+The routes differ in compiler: numba-dpex or the package's own compiler makes SPIR-V of Python kernels (submitted
+directly, as the executor does), OpenCL C is compiled from source by the driver, dpnp ships SPIR-V optimised by its
+vendor's compiler.
 """
 
 from __future__ import annotations
@@ -16,24 +17,27 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from types import FunctionType
+from typing import Any, cast
 
 import numpy as np
 
 from syclsched import oneapi
 from syclsched.devices.backends.registry import backend_of
 from syclsched.devices.native.sycl_types import SyclDevice, SyclQueue
-from syclsched.devices.programs.arguments import flatten_array, pointer
-from syclsched.devices.programs.dpex_compiler import kernel_spirv
+from syclsched.devices.programs.arguments import ArrayForm, flatten_array
 from syclsched.devices.programs.program_cache import program_cache
+from syclsched.devices.programs.python_kernels.dpex_compiler import kernel_spirv
+from syclsched.devices.programs.python_kernels.python_compiler import compile_python, default_compiler
 from syclsched.devices.trust import known_answers as ka
 from syclsched.devices.trust.known_answers import Array, Dtype
 from syclsched.errors import CapabilityError
-from syclsched.model.access import AccessMode
-from syclsched.model.operation import OpenCLSource, Operation, Parameter, Signature, SpirvModule, Work
+from syclsched.kernel_compiler.compiled_kernel import ArrayArgument, ItemArgument
+from syclsched.kernel_compiler.python_kernel import PythonKernel
+from syclsched.model.operation import OpenCLSource, SpirvModule
 from syclsched.oneapi.dpctl_interface import usm_arrays
 
-DPEX = "numba-dpex"
+PYTHON = "Python kernels"
 OPENCL_C = "OpenCL C"
 DPNP = "dpnp"
 
@@ -43,14 +47,6 @@ _DPNP_SUM, _DPNP_SUM_LENGTHS = "float32", (1000, 1023)
 
 #: The numba-dpex kernels as SPIR-V, made by ``tools/known_answer_kernels.py``, because compiling them takes seconds.
 SHIPPED = Path(__file__).with_name("known_answer_kernels.json")
-
-#: The operation that all the kernels implement, for the compiler.
-_OPERATION = Operation(
-    name="known answer",
-    parameters=(Parameter("out", AccessMode.UPDATE), Parameter("given", AccessMode.READ)),
-    implementations=(),
-    work=lambda signature: Work(flops=0.0, bytes=0.0),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +67,31 @@ class RouteUnavailable(Exception):
 Route = Callable[[SyclQueue, tuple[Dtype, ...]], Iterator[RouteResult]]
 
 
-# --- numba-dpex ---------------------------------------------------------------------------------------
+# --- Python kernels -----------------------------------------------------------------------------------
 
 
-def _run_dpex(queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
-    """Run the numba-dpex kernels: compiled by numba-dpex, submitted through dpctl."""
+def _run_python(queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResult]:
+    """Run the Python kernels: compiled as those of tasks are, submitted through dpctl."""
     for dtype in dtypes:
-        kernel = _dpex_kernel(queue, ka.dpex_kernel(dtype), dtype)
+        kernel, form = _python_kernel(queue, ka.python_function(dtype), dtype)
         for length in ka.LENGTHS:
-            yield from _all_kinds(queue, kernel, dtype, length, flatten_array)
+            yield from _all_kinds(queue, kernel, dtype, length, form)
 
 
-def _dpex_kernel(queue: SyclQueue, function: Callable[..., None], dtype: Dtype) -> Any:
+def _python_kernel(queue: SyclQueue, function: Callable[..., None], dtype: Dtype) -> tuple[Any, ArrayForm]:
+    """Return a compiled kernel, and how it takes arrays."""
     from dpctl import program
 
-    name, spirv = dpex_spirv(queue, function, dtype)
+    if default_compiler() == "numba-dpex":
+        name, spirv = dpex_spirv(queue, function, dtype)
+        form = ArrayForm.DESCRIPTOR
+    else:
+        array = ArrayArgument(dtype.name, 1)
+        kernel = PythonKernel(cast(FunctionType, function), compiler="own")
+        made = compile_python(kernel, (ItemArgument(1), array, array), queue.sycl_device, "known-answer test")
+        name, spirv, form = made.module.kernel_name, made.module.code, made.form
     try:
-        return program.create_program_from_spirv(queue, spirv).get_sycl_kernel(name)
+        return program.create_program_from_spirv(queue, spirv).get_sycl_kernel(name), form
     except program.SyclProgramCompilationError as error:
         raise RouteUnavailable(
             "the device's OpenCL takes no SPIR-V; OpenCL 1.2 devices need the package's OpenCL layer"
@@ -141,9 +145,8 @@ def dpex_compile(queue: SyclQueue, function: Callable[..., None], dtype: Dtype) 
         import numba_dpex
     except ImportError as error:
         raise RouteUnavailable(f"numba-dpex cannot be imported ({error})") from error
-    signature = Signature(shapes={"out": (1,), "given": (1,)}, dtypes={"out": dtype.name, "given": dtype.name})
-    kernel = numba_dpex.kernel(function)
-    module = kernel_spirv(kernel, _OPERATION, signature, 1, grouped=False, device=queue.sycl_device)
+    array = ArrayArgument(dtype.name, 1)
+    module = kernel_spirv(numba_dpex.kernel(function), (ItemArgument(1), array, array), queue.sycl_device)
     return module.kernel_name, module.code
 
 
@@ -159,14 +162,14 @@ def _run_opencl(queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> Iterator[RouteRe
     for dtype in dtypes:
         kernel = compiled.get_sycl_kernel(ka.opencl_kernel(dtype))
         for length in ka.LENGTHS:
-            yield from _all_kinds(queue, kernel, dtype, length, _pointer_only, (ctypes.c_longlong(length),))
+            yield from _all_kinds(queue, kernel, dtype, length, ArrayForm.POINTER, (ctypes.c_longlong(length),))
     kernel, dtype = compiled.get_sycl_kernel(ka.OPENCL_GROUPS), ka.OPENCL_GROUPS_DTYPE
     for length in ka.LENGTHS:
         given = ka.inputs(ka.REDUCTION, dtype, length)
         right = ka.opencl_group_totals(given)
         result = _submit(
-            queue, kernel, np.zeros_like(right), given, _pointer_only, ka.OPENCL_REDUCTION_ITEMS, ka.OPENCL_GROUP_ITEMS,
-            extra=(ctypes.c_longlong(length),),
+            queue, kernel, np.zeros_like(right), given, ArrayForm.POINTER, ka.OPENCL_REDUCTION_ITEMS,
+            ka.OPENCL_GROUP_ITEMS, extra=(ctypes.c_longlong(length),),
         )  # fmt: skip
         yield RouteResult(dtype, ka.REDUCTION, length, result, right)
 
@@ -176,21 +179,17 @@ def _all_kinds(
     kernel: Any,
     dtype: Dtype,
     length: int,
-    arguments_of: Callable[[Any], list[Any]],
+    form: ArrayForm,
     extra: tuple[Any, ...] = (),
 ) -> Iterator[RouteResult]:
     """Run a kernel that writes the results of all kinds one after another."""
     given = np.concatenate([ka.inputs(kind, dtype, length) for kind in (ka.FORMULA, ka.REDUCTION)])
     right = [ka.expected(kind, dtype, length) for kind in ka.KINDS]
     out = np.zeros(sum(each.size for each in right), dtype=dtype.name)
-    result = _submit(queue, kernel, out, given, arguments_of, length, extra=extra)
+    result = _submit(queue, kernel, out, given, form, length, extra=extra)
     parts = np.split(result, np.cumsum([each.size for each in right])[:-1])
     for kind, part, answer in zip(ka.KINDS, parts, right, strict=True):
         yield RouteResult(dtype, kind, length, part, answer)
-
-
-def _pointer_only(array: Any) -> list[Any]:
-    return [pointer(array)]
 
 
 def _submit(
@@ -198,7 +197,7 @@ def _submit(
     kernel: Any,
     out: Array,
     given: Array,
-    arguments_of: Callable[[Any], list[Any]],
+    form: ArrayForm,
     items: int,
     group_items: int | None = None,
     extra: tuple[Any, ...] = (),
@@ -206,7 +205,7 @@ def _submit(
     """Copy the inputs, run one kernel, and return its output."""
     tensor = usm_arrays()
     device_out, device_in = tensor.asarray(out, sycl_queue=queue), tensor.asarray(given, sycl_queue=queue)
-    arguments = [*arguments_of(device_out), *arguments_of(device_in), *extra]
+    arguments = [*flatten_array(device_out, form), *flatten_array(device_in, form), *extra]
     local = [group_items] if group_items is not None else None
     queue.submit_async(kernel, arguments, [items], local).wait()
     result: Array = tensor.asnumpy(device_out)
@@ -237,4 +236,4 @@ def _run_dpnp(queue: SyclQueue, dtypes: tuple[Dtype, ...]) -> Iterator[RouteResu
 
 #: In the order of the checks: OpenCL C first, whose kernels stay within bounds even if a runtime makes work-groups
 #: other than requested.
-ROUTES: dict[str, Route] = {OPENCL_C: _run_opencl, DPEX: _run_dpex, DPNP: _run_dpnp}
+ROUTES: dict[str, Route] = {OPENCL_C: _run_opencl, PYTHON: _run_python, DPNP: _run_dpnp}

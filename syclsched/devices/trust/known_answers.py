@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Computations with known answers, to test whether a device computes correctly.
 
-Each exists as a numba-dpex kernel and as OpenCL C, for every dtype, and runs at lengths that no vector width divides:
+Each exists as a Python kernel and as OpenCL C, for every dtype, and runs at lengths that no vector width divides:
 wrong vector code shows in single lanes and in the remainder. The computations are those that failed on processors
 unknown to the OpenCL CPU runtime: a ramp of indices, an element-wise formula with transcendental functions, a
 reduction. All inputs are chosen so that every order of evaluation gives the same rounding, except in transcendental
@@ -26,7 +26,7 @@ KINDS = (RAMP, FORMULA, REDUCTION)
 
 #: No length is a multiple of a vector width; the last is one less than a multiple.
 LENGTHS = (17, 1000, 1023)
-#: Work-items of the numba-dpex reduction (fewer than the smallest length) and of the OpenCL one, in groups.
+#: Work-items of the Python reduction (fewer than the smallest length) and of the OpenCL one, in groups.
 REDUCTION_ITEMS = 16
 OPENCL_REDUCTION_ITEMS = 64
 OPENCL_GROUP_ITEMS = 16
@@ -70,7 +70,7 @@ def inputs(kind: str, dtype: Dtype, length: int) -> Array:
 
 
 def expected(kind: str, dtype: Dtype, length: int) -> Array:
-    """Return the correct result; of a reduction, the partial sum of each numba-dpex work-item."""
+    """Return the correct result; of a reduction, the partial sum of each work-item of the Python kernel."""
     given: Array = inputs(kind, dtype, length)
     answer: Array
     if kind == RAMP:
@@ -120,7 +120,7 @@ def mismatch(result: Array, answer: Array, tolerance: float) -> str | None:
     return f"{places.size} of {right.size} values are wrong (at {first}: {got[first]} instead of {right[first]})"
 
 
-# --- the computations as numba-dpex kernels (decorated by the compiling function). The keys of the shipped SPIR-V
+# --- the computations as Python kernels (decorated by the compiling function). The keys of the shipped SPIR-V
 # contain the source text of the two kernels, docstrings included: do not change it without making them anew.
 
 
@@ -154,8 +154,8 @@ def integer_kernel(item: Any, out: Any, given: Any) -> None:
         out[2 * half + i] = total
 
 
-def dpex_kernel(dtype: Dtype) -> Any:
-    """Return the numba-dpex kernel of a dtype; it writes the results of `KINDS` one after another.
+def python_function(dtype: Dtype) -> Any:
+    """Return the Python kernel's function of a dtype; it writes the results of `KINDS` one after another.
 
     They share a kernel because building a program takes a driver longer than running it. ``given`` has the input of the
     formula, whose first two values are the ramp's, followed by that of the reduction, equally long; ``out`` is passed
@@ -207,7 +207,7 @@ OPENCL_GROUPS = "groups"
 
 
 def opencl_kernel(dtype: Dtype) -> str:
-    """Return the name of the OpenCL C kernel of a dtype; it computes the same as `dpex_kernel`."""
+    """Return the name of the OpenCL C kernel of a dtype; it computes the same as `python_function`."""
     return f"all_{dtype.name}"
 
 

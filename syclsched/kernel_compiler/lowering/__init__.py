@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Typing and code generation of what kernels use: indices, arrays, barriers, atomic operations, mathematics."""
+"""Typing and code generation of what kernels use: indices, arrays, barriers, atomics, mathematics. Internal."""
 
 from importlib import import_module
 

@@ -177,6 +177,8 @@ class KernelContext(BaseContext):  # type: ignore[misc]
 
     def get_constant_generic(self, builder: Any, ty: Any, val: Any) -> Any:
         """Return a constant; those of the memory model are numbers."""
+        if isinstance(ty, types.Dispatcher):  # a function is known by its type; numba would take its address
+            return self.get_dummy_value()
         return super().get_constant_generic(builder, ty, int(val) if isinstance(val, _ENUMERATIONS) else val)
 
     def codegen(self) -> Any:

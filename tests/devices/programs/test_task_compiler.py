@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -10,11 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.compilers import COMPILERS, needs_numba_dpex
 from support.gpu_shape import OTHER_DEVICE
 
+import syclsched
+from syclsched import kernel_api
 from syclsched.devices.memory import usm_memory
 from syclsched.devices.programs import task_compiler
 from syclsched.errors import CapabilityError, ExecutionError
+from syclsched.kernel_compiler.python_kernel import PythonKernel
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
     DeviceLimits,
@@ -67,25 +72,14 @@ def queue(request: pytest.FixtureRequest) -> Any:
     return queue_on(request.param)
 
 
-def grid_kernel(_: Signature) -> Any:
-    return _grid_kernel()
-
-
-@lru_cache(maxsize=1)
-def _grid_kernel() -> Any:
-    import numba_dpex
-    from numba_dpex import kernel_api
-
-    @numba_dpex.kernel
-    def grid(item: kernel_api.Item, x, y, a):  # type: ignore[no-untyped-def]
-        i = item.get_id(0)
-        j = item.get_id(1)
-        total = x[i, j]
-        for _ in range(x.shape[1] - x.shape[1]):
-            total = total + 1
-        y[i, j] = total * a + 100 * i + j
-
-    return grid
+@syclsched.kernel
+def grid_kernel(item: kernel_api.Item, x, y, a):  # type: ignore[no-untyped-def]
+    i = item.get_id(0)
+    j = item.get_id(1)
+    total = x[i, j]
+    for _ in range(x.shape[1] - x.shape[1]):
+        total = total + 1
+    y[i, j] = total * a + 100 * i + j
 
 
 def operation(
@@ -100,7 +94,12 @@ def kernel_implementation(kind: str, load: Callable[[Signature], Any], **more: A
     return Implementation(kind, kind, load, **options)  # type: ignore[arg-type]
 
 
-DPEX = kernel_implementation("numba-dpex", grid_kernel)
+def python_implementation(compiler: Any, kernel: PythonKernel = grid_kernel, **more: Any) -> Implementation:
+    """Return the implementation by a Python kernel and a compiler."""
+    chosen = replace(kernel, compiler=compiler)
+    return kernel_implementation("python", lambda _: chosen, **more)
+
+
 CL = kernel_implementation("opencl-c", lambda _: OpenCLSource(OPENCL, "grid"))
 
 
@@ -119,9 +118,10 @@ def run_grid(implementation: Implementation, queue: Any, shape: tuple[int, int],
 
 
 @pytest.mark.sycl
-@pytest.mark.parametrize("implementation", [DPEX, CL], ids=["numba-dpex", "opencl-c"])
+@pytest.mark.parametrize("by", [*COMPILERS, "opencl-c"])
 @pytest.mark.parametrize("shape", [(5, 7), (1, 33), (0, 4)])
-def test_kernel_gives_numpys_answer(implementation: Implementation, shape: tuple[int, int], queue: Any) -> None:
+def test_kernel_gives_numpys_answer(by: str, shape: tuple[int, int], queue: Any) -> None:
+    implementation = CL if by == "opencl-c" else python_implementation(by)
     got, wanted = run_grid(implementation, queue, shape, a=3)
     np.testing.assert_array_equal(got, wanted)
 
@@ -148,16 +148,14 @@ def test_code_can_be_tailored_to_a_devices_limits(queue: Any) -> None:
 
 
 @pytest.mark.sycl
-def test_nd_item_is_used_when_there_is_a_local_range(queue: Any) -> None:
-    import numba_dpex
-    from numba_dpex import kernel_api
-
-    @numba_dpex.kernel
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_nd_item_is_used_when_there_is_a_local_range(compiler: str, queue: Any) -> None:
+    @syclsched.kernel
     def groups(item: kernel_api.NdItem, x, y, a):  # type: ignore[no-untyped-def]
         i = item.get_global_id(0)
         y[i] = item.get_group().get_group_id(0) * 1000 + item.get_local_id(0) + a + x[i]
 
-    implementation = kernel_implementation("numba-dpex", lambda _: groups, launch=lambda s, _: Launch((12,), (4,)))
+    implementation = python_implementation(compiler, groups, launch=lambda s, _: Launch((12,), (4,)))
     signature = Signature({"x": (12,), "y": (12,)}, {"x": "int64", "y": "int64"}, {"a": 7})
     executable = task_compiler.compile_task(operation(implementation), implementation, signature, queue, LIMITS)
     buffers = [usm_memory.allocate(queue, 96, "shared") for _ in range(2)]
@@ -170,17 +168,15 @@ def test_nd_item_is_used_when_there_is_a_local_range(queue: Any) -> None:
 
 
 @pytest.mark.sycl
+@pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "uint64", "float32", "float64", "complex64", "complex128"])
-def test_scalar_is_passed_in_its_dtype(dtype: str) -> None:
-    import numba_dpex
-    from numba_dpex import kernel_api
-
-    @numba_dpex.kernel
+def test_scalar_is_passed_in_its_dtype(compiler: str, dtype: str) -> None:
+    @syclsched.kernel
     def fill(item: kernel_api.Item, y, a):  # type: ignore[no-untyped-def]
         y[item.get_id(0)] = a
 
     queue = queue_on("cpu")
-    implementation = Implementation("fill", "numba-dpex", lambda _: fill, lambda s, _: Launch(s.shapes["y"]))
+    implementation = python_implementation(compiler, fill, launch=lambda s, _: Launch(s.shapes["y"]))
     parameters = (Parameter("y", AccessMode.WRITE), Parameter("a", like="y"))
     fill_operation = Operation("fill", parameters, (implementation,), lambda s: Work(1, 1))
     value = -1 if dtype == "int8" else 1
@@ -228,35 +224,53 @@ def test_library_call_without_an_event_is_refused() -> None:
 
 
 @pytest.mark.sycl
-def test_same_signature_is_compiled_once_and_another_shape_shares_the_program() -> None:
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_same_signature_is_compiled_once_and_another_shape_shares_the_program(
+    compiler: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     queue = queue_on("cpu")
-    op = operation(DPEX)
+    implementation = python_implementation(compiler)
+    op = operation(implementation)
+    caplog.set_level(logging.DEBUG, "syclsched")
     first, again, other = (
         task_compiler.compile_task(
-            op, DPEX, Signature({"x": s, "y": s}, {"x": "float32", "y": "float32"}, {"a": 1}), queue, LIMITS
+            op, implementation, Signature({"x": s, "y": s}, {"x": "float32", "y": "float32"}, {"a": 1}), queue, LIMITS
         )
         for s in [(5, 7), (5, 7), (8, 2)]
     )
     assert first is again
     assert first is not other
-    assert len(_grid_kernel().overloads) <= len(devices())
+    compiled = [each.getMessage() for each in caplog.records if "compiling Python kernel" in each.getMessage()]
+    assert len(compiled) == 1, compiled
 
 
 @pytest.mark.sycl
-def test_numbas_explanation_is_given() -> None:
+@needs_numba_dpex
+@pytest.mark.parametrize("kind", ["python", "numba-dpex"])
+def test_a_kernel_may_be_numba_dpexs_own(kind: str) -> None:
     import numba_dpex
-    from numba_dpex import kernel_api
 
-    @numba_dpex.kernel
+    kernel = numba_dpex.kernel(grid_kernel.function)
+    implementation = Implementation("mine", kind, lambda _: kernel, lambda s, _: Launch(s.shapes["x"]))  # type: ignore[arg-type]
+    got, wanted = run_grid(implementation, queue_on("cpu"), (3, 4), a=2)
+    np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_numbas_explanation_is_given(compiler: str) -> None:
+    @syclsched.kernel
     def broken(item: kernel_api.Item, x, y, a):  # type: ignore[no-untyped-def]
         y[item.get_id(0)] = a.no_such_attribute
 
-    implementation = kernel_implementation("numba-dpex", lambda _: broken)
+    implementation = python_implementation(compiler, broken)
+    line = broken.function.__code__.co_firstlineno + 2
     signature = Signature({"x": (2,), "y": (2,)}, {"x": "float32", "y": "float32"}, {"a": 1})
     with pytest.raises(ExecutionError, match="Unknown attribute 'no_such_attribute'") as caught:
         task_compiler.compile_task(operation(implementation), implementation, signature, queue_on("cpu"), LIMITS)
     assert "operation 'grid'" in str(caught.value)
-    assert "implementation 'numba-dpex'" in str(caught.value)
+    assert "implementation 'python'" in str(caught.value)
+    assert f"test_task_compiler.py, line {line}" in str(caught.value)
 
 
 @pytest.mark.sycl
@@ -270,7 +284,7 @@ def test_numbas_explanation_is_given() -> None:
     ],
 )
 def test_impossible_launch_is_refused(launch: Launch, message: str) -> None:
-    implementation = kernel_implementation("numba-dpex", grid_kernel, launch=lambda s, _: launch)
+    implementation = python_implementation(None, launch=lambda s, _: launch)
     signature = Signature({"x": (2, 2), "y": (2, 2)}, {"x": "float32", "y": "float32"}, {"a": 1})
     with pytest.raises(CapabilityError, match=message):
         task_compiler.compile_task(operation(implementation), implementation, signature, queue_on("cpu"), LIMITS)

@@ -34,7 +34,7 @@ def test_the_kernels_as_plain_python_give_the_answers(dtype: ka.Dtype, length: i
     out = np.zeros(sum(each.size for each in answers), dtype=dtype.name)
     given = np.concatenate([ka.inputs(kind, dtype, length) for kind in (ka.FORMULA, ka.REDUCTION)])
     for index in range(length):
-        ka.dpex_kernel(dtype)(Item(index), out, given)
+        ka.python_function(dtype)(Item(index), out, given)
     for kind, answer in zip(ka.KINDS, answers, strict=True):
         part, out = out[: answer.size], out[answer.size :]
         assert ka.mismatch(part, answer, dtype.tolerance if kind == ka.FORMULA else 0.0) is None

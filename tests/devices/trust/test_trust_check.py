@@ -17,7 +17,7 @@ from syclsched import oneapi, processor_flags
 from syclsched.devices.trust import known_answer_routes as routes
 from syclsched.devices.trust import known_answers as ka
 from syclsched.devices.trust import trust_check
-from syclsched.devices.trust.known_answer_routes import DPEX, DPNP, OPENCL_C, ROUTES, RouteResult, RouteUnavailable
+from syclsched.devices.trust.known_answer_routes import DPNP, OPENCL_C, PYTHON, ROUTES, RouteResult, RouteUnavailable
 from syclsched.devices.trust.trust_check import KnownAnswerResult
 from syclsched.oneapi.cache_folder import cache_root
 
@@ -33,7 +33,7 @@ def every_device() -> list[Any]:
 
 PASSED = KnownAnswerResult(OPENCL_C, "float32", ka.RAMP, "passed")
 FAILED = KnownAnswerResult(DPNP, "float32", ka.RAMP, "failed", "840 of 1000 values are wrong")
-SKIPPED = KnownAnswerResult(DPEX, "all", "all", "skipped", "no OpenCL layer")
+SKIPPED = KnownAnswerResult(PYTHON, "all", "all", "skipped", "no OpenCL layer")
 
 
 def test_one_failure_is_enough() -> None:
@@ -58,7 +58,7 @@ def test_every_device_is_asked_everything_it_can_do() -> None:
         dtypes = {dtype.name for dtype in ka.DTYPES if dtype.name != "float64" or device.has_aspect_fp64}
         verdict = trust_check.check(device, refresh=True)
         assert not verdict.remembered
-        for name in (DPEX, OPENCL_C):
+        for name in (PYTHON, OPENCL_C):
             checks = [each for each in verdict.checks if each.route == name]
             if [each.status for each in checks] == ["skipped"]:
                 continue
@@ -137,15 +137,15 @@ def wrong_reduction(item: Any, out: Any, given: Any) -> None:
         ("float_kernel", wrong_reduction, ka.REDUCTION, "float32"),
     ],
 )
-def test_a_wrong_numba_dpex_kernel_is_caught(
+def test_a_wrong_python_kernel_is_caught(
     cpu: Any, monkeypatch: pytest.MonkeyPatch, function: str, wrong: Any, kind: str, dtype: str
 ) -> None:
     monkeypatch.setattr(ka, function, wrong)
-    verdict = trust_check.check(cpu, routes=only(DPEX))
+    verdict = trust_check.check(cpu, routes=only(PYTHON))
     assert not verdict.trusted
     failed = [each for each in verdict.checks if each.status == "failed"]
     assert {each.kind for each in failed} == {kind}
-    assert f"{kind} of {dtype} through numba-dpex" in str(verdict.reason)
+    assert f"{kind} of {dtype} through Python kernels" in str(verdict.reason)
     assert "values are wrong" in str(verdict.reason)
 
 
@@ -329,14 +329,14 @@ def test_compiled_kernels_are_kept_and_damaged_ones_compiled_anew(cpu: Any, monk
 
 @pytest.mark.sycl
 def test_shipped_kernels_are_of_these_sources_and_versions(cpu: Any) -> None:
-    wanted = {routes.dpex_key(cpu, ka.dpex_kernel(dtype), dtype) for dtype in ka.DTYPES}
+    wanted = {routes.dpex_key(cpu, ka.python_function(dtype), dtype) for dtype in ka.DTYPES}
     assert wanted == set(routes._shipped()), "run tools/known_answer_kernels.py"
 
 
 @pytest.mark.sycl
 def test_kernels_compiled_here_give_the_answers_of_the_shipped_ones(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "_shipped", dict)
-    verdict = trust_check.check(cpu, routes=only(DPEX))
+    verdict = trust_check.check(cpu, routes=only(PYTHON))
     assert verdict.trusted
     assert {(each.dtype, each.kind) for each in verdict.checks} == {(d.name, k) for d in ka.DTYPES for k in ka.KINDS}
 

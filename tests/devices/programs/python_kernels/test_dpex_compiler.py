@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from syclsched.devices.programs.dpex_compiler import KernelCompilationError, kernel_spirv
+from syclsched.devices.programs.python_kernels.dpex_compiler import dpex_kernel, kernel_spirv
+from syclsched.devices.programs.python_kernels.kernel_arguments import operation_arguments
+from syclsched.errors import KernelCompilationError
+from syclsched.kernel_compiler import ArrayArgument, ItemArgument
 from syclsched.kernels import nn
-from syclsched.model.access import AccessMode
-from syclsched.model.operation import Parameter, Signature
+from syclsched.model.operation import Launch, Signature
 
 pytestmark = pytest.mark.sycl
 
+GROUPED = Launch((8,), (8,))
 SHAPES = {"y": (2, 8, 3), "x": (2, 8, 3), "scale": (8,), "bias": (8,)}
 
 
@@ -27,8 +29,9 @@ def test_a_kernel_is_compiled_once_for_all_devices(cpu: Any) -> None:
         pytest.skip("there is only one device here")
     signature, operation = Signature(SHAPES, dict.fromkeys(SHAPES, "float32")), nn.group_norm(2)
     kernel = operation.implementation("numba-dpex").load(signature)
-    made = {kernel_spirv(kernel, operation, signature, 1, grouped=True, device=device) for device in devices}
-    assert len(made) == len(kernel.overloads) == 1
+    arguments = operation_arguments(operation, signature, GROUPED)
+    made = {kernel_spirv(kernel, arguments, device) for device in devices}
+    assert len(made) == len(dpex_kernel(kernel).overloads) == 1
 
 
 def test_64_bit_atomic_operations_are_compiled_for_devices_that_have_them() -> None:
@@ -40,15 +43,14 @@ def test_64_bit_atomic_operations_are_compiled_for_devices_that_have_them() -> N
     def count_(item: Any, y: Any) -> None:
         AtomicRef(y, 0).fetch_add(y[0])
 
-    counter = replace(nn.group_norm(2), parameters=(Parameter("y", AccessMode.UPDATE),), check=None)
-    signature = Signature({"y": (1,)}, {"y": "int64"})
+    arguments = (ItemArgument(1), ArrayArgument("int64", 1))
     for device in dpctl.get_devices():
         kernel = numba_dpex.kernel(count_)
         if device.has_aspect_atomic64:
-            assert kernel_spirv(kernel, counter, signature, 1, grouped=False, device=device).code
+            assert kernel_spirv(kernel, arguments, device).code
         else:
             with pytest.raises(KernelCompilationError, match=rf"AtomicRef.*device={device.filter_string}"):
-                kernel_spirv(kernel, counter, signature, 1, grouped=False, device=device)
+                kernel_spirv(kernel, arguments, device)
 
 
 def test_each_kernel_registers_only_what_is_new(cpu: Any) -> None:
@@ -61,6 +63,6 @@ def test_each_kernel_registers_only_what_is_new(cpu: Any) -> None:
     for groups in (1, 2, 4, 8):
         operation = nn.group_norm(groups)
         kernel = operation.implementation("numba-dpex").load(signature)
-        kernel_spirv(kernel, operation, signature, 1, grouped=True, device=cpu)
+        kernel_spirv(kernel, operation_arguments(operation, signature, GROUPED), cpu)
         counts.append(sum(len(each.versions) for each in context._defns.values()))
     assert counts[3] - counts[2] <= counts[2] - counts[1] < 50, counts

@@ -3,49 +3,103 @@
 
 from __future__ import annotations
 
-import re
 import threading
-from functools import lru_cache, partial
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from syclsched import oneapi
 from syclsched.devices.native.sycl_types import SyclDevice
-from syclsched.devices.programs.arguments import scalar_dtype
-from syclsched.errors import CapabilityError
-from syclsched.model.operation import Operation, Signature, SpirvModule
+from syclsched.devices.programs.python_kernels.function_references import with_replaced
+from syclsched.errors import CapabilityError, KernelCompilationError
+from syclsched.kernel_compiler import kernel_api
+from syclsched.kernel_compiler.compiled_kernel import Argument, ArrayArgument, ItemArgument, ScalarArgument
+from syclsched.kernel_compiler.python_kernel import CompilerExtension, DeviceFunction, PythonKernel
+from syclsched.model.operation import SpirvModule
 
 #: The code around numba's compiler here (overload tables, first refresh) is not thread-safe.
 _LOCK = threading.RLock()
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class KernelCompilationError(Exception):
-    """A kernel that numba-dpex cannot compile; the message summarises its explanation."""
+def versions() -> tuple[str, ...]:
+    """Return the versions that the code depends on."""
+    found = oneapi.load().versions
+    return tuple(f"{name} {found.get(name)}" for name in ("numba-dpex", "numba", "dpctl", "dpcpp-llvm-spirv"))
 
 
-def kernel_spirv(
-    kernel: Any, operation: Operation, signature: Signature, ndim: int, *, grouped: bool, device: SyclDevice
-) -> SpirvModule:
-    """Compile a numba-dpex kernel for one signature."""
+def traits(device: SyclDevice) -> tuple[str, ...]:
+    """Return the facts of a device that change the code."""
+    return f"fp64 {device.has_aspect_fp64}", f"atomic64 {device.has_aspect_atomic64}"
+
+
+def kernel_spirv(kernel: Any, arguments: tuple[Argument, ...], device: SyclDevice) -> SpirvModule:
+    """Compile a kernel for arguments of the given types."""
     with _LOCK:
         prepare_compiler()
-        types = partial(_argument_types, operation, signature, ndim, grouped=grouped)
+        made = dpex_kernel(kernel) if isinstance(kernel, PythonKernel) else kernel
         try:
-            return _compile(kernel, types(_common_queue_type(device)))
+            return _compile(made, _argument_types(arguments, _common_queue_type(device)))
         except KernelCompilationError:  # 64-bit atomic operations, or an error, which is to name the device
-            return _compile(kernel, types(_queue_type(device)))
+            return _compile(made, _argument_types(arguments, _queue_type(device)))
+
+
+@lru_cache(maxsize=1024)
+def dpex_kernel(kernel: PythonKernel) -> Any:
+    """Return the ``numba_dpex.kernel`` of a kernel; the same one each time, because numba stores the code in it."""
+    import numba_dpex
+
+    if kernel.intrinsics is not None:
+        _register(kernel.intrinsics)
+    options = {"error_model": "numpy", **dict(kernel.options)}
+    if kernel.fastmath:
+        options["fastmath"] = True
+    return numba_dpex.kernel(with_replaced(kernel.function, _counterpart), **options)
+
+
+@lru_cache(maxsize=64)
+def _register(intrinsics: Callable[[CompilerExtension], None]) -> None:
+    """Register functions with numba-dpex's compiler, once."""
+    from numba_dpex.core.descriptor import dpex_kernel_target
+    from numba_dpex.core.types import USMNdArray
+    from numba_dpex.kernel_api_impl.spirv.overloads._registry import lower
+
+    intrinsics(CompilerExtension(lower, USMNdArray, dpex_kernel_target.target_context.data_model_manager))
+
+
+def _counterpart(value: Any) -> Any:
+    """Return what numba-dpex has in place of a value that a kernel refers to: its own kernel API, a device function."""
+    from numba_dpex import kernel_api as counterparts
+
+    if isinstance(value, DeviceFunction):
+        return _dpex_function(value)
+    if value is kernel_api or getattr(value, "__name__", None) == "syclsched.kernel_api":
+        return counterparts
+    if str(getattr(value, "__module__", "")).startswith(kernel_api.__name__):
+        name = getattr(value, "__name__", None)
+        if name is None:  # a member of an enumeration
+            return getattr(getattr(counterparts, type(value).__name__), value.name)
+        return getattr(counterparts, name, value)
+    return value
+
+
+@lru_cache(maxsize=1024)
+def _dpex_function(function: DeviceFunction) -> Any:
+    import numba_dpex
+
+    return numba_dpex.device_func(with_replaced(function.function, _counterpart))
 
 
 def _compile(kernel: Any, types: tuple[Any, ...]) -> SpirvModule:
     import numba
 
+    from syclsched.kernel_compiler.failures import explained
+
     if not (callable(getattr(kernel, "compile", None)) and hasattr(kernel, "overloads")):
-        raise KernelCompilationError(f"load() returned {type(kernel).__name__}, not a numba_dpex.kernel")
-    try:
+        raise KernelCompilationError(f"load() returned {type(kernel).__name__}, not a syclsched.kernel")
+    with explained(kernel.py_func):
         kernel.compile(numba.types.void(*types))
-    except Exception as error:  # numba raises a dozen unrelated types from as many compiler stages
-        raise KernelCompilationError(_gist(error)) from error
     module = kernel.overloads[types].kernel_device_ir_module
     return SpirvModule(bytes(module.kernel_bitcode), str(module.kernel_name))
 
@@ -95,22 +149,23 @@ def _register_once(context: Any) -> None:
     context.insert_func_defn = insert_new
 
 
-def _argument_types(
-    operation: Operation, signature: Signature, ndim: int, queue: Any, *, grouped: bool
-) -> tuple[Any, ...]:
+def _argument_types(arguments: tuple[Argument, ...], queue: Any) -> tuple[Any, ...]:
     from numba.np.numpy_support import from_dtype
     from numba_dpex.core.types import USMNdArray
     from numba_dpex.core.types.kernel_api.index_space_ids import ItemType, NdItemType
 
-    types: list[Any] = [NdItemType(ndim) if grouped else ItemType(ndim)]
-    for parameter in operation.parameters:
-        if parameter.is_array:
-            dtype = from_dtype(np.dtype(signature.dtypes[parameter.name]))
-            rank = len(signature.shapes[parameter.name])
+    types: list[Any] = []
+    for each in arguments:
+        if isinstance(each, ItemArgument):
+            types.append(NdItemType(each.dimensions) if each.grouped else ItemType(each.dimensions))
+        elif isinstance(each, ArrayArgument):
+            dtype = from_dtype(np.dtype(each.dtype))
             # The USM kind does not change the generated code, so all kinds share one overload.
-            types.append(USMNdArray(ndim=rank, layout="C", dtype=dtype, usm_type="device", queue=queue))
+            types.append(USMNdArray(ndim=each.ndim, layout=each.layout, dtype=dtype, usm_type="device", queue=queue))
+        elif isinstance(each, ScalarArgument):
+            types.append(from_dtype(np.dtype(each.dtype)))
         else:
-            types.append(from_dtype(np.dtype(scalar_dtype(parameter, signature))))
+            raise KernelCompilationError(f"an argument of {each} needs numba-dpex's own launcher")
     return tuple(types)
 
 
@@ -148,17 +203,3 @@ def _root(device: SyclDevice) -> Any:
     while (parent := device.parent_device) is not None:
         device = parent
     return device
-
-
-def _gist(error: BaseException) -> str:
-    """Return the first lines of a numba error that describe the problem, with the place."""
-    lines = [line.strip() for line in _ANSI.sub("", str(error)).splitlines()]
-    lines = [line for line in lines if line and not line.startswith("Failed in ")]
-    said: list[str] = []
-    for line in lines:
-        if line.startswith(("File ", "During:", "There are ")):
-            break
-        said.append(line)
-    place = next((line for line in lines if line.startswith('File "')), "").rstrip(":")
-    text = " ".join(said[:3]) or type(error).__name__
-    return f"{text} ({place})" if place else text
