@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 _spec = importlib.util.spec_from_file_location("_syclsched_machine_code", COMPILED / "machine_code.py")
 machine_code = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(machine_code)
-LEVELS, STEM, VARIABLE = machine_code.LEVELS, machine_code.STEM, machine_code.VARIABLE
+LEVELS, STEM, VARIABLE = machine_code.LEVELS, machine_code.stem(), machine_code.VARIABLE
 
 
 def levels_to_build():

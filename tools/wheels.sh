@@ -63,7 +63,7 @@ for number in "${!pythons[@]}"; do
     wheel="$(ls "$made"/repaired/*.whl)"
     "$tools/auditwheel" show "$wheel"
     names="$("$python" -m zipfile -l "$wheel")"
-    for part in oneapi/_il_layer devices/native/_submit compiled/_machine_code_v2 compiled/_machine_code_v3; do
+    for part in oneapi/_il_layer devices/native/_submit 'compiled/_machine_code_numba.*_v2' 'compiled/_machine_code_numba.*_v3'; do
         grep -q "^syclsched/$part\..*\.so " <<<"$names" || { echo "$wheel lacks $part" >&2; exit 1; }
     done
     size="$(stat -c %s "$wheel")"

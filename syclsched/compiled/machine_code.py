@@ -13,6 +13,8 @@ import json
 import os
 from collections.abc import Callable
 from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.metadata import PackageNotFoundError, version
 from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
@@ -30,8 +32,16 @@ LEVELS = {
     "v3": "abm avx avx2 bmi1 bmi2 f16c fma movbe xsave",
     "v4": "avx512bw avx512cd avx512dq avx512f avx512vl",
 }
-#: The beginning of the names of the extension modules.
-STEM = "_machine_code_"
+
+
+@cache
+def stem() -> str:
+    """Return the beginning of the names of the extension modules, of which each is for one release of numba."""
+    try:
+        release = version("numba").split(".")[1]
+    except PackageNotFoundError:
+        release = "_missing"
+    return f"_machine_code_numba{release}_"
 
 
 @cache
@@ -46,13 +56,14 @@ def loaded() -> tuple[ModuleType | None, str]:
     """Return the extension module, and its instruction set, or the reason why there is none."""
     if os.environ.get(VARIABLE) == "off":
         return None, f"switched off ({VARIABLE}=off)"
-    built = sorted(path.name.split(".")[0].removeprefix(STEM) for path in Path(__file__).parent.glob(f"{STEM}*.so"))
+    found = Path(__file__).parent.glob(f"{stem()}*{EXTENSION_SUFFIXES[0]}")
+    built = sorted(path.name.split(".")[0].removeprefix(stem()) for path in found)
     if not built:
         return None, "not built: building the package needs a C and C++ compiler"
     for level in reversed(processor_levels()):
         if level in built:
             try:
-                return importlib.import_module(f"syclsched.compiled.{STEM}{level}"), level
+                return importlib.import_module(f"syclsched.compiled.{stem()}{level}"), level
             except ImportError as error:
                 return None, f"cannot be loaded: {error}"
     return None, f"built for {', '.join(f'x86-64-{level}' for level in built)}, which the processor is not"

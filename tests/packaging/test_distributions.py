@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from syclsched.compiled import machine_code
+
 Run = Callable[..., str]
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -134,7 +136,7 @@ def test_a_build_takes_machine_code_that_is_there_already(checkout: Path, tmp_pa
     shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "*.so"))
     asked = environment(SYCLSCHED_MACHINE_CODE="v2")
     digest = run(sys.executable, "-c", MADE_FROM, cwd=copy, environment=asked).split()[-1]
-    there = copy / "syclsched" / "compiled" / f"_machine_code_v2{sysconfig.get_config_var('EXT_SUFFIX')}"
+    there = copy / "syclsched" / "compiled" / f"{machine_code.stem()}v2{sysconfig.get_config_var('EXT_SUFFIX')}"
     there.write_text(f"machine code made from {digest}")
     command = (sys.executable, "setup.py", "-q", "build_ext", "--build-lib", tmp_path / "made")
     assert "making machine code" not in run(*command, cwd=copy, environment=asked)
@@ -154,11 +156,11 @@ def test_a_build_makes_machine_code(checkout: Path, tmp_path: Path, run: Run) ->
     said = run(*command, cwd=copy, environment=environment(SYCLSCHED_MACHINE_CODE="v2,v3"))
     assert "making machine code" in said and name in said
     modules = sorted((tmp_path / "made" / "syclsched" / "compiled").glob("*.so"))
-    assert [each.name.split(".")[0] for each in modules] == ["_machine_code_v2", "_machine_code_v3"]
+    assert [each.name.split(".")[0] for each in modules] == [f"{machine_code.stem()}v2", f"{machine_code.stem()}v3"]
     shown = run(
         sys.executable, "-c", f"""
 import importlib.util, numpy
-spec = importlib.util.spec_from_file_location("_machine_code_v2", {str(modules[0])!r})
+spec = importlib.util.spec_from_file_location("{machine_code.stem()}v2", {str(modules[0])!r})
 module = importlib.util.module_from_spec(spec)
 print(len([name for name in dir(module) if len(name) == 32]))
 """, cwd=tmp_path, environment=environment(),
