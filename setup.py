@@ -137,6 +137,7 @@ setup(
         Extension(
             "syclsched.oneapi._il_layer",
             ["syclsched/oneapi/_il_layer.c"],
+            depends=["syclsched/oneapi/_opencl_layer.h"],
             extra_compile_args=["-O2", "-Wall", "-Wextra"],
             optional=True,
         ),

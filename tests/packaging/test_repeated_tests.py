@@ -100,4 +100,5 @@ def test_the_gpu_shaped_device_is_an_option_of_pytests(
 
 
 def test_ci_repeats_them() -> None:
-    assert "python tools/instruction_sets.py" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    commands = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert all(f"python tools/{name}.py" in commands for name in ("instruction_sets", "gpu_shape"))

@@ -116,9 +116,9 @@ def test_the_process_asks_the_library() -> None:
 
 @pytest.mark.parametrize("options", [{"autotune": False}, {"deterministic": True}])
 def test_a_model_whose_operations_were_never_timed_uses_what_the_device_takes(options: Any) -> None:
+    if OTHER_DEVICE not in [device.kind for device in syclsched.discover().devices]:
+        pytest.skip(f"no device {OTHER_DEVICE!r} here")
     platform = syclsched.discover(where=lambda device: device.kind == OTHER_DEVICE)
-    if not platform.compute_devices:
-        pytest.skip("there is one device here")
     random = np.random.default_rng(3)
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
