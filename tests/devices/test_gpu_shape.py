@@ -55,13 +55,13 @@ def said_by(code: str) -> str:
 @pytest.mark.usefixtures("shaped")
 def test_it_is_a_gpu_without_the_hosts_memory() -> None:
     assert said_by(
-        "print([d.filter_string for d in dpctl.get_devices()], queue.sycl_device.name)\n"
+        "print([d.filter_string for d in dpctl.get_devices()])\n"
         "print(dpctl.get_devices(device_type='accelerator'), queue.sycl_device.has_aspect_usm_system_allocations)\n"
         "from syclsched import discover\n"
         "found = discover('gpu')\n"
         "print([(d.name, d.kind, found.space(d.space).host_accessible) for d in found.devices])"
     ).splitlines() == [
-        "['opencl:cpu:0', 'opencl:gpu:0'] Intel(R) FPGA Emulation Device",
+        "['opencl:cpu:0', 'opencl:gpu:0']",
         "[] False",
         "[('gpu', 'gpu', False), ('host', 'host', True)]",
     ]
