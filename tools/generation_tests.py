@@ -21,6 +21,8 @@ CHOSEN: Final = {
     "tests/compiled": "uses internals of numba: its cache, its dispatchers, machine code made by the build",
     "tests/devices": "calls dpctl, its C interface and the OpenCL runtime",
     "tests/kernels": "compiles kernels by each generation's compiler, and calls oneDNN and oneMKL of its release",
+    "tests/kernel_compiler": "uses internals of numba and LLVM's SPIR-V target",
+    "tests/test_dpex.py": "launches kernels of the compiler",
     "tests/execution/dispatch": "submits through dpctl",
     "tests/execution/lanes": "queues and events of dpctl",
     "tests/execution/memory": "USM memory of dpctl, and NumPy's arrays",
@@ -30,6 +32,7 @@ CHOSEN: Final = {
 
 #: Files in those folders that are left out, and the reason why.
 LEFT_OUT: Final = {
+    "tests/kernels/nn": "takes as long as all others; the operations are made like those of tests/kernels/tensor",
     "tests/devices/test_submission_fuzzed.py": "replaces the SYCL runtime by a mock, the same for each generation",
 }
 

@@ -40,7 +40,7 @@ class StackGeneration:
     array_module: str
     #: What a user gains by it.
     offers: str
-    #: The command that installs the package with it, where it is not the default.
+    #: The command that installs the package with it, in a new environment and a checkout.
     change_command: str
 
     def supports_python(self, version: tuple[int, int]) -> bool:
@@ -135,7 +135,7 @@ NUMBA_DPEX = StackGeneration(
     dpctl_interface="libDPCTLSyclInterface.so.0",
     array_module="dpctl.tensor",
     offers="the FPGA emulator as a further device, and kernels compiled by numba-dpex",
-    change_command="python -m pip install -C generation=numba-dpex --force-reinstall syclsched",
+    change_command="python -m pip install -C generation=numba-dpex -e .",
 )
 
 CURRENT = StackGeneration(
@@ -183,7 +183,7 @@ CURRENT = StackGeneration(
     dpctl_interface="libDPCTLSyclInterface.so",
     array_module="dpnp.tensor",
     offers="NumPy 2, Pythons up to 3.14, and this year's drivers of CPU and GPU",
-    change_command="python -m pip install -C generation=current --force-reinstall syclsched",
+    change_command="python -m pip install -C generation=current -e .",
 )
 
 GENERATIONS = (NUMBA_DPEX, CURRENT)

@@ -98,7 +98,7 @@ def _other_generation(generation: StackGeneration, facts: Facts) -> Iterator[Fin
         if other is generation:
             continue
         if other.supports_python(facts.python):
-            how = f"to change: {other.change_command}"
+            how = f"in a new environment, from a checkout: {other.change_command}"
         else:
             how = f"it needs Python {_dotted(other.pythons[0])} to {_dotted(other.pythons[1])}"
         yield Finding(
