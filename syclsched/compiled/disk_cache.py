@@ -35,7 +35,7 @@ def _is_trusted(folder: Path, beside: Path | None) -> bool:
 
 
 def _locator(name: str) -> Any:
-    """Return a class of numba's that finds cache folders; until numba 0.60 their names began with an underscore."""
+    """Return a class of numba's that finds cache folders; in numba 0.59 their names begin with an underscore."""
     return getattr(caching, name, None) or getattr(caching, f"_{name}")
 
 

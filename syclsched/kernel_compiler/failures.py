@@ -15,6 +15,8 @@ from syclsched.errors import KernelCompilationError, SyclschedError
 
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
 _PLACE: Final = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+#: The same where numba knows only what it was generating code for.
+_LOWERED_PLACE: Final = re.compile(r"During: lowering .* at (?P<file>.+) \((?P<line>\d+)\)")
 #: The reason of a function that refuses the types of its arguments, among numba's account of all candidates.
 _REFUSAL: Final = re.compile(r"raised a specific error:\s+\w+: ([^\n]+)\s+raised from [^\n]*kernel_compiler")
 _LIBRARY: Final = os.path.dirname(numba.__file__)
@@ -55,7 +57,8 @@ def _reason(error: BaseException) -> str:
 
 
 def _place(error: BaseException, function: Callable[..., Any]) -> str:
-    for found in _PLACE.finditer(_text(error)):
+    text = _text(error)
+    for found in (*_PLACE.finditer(text), *_LOWERED_PLACE.finditer(text)):
         file = os.path.abspath(found["file"])
         if not file.startswith(_LIBRARY):
             return f"{file}, line {found['line']}, in kernel {function.__name__}"

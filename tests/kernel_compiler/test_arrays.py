@@ -107,6 +107,17 @@ def test_views() -> None:
     np.testing.assert_allclose(y, wanted, rtol=1e-12)
 
 
+def _rows(item: Any, x: Any, y: Any) -> None:
+    if item.get_id(0) == 0:
+        y[:, :] = x  # a row, assigned to every row
+
+
+def test_an_array_of_fewer_dimensions_is_assigned_to_every_row() -> None:
+    x, y = np.arange(4.0), np.zeros((3, 4))
+    launch(_rows, (1,), x, y)
+    np.testing.assert_array_equal(y, np.tile(x, (3, 1)))
+
+
 def _properties(item: Any, x: Any, y: Any) -> None:
     y[0] = x.shape[0] * 100 + x.shape[1]
     y[1] = x.size

@@ -133,6 +133,10 @@ def _allocation(item: Any, x: Any) -> None:
     x[0] = np.zeros(3)[0]
 
 
+def _assignment(item: Any, x: Any) -> None:
+    x[:] = PrivateArray((2, 2), np.float32)
+
+
 def _result(item: Any, x: Any) -> Any:
     return x[0]
 
@@ -157,6 +161,7 @@ def _recursion(item: Any, x: Any) -> None:
         (_output, 1, "kernels cannot print"),
         (_attribute, 1, "Unknown attribute 'unknown'"),
         (_allocation, 1, r"zeros\(.*\) is not supported in a kernel"),
+        (_assignment, 1, "an array of 2 dimensions cannot be assigned to 1"),
         (_result, 1, "a kernel returns nothing"),
         (_shape, 1, "the shape of a PrivateArray must be a constant"),
         (_recursion, None, "factorial calls itself"),

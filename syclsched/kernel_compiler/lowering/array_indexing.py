@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.errors import UnsupportedError
 from numba.core.imputils import RefType, iternext_impl
 from numba.cpython import slicing
 from numba.np import arrayobj
@@ -94,7 +95,7 @@ def _assign(context: Any, builder: Any, kind: Any, part: Any, value_kind: Any, v
     extents = [array.extent(axis) for axis in range(kind.ndim)]
     is_array = isinstance(value_kind, types.Array)
     if is_array and value_kind.ndim > kind.ndim:
-        raise NotImplementedError(f"assignment of {value_kind.ndim} dimensions to {kind.ndim}")
+        raise UnsupportedError(f"an array of {value_kind.ndim} dimensions cannot be assigned to {kind.ndim}")
     with cgutils.loop_nest(builder, extents, _INDEX) as places:
         number = value
         if is_array:

@@ -130,7 +130,8 @@ def judge_sycl(facts: Facts) -> Iterator[Finding]:
             "SYCL runtime",
             "missing",
             f"{facts.sycl_library} is there, its OpenCL adapter is not",
-            ("the 2026.2 wheel was published without it: " if missing else "") + "the runtime shows no OpenCL device",
+            ("the 2026.2 wheel has no library of its own for it: " if missing else "")
+            + "the runtime shows no OpenCL device",
             facts.generation.install_command(),
         )
     else:
