@@ -18,6 +18,7 @@ from syclsched.kernels.onednn import library, status
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Device
 from syclsched.model.task import Task
+from syclsched.oneapi import stack_generation
 
 CPU = Device("cpu", "c", "cpu", "opencl", "a CPU", "cpu", ("cpu",), aspects=("cpu",), dtypes=("float32",))
 EMULATOR = Device("fpga", "f", "fpga", "opencl", "an emulator", "accelerator", ("fpga",), dtypes=("float32",))
@@ -78,7 +79,7 @@ def test_that_it_is_nowhere_is_said() -> None:
 def test_it_is_found_by_its_distributions_record() -> None:
     path = Path(library.find())
     assert path.name == library.LIBRARY
-    assert library.needed_runtime(str(path)) == "libsycl.so.7"
+    assert library.needed_runtime(str(path)) == stack_generation.installed().sycl_library
 
 
 @pytest.mark.sycl
@@ -94,7 +95,8 @@ def test_other_builds_are_refused(tmp_path: Path) -> None:
     other.write_bytes(b"\x7fELF no library \0libsycl.so.99\0")
     with pytest.raises(CapabilityError, match=r"needs libsycl.so.99, and libsycl.so.* is loaded"):
         library._open(str(other))
-    other.write_bytes(b"\x7fELF no library \0libsycl.so.7\0")
+    runtime = stack_generation.installed().sycl_library.encode()
+    other.write_bytes(b"\x7fELF no library \0" + runtime + b"\0")
     with pytest.raises(CapabilityError, match="it cannot be loaded"):
         library._open(str(other))
 
