@@ -17,6 +17,7 @@ from syclsched.oneapi.processor import TARGET_ARCH_VARIABLE
 ICD_VARIABLE = "OCL_ICD_FILENAMES"
 VENDORS_VARIABLE = "OCL_ICD_VENDORS"
 LAYERS_VARIABLE = "OPENCL_LAYERS"
+HOST_TASK_THREADS_VARIABLE = "SYCL_QUEUE_THREAD_POOL_SIZE"
 RECORD_VARIABLE = "SYCLSCHED_BOOT_ENVIRONMENT"
 #: Variables that change the visible devices, the code generated for them, or how they run it.
 _BOOT_PREFIXES = ("CL_CONFIG_", "POCL_", "IGC_", "NUMBA_DPEX_", "SYCL_PROGRAM_")
@@ -87,6 +88,10 @@ def decide(own: Mapping[str, str], requested: RequestedSettings) -> tuple[dict[s
         values[VENDORS_VARIABLE] = requested.no_vendor_files
     if requested.layer is not None:
         values[LAYERS_VARIABLE] = appended(own.get(LAYERS_VARIABLE), requested.layer)
+    if HOST_TASK_THREADS_VARIABLE not in own:
+        # SYCL 2026 starts several: each of oneDNN's primitives then runs on another thread than the one before, wakes
+        # other workers of oneTBB, and takes up to twice as long. SYCL 2024 starts one.
+        values[HOST_TASK_THREADS_VARIABLE] = "1"
     if TARGET_ARCH_VARIABLE in own:
         notes.append(f"{TARGET_ARCH_VARIABLE} is the user's own ({own[TARGET_ARCH_VARIABLE]})")
     elif requested.target_arch is not None:

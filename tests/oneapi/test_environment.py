@@ -9,10 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syclsched.oneapi import environment
-from syclsched.oneapi.environment import ICD_VARIABLE, RECORD_VARIABLE, VENDORS_VARIABLE, RequestedSettings
+from syclsched.oneapi.environment import (
+    HOST_TASK_THREADS_VARIABLE,
+    ICD_VARIABLE,
+    RECORD_VARIABLE,
+    VENDORS_VARIABLE,
+    RequestedSettings,
+)
 
 WISHES = RequestedSettings(icd_files=("/lib/cpu.so", "/cache/emu.so"), layer="/pkg/layer.so", target_arch="skx")
-NAMES = (ICD_VARIABLE, "OPENCL_LAYERS", "CL_CONFIG_CPU_TARGET_ARCH")
+NAMES = (ICD_VARIABLE, "OPENCL_LAYERS", "CL_CONFIG_CPU_TARGET_ARCH", HOST_TASK_THREADS_VARIABLE)
 
 
 def test_everything_is_set_where_the_user_set_nothing() -> None:
@@ -21,12 +27,14 @@ def test_everything_is_set_where_the_user_set_nothing() -> None:
         ICD_VARIABLE: "/lib/cpu.so:/cache/emu.so",
         "OPENCL_LAYERS": "/pkg/layer.so",
         "CL_CONFIG_CPU_TARGET_ARCH": "skx",
+        HOST_TASK_THREADS_VARIABLE: "1",
     }
     assert notes == ()
 
 
 def test_the_users_values_are_kept_and_said() -> None:
     own = {ICD_VARIABLE: "/my/driver.so", "CL_CONFIG_CPU_TARGET_ARCH": "corei7", "OPENCL_LAYERS": "/my/layer.so"}
+    own[HOST_TASK_THREADS_VARIABLE] = "4"
     values, notes = environment.decide(own, WISHES)
     assert values == {"OPENCL_LAYERS": "/my/layer.so:/pkg/layer.so"}
     assert any("/my/driver.so" in note for note in notes)
@@ -36,6 +44,7 @@ def test_the_users_values_are_kept_and_said() -> None:
 def test_harmless_drivers_are_listed_in_place_of_the_vendor_files() -> None:
     some = RequestedSettings(icd_files=("/lib/cpu.so",), harmless_drivers=("libpocl.so",), no_vendor_files="/none")
     values, _ = environment.decide({}, some)
+    assert values.pop(HOST_TASK_THREADS_VARIABLE) == "1"
     assert values == {ICD_VARIABLE: "/lib/cpu.so:libpocl.so", VENDORS_VARIABLE: "/none"}
     values, _ = environment.decide({ICD_VARIABLE: "/bad.so:/good.so"}, replace(some, harmless_drivers=("/good.so",)))
     assert values[ICD_VARIABLE] == "/good.so"
@@ -48,8 +57,8 @@ def test_a_drivers_own_variables_do_not_concern_other_devices() -> None:
     assert environment.variables_for("Intel(R) OpenCL | 3", boot) == {"CL_CONFIG_CPU_TARGET_ARCH": "skx"}
 
 
-def test_nothing_found_sets_nothing() -> None:
-    assert environment.decide({}, RequestedSettings()) == ({}, ())
+def test_nothing_found_sets_the_number_of_host_task_threads_only() -> None:
+    assert environment.decide({}, RequestedSettings()) == ({HOST_TASK_THREADS_VARIABLE: "1"}, ())
 
 
 @given(st.dictionaries(st.sampled_from((*NAMES, "HOME")), st.text("abc/:", max_size=6)))
