@@ -23,7 +23,7 @@ from syclsched.profiling.storage.described_platforms import (
 from syclsched.profiling.storage.files import ProfileSet, write_file
 
 SPEC_SHEETS = {"max1100", "max1550", "a770", "b580", "flex170", "iris-xe", "xeon-8480", "a100", "h100", "mi250x"}
-MEASURED = {"cpu", "cpu-subdevice", "emulator"}
+MEASURED = {"cpu", "cpu-subdevice", "emulator", "pocl"}
 
 
 def test_the_promised_profiles_are_shipped() -> None:
