@@ -152,6 +152,9 @@ install_tests() {
     within bash -euo pipefail -c "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]'"
 }
 
+# A test whose process dies fails by its name, and the others go on in another process.
+device_tests=(.venv/bin/python -m pytest -q -m sycl -n 2 --dist worksteal)
+
 # A runtime alone is chosen as a user would: with a list of drivers of their own, and a folder without vendor files.
 run_part() {
     local part="$1"
@@ -159,9 +162,8 @@ run_part() {
     case "$part" in
         run) readme main ;;
         tests) readme tests ;;
-        intel) within env OCL_ICD_VENDORS=/src/docs .venv/bin/python -m pytest -q -m sycl "$@" ;;
-        pocl) within env OCL_ICD_VENDORS=/src/docs OCL_ICD_FILENAMES=libpocl.so.2 \
-            .venv/bin/python -m pytest -q -m sycl "$@" ;;
+        intel) within env OCL_ICD_VENDORS=/src/docs "${device_tests[@]}" "$@" ;;
+        pocl) within env OCL_ICD_VENDORS=/src/docs OCL_ICD_FILENAMES=libpocl.so.2 "${device_tests[@]}" "$@" ;;
         both) within .venv/bin/python -m pytest -q tests/execution/test_two_runtimes.py "$@" ;;
     esac
 }
