@@ -39,6 +39,7 @@ from syclsched.kernel_compiler.target.device_functions import compile_function, 
 from syclsched.kernel_compiler.target.expressible import obstacle
 from syclsched.kernel_compiler.target.kernel_types import DeviceArray, ItemType, NdItemType
 from syclsched.kernel_compiler.target.optimisation import optimise
+from syclsched.kernel_compiler.target.vector_calls import split_vector_calls
 
 
 @global_compiler_lock  # type: ignore[untyped-decorator]
@@ -69,6 +70,7 @@ def compile_kernel(
     options = options or KernelOptions()
     parameters = flatten_arguments(argument_types)
     with explained(function), target_override(TARGET):
+        spirv.prepare()
         load_all()
         descriptor.refresh()
         flags = kernel_flags(fastmath=options.fastmath, float_atomics=options.float_atomics)
@@ -79,6 +81,7 @@ def compile_kernel(
         module = result.library.linked_module()
         module.link_in(binding.parse_assembly(str(_entry_point(result.fndesc, argument_types, name))))
         optimise(module, name)
+        module = split_vector_calls(module, name, options.vector_bits)
         if (needed := obstacle(str(module), name)) is not None:
             raise KernelCompilationError(
                 f"the kernel needs {needed}, which devices do not have", where=place_of(function)

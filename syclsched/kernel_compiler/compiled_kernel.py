@@ -100,11 +100,14 @@ class KernelOptions:
         others are made of a loop with compare-and-exchange.
     spirv_version : str
         The highest version of SPIR-V that may be used.
+    vector_bits : int, optional
+        A power of two: OpenCL's functions are called on vectors of at most as many bits, and on parts of wider ones.
     """
 
     fastmath: bool = False
     float_atomics: frozenset[str] = frozenset()
     spirv_version: str = "1.2"
+    vector_bits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ class SyclDevice(Protocol):
     has_aspect_atomic64: bool
     has_aspect_usm_device_allocations: bool
     has_aspect_usm_host_allocations: bool
+    native_vector_width_float: int
     is_cpu: bool
     is_gpu: bool
 

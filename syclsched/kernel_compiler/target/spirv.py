@@ -12,10 +12,11 @@ from typing import Any, Final
 from llvmlite import binding as llvm
 
 from syclsched.errors import RuntimeMissingError
+from syclsched.kernel_compiler.target import emission, emission_server
 
 _LAYOUT: Final = "e-i64:64-v16:16-v24:32-v32:32-v48:64-v96:128-v192:256-v256:256-v512:512-v1024:1024-n8:16:32:64"
 #: What may be used beyond the version of SPIR-V: by kernels whose options say that the device has it.
-_ALLOWED: Final = "+SPV_EXT_shader_atomic_float_add,+SPV_EXT_shader_atomic_float_min_max"
+_OPTIONS: Final = "--spirv-ext=+SPV_EXT_shader_atomic_float_add,+SPV_EXT_shader_atomic_float_min_max"
 
 
 @lru_cache(maxsize=1)
@@ -24,9 +25,7 @@ def is_built_in() -> bool:
     if not hasattr(llvm, "create_pass_builder"):
         llvm.initialize()
         return False
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    llvm.set_option("syclsched", f"--spirv-ext={_ALLOWED}")  # read by the SPIR-V target alone
+    emission_server.initialise(_OPTIONS)
     try:
         llvm.Target.from_triple("spirv64-unknown-unknown")
     except RuntimeError:
@@ -39,9 +38,15 @@ def triple(version: str = "") -> str:
     return f"spirv64{version and 'v' + version}-unknown-unknown" if is_built_in() else "spir64-unknown-unknown"
 
 
-def target_machine(version: str = "") -> Any:
-    """Return a new machine of LLVM's for a version of SPIR-V; it is for one module, of which it keeps pointers."""
-    return llvm.Target.from_triple(triple(version)).create_target_machine(opt=2)
+def target_machine() -> Any:
+    """Return a new machine of LLVM's; it is for one module, of which it keeps pointers."""
+    return llvm.Target.from_triple(triple()).create_target_machine(opt=2)
+
+
+def prepare() -> None:
+    """Start what emits SPIR-V: it is ready when the first module is."""
+    if is_built_in():
+        emission.EmissionProcess.start(_OPTIONS)
 
 
 @lru_cache(maxsize=1)
@@ -53,8 +58,7 @@ def data_layout() -> str:
 def emit(module: Any, version: str) -> bytes:
     """Return a module as SPIR-V of at most a version."""
     if is_built_in():
-        module.triple = triple(version)
-        return bytes(target_machine(version).emit_object(module))
+        return emission.emit(module, triple(version), _OPTIONS)
     return _translate(module.as_bitcode(), version)
 
 
@@ -71,7 +75,7 @@ def _translate(bitcode: bytes, version: str) -> bytes:
         with open(source, "wb") as file:
             file.write(bitcode)
         command = [get_llvm_spirv_path(), f"--spirv-max-version={version}", "-o", result, source]
-        command += [f"--spirv-ext={_ALLOWED}"]
+        command += [_OPTIONS]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"llvm-spirv refuses the kernel: {done.stderr.strip()[-2000:]}")

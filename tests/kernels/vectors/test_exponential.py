@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from support.vectors import WIDTH, on_vectors
 
+from syclsched.devices.programs.python_kernels import own_compiler
 from syclsched.kernels.vectors import exponential, straight_line
 
 POWERS = on_vectors(
@@ -40,3 +42,17 @@ def test_nothing_of_what_is_far_below_and_nan_of_nan(run: Any, language: str) ->
     assert got[:4].tolist() == [0, 0, 0, 1]
     assert np.isnan(got[4:7]).all()
     assert (got[7:] == 1).all()
+
+
+@pytest.mark.sycl
+def test_registers_of_another_width_change_no_bit(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.linspace(exponential.LEAST, 0, WIDTH << 4, dtype="float32")
+    python = POWERS.implementation("numba-dpex")
+    by_own = replace(python, load=lambda signature: replace(python.load(signature), compiler="own"))
+    operation = replace(POWERS, implementations=(by_own,))
+    found = []
+    for bits in (128, 256, 512):
+        monkeypatch.setattr(own_compiler, "_vector_bits", lambda device, bits=bits: bits)
+        found.append(run(operation, "numba-dpex", {"y": np.zeros_like(x), "x": x})["y"].tobytes())
+    assert found[0] == found[1] == found[2]
+    assert np.allclose(np.frombuffer(found[0], "float32"), np.exp(x))

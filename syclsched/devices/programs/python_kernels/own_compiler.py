@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from syclsched import kernel_compiler
 from syclsched.devices.native.sycl_types import SyclDevice
@@ -20,6 +20,8 @@ from syclsched.model.operation import SpirvModule
 
 #: numba's tables of types and functions are not thread-safe.
 _LOCK = threading.RLock()
+#: Every processor of SYCL's CPU devices has registers of so many bits.
+_LEAST_VECTOR_BITS: Final = 128
 
 
 @lru_cache(maxsize=1)
@@ -37,8 +39,14 @@ def _version(name: str) -> str | None:
 
 
 def traits(device: SyclDevice) -> tuple[str, ...]:
-    """Return the facts of a device that change the code: none so far."""
-    return ()
+    """Return the facts of a device that change the code."""
+    bits = _vector_bits(device)
+    return () if bits is None else (f"vectors of {bits} bits",)
+
+
+def _vector_bits(device: SyclDevice) -> int | None:
+    """Return the bits of a CPU's vector registers; for other devices None."""
+    return max(32 * device.native_vector_width_float, _LEAST_VECTOR_BITS) if device.is_cpu else None
 
 
 def kernel_spirv(kernel: PythonKernel, arguments: tuple[Argument, ...], device: SyclDevice) -> SpirvModule:
@@ -49,7 +57,8 @@ def kernel_spirv(kernel: PythonKernel, arguments: tuple[Argument, ...], device: 
         if kernel.intrinsics is not None:
             _register(kernel.intrinsics)
         function = with_replaced(kernel.function, _counterpart)
-        made = compile_kernel(function, arguments, options=KernelOptions(fastmath=kernel.fastmath))
+        options = KernelOptions(fastmath=kernel.fastmath, vector_bits=_vector_bits(device))
+        made = compile_kernel(function, arguments, options=options)
     return SpirvModule(made.spirv, made.name)
 
 
