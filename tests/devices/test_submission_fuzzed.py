@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SEQUENCES = 3000
 #: Of several threads each. With a planted defect more are tried: the first one that shows it ends the program.
-THREADED, THREADED_UNTIL_SEEN = 60, 3000
+THREADED, THREADED_UNTIL_SEEN = 30, 3000
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.sycl, needs_numba_dpex]
 Arrays = dict[str, np.ndarray]
 #: An operation with arrays for it, and scalars.
 Call = tuple[Operation, Arrays, dict[str, float]]
-RANDOM = settings(max_examples=2, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+RANDOM = settings(max_examples=1, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 NAME = "numba-dpex"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from syclsched.oneapi.processor import TARGET_ARCH_VARIABLE, target_arch
+from syclsched.oneapi.processor import TARGET_ARCH_VARIABLE, missing_flags, target_arch
 
 ROOT = Path(__file__).resolve().parents[2]
 AVX = frozenset(["sse4_1", "sse4_2", "popcnt", "avx"])
@@ -64,6 +64,15 @@ def test_a_processor_repeats_what_it_has_and_says_what_it_lacks(
     printed = capsys.readouterr().out
     assert "CL_CONFIG_CPU_TARGET_ARCH=core-avx2, " in printed
     assert "not run, this processor lacks abm, avx2, bmi1, bmi2, f16c, fma, movbe" in printed
+
+
+@pytest.mark.parametrize(("later", "repeated"), [((), ["corei7-avx"]), (("avx_vnni",), ["corei7-avx", "core-avx2"])])
+def test_the_processors_own_instruction_set_is_not_repeated(
+    tool: Any, runs: list[dict[str, str]], later: tuple[str, ...], repeated: list[str]
+) -> None:
+    avx2 = AVX | missing_flags("core-avx2", AVX)
+    tool.main([], avx2 | set(later))
+    assert [each[TARGET_ARCH_VARIABLE] for each in runs] == repeated
 
 
 def test_nothing_to_repeat_is_no_failure(tool: Any, runs: list[dict[str, str]]) -> None:

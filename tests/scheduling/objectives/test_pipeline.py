@@ -17,6 +17,7 @@ from support.random_problems import READ, UPDATE, WRITE, build, problems
 from syclsched.scheduling import get, problem_from_matrices
 from syclsched.scheduling.objectives import PipelinedSchedule, evaluate, modulo_schedule, pipeline
 from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.tables import frozen
 
 GENERATIONS = 5
 
@@ -210,7 +211,7 @@ def test_equal_arguments_give_equal_answers() -> None:
 @pytest.mark.parametrize("release_s", [1e3, 1e6, 1e9])
 def test_tasks_shorter_than_the_precision_of_their_times_end_no_search(release_s: float) -> None:
     problem = problem_from_matrices([[1e-10]] * 3, {})
-    problem = replace(problem, tables=problem.tables._replace(release_s=np.full(3, release_s)))
+    problem = replace(problem, tables=frozen(problem.tables._replace(release_s=np.full(3, release_s))))
     schedule = modulo_schedule(problem, get("heft").schedule(problem))
     assert schedule.interval_s >= 3e-10 * (1 - 1e-9)
     assert schedule.start_s.min() >= release_s
