@@ -45,9 +45,13 @@ def initialise(options: str) -> Any:
 
 
 def _emit(llvm: Any, triple: str, bitcode: bytes) -> bytes:
+    """Return the SPIR-V of an optimised module.
+
+    Without further optimisation: LLVM's for loops makes counters of two bits, for which SPIR-V gets eight.
+    """
     module = llvm.parse_bitcode(bitcode)
     module.triple = triple
-    return bytes(llvm.Target.from_triple(triple).create_target_machine(opt=2).emit_object(module))
+    return bytes(llvm.Target.from_triple(triple).create_target_machine(opt=0).emit_object(module))
 
 
 def _in_child(work: Callable[[], bytes]) -> bytes:
