@@ -248,6 +248,8 @@ def judge_models(facts: Facts) -> Iterator[Finding]:
         yield Finding("ONNX models", "ok", f"onnx {onnx}")
     if onednn is None:
         yield Finding("oneDNN", "info", f"not installed: kernels do its work, and slower ({_MODELS_COMMAND})")
+    elif failed and any(failed in refusal for device in facts.probe.devices for refusal in device.refusals):
+        yield Finding("oneDNN", "info", f"onednn {onednn} refuses the CPU device: kernels do its work, and slower")
     elif failed:
         yield Finding(
             "oneDNN",

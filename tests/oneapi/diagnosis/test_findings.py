@@ -341,3 +341,8 @@ def test_what_models_need_is_no_trouble_where_it_is_not_installed() -> None:
 def test_onednn_that_does_not_compute_is_told_with_its_error() -> None:
     found = only(probe=replace(HEALTHY.probe, onednn="libdnnl.so.3 needs libsycl.so.8"))
     assert found.topic == "oneDNN" and "libsycl.so.8" in found.what and "syclsched[onnx]" in str(found.mend)
+
+
+def test_onednn_that_refuses_the_only_cpu_device_is_no_trouble() -> None:
+    other = replace(CPU, refusals=("oneDNN: no engine there",))
+    assert about("oneDNN", probe=replace(HEALTHY.probe, devices=(other,), onednn="no engine there")).status == "info"
