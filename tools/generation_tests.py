@@ -33,7 +33,8 @@ CHOSEN: Final = {
 #: Files in those folders that are left out, and the reason why.
 LEFT_OUT: Final = {
     "tests/kernels/nn/convolution": "takes long; its kernels are made like those of tests/kernels/nn/pooling",
-    "tests/kernels/nn/normalisation": "takes long; its kernels are made like those of tests/kernels/nn/test_norms.py",
+    "tests/kernels/nn/normalisation": "takes long; its kernels are made like those of reductions",
+    "tests/kernels/nn/test_norms.py": "takes long; its kernels are made like those of reductions",
     "tests/kernels/nn/product": "takes long; its kernels are made like those of convolutions",
     "tests/devices/test_submission_fuzzed.py": "replaces the SYCL runtime by a mock, the same for each generation",
 }
