@@ -88,7 +88,9 @@ def decide(own: Mapping[str, str], requested: RequestedSettings) -> tuple[dict[s
         values[VENDORS_VARIABLE] = requested.no_vendor_files
     if requested.layer is not None:
         values[LAYERS_VARIABLE] = appended(own.get(LAYERS_VARIABLE), requested.layer)
-    if HOST_TASK_THREADS_VARIABLE not in own:
+    if HOST_TASK_THREADS_VARIABLE in own:
+        notes.append(f"{HOST_TASK_THREADS_VARIABLE} is the user's own ({own[HOST_TASK_THREADS_VARIABLE]})")
+    else:
         # SYCL 2026 starts several: each of oneDNN's primitives then runs on another thread than the one before, wakes
         # other workers of oneTBB, and takes up to twice as long. SYCL 2024 starts one.
         values[HOST_TASK_THREADS_VARIABLE] = "1"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from llvmlite import binding as llvm
 
 from syclsched.kernel_compiler import ArrayArgument, ItemArgument, compile_kernel
 from syclsched.kernel_compiler.target import emission, spirv
@@ -46,14 +47,23 @@ def compiled(loops: int) -> bytes:
     return compile_kernel(kernel_of(loops), (ItemArgument(1), ArrayArgument("float32", 1))).spirv
 
 
-def test_no_number_is_defined_twice_however_many_kernels_there_were() -> None:
-    first = {}
-    for turn in range(4):
-        for loops in (1, 4, 2, 6):
-            code = compiled(loops)
+def module_of(blocks: int) -> Any:
+    """Return an LLVM module with a kernel of so many basic blocks and some."""
+    lines = ["define spir_kernel void @kernel(i64 %n) {", "entry:", "  br label %b0"]
+    for k in range(blocks):
+        lines += [f"b{k}:", f"  %c{k} = icmp sgt i64 %n, {k}", f"  br i1 %c{k}, label %b{k + 1}, label %end"]
+    return llvm.parse_assembly("\n".join([*lines, f"b{blocks}:", "  br label %end", "end:", "  ret void", "}"]))
+
+
+@needs_emission
+def test_no_number_is_defined_twice_however_many_modules_there_were() -> None:
+    first: dict[int, bytes] = {}
+    for turn in range(10):
+        for blocks in (2, 9, 4, 15):
+            code = spirv.emit(module_of(blocks), "1.2")
             numbers = list(results(code))
-            assert len(numbers) == len(set(numbers)), (turn, loops)
-            assert len(code) == len(first.setdefault(loops, code))
+            assert len(numbers) == len(set(numbers)), (turn, blocks)
+            assert code == first.setdefault(blocks, code)
 
 
 @needs_emission

@@ -39,6 +39,7 @@ def test_the_users_values_are_kept_and_said() -> None:
     assert values == {"OPENCL_LAYERS": "/my/layer.so:/pkg/layer.so"}
     assert any("/my/driver.so" in note for note in notes)
     assert any("corei7" in note for note in notes)
+    assert any(HOST_TASK_THREADS_VARIABLE in note and "(4)" in note for note in notes)
 
 
 def test_harmless_drivers_are_listed_in_place_of_the_vendor_files() -> None:
