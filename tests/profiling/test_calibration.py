@@ -256,7 +256,7 @@ def test_what_a_library_refuses_is_not_planned_until_it_can_be_timed(
         with pytest.raises(CapabilityError, match="library: a library: no engine"):
             plan_graph(only, platform, history=history)
         mend()
-        again = calibrate(graph, platform, live, history, seconds_each=0.0)
+        again = calibrate(graph, platform, live, history, seconds_each=0.0, meter=BUSY)
         assert (again.measured, again.refused) == (2, ())
         assert not history.refusals()
 
