@@ -86,3 +86,18 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     if nextitem is not None and (nextitem.path != item.path or len(sys.modules) > _imported + 50):
         _freeze_imported_objects()
+
+
+@pytest.fixture(scope="session")
+def onednn_on_cpu() -> None:
+    """Skip a test where oneDNN is not installed or refuses the CPU device, as it refuses PoCL's."""
+    from syclsched import oneapi
+    from syclsched.devices.trust.library_check import refusals
+
+    if "onednn" not in oneapi.load().versions:
+        pytest.skip("oneDNN is not installed")
+    import dpctl
+
+    reason = dict(refusals(dpctl.SyclDevice("cpu"))).get("oneDNN")
+    if reason is not None:
+        pytest.skip(f"oneDNN refuses the CPU device: {reason}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib.metadata
-import importlib.util
 from functools import lru_cache
 from typing import Any
 
@@ -23,10 +22,8 @@ class _Argument(ctypes.Structure):
     _fields_ = [("argument", ctypes.c_int), ("memory", _POINTER)]
 
 
-INSTALLED = importlib.util.find_spec("onednn") is not None or any(
-    d.name == "onednn" for d in importlib.metadata.distributions()
-)
-needs_onednn = pytest.mark.skipif(not INSTALLED, reason="oneDNN is not installed")
+#: Skips a test where oneDNN cannot run on the CPU device, by the fixture of this name.
+needs_onednn = pytest.mark.usefixtures("onednn_on_cpu")
 
 
 @lru_cache(maxsize=1)
