@@ -16,6 +16,9 @@ _CPUINFO = Path("/proc/cpuinfo")
 _LONGEST_SLUG = 40
 _TRADEMARKS = re.compile(r"\((?:r|tm|c)\)", re.IGNORECASE)
 
+#: The first generation of SYCL packages: its keys do not name it, so that files from before there were two are found.
+_UNNAMED_GENERATION = "numba-dpex"
+
 #: Boot variables that choose the visible devices but not how they run. They are not part of a device's key: the driver
 #: version tells drivers apart, and hiding one device must not invalidate the profile of another.
 _CHOOSING_VARIABLES = frozenset(
@@ -44,17 +47,22 @@ def device_key(
     driver_version: str,
     processor: str,
     boot_environment: Mapping[str, str],
+    generation: str = "",
     partition: Partition | None = None,
     ordinal: int = 0,
 ) -> str:
-    """Return the key of a device under which its profile and measured history are stored."""
+    """Return the key of a device under which its profile and measured history are stored.
+
+    Each generation of SYCL packages has its own: it compiles other code, and has other libraries.
+    """
     environment = {k: v for k, v in boot_environment.items() if k not in _CHOOSING_VARIABLES}
     cut = None if partition is None else [partition.method, partition.argument, partition.index]
     identity: list[object] = [name, driver_version, cut, processor, sorted(environment.items())]
     if ordinal:
         identity.append(ordinal)
     digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:8]
-    return f"{backend}-{kind}-{slug(name)}-{digest}"
+    named = f"-{slug(generation)}" if generation not in ("", _UNNAMED_GENERATION) else ""
+    return f"{backend}-{kind}-{slug(name)}{named}-{digest}"
 
 
 def device_names(kinds: Iterable[str]) -> tuple[str, ...]:

@@ -121,6 +121,7 @@ def _keys(candidates: Sequence[SelectedDevice], host: HostFacts) -> tuple[str, .
                 driver_version=facts.driver_version,
                 processor=host.processor,
                 boot_environment=variables_for(facts.platform, dict(host.boot_environment)),
+                generation=host.generation,
                 partition=facts.partition,
                 ordinal=seen[same],
             )
@@ -161,7 +162,13 @@ def _host_device(host: HostFacts, reached: tuple[str, ...]) -> Device:
     return Device(
         name=HOST,
         key=device_key(
-            "host", "host", host.processor, driver_version="", processor=host.processor, boot_environment={}
+            "host",
+            "host",
+            host.processor,
+            driver_version="",
+            processor=host.processor,
+            boot_environment={},
+            generation=host.generation,
         ),
         kind="host",
         backend="host",

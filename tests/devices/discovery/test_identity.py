@@ -46,6 +46,11 @@ def test_what_changes_the_device_changes_the_key(change: dict[str, Any]) -> None
     assert key(**change) != key()
 
 
+def test_a_key_names_the_generation_of_the_packages_but_the_first() -> None:
+    assert key(generation="current") == key()[:-8] + "current-" + key()[-8:]
+    assert key(generation="numba-dpex") == key()
+
+
 def test_hiding_another_device_does_not_change_the_key() -> None:
     hidden = {"CL_CONFIG_A": "1", "ONEAPI_DEVICE_SELECTOR": "opencl:cpu", "OCL_ICD_FILENAMES": "libintelocl.so"}
     assert key(boot_environment=hidden) == key()
