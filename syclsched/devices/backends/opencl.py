@@ -18,6 +18,7 @@ from typing import Any
 from syclsched.devices.backends.opencl_binaries import load_binaries
 from syclsched.devices.backends.opencl_calls import (
     BACKEND_OPENCL,
+    DEVICE_NATIVE,
     KERNEL_NATIVE,
     KERNEL_PROGRAM,
     OPENCL,
@@ -28,6 +29,7 @@ from syclsched.devices.backends.opencl_calls import (
     dpctl_interface,
     function_of,
     loaded_library,
+    number_property,
     pointer_property,
     sycl_runtime,
     text_property,
@@ -35,7 +37,7 @@ from syclsched.devices.backends.opencl_calls import (
 from syclsched.devices.backends.sycl import Backend, NativeAccess, sycl_event_at
 from syclsched.devices.native.fences import scratch_for
 from syclsched.devices.native.submission_library import NATIVE_VARIABLE, table
-from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
+from syclsched.devices.native.sycl_types import SyclDevice, SyclEvent, SyclQueue
 from syclsched.model.operation import OpenCLSource
 
 #: Number of worker threads per kernel of the CPU runtime; with one each queue of the CPU device is one core.
@@ -53,6 +55,10 @@ _DEVICE_PLATFORM = 0x1031
 _KERNEL_FUNCTION_NAME = 0x1190
 _PROGRAM_BUILD_LOG = 0x1183
 _COMPLETE = 0
+#: By type: the number of the property that tells which atomic operations there are (cl_ext_float_atomics).
+_FLOAT_ATOMICS = {"float32": 0x4231, "float64": 0x4232}
+#: By operation: its bits in that property, for global and for local memory.
+_ATOMIC_BITS = {"add": 1 << 1 | 1 << 17, "min": 1 << 2 | 1 << 18, "max": 1 << 2 | 1 << 18}
 
 #: In the order of ``struct functions`` of ``_submit_opencl.c``; extension functions are looked up for each platform.
 #: Three functions of SYCL follow.
@@ -98,6 +104,10 @@ class OpenCL(Backend):
         """Return the program of a driver's binary."""
         binaries = load_binaries()
         return None if binaries is None else binaries.load(binary, queue)
+
+    def float_atomics(self, device: SyclDevice) -> frozenset[str]:
+        """Return what the driver says, of both global and local memory; drivers without the extension say nothing."""
+        return _float_atomics(device)
 
     def computes_on_host_cores(self, queue: SyclQueue) -> bool:
         """Return whether a queue's device is the CPU device or the FPGA emulator."""
@@ -326,6 +336,28 @@ def load_native() -> NativeOpenCL | None:
 
 
 # --- inside ---------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _float_atomics(device: SyclDevice) -> frozenset[str]:
+    number, pointer = ctypes.c_int32, ctypes.c_void_p
+    try:
+        opencl = loaded_library(OPENCL)
+        native = function_of(sycl_runtime(), DEVICE_NATIVE, pointer, pointer)(device.addressof_ref())
+    except (OSError, AttributeError):
+        return frozenset()
+    info = function_of(opencl, "clGetDeviceInfo", number, pointer, ctypes.c_uint32, ctypes.c_size_t, pointer, pointer)
+    release = function_of(opencl, "clReleaseDevice", number, pointer)
+    try:
+        said = {dtype: number_property(info, native, name) for dtype, name in _FLOAT_ATOMICS.items()}
+    finally:
+        release(native)
+    return frozenset(
+        f"{operation} {dtype}"
+        for dtype, has in said.items()
+        for operation, bits in _ATOMIC_BITS.items()
+        if has & bits == bits
+    )
 
 
 def _loaded_functions() -> NativeOpenCL | None:

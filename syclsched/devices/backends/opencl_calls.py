@@ -15,6 +15,7 @@ BACKEND_OPENCL: Final = 1
 QUEUE_CONTEXT, QUEUE_DEVICE = 0x1090, 0x1091
 KERNEL_PROGRAM: Final = 0x1194
 KERNEL_NATIVE: Final = "_ZNK4sycl3_V16kernel9getNativeEv"
+DEVICE_NATIVE: Final = "_ZNK4sycl3_V16device9getNativeEv"
 QUEUE_NATIVE: Final = "_ZNK4sycl3_V15queue9getNativeERi"
 
 
@@ -46,6 +47,12 @@ def pointer_property(info: Any, owner: int, name: int) -> int:
     found = ctypes.c_void_p()
     info(owner, name, ctypes.sizeof(found), ctypes.byref(found), None)
     return found.value or 0
+
+
+def number_property(info: Any, owner: int, name: int) -> int:
+    """Return a property of 64 bits of an object, by a ``clGet...Info`` function; 0 if it is unknown there."""
+    found = ctypes.c_uint64()
+    return 0 if info(owner, name, ctypes.sizeof(found), ctypes.byref(found), None) else found.value
 
 
 def text_property(info: Any, owner: int, name: int) -> bytes:

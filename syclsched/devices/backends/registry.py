@@ -8,7 +8,7 @@ from typing import Final
 from syclsched.devices.backends.level_zero import LevelZero
 from syclsched.devices.backends.opencl import OpenCL
 from syclsched.devices.backends.sycl import Backend
-from syclsched.devices.native.sycl_types import SyclQueue
+from syclsched.devices.native.sycl_types import SyclDevice, SyclQueue
 from syclsched.model.platform import backend_facts
 
 #: By SYCL's name of the backend.
@@ -21,8 +21,13 @@ DRIVERS: Final[dict[tuple[str, str], Backend]] = {}
 
 
 def backend_of(queue: SyclQueue) -> Backend:
-    """Return the backend of a queue, the general SYCL path if it has no file; not to be called for each submission."""
-    name = queue.backend.name
-    if DRIVERS and (found := DRIVERS.get((name, queue.sycl_device.sycl_platform.name.strip()))) is not None:
+    """Return the backend of a queue; not to be called for each submission."""
+    return backend_of_device(queue.sycl_device)
+
+
+def backend_of_device(device: SyclDevice) -> Backend:
+    """Return the backend of a device, the general SYCL path if it has no file."""
+    name = device.backend.name
+    if DRIVERS and (found := DRIVERS.get((name, device.sycl_platform.name.strip()))) is not None:
         return found
     return BACKENDS.get(name) or Backend(backend_facts(name))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from syclsched.devices.native.sycl_types import SyclEvent, SyclQueue
+from syclsched.devices.native.sycl_types import SyclDevice, SyclEvent, SyclQueue
 from syclsched.errors import CapabilityError
 from syclsched.model.operation import OpenCLSource
 from syclsched.model.platform import BackendFacts
@@ -75,6 +75,10 @@ class Backend:
     def load_binary(self, binary: bytes, queue: SyclQueue) -> Any | None:
         """Return the program of a binary for the same kind of device and driver; None if the driver refuses it."""
         return None
+
+    def float_atomics(self, device: SyclDevice) -> frozenset[str]:
+        """Return the atomic operations on floating-point numbers that a device has, such as ``"add float32"``."""
+        return frozenset()
 
     def computes_on_host_cores(self, queue: SyclQueue) -> bool:
         """Return whether kernels run on the host's cores, of which the last is used by a waiting thread only."""

@@ -129,8 +129,9 @@ def test_planning_profiling_and_discovery_ask_the_facts(fake: Fake) -> None:
 
 def of(backend: str, platform: str = "") -> Any:
     """A queue of a backend and SYCL platform."""
-    sycl_device = SimpleNamespace(sycl_platform=SimpleNamespace(name=platform), name="a device")
-    return SimpleNamespace(backend=SimpleNamespace(name=backend), sycl_device=sycl_device)
+    sycl_platform = SimpleNamespace(name=platform)
+    sycl_device = SimpleNamespace(backend=SimpleNamespace(name=backend), sycl_platform=sycl_platform, name="a device")
+    return SimpleNamespace(sycl_device=sycl_device)
 
 
 def test_a_driver_may_have_a_file_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from syclsched import kernel_compiler
+from syclsched.devices.backends.registry import backend_of_device
 from syclsched.devices.native.sycl_types import SyclDevice
 from syclsched.devices.programs.python_kernels.code_description import sources_digest
 from syclsched.devices.programs.python_kernels.function_references import with_replaced
@@ -40,8 +41,13 @@ def _version(name: str) -> str | None:
 
 def traits(device: SyclDevice) -> tuple[str, ...]:
     """Return the facts of a device that change the code."""
-    bits = _vector_bits(device)
-    return () if bits is None else (f"vectors of {bits} bits",)
+    bits, atomics = _vector_bits(device), sorted(_float_atomics(device))
+    vectors = () if bits is None else (f"vectors of {bits} bits",)
+    return *vectors, *(f"atomic {each}" for each in atomics)
+
+
+def _float_atomics(device: SyclDevice) -> frozenset[str]:
+    return backend_of_device(device).float_atomics(device)
 
 
 def _vector_bits(device: SyclDevice) -> int | None:
@@ -57,7 +63,7 @@ def kernel_spirv(kernel: PythonKernel, arguments: tuple[Argument, ...], device: 
         if kernel.intrinsics is not None:
             _register(kernel.intrinsics)
         function = with_replaced(kernel.function, _counterpart)
-        options = KernelOptions(fastmath=kernel.fastmath, vector_bits=_vector_bits(device))
+        options = KernelOptions(kernel.fastmath, _float_atomics(device), vector_bits=_vector_bits(device))
         made = compile_kernel(function, arguments, options=options)
     return SpirvModule(made.spirv, made.name)
 
