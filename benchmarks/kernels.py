@@ -166,7 +166,7 @@ def _naive_product() -> Operation:
     def launch(signature: Signature, limits: DeviceLimits) -> Launch:
         return Launch(signature.shapes["y"])
 
-    naive = Implementation("numba-dpex", "python", lambda _: product, launch)
+    naive = Implementation("python", "python", lambda _: product, launch)
     return replace(nn.matmul(), name="naive matmul", implementations=(naive,))
 
 

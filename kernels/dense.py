@@ -213,7 +213,7 @@ DENSE = Operation(
     ),
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_dense_opencl, _launch_dense, OPENCL_C, efficiency=0.35),
-        Implementation("numba-dpex", "python", _load_dense_numba, _launch_dense, PYTHON_KERNEL, efficiency=0.3),
+        Implementation("python", "python", _load_dense_numba, _launch_dense, PYTHON_KERNEL, efficiency=0.3),
         numpy_implementation(_dense_host, efficiency=0.4),
     ),
     work=_dense_work,
@@ -229,7 +229,7 @@ SOFTMAX = Operation(
     ),
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_softmax_opencl, _launch_softmax, OPENCL_C, efficiency=0.1),
-        Implementation("numba-dpex", "python", _load_softmax_numba, _launch_softmax, PYTHON_KERNEL, efficiency=0.1),
+        Implementation("python", "python", _load_softmax_numba, _launch_softmax, PYTHON_KERNEL, efficiency=0.1),
         numpy_implementation(_softmax_host, efficiency=0.1),
     ),
     work=_softmax_work,

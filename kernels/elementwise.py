@@ -132,7 +132,7 @@ def _operation(
         name=name,
         parameters=parameters,
         implementations=(
-            Implementation("numba-dpex", "python", numba, _launch, PYTHON_KERNEL, efficiency=0.6),
+            Implementation("python", "python", numba, _launch, PYTHON_KERNEL, efficiency=0.6),
             Implementation("opencl-c", "opencl-c", opencl, _launch, OPENCL_C, efficiency=0.6),
             numpy_implementation(host, efficiency=0.5),
         ),

@@ -133,7 +133,7 @@ HEAT_STEP = Operation(
     ),
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_opencl, _launch, OPENCL_C, efficiency=0.4),
-        Implementation("numba-dpex", "python", _load_numba, _launch, PYTHON_KERNEL, efficiency=0.3),
+        Implementation("python", "python", _load_numba, _launch, PYTHON_KERNEL, efficiency=0.3),
         numpy_implementation(_host, efficiency=0.1),
     ),
     work=_work,

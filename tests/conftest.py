@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,34 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="gpu-shape-")
         config.add_cleanup(folder.cleanup)
         show_as_gpu(os.environ, platform, Path(folder.name))
+
+
+@lru_cache(maxsize=1)
+def _has_other_device() -> bool:
+    from support.gpu_shape import OTHER_DEVICE
+
+    from syclsched.devices import discover
+
+    return OTHER_DEVICE in {device.name for device in discover().devices}
+
+
+def _names_other_device(value: object) -> bool:
+    """Return whether a parameter names the device beside the CPU device, as a word or in a list."""
+    from support.gpu_shape import OTHER_DEVICE
+
+    if isinstance(value, str):
+        return OTHER_DEVICE in value.split(":")
+    return isinstance(value, (list, tuple)) and any(map(_names_other_device, value))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test of two devices where there is one: the FPGA emulator is not in every generation of SYCL packages."""
+    if item.get_closest_marker("sycl") is None:
+        return
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    named = any(map(_names_other_device, parameters.values()))
+    if (named or item.get_closest_marker("other_device") is not None) and not _has_other_device():
+        pytest.skip("there is no device beside the CPU device, such as the FPGA emulator, here")
 
 
 @pytest.hookimpl(trylast=True)

@@ -69,7 +69,7 @@ GEMM = Operation(
             efficiency=0.5,
         ),
         Implementation("onemkl", "library", _load_onemkl, requires=ONEMKL, efficiency=0.4),
-        Implementation("numba-dpex", "python", _load_numba, update.launch_numba, PYTHON_KERNEL, efficiency=0.12),
+        Implementation("python", "python", _load_numba, update.launch_numba, PYTHON_KERNEL, efficiency=0.12),
         blas.implementation("gemm", _host, efficiency=0.4),
     ),
     work=_work,

@@ -209,7 +209,7 @@ POTRF = Operation(
     ),
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_opencl, _launch_opencl, OPENCL_C, efficiency=0.1),
-        Implementation("numba-dpex", "python", _load_numba, _launch_numba, PYTHON_KERNEL, efficiency=0.03),
+        Implementation("python", "python", _load_numba, _launch_numba, PYTHON_KERNEL, efficiency=0.03),
         blas.implementation("potrf", _host, efficiency=0.1),
     ),
     work=_work,

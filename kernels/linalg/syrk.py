@@ -54,7 +54,7 @@ SYRK = Operation(
             OPENCL_C,
             efficiency=0.45,
         ),
-        Implementation("numba-dpex", "python", _load_numba, update.launch_numba, PYTHON_KERNEL, efficiency=0.1),
+        Implementation("python", "python", _load_numba, update.launch_numba, PYTHON_KERNEL, efficiency=0.1),
         blas.implementation("syrk", _host, efficiency=0.4),
     ),
     work=_work,

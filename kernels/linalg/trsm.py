@@ -164,7 +164,7 @@ TRSM = Operation(
     ),
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_opencl, _launch_opencl, OPENCL_C, efficiency=0.25),
-        Implementation("numba-dpex", "python", _load_numba, _launch_numba, PYTHON_KERNEL, efficiency=0.05),
+        Implementation("python", "python", _load_numba, _launch_numba, PYTHON_KERNEL, efficiency=0.05),
         blas.implementation("trsm", _host, efficiency=0.3),
     ),
     work=_work,

@@ -317,7 +317,7 @@ class Implementation:
     Parameters
     ----------
     name : str
-        Unique within the operation, for instance ``numba-dpex`` or ``onemkl``.
+        Unique within the operation, for instance ``python`` or ``onemkl``.
     kind : str
         Type of the result of ``load``:
 

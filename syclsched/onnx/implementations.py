@@ -19,7 +19,7 @@ from syclsched.onnx.kernel_selection import LIBRARY
 #: Implementations of operators: a library, kernels (some for few shapes or GPUs only), and the host.
 IMPLEMENTATIONS: Final = (
     LIBRARY,
-    "numba-dpex",
+    "python",
     "opencl-c",
     "opencl-c-winograd",
     "opencl-c-groups",

@@ -35,7 +35,7 @@ def tasks() -> tuple[Task, list[Task]]:
     scale, fill = get("scale"), get("fill")
     whole = sequence_operation(
         [OperationStep(fill, (("x", "a"), ("value", "v"))), OperationStep(scale, (("x", "a"), ("alpha", "k")))],
-        [("opencl-c", "opencl-c"), ("opencl-c", "numba-dpex"), ("numpy", "numpy")],
+        [("opencl-c", "opencl-c"), ("opencl-c", "python"), ("numpy", "numpy")],
     )
     together = graph.kernel(whole, a=x, v=1.0, k=2.0)
     return together, [graph.kernel(fill, x=x, value=1.0), graph.kernel(scale, x=x, alpha=2.0)]

@@ -41,8 +41,23 @@ def compiled_policies() -> None:
             run.wait()
 
 
+@pytest.fixture(scope="session")
+def local_queues() -> None:
+    """Skips a test where the CPU device has no queues that run on the submitting thread, as PoCL's has none."""
+    from support.opened import live_on
+
+    from syclsched.devices.backends.registry import backend_of
+
+    queue = live_on(None)[1].queue("cpu")
+    native = backend_of(queue).native()
+    local = None if native is None else native.local_queue(queue)
+    if local is None:
+        pytest.skip("the CPU device has no queues that run on the submitting thread (cl_intel_exec_by_local_thread)")
+    native.release_queue(local)
+
+
 @pytest.fixture
-def one_core_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+def one_core_lanes(local_queues: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Says that every lane is one core; the runtime has read it already, here it says which way is taken."""
     monkeypatch.setenv("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
 

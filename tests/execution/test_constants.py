@@ -49,7 +49,7 @@ def result_of(weights: Any, given: Any, length: int = 3) -> Any:
 
 
 @pytest.mark.parametrize("device", ["cpu", OTHER_DEVICE])
-@pytest.mark.parametrize("implementation", ["opencl-c", "numba-dpex"])
+@pytest.mark.parametrize("implementation", ["opencl-c", "python"])
 def test_runs_of_one_and_of_several_graphs_share_a_constant(device: str, implementation: str) -> None:
     platform, live = live_on(None)
     if device not in {d.name for d in platform.devices}:

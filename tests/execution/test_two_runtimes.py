@@ -22,7 +22,7 @@ from syclsched.workloads.cholesky import CholeskyOptions, build
 pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("own_history", "compiled_policies")]
 
 #: `MIX` as policies choose it, whatever else makes kernels here.
-BY_OPENCL_C = replace(MIX, implementations=tuple(each for each in MIX.implementations if each.name != "numba-dpex"))
+BY_OPENCL_C = replace(MIX, implementations=tuple(each for each in MIX.implementations if each.name != "python"))
 PLANNED = [each for each in WAYS if not each.decides_while_running]
 
 

@@ -37,7 +37,7 @@ Arrays = dict[str, np.ndarray]
 #: An operation with arrays for it, and scalars.
 Call = tuple[Operation, Arrays, dict[str, float]]
 RANDOM = settings(max_examples=1, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
-NAME = "numba-dpex"
+NAME = "python"
 
 
 @pytest.fixture(scope="module", params=["cpu"])

@@ -65,7 +65,7 @@ def chain(length: int, rows: int = 1000) -> tuple[TaskGraph, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("device", ["cpu", OTHER_DEVICE])
-@pytest.mark.parametrize("names", [("opencl-c",) * 6, ("opencl-c", "numba-dpex") * 3])
+@pytest.mark.parametrize("names", [("opencl-c",) * 6, ("opencl-c", "python") * 3])
 def test_a_merged_task_is_one_instruction_and_spans_all_its_steps(device: str, names: tuple[str, ...]) -> None:
     platform, live = live_here()
     graph, data = chain(6)

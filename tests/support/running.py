@@ -68,7 +68,7 @@ MIX = Operation(
     (Parameter("x", AccessMode.READ, ndim=1), Parameter("y", AccessMode.UPDATE, ndim=1), Parameter("a")),
     (
         Implementation("opencl-c", "opencl-c", lambda _: OpenCLSource(OPENCL, "mixed"), _whole_range),
-        Implementation("numba-dpex", "python", lambda _: _mix_kernel, _whole_range),
+        Implementation("python", "python", lambda _: _mix_kernel, _whole_range),
         Implementation("host", "host", lambda _: mix_on_host),
     ),
     _cheap,

@@ -32,7 +32,7 @@ def span(
     before = predicted or (start_s, finish_s)
     return Span(
         instruction=instruction, kind=kind, task=task or f"{family}({instruction})",  # type: ignore[arg-type]
-        implementation=None if kind in ("copy", "barrier") else "numba-dpex", family=family, lane=lane, device=device,
+        implementation=None if kind in ("copy", "barrier") else "python", family=family, lane=lane, device=device,
         lane_kind=lane_kind, submit_s=max(0.0, start_s - 1e-5), start_s=start_s, finish_s=finish_s,
         predicted_start_s=before[0], predicted_finish_s=before[1], waits=waits, nbytes=nbytes, outcome=outcome,  # type: ignore[arg-type]
     )  # fmt: skip

@@ -60,7 +60,7 @@ def on_vectors(
         ),
         implementations=(
             Implementation("opencl-c", "opencl-c", source, launch),
-            *([Implementation("numba-dpex", "python", kernel, launch)] if python else []),
+            *([Implementation("python", "python", kernel, launch)] if python else []),
         ),
         work=lambda _: Work(1.0, 1.0, "float32", 1.0),
     )

@@ -69,7 +69,7 @@ def test_a_slice_says_what_it_was() -> None:
     assert (predicted["ts"], predicted["dur"]) == (500.0, 500.0)
     assert (measured["ts"], measured["dur"], measured["name"], measured["cat"]) == (1000.0, 1000.0, "gemm(3)", "gemm")
     assert measured["args"] == {
-        "instruction": 3, "family": "gemm", "kind": "launch", "implementation": "numba-dpex", "task": "gemm(3)",
+        "instruction": 3, "family": "gemm", "kind": "launch", "implementation": "python", "task": "gemm(3)",
         "bytes": 5, "waits": [9], "outcome": "done", "submitted_us": 990.0, "predicted_start_us": 500.0,
         "predicted_duration_us": 500.0, "critical_path": True,
     }  # fmt: skip

@@ -22,7 +22,7 @@ def rendered(trace: Trace, width: int = 120) -> str:
 def test_a_measured_run() -> None:
     trace = random_trace(60)
     text = rendered(trace)
-    for word in ("gemm", "cpu", "emu", "numba-dpex", "used", "on emu:copy", "ratio"):
+    for word in ("gemm", "cpu", "emu", "python", "used", "on emu:copy", "ratio"):
         assert word in text
     report = make_report(trace)
     assert f"{100 * report.makespan_error:+.1f} %" in text

@@ -238,4 +238,4 @@ def pool(
         refuses=_refuses_empty,
     )
     launch = partial(_pool_launch, window=window, kernel=kernel, last_=last_)
-    return Implementation("numba-dpex", "python", load, launch, known, efficiency=0.3, revision="4")
+    return Implementation("python", "python", load, launch, known, efficiency=0.3, revision="4")

@@ -52,7 +52,7 @@ def reduce_whole(mode: str) -> Operation:
     of_parts, of_all = _STEPS[mode]
     first = OperationStep(_parts(of_parts), (("y", "parts"), ("x", "x")))
     second = OperationStep(reduce(of_all, (0,)), (("y", "y"), ("x", "parts")))
-    names = (groups.NAME, "opencl-c", "numba-dpex", "numpy")
+    names = (groups.NAME, "opencl-c", "python", "numpy")
     return sequence_operation((first, second), [(name, name) for name in names])
 
 

@@ -60,7 +60,7 @@ def scan_in_parts(axis: int, exclusive: bool = False, reverse: bool = False) -> 
         _step(f"scan of parts {suffix}", (y, x), _write_scan, _host_scan, axis, exclusive, reverse),
     ]
     steps = [OperationStep(each, tuple((p.name, p.name) for p in each.arrays)) for each in made]
-    return sequence_operation(steps, [(name,) * 3 for name in ("opencl-c", "numba-dpex", "numpy")])
+    return sequence_operation(steps, [(name,) * 3 for name in ("opencl-c", "python", "numpy")])
 
 
 def scan_in_parts_is_faster(shape: Shape, axis: int, dtype: str) -> bool:

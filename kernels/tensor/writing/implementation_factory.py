@@ -39,7 +39,7 @@ def generated_implementations(
             revision=revision,
         ),
         Implementation(
-            "numba-dpex",
+            "python",
             "python",
             partial(_load, writer=numba_writer, parameters=parameters, body=body),
             launch,

@@ -130,7 +130,7 @@ def test_runs_of_a_bound_plan_recover_and_the_next_ones_do_without_what_is_lost(
 def test_a_replay_recovers_and_the_runner_goes_on_as_before(number: int) -> None:
     platform, devices = live_on(None)
     graph = braid()
-    plan = plan_by(graph, platform, lambda n: ("cpu", int(n[3:]) % 2, "numba-dpex" if n[0] == "m" else "library"))
+    plan = plan_by(graph, platform, lambda n: ("cpu", int(n[3:]) % 2, "python" if n[0] == "m" else "library"))
     graph = braid_without_libraries()
     plan = plan_by(graph, platform, lambda n: ("cpu", int(n[3:]) % 2, "opencl-c"))
     expected = sequential(graph, graph.data)

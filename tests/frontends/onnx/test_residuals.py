@@ -99,7 +99,7 @@ def test_a_chain_of_blocks_is_one_array() -> None:
     [
         (["cpu"], "onednn"),
         (["cpu"], "opencl-c"),
-        (["cpu"], "numba-dpex"),
+        (["cpu"], "python"),
         ([OTHER_DEVICE], "opencl-c"),
         (["cpu", OTHER_DEVICE], "opencl-c"),
         ([OTHER_DEVICE, "cpu", "cpu"], "opencl-c"),

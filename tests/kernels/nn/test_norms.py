@@ -130,10 +130,10 @@ def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> N
 @settings(max_examples=3, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_do_it_in_numba_dpex(run: Any, kind: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(KINDS[kind])
-    close(run(operation, "numba-dpex", arrays)["y"], wanted, dtype, 10)
+    close(run(operation, "python", arrays)["y"], wanted, dtype, 10)
 
 
-LANGUAGES = ["opencl-c", "numba-dpex"]
+LANGUAGES = ["opencl-c", "python"]
 #: Lines that are whole vectors and parts of such; more rows than there are work-items; blocks of channels that overlap.
 SHAPED: dict[str, list[tuple[Operation, tuple[int, ...]]]] = {
     "softmax": [

@@ -18,7 +18,7 @@ from syclsched.kernels.common import ALL_DTYPES
 from syclsched.kernels.tensor.elementwise import elementwise
 from syclsched.kernels.tensor.writing.expression import OPERATORS
 
-LANGUAGES = ["opencl-c", "numba-dpex"]
+LANGUAGES = ["opencl-c", "python"]
 SETTINGS = settings(
     max_examples=8,
     deadline=None,

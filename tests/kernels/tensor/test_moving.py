@@ -18,7 +18,7 @@ from syclsched.kernels.tensor.strided_slice import slice_of
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.model.operation import Operation
 
-LANGUAGES = ["opencl-c", "numba-dpex"]
+LANGUAGES = ["opencl-c", "python"]
 SETTINGS = settings(
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )

@@ -30,7 +30,7 @@ OPERATIONS = {
     )
     for name in POWERS
 }
-WAYS = [(name, language) for name in POWERS for language in ("opencl-c", "numba-dpex")]
+WAYS = [(name, language) for name in POWERS for language in ("opencl-c", "python")]
 
 
 class InexactOps(FloatOps):

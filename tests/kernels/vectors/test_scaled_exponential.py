@@ -11,7 +11,7 @@ from support.vectors import WIDTH, on_vectors
 
 from syclsched.kernels.vectors import scaled_exponential, straight_line
 
-LANGUAGES = ["opencl-c", "numba-dpex"]
+LANGUAGES = ["opencl-c", "python"]
 POWERS = on_vectors(
     ["y", "z", "s", "top"],
     ["x", "before"],

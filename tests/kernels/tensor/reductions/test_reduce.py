@@ -17,7 +17,7 @@ from syclsched.kernels.tensor.reductions.reduce import MODES, reduce, reduced_sh
 from syclsched.kernels.tensor.reductions.reduce_whole import MODES as WHOLE_MODES
 from syclsched.kernels.tensor.reductions.reduce_whole import reduce_whole, reduce_whole_is_faster
 
-LANGUAGES = ["opencl-c", "numba-dpex"]
+LANGUAGES = ["opencl-c", "python"]
 
 
 def reference(mode: str, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
