@@ -11,6 +11,7 @@ import pytest
 from support.conformance import Way, check, check_run, only_on, over_all_ways, platform_of, releasing, spread
 from support.conformance_graphs import DEVICE_MIX, SIZE, Failing
 from support.gpu_shape import OTHER_DEVICE
+from support.opened import skip_without_other_device
 from support.running import ASSIGN_KERNEL, DTYPE, MIX, SPIN, inputs_of, sequential
 
 from syclsched.errors import TaskFailedError
@@ -61,6 +62,7 @@ def test_a_run_recovers_from_a_fault_with_the_same_bits(way: Way, case: str) -> 
         return seen
 
     if case == "lost device":
+        skip_without_other_device()
         # A policy that decides while it runs may leave one device out, but not both.
         for lost in ("cpu", OTHER_DEVICE):
             fault = faults.lose(lost, after=1)
@@ -90,6 +92,7 @@ def no_good(y: Any) -> None:
     raise ValueError("no good")
 
 
+@pytest.mark.other_device
 @over_all_ways("edge across contexts")
 @releasing
 def test_a_task_left_out_waits_for_one_on_the_other_context(way: Way) -> None:

@@ -116,7 +116,8 @@ def test_a_graph_four_times_as_large_as_the_limit(device: str, apart: bool) -> N
             waited = {span.instruction: set(span.waits) for span in last.trace().spans}
             planned = {i.id: set(i.waits) for _, i in plan.instructions() if i.id in waited}
             assert all(planned[number] <= waited[number] for number in waited)
-            assert waited != planned  # reports are to know of the waits that were added where memory was laid out
+            # Reports are to know of the waits that were added where memory was laid out; on one lane none are needed.
+            assert waited != planned or not platform.device(device).copy_lane
         assert devices.memory()[device].in_use_bytes == 0
         assert devices.memory()[device].peak_reserved_bytes <= 1.05 * limit
 

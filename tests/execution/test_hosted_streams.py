@@ -86,6 +86,7 @@ def test_a_stream_that_is_left_while_a_function_runs(live: Live) -> None:
         np.testing.assert_array_equal(runner(inputs)["y"], expected)
 
 
+@pytest.mark.other_device  # beside others, the CPU device has a lane of its own for copies
 def test_what_is_copied_out_for_a_function_lets_the_next_input_go_first(live: Live) -> None:
     platform, devices = live
     apart = replace(

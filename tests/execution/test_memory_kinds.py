@@ -144,6 +144,7 @@ def handed_over(kind: UsmKind | None) -> TaskGraph:
     return graph
 
 
+@pytest.mark.other_device
 def test_kernels_use_what_the_host_hands_them_in_the_hosts_memory() -> None:
     whole, device = live_on(None)[0], OTHER_DEVICE
     platform = with_own_memory(whole.select([device]), whole.device(device).space)
@@ -302,6 +303,7 @@ def test_a_kind_that_a_device_does_not_have_is_refused() -> None:
         placed(mixing("shared"), lacking)
 
 
+@pytest.mark.other_device
 @pytest.mark.parametrize("lost", DEVICES)
 @pytest.mark.parametrize("kind", ["device", "host"])
 def test_what_is_left_is_done_elsewhere_whatever_memory_arrays_lie_in(lost: str, kind: UsmKind) -> None:

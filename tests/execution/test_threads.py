@@ -36,7 +36,7 @@ def work(seed: int, *, on_host: bool) -> tuple[TaskGraph, Plan, dict[str, Any]]:
         number = int(name[1:])
         if on_host and number % 7 == 0:
             return "host", 0, "host"
-        return devices[number % 2 if on_host else 0], number // 2 % 2, "opencl-c"
+        return devices[number % len(devices) if on_host else 0], number // 2 % 2, "opencl-c"
 
     return graph, plan_by(graph, platform, place), sequential(graph, dict(graph.data))
 

@@ -24,7 +24,7 @@ runtime = oneapi.load()
 assert oneapi.is_loaded() and oneapi.load() is runtime
 import dpctl
 print(json.dumps({{
-    "devices": sorted(device.device_type.name for device in dpctl.get_devices()),
+    "devices": sorted({{device.device_type.name for device in dpctl.get_devices()}}),
     "icd_files": runtime.icd_files, "layer": runtime.layer, "emulator": runtime.emulator,
     "target_arch": runtime.target_arch, "boot": runtime.boot_environment, "notes": runtime.notes,
     "failed": [each.name for each in runtime.libraries if each.error],
@@ -37,7 +37,7 @@ def report(before: str = "", more: str = "None") -> str:
     return REPORT.format(before=before, more=more)
 
 
-#: Whether the installed runtime can act as an emulator, and the devices that a process with nothing set has then.
+#: Whether the installed runtime can act as an emulator, and the kinds of devices that a process with nothing set has.
 EMULATED = supported(metadata.version("intel-opencl-rt"))
 DEVICES = ["accelerator", "cpu"] if EMULATED else ["cpu"]
 

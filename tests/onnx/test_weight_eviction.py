@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.gpu_shape import OTHER_DEVICE
+from support.onednn_calls import needs_onednn
 
 import syclsched
 from syclsched.devices.memory import constant_uploads as uploads
@@ -108,6 +109,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[Any]]
     yield found
 
 
+@needs_onednn
 @pytest.mark.parametrize("devices", ["cpu", OTHER_DEVICE])
 def test_no_weights_are_held_once_it_is_ready(path: Path, devices: str, computed: list[weakref.ref[Any]]) -> None:
     if devices not in {each.name for each in syclsched.discover(devices).devices}:
@@ -128,6 +130,7 @@ def test_other_sizes_are_right_and_hold_no_weights_either(open_path: Path) -> No
         assert found == [(2, 300), (2, 300), (4, 300)] and held(compiled) == 0
 
 
+@pytest.mark.other_device
 def test_what_was_let_go_comes_back_for_whoever_needs_it(path: Path) -> None:
     loaded = syclsched.onnx.load(path, shapes={"x": (1, CHANNELS, EDGE, EDGE)})
     before = {each.name: each.data.copy() for each in loaded.graph.constants}

@@ -9,6 +9,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+import pytest
+
+from support.gpu_shape import OTHER_DEVICE
 from support.running import MIX, OPENCL
 from syclsched.api import with_lanes
 from syclsched.devices import discover, open_devices
@@ -21,6 +24,17 @@ def live_on(sub_devices: int | None) -> tuple[Platform, Any]:
     """Return the platform with two lanes on every device, and the open devices."""
     platform = with_lanes(discover(sub_devices=sub_devices), 2)
     return platform, open_devices(platform)
+
+
+@lru_cache(maxsize=1)
+def _has_other_device() -> bool:
+    return OTHER_DEVICE in {device.name for device in discover().devices}
+
+
+def skip_without_other_device() -> None:
+    """Skip a test of two devices where there is one; the mark ``other_device`` does it, too."""
+    if not _has_other_device():
+        pytest.skip("there is no device beside the CPU device, such as the FPGA emulator, here")
 
 
 #: `MIX`, but what its source demands and what its launch says differ: nobody notices until it is submitted.

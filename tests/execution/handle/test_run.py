@@ -184,7 +184,7 @@ def test_many_waits_become_one_fence(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     platform = with_lanes(platform, 12)
     graph = TaskGraph("fan-in")
-    size = 1 << 19  # kernels long enough that most still run when the last is submitted: only their events are fenced
+    size = 1 << 21  # kernels long enough that most still run when the last is submitted: only their events are fenced
     x = graph.array("x", data=np.ones(size, DTYPE))
     parts = [graph.array(f"p{i}", data=np.full(size, i)) for i in range(11)]
     for i, part in enumerate(parts):

@@ -251,6 +251,7 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources_module, "GRACE_S", 0.3)
 
 
+@pytest.mark.other_device
 @pytest.mark.sycl
 def test_a_late_task_fails_its_descendants_are_cancelled_and_the_rest_is_done(release_when_late: Any) -> None:
     with faults.inject(faults.hang(DEVICE, after=COPIES)) as injection, started(graph_with_deadline(0.1)) as run:
@@ -266,6 +267,7 @@ def test_a_late_task_fails_its_descendants_are_cancelled_and_the_rest_is_done(re
         assert outcomes == {"a": "failed", "b": "cancelled", "c": "done", "d": "cancelled"}
 
 
+@pytest.mark.other_device
 @pytest.mark.sycl
 def test_a_run_that_hangs_is_given_up_and_its_memory_comes_back_when_it_ends(watchdog_time: Any) -> None:
     before = busy_threads()
@@ -291,6 +293,7 @@ def test_a_run_that_hangs_is_given_up_and_its_memory_comes_back_when_it_ends(wat
     until(lambda: busy_threads() <= before + 1)  # the watchdog's own
 
 
+@pytest.mark.other_device
 @pytest.mark.sycl
 @pytest.mark.usefixtures("short_grace")
 @pytest.mark.parametrize("how", ["close", "interrupt"])
@@ -312,6 +315,7 @@ def test_a_hung_device_holds_up_neither_close_nor_an_interrupt(how: str, monkeyp
         run._resources.engine.join(60)
 
 
+@pytest.mark.other_device
 @pytest.mark.sycl
 def test_the_deadline_of_a_run_ends_it(watchdog_time: Any) -> None:
     with faults.inject(faults.hang(DEVICE, after=COPIES)) as injection:

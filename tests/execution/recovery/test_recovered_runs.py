@@ -111,6 +111,7 @@ def test_a_device_that_is_lost_is_done_without(device: str, after: int) -> None:
     assert run.trace().recoveries == run.recoveries
 
 
+@pytest.mark.other_device
 def test_runs_of_a_bound_plan_recover_and_the_next_ones_do_without_what_is_lost() -> None:
     platform, devices = live_on(None)
     graph = braid()

@@ -160,6 +160,7 @@ def test_work_behind_another_generations_is_not_late_for_it() -> None:
         assert len(list(stream)) == 3
 
 
+@pytest.mark.other_device
 @pytest.mark.gpu_shape
 @pytest.mark.parametrize("times", [1, 2, 4])
 def test_bind_recovers_from_failed_allocations_in_the_end_without_the_device(times: int) -> None:

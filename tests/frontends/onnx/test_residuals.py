@@ -20,7 +20,6 @@ from support.opened import live_on  # noqa: E402
 from support.running import plan_by  # noqa: E402
 
 import syclsched  # noqa: E402
-from syclsched.costs.capability import installed  # noqa: E402
 from syclsched.execution import bind, execute  # noqa: E402
 from syclsched.frontends.onnx.lowering import LoweredNetwork, lower  # noqa: E402
 from syclsched.frontends.onnx.network import Network  # noqa: E402
@@ -106,9 +105,9 @@ def test_a_chain_of_blocks_is_one_array() -> None:
         (["host"], "numpy"),
     ],
 )
-def test_every_device_adds_once(devices: list[str], implementation: str) -> None:
-    if implementation == "onednn" and not installed("onednn"):
-        pytest.skip("oneDNN is not installed")
+def test_every_device_adds_once(devices: list[str], implementation: str, request: pytest.FixtureRequest) -> None:
+    if implementation == "onednn":
+        request.getfixturevalue("onednn_on_cpu")
     for device in devices:
         there(device)
     made, given = lowered(), blocks()[1]
