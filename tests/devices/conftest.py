@@ -29,6 +29,17 @@ def cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return dpctl.SyclDevice("cpu")
 
 
+@pytest.fixture
+def intel_cpu() -> None:
+    """Skips a test where the CPU device is not Intel's: other makers' refuse what its compilers and libraries make."""
+    oneapi.load()
+    import dpctl
+
+    vendor = dpctl.SyclDevice("cpu").sycl_platform.vendor
+    if "Intel" not in vendor:
+        pytest.skip(f"the CPU device is that of {vendor}")
+
+
 @pytest.fixture(params=["cpu", OTHER_DEVICE])
 def queues(request: pytest.FixtureRequest) -> Iterator[list[Any]]:
     """Two in-order queues of a device."""

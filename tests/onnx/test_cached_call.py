@@ -42,8 +42,8 @@ def compiled():
 
 
 @pytest.fixture
-def taken(compiled, monkeypatch) -> list[bool]:
-    """Whether calls, after one with two images, took the shortest way."""
+def taken(onednn_on_cpu, compiled, monkeypatch) -> list[bool]:
+    """Whether calls, after one with two images, took the shortest way, which plans with library calls have."""
     compiled(images(0))
     compiled(images(0))
     found: list[bool] = []

@@ -29,7 +29,7 @@ def kernel_flags(*, fastmath: bool, float_atomics: frozenset[str]) -> Any:
     return flags
 
 
-class DeviceFunction:
+class DeviceDispatcher:
     """A Python function that kernels call, compiled for each list of argument types; numba's idea of a dispatcher."""
 
     _fold_args = True
@@ -99,21 +99,21 @@ def compile_function(function: Callable[..., Any], argument_types: tuple[Any, ..
         )
 
 
-def _decorator(*args: Any, **options: Any) -> Callable[[Callable[..., Any]], DeviceFunction]:
-    return DeviceFunction
+def _decorator(*args: Any, **options: Any) -> Callable[[Callable[..., Any]], DeviceDispatcher]:
+    return DeviceDispatcher
 
 
-_ADOPTED: WeakKeyDictionary[Any, DeviceFunction] = WeakKeyDictionary()
+_ADOPTED: WeakKeyDictionary[Any, DeviceDispatcher] = WeakKeyDictionary()
 
 
-def adopted(dispatcher: Any) -> DeviceFunction:
+def adopted(dispatcher: Any) -> DeviceDispatcher:
     """Return the device function of a function that was marked for another of numba's targets."""
     if (function := _ADOPTED.get(dispatcher)) is None:
-        function = _ADOPTED[dispatcher] = DeviceFunction(dispatcher.py_func)
+        function = _ADOPTED[dispatcher] = DeviceDispatcher(dispatcher.py_func)
     return function
 
 
-def device_function(function: Callable[..., Any]) -> DeviceFunction:
+def device_function(function: Callable[..., Any]) -> DeviceDispatcher:
     """Mark a Python function that kernels call.
 
     Parameters
@@ -123,12 +123,12 @@ def device_function(function: Callable[..., Any]) -> DeviceFunction:
 
     Returns
     -------
-    DeviceFunction
+    DeviceDispatcher
         The function, still callable from Python.
     """
-    return DeviceFunction(function)
+    return DeviceDispatcher(function)
 
 
 # numba compiles its own implementations of operations, such as those of `@overload`, with the target's decorator.
 jit_registry[KernelTarget] = _decorator
-dispatcher_registry[KernelTarget] = DeviceFunction
+dispatcher_registry[KernelTarget] = DeviceDispatcher

@@ -153,6 +153,7 @@ def test_steps_of_sequences_are_built_with_the_rest(queue: Any, built: list[str]
     assert [result(each, queue) for each in made] == [times(2), times(4)]
 
 
+@pytest.mark.usefixtures("intel_cpu")
 def test_what_takes_no_source_is_given_spirv(queue: Any, built: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BACKENDS, "opencl", BACKENDS["level_zero"])
     made = task_compiler.compile_tasks([piece(queue, "1"), piece(queue, "2", ALONE), piece(queue, "3")])
@@ -162,6 +163,7 @@ def test_what_takes_no_source_is_given_spirv(queue: Any, built: list[str], monke
     assert not built
 
 
+@pytest.mark.usefixtures("intel_cpu")
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int64"])
 def test_spirv_of_other_numbers(queue: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from syclsched.kernels.nn import softmax_over

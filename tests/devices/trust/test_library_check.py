@@ -38,17 +38,6 @@ def test_each_library_that_an_implementation_needs_has_a_check() -> None:
     assert needed == library_check.CHECKS.keys()
 
 
-@pytest.fixture
-def intel_cpu() -> None:
-    """Skips a test where the CPU device is of another maker: its libraries may refuse that one."""
-    oneapi.load()
-    import dpctl
-
-    vendor = dpctl.SyclDevice("cpu").sycl_platform.vendor
-    if "Intel" not in vendor:
-        pytest.skip(f"the CPU device is that of {vendor}")
-
-
 @pytest.mark.usefixtures("intel_cpu")
 @pytest.mark.parametrize("name", library_check.CHECKS)
 def test_the_runtimes_own_cpu_device_is_taken(name: str) -> None:

@@ -84,6 +84,6 @@ def _counterpart(value: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _compiled_function(function: DeviceFunction) -> Any:
-    from syclsched.kernel_compiler.target.device_functions import DeviceFunction as Compiled
+    from syclsched.kernel_compiler.target.device_functions import DeviceDispatcher
 
-    return Compiled(with_replaced(function.function, _counterpart))
+    return DeviceDispatcher(with_replaced(function.function, _counterpart))
