@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import HealthCheck, settings
 sys.path.insert(0, str(Path(__file__).parent))
 
 settings.register_profile(
-    "ci", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    "ci", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.load_profile("ci")
 
@@ -51,6 +52,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--gpu-shape",
         metavar="PLATFORM",
         help="show the devices of the OpenCL platform with this in its name as GPUs (auto: one that is always there)",
+    )
+    parser.addoption(
+        "--every",
+        metavar="N",
+        type=int,
+        default=1,
+        help="of the cases of each test of kernels, run the first and every N-th after it",
     )
 
 
@@ -92,12 +100,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have the second of two processes begin with the kernels.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out cases as ``--every`` says, and have the second of two processes begin with the kernels.
 
     They need none of the package's own compiled functions, which are cached on disk: the first process has compiled
     these before the second needs them. Otherwise both begin by compiling the same, for more than a minute.
     """
+    seen: Counter[str] = Counter()
+    chosen: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        keeps = _KERNELS not in item.path.parents or seen[test] % config.getoption("--every") == 0
+        (chosen if keeps else left_out).append(item)
+        seen[test] += 1
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = chosen
     kernels = [item for item in items if _KERNELS in item.path.parents]
     others = [item for item in items if _KERNELS not in item.path.parents]
     half = min(len(items) // 2, len(others))
