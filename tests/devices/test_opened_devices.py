@@ -151,6 +151,7 @@ def test_memory_of_a_space_is_reached_by_all_its_devices(kind: str) -> None:
 @pytest.mark.sycl
 def test_one_context_a_space(platform: Platform) -> None:
     parts = discover(selector="cpu", sub_devices=platform.device("cpu").compute_units)
+    parts = parts.select([device.name for device in parts.compute_devices if device.space == "cpu"])
     with open_devices(parts) as live:
         contexts = {live.context(device.name) for device in parts.compute_devices}
         assert len(contexts) == 1

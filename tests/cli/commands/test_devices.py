@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -80,7 +81,7 @@ def test_memory_is_in_gib() -> None:
 def test_the_command_lists_this_machine() -> None:
     result = CliRunner().invoke(app, ["--select", "cpu"], env={"COLUMNS": "120"})
     assert result.exit_code == 0, result.output
-    assert "cpu" in result.output and "1 device and the host" in result.output
+    assert "cpu" in result.output and re.search(r"[0-9] devices? and the host", result.output)
 
 
 @pytest.mark.sycl
