@@ -54,6 +54,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="show the devices of the OpenCL platform with this in its name as GPUs (auto: one that is always there)",
     )
     parser.addoption(
+        "--all-runtimes",
+        action="store_true",
+        help="use every OpenCL driver of this machine (default: the one installed with this package, or OCL_ICD_VENDORS)",
+    )
+    parser.addoption(
         "--every",
         metavar="N",
         type=int,
@@ -69,6 +74,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(data.cleanup)
         # Times measured here must not decide how users' graphs run, nor theirs what tests see.
         os.environ["XDG_DATA_HOME"] = data.name
+        if not config.getoption("--all-runtimes") and "OCL_ICD_VENDORS" not in os.environ:
+            # Tests name the CPU device: another driver may show a second one.
+            os.environ["OCL_ICD_VENDORS"] = data.name
     platform = config.getoption("--gpu-shape")
     if platform is not None:
         from support.gpu_shape import show_as_gpu

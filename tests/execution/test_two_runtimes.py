@@ -31,7 +31,7 @@ def platform() -> Platform:
     """The CPU devices of two runtimes, with two lanes each."""
     found = syclsched.discover(where=lambda device: device.kind == "cpu", lanes=2)
     if len({(each.vendor, each.driver_version) for each in found.compute_devices}) < 2:
-        pytest.skip("no second runtime for the processor, such as PoCL 5 or later, beside Intel's here")
+        pytest.skip("no second runtime for the processor, such as PoCL 5 or later; pytest --all-runtimes looks for one")
     return found
 
 
