@@ -56,7 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all-runtimes",
         action="store_true",
-        help="use every OpenCL driver of this machine (default: the one installed with this package, or OCL_ICD_VENDORS)",
+        help="use every OpenCL driver of this machine (default: the installed one, or OCL_ICD_VENDORS)",
     )
     parser.addoption(
         "--every",
