@@ -32,7 +32,8 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
     """Return a graph whose tasks run on the host only if no device can run them: a host task stalls the devices.
 
     Tasks that do not fit into device memory (`oversized_tasks`) also run on the host. If all devices are CPUs, the
-    library does every task it supports, except those named in ``kernels``.
+    library does every task that it supports on one of them, except those named in ``kernels``: CPU devices share the
+    host's cores, and another maker's, which the library may refuse, adds none.
     """
     costs = CostModel(platform)
 
@@ -47,7 +48,7 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
     def library_supports(task: Task) -> bool:
         by_library = [each for each in task.operation.implementations if each.name == LIBRARY] if task.operation else []
         cpus = [device for device in platform.compute_devices if device.kind == "cpu"]
-        return all(any(costs.supports(task, each, device) is None for each in by_library) for device in cpus)
+        return any(costs.supports(task, each, device) is None for each in by_library for device in cpus)
 
     def keep(task: Task, each: Implementation) -> bool:
         if task.name in oversized:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 from random import Random
@@ -102,6 +103,15 @@ def test_on_cpus_all_but_some_tasks_are_left_to_the_library() -> None:
     graph = on_devices(product_graph(), platform, {"second"})
     by = {task.name: {each.name for each in task.operation.implementations} for task in graph.tasks}
     assert by["first"] == {kernel_selection.LIBRARY} and by["second"] and kernel_selection.LIBRARY not in by["second"]
+
+
+@needs_onednn
+def test_a_second_cpu_device_that_the_library_refuses_does_not_keep_it_from_the_first() -> None:
+    platform = syclsched.describe(["cpu"])
+    (device,) = platform.compute_devices
+    other = replace(device, name="cpu1", key="another maker's", refusals=(("oneDNN", "no engine"),))
+    graph = on_devices(product_graph(), replace(platform, devices=(device, other, *platform.devices[1:])))
+    assert {each.name for task in graph.tasks for each in task.operation.implementations} == {kernel_selection.LIBRARY}
 
 
 @needs_onednn
