@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise, product
@@ -203,6 +204,16 @@ def test_on_a_busy_machine_no_time_is_remembered(monkeypatch) -> None:
     assert not history
 
 
+_histories: list[HistoryStore] = []
+
+
+@pytest.fixture(autouse=True)
+def _closes_histories() -> Iterator[None]:
+    yield
+    while _histories:
+        _histories.pop().close()
+
+
 class Stage:
     """Plans of a graph that take made-up times, without devices: what `autotune` does with them."""
 
@@ -212,6 +223,7 @@ class Stage:
             lambda task, each: each.name in (kernel_selection.LIBRARY, "opencl-c")
         )
         self.history = HistoryStore(":memory:")
+        _histories.append(self.history)
         self.told: list[str] = []
         self.made: list[SimpleNamespace] = []
         self.closed: list[SimpleNamespace] = []
