@@ -74,7 +74,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(data.cleanup)
         # Times measured here must not decide how users' graphs run, nor theirs what tests see.
         os.environ["XDG_DATA_HOME"] = data.name
-        if not config.getoption("--all-runtimes") and "OCL_ICD_VENDORS" not in os.environ:
+        named = config.getoption("--gpu-shape") not in (None, "auto")  # the platform may be another driver's
+        if not named and not config.getoption("--all-runtimes") and "OCL_ICD_VENDORS" not in os.environ:
             # Tests name the CPU device: another driver may show a second one.
             os.environ["OCL_ICD_VENDORS"] = data.name
     platform = config.getoption("--gpu-shape")
