@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,19 @@ from hypothesis import HealthCheck, settings
 # Helpers are imported as `support.<module>` under importlib mode.
 sys.path.insert(0, str(Path(__file__).parent))
 
-settings.register_profile(
-    "ci", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+for _profile, _same_examples in (("ci", True), ("new examples", False)):
+    settings.register_profile(
+        _profile,
+        deadline=None,
+        max_examples=40,
+        suppress_health_check=[HealthCheck.too_slow],
+        derandomize=_same_examples,
+        database=None,
+    )
 settings.load_profile("ci")
+
+# Compiling kernels makes many objects that stay: collecting less often saves a twentieth of the time.
+gc.set_threshold(20_000, 20, 20)
 
 # What a shell starts in the background ignores Ctrl-C, and so does all that it starts: tests try what Ctrl-C does.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -59,11 +67,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="use every OpenCL driver of this machine (default: the installed one, or OCL_ICD_VENDORS)",
     )
     parser.addoption(
-        "--every",
-        metavar="N",
-        type=int,
-        default=1,
-        help="of the cases of each test of kernels, run the first and every N-th after it",
+        "--all-cases",
+        action="store_true",
+        help="run tests of kernels with every combination of parameters (default: each value at least once) and every "
+        "node test of ONNX on the CPU device (default: every other), and try new random examples of properties",
     )
 
 
@@ -78,6 +85,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if not named and not config.getoption("--all-runtimes") and "OCL_ICD_VENDORS" not in os.environ:
             # Tests name the CPU device: another driver may show a second one.
             os.environ["OCL_ICD_VENDORS"] = data.name
+    if config.getoption("--all-cases"):
+        settings.load_profile("new examples")
     platform = config.getoption("--gpu-shape")
     if platform is not None:
         from support.gpu_shape import show_as_gpu
@@ -110,24 +119,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out cases as ``--every`` says, and have the second of two processes begin with the kernels.
+    """Choose the cases of tests of kernels, and have the second of two processes begin with these tests.
 
     They need none of the package's own compiled functions, which are cached on disk: the first process has compiled
     these before the second needs them. Otherwise both begin by compiling the same, for more than a minute.
     """
-    seen: Counter[str] = Counter()
-    chosen: list[pytest.Item] = []
-    left_out: list[pytest.Item] = []
-    for item in items:
-        test = item.nodeid.partition("[")[0]
-        keeps = _KERNELS not in item.path.parents or seen[test] % config.getoption("--every") == 0
-        (chosen if keeps else left_out).append(item)
-        seen[test] += 1
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = chosen
+    from support.case_selection import each_choice
+
     kernels = [item for item in items if _KERNELS in item.path.parents]
     others = [item for item in items if _KERNELS not in item.path.parents]
-    half = min(len(items) // 2, len(others))
+    if not config.getoption("--all-cases"):
+        chosen = each_choice(kernels)
+        kept = set(chosen)
+        config.hook.pytest_deselected(items=[item for item in kernels if item not in kept])
+        kernels = chosen
+    half = min((len(kernels) + len(others)) // 2, len(others))
     items[:] = [*others[:half], *kernels, *others[half:]]
 
 

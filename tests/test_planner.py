@@ -55,7 +55,7 @@ def independent(count: int = 8) -> TaskGraph:
 
 
 @given(graphs(), platforms())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_auto_is_never_predicted_slower_than_any_candidate(graph: TaskGraph, platform: Platform) -> None:
     plan = plan_graph(graph, platform, steps=100)
     verify(plan, graph)
@@ -65,7 +65,7 @@ def test_auto_is_never_predicted_slower_than_any_candidate(graph: TaskGraph, pla
 
 
 @given(graphs(), platforms())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_planning_is_deterministic(graph: TaskGraph, platform: Platform) -> None:
     assert plan_graph(graph, platform, steps=100) == plan_graph(graph, platform, steps=100)
 

@@ -48,7 +48,7 @@ def powered(platform: Platform, **watts: tuple[float, float]) -> Platform:
     return replace(platform, devices=tuple(devices))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(graphs(), platforms())
 def test_every_plan_has_a_bound_that_it_keeps_to(graph: TaskGraph, platform: Platform) -> None:
     plan = plan_graph(graph, platform, steps=50)

@@ -49,7 +49,7 @@ def test_names() -> None:
             dynamic_policy_of(name, problem)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(graphs(), platforms())
 def test_undisturbed_it_is_a_plan_like_any_other(graph: TaskGraph, platform: Platform) -> None:
     for policy in DYNAMIC_POLICY_NAMES:

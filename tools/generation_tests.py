@@ -30,23 +30,24 @@ CHOSEN: Final = {
     "tests/packaging/test_import.py": "imports in each generation's environment",
 }
 
+_LONG: Final = "takes long; its kernels are made of what those of tests/kernels/tensor are made of"
+
 #: Files in those folders that are left out, and the reason why.
 LEFT_OUT: Final = {
-    "tests/kernels/nn/convolution": "takes long; its kernels are made like those of tests/kernels/nn/pooling",
-    "tests/kernels/nn/normalisation": "takes long; its kernels are made like those of reductions",
-    "tests/kernels/nn/test_norms.py": "takes long; its kernels are made like those of reductions",
-    "tests/kernels/nn/product": "takes long; its kernels are made like those of convolutions",
+    "tests/kernels/nn/convolution": _LONG,
+    "tests/kernels/nn/normalisation": _LONG,
+    "tests/kernels/nn/pooling": _LONG,
+    "tests/kernels/nn/product": _LONG,
+    "tests/kernels/nn/test_norms.py": _LONG,
+    "tests/kernels/tensor/reductions": _LONG,
     "tests/devices/test_submission_fuzzed.py": "replaces the SYCL runtime by a mock, the same for each generation",
 }
-
-#: Of the cases of each test of kernels, such as data types and shapes, the first and every one after so many are run.
-EVERY: Final = 3
 
 
 def main(options: Sequence[str]) -> int:
     """Run the chosen tests with these options; return pytest's exit code."""
     left_out = [f"--ignore={path}" for path in LEFT_OUT]
-    command = [sys.executable, "-m", "pytest", *options, f"--every={EVERY}", *left_out, *CHOSEN]
+    command = [sys.executable, "-m", "pytest", *options, *left_out, *CHOSEN]
     print("tests:", *CHOSEN, flush=True)
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 

@@ -59,7 +59,7 @@ def to_and_fro(turns: int = 2_000) -> tuple[TaskGraph, Plan]:
 
 
 @given(data=st.data(), in_flight=st.integers(1, 4))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_random_graphs_with_functions_give_numpys_bits(data: st.DataObject, in_flight: int) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(max_tasks=24))

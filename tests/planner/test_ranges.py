@@ -23,7 +23,7 @@ from syclsched.scheduling.build import build_problem
 
 
 @pytest.mark.parametrize("policy", ["heft", "cpop", "round-robin", "random", "single:d0", "auto"])
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(graph=graphs(ranges=True), platform=platforms(), rng=st.randoms(use_true_random=False))
 def test_every_policy_computes_what_the_sequential_program_computes(
     policy: str, graph: TaskGraph, platform: Platform, rng: random.Random

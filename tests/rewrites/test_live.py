@@ -118,7 +118,7 @@ def wave() -> tuple[TaskGraph, dict[str, Any]]:
 CUTS = Recipe(cuts=(Cut(("a", "b"), (4, 3, 4)), Cut(("c", "d"), (6, 5))))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_cut_tasks_give_the_same_bits_wherever_chunks_run(data: st.DataObject) -> None:
     platform, live = live_here()

@@ -74,7 +74,7 @@ def test_a_rewritten_plan_gives_the_bits_of_the_original(graph: TaskGraph, rewri
 
 
 @given(data=st.data(), graph=graphs_by_rows())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_whatever_a_plan_cuts_and_merges_gives_the_bits_of_the_original(data: st.DataObject, graph: TaskGraph) -> None:
     """Cuts of any shape: the planner itself would cut such small arrays nowhere."""
     platform, live = live_here()

@@ -45,7 +45,7 @@ TWO = Platform(
 
 
 @given(problems(channels=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_no_timetable_is_below_any_part(problem: Problem) -> None:
     bound = lower_bound(problem)
     shortest_s = makespan_s(problem, refine(problem, [Heft().schedule(problem)], steps=300)) * (1 + 1e-9) + 1e-12

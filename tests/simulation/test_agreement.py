@@ -25,7 +25,7 @@ def agree(plan: Plan) -> None:
         assert found[number] == pytest.approx(timing, rel=1e-9, abs=1e-12), number
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(random_plans())
 def test_on_random_plans(plan: Plan) -> None:
     try:

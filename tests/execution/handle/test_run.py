@@ -51,7 +51,7 @@ pytestmark = [pytest.mark.sycl, pytest.mark.usefixtures("nothing_is_left_running
 
 
 @given(data=st.data())
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("sub_devices", [None, 2])
 def test_random_graph_anywhere_gives_numpys_bits(sub_devices: int | None, data: st.DataObject) -> None:
     platform, live = live_on(sub_devices)

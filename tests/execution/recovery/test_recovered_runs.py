@@ -157,7 +157,7 @@ def braid_without_libraries() -> TaskGraph:
 
 
 @given(data=st.data())
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("sub_devices", [None, 2])
 def test_random_faults_in_random_graphs_change_no_bit(sub_devices: int | None, data: st.DataObject) -> None:
     platform, devices = live_on(sub_devices)

@@ -46,7 +46,7 @@ def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
 
 
 @given(data=st.data())
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_random_graphs_give_numpys_bits(data: st.DataObject) -> None:
     platform, devices = live_on(None)
     graph = data.draw(graphs(max_tasks=40))

@@ -145,7 +145,7 @@ def test_nothing_is_compiled_for_several_launches_where_too_few_would_be_saved(
 
 @given(data=st.data())
 @settings(
-    max_examples=40,
+    max_examples=20,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @pytest.mark.parametrize("device", ["cpu", OTHER_DEVICE])

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -31,6 +32,25 @@ EMULATED = [
     for number, case in enumerate(CLAIMED)
     if number % 40 == 0 or (case.kind.startswith("pytorch") and {"Conv", "MaxPool", "Gemm"} & set(case.operators))
 ]
+
+
+def alternate(cases: Iterable[node_cases.Case]) -> list[node_cases.Case]:
+    """Return the first, the third and so on of the cases with the same operators."""
+    seen: Counter[tuple[str, ...]] = Counter()
+    chosen = []
+    for case in cases:
+        operators = tuple(sorted(set(case.operators)))
+        if seen[operators] % 2 == 0:
+            chosen.append(case)
+        seen[operators] += 1
+    return chosen
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give devices every case if all are wanted: importing and evaluating on the host is tested with every one."""
+    if "on_device" in metafunc.fixturenames:
+        cases = CLAIMED if metafunc.config.getoption("--all-cases") else alternate(CLAIMED)
+        metafunc.parametrize("on_device", cases, ids=lambda case: case.name)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -61,9 +81,8 @@ def test_imported_networks_give_what_onnx_says(case: node_cases.Case) -> None:
 
 
 @pytest.mark.sycl
-@pytest.mark.parametrize("case", CLAIMED, ids=lambda case: case.name)
-def test_the_cpu_device_gives_what_onnx_says(case: node_cases.Case) -> None:
-    check_on(case, next(device.name for device in platform().devices if device.kind == "cpu"))
+def test_the_cpu_device_gives_what_onnx_says(on_device: node_cases.Case) -> None:
+    check_on(on_device, next(device.name for device in platform().devices if device.kind == "cpu"))
 
 
 @pytest.mark.sycl

@@ -208,7 +208,7 @@ def on_another_device(plan: Plan) -> Plan:
     return replace(plan, platform=platform, lanes=(*lanes, *(each for each in plan.lanes if each is not lane)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(tight_cases(), st.randoms(use_true_random=False))
 def test_plans_within_little_memory_compute_what_the_sequential_program_computes(
     case: Case, rng: random.Random
@@ -223,7 +223,7 @@ def test_plans_within_little_memory_compute_what_the_sequential_program_computes
         assert not space.capacity_bytes or plan.peak_bytes.get(space.name, 0) <= space.capacity_bytes
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(tight_cases())
 def test_a_plan_that_may_make_values_again_is_never_predicted_slower_nor_refused_more_often(case: Case) -> None:
     given_ = building.plan_inputs(case.graph, case.platform, case.schedule, case.durations_s)

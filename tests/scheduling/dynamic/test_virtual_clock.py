@@ -73,7 +73,7 @@ def policies(problem: Problem, believed: Floats) -> list[DynamicPolicy]:
 
 
 @pytest.mark.parametrize("kind", ["exact", "noisy", "three times off"])
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(data=st.data(), seed=st.integers(0, 9))
 def test_timetables_hold_by_the_true_times(kind: str, data: st.DataObject, seed: int) -> None:
     problem = data.draw(problems(channels=data.draw(st.booleans())))

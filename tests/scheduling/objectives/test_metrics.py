@@ -33,7 +33,7 @@ def answered(draw: st.DrawFn, *, channels: bool) -> tuple[Problem, Timetable]:
 
 @pytest.mark.parametrize("channels", [False, True])
 def test_memory_is_what_the_definition_says(channels: bool) -> None:
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(answered(channels=channels))
     def check(pair: tuple[Problem, Timetable]) -> None:
         problem, timetable = pair

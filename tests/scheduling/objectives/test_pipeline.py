@@ -142,7 +142,7 @@ class Unrolled:
 
 @pytest.mark.parametrize("channels", [False, True])
 def test_generations_do_not_get_into_each_others_way(channels: bool) -> None:
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(problems(channels=channels), st.sampled_from(["heft", "min-min", "random", "round-robin"]))
     def check(problem: Problem, policy: str) -> None:
         schedule = modulo_schedule(problem, get(policy).schedule(problem))

@@ -42,7 +42,7 @@ def test_the_textbook_instances_are_solved_to_optimality(costs, edges, optimum) 
 
 
 @given(problems(channels=False), st.integers(0, 3))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_what_is_found_is_valid_and_no_worse_than_the_start(problem: Problem, seed: int) -> None:
     start = Heft().schedule(problem)
     found = refine(problem, [start], steps=300, seed=seed)

@@ -45,7 +45,7 @@ def test_all_passes_keep_what_a_network_gives_and_find_nothing_the_second_time(m
 
 
 @given(networks())
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 def test_without_any_one_pass_the_others_are_right(made: Builder) -> None:
     network = made.network(*made.last)
     for name in DEFAULT_PASSES:

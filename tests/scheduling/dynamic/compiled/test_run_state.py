@@ -107,7 +107,7 @@ class ByHand:
         self.note(lane)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(problem=problems(channels=False), data=st.data())
 @pytest.mark.parametrize("spread", [False, True], ids=["one", "several"])
 @pytest.mark.parametrize("which", ["eager", "priority", "dmdas", "dmdas by transfer", "stealing", "hybrid"])
