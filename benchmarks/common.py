@@ -131,7 +131,7 @@ def plan_by_hand(
     """Return a plan with tasks in order, on the device and lane that ``place`` returns for a position and name."""
     order = graph.order()
     assigned = [
-        Assignment(name, *place(k, name), graph.task(name).operation.implementations[0].name, float(k), k + 1.0)
+        Assignment(name, *place(k, name), graph.find_task(name).operation.implementations[0].name, float(k), k + 1.0)
         for k, name in enumerate(order)
     ]
     durations_s = task_s if isinstance(task_s, Mapping) else dict.fromkeys(order, task_s)

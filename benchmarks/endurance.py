@@ -75,7 +75,7 @@ def main() -> None:
 
     def place(name: str) -> tuple[str, int, str | None]:
         if not name.startswith("t"):
-            return "host", 0, graph.task(name).operation.implementations[0].name  # type: ignore[union-attr]
+            return "host", 0, graph.find_task(name).operation.implementations[0].name  # type: ignore[union-attr]
         index = int(name[1:])
         return names[index % len(names)], index // len(names) % 2, "opencl-c"
 

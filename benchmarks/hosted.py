@@ -52,7 +52,7 @@ def graph_of(tasks: int, hosts: int, shape: str) -> Any:
 
 def plan_of(graph: Any, platform: Any) -> Any:
     """Return a plan with kernels on the device's lane and functions on the host's."""
-    return plan_by_hand(graph, platform, lambda _, name: ("host" if graph.task(name).kind == "host" else "cpu", 0))
+    return plan_by_hand(graph, platform, lambda _, name: ("host" if graph.find_task(name).kind == "host" else "cpu", 0))
 
 
 def model_of(layers: int = 20, channels: int = 16, size: int = 56) -> Any:

@@ -24,21 +24,30 @@ _LAZY = {
     "AccessMode": "syclsched.model.access",
     "Constant": "syclsched.model.constant",
     "Copies": "syclsched.model.operation",
+    "DeviceLimits": "syclsched.model.operation",
     "DeviceProfile": "syclsched.model.profile",
     "Implementation": "syclsched.model.operation",
     "Launch": "syclsched.model.operation",
     "NativeCall": "syclsched.model.operation",
+    "OpenCLSource": "syclsched.model.operation",
     "Operation": "syclsched.model.operation",
     "Parameter": "syclsched.model.operation",
     "Plan": "syclsched.model.plan",
     "Platform": "syclsched.model.platform",
+    "Read": "syclsched.model.graph_parts.annotations",
     "ReadingElsewhere": "syclsched.model.operation",
+    "Reduce": "syclsched.model.graph_parts.annotations",
     "Requirements": "syclsched.model.operation",
+    "Signature": "syclsched.model.operation",
+    "SpirvModule": "syclsched.model.operation",
     "Split": "syclsched.model.operation",
     "SyclschedError": "syclsched.errors",
     "TaskGraph": "syclsched.model.graph",
+    "Tailored": "syclsched.model.operation",
     "Trace": "syclsched.model.trace",
+    "Update": "syclsched.model.graph_parts.annotations",
     "Work": "syclsched.model.operation",
+    "Write": "syclsched.model.graph_parts.annotations",
     "calibrate": "syclsched.api",
     "compile": "syclsched.onnx",
     "describe": "syclsched.api",
@@ -46,6 +55,7 @@ _LAZY = {
     "discover": "syclsched.api",
     "kernel": "syclsched.kernel_compiler.python_kernel",
     "load_pack": "syclsched.devices.programs.python_kernels.spirv_packs",
+    "operation": "syclsched.operations.definition",
     "memory_info": "syclsched.devices.memory.space_pools",
     "plan": "syclsched.api",
     "plan_front": "syclsched.planner",
@@ -75,17 +85,23 @@ if TYPE_CHECKING:
     from syclsched.model.access import AccessMode
     from syclsched.model.constant import Constant, constant
     from syclsched.model.graph import TaskGraph
+    from syclsched.model.graph_parts.annotations import Read, Reduce, Update, Write
     from syclsched.model.memory_limit import with_memory_limit
     from syclsched.model.operation import (
         Copies,
+        DeviceLimits,
         Implementation,
         Launch,
         NativeCall,
+        OpenCLSource,
         Operation,
         Parameter,
         ReadingElsewhere,
         Requirements,
+        Signature,
+        SpirvModule,
         Split,
+        Tailored,
         Work,
     )
     from syclsched.model.plan import Plan
@@ -93,6 +109,7 @@ if TYPE_CHECKING:
     from syclsched.model.profile import DeviceProfile
     from syclsched.model.trace import Trace
     from syclsched.onnx import compile
+    from syclsched.operations.definition import operation
     from syclsched.planner import plan_front
 
 

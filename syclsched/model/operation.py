@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args
 
+from syclsched.errors import ArgumentError
 from syclsched.model.access import AccessMode
 
 ImplementationKind = Literal["python", "numba-dpex", "opencl-c", "spirv", "library", "sequence", "host", "cost-only"]
+_KINDS: Final[tuple[str, ...]] = get_args(ImplementationKind)
 Shape = tuple[int, ...]
 Scalar = int | float
 
@@ -382,6 +384,17 @@ class Implementation:
     parts: tuple[str, ...] = ()
     prepare: Prepare | None = None
     form: Callable[[Signature, Any], Hashable] | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in _KINDS:
+            import difflib  # only for the error
+
+            near = difflib.get_close_matches(str(self.kind), _KINDS, 1, 0.5)
+            raise ArgumentError(
+                f"there is no implementation of kind {self.kind!r}",
+                where=f"implementation {self.name!r}",
+                hint=f"Did you mean {near[0]!r}?" if near else f"Kinds: {', '.join(_KINDS)}",
+            )
 
     @property
     def is_kernel(self) -> bool:

@@ -157,7 +157,7 @@ def record_times(
             quickest[done] = min(each.seconds, quickest.get(done, each.seconds))
     least: dict[HistoryKey, float] = {}
     for (name, implementation), seconds in quickest.items():
-        task = graph.task(name)
+        task = graph.find_task(name)
         for by in task.operation.implementations if task.operation is not None else ():
             if by.name == implementation:
                 key = _key(task, by, device)

@@ -56,7 +56,7 @@ class _Cutter:
         graph, new = self._graph, self._new
         self._declare_untouched()
         for name in graph.order():
-            task, number = graph.task(name), self._cut_of.get(name)
+            task, number = graph.find_task(name), self._cut_of.get(name)
             self._tasks[name] = self._keep(task) if number is None else self._cut(task, number)
         for held in self._held.values():
             self._settle(held)
@@ -190,9 +190,9 @@ def _cut_of(graph: TaskGraph, cuts: Sequence[Cut]) -> dict[str, int]:
     in_parts = graph.segments().keys()
     for number, each in enumerate(cuts):
         for name in each.tasks:
-            if touches(graph.task(name), in_parts):
+            if touches(graph.find_task(name), in_parts):
                 raise GraphError("an array it touches is touched in parts already", where=f"task {name!r}")
-            operation = graph.task(name).operation
+            operation = graph.find_task(name).operation
             if name in cut_of or operation is None or operation.split is None:
                 raise GraphError("it is cut twice, or does not say how it splits", where=f"task {name!r}")
             written = {p.name for p in operation.arrays if p.mode is not None and p.mode.writes}

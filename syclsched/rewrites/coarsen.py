@@ -46,7 +46,7 @@ def coarsen(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
     taken = set(order)
     for cluster in sorted(clusters.clusters.values(), key=lambda c: c.members[0]):
         if len(cluster.members) > 1:
-            tasks = [graph.task(order[index]) for index in cluster.members]
+            tasks = [graph.find_task(order[index]) for index in cluster.members]
             name = _name([t.name for t in tasks], taken)
             taken.add(name)
             merges.append(Merge(tuple(t.name for t in tasks), _combinations(tasks, devices, costs), name))
@@ -89,7 +89,7 @@ def _clusters(graph: TaskGraph, platform: Platform, costs: CostModel, limits: Gr
     lines = _lines_from_host(platform, costs)
     clusters = {}
     for index, name in enumerate(order):
-        task = graph.task(name)
+        task = graph.find_task(name)
         seconds = _seconds(task, platform.devices, costs)
         clusters[index] = Cluster(
             members=[index],

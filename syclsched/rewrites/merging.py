@@ -27,10 +27,10 @@ def merge(graph: TaskGraph, merges: Iterable[Merge]) -> Rewrite:
     operations: dict[object, Operation] = {}
     for node in _contracted_order(graph, merges, group_of):
         if isinstance(node, str):
-            names[node] = new.insert(graph.task(node)).name
+            names[node] = new.insert(graph.find_task(node)).name
             continue
         found = merges[node]
-        new.insert(_merged_task([graph.task(t) for t in found.tasks], found, operations))
+        new.insert(_merged_task([graph.find_task(t) for t in found.tasks], found, operations))
         names.update(dict.fromkeys(found.tasks, found.name))
     for before, after in dict.fromkeys((names[b], names[a]) for b, a in graph.edges):
         if before != after:
@@ -54,7 +54,7 @@ def _groups(graph: TaskGraph, merges: tuple[Merge, ...]) -> dict[str, int]:
     group_of: dict[str, int] = {}
     for number, found in enumerate(merges):
         for position, name in enumerate(found.tasks):
-            task = graph.task(name)
+            task = graph.find_task(name)
             if name in group_of or not mergeable(task):
                 raise GraphError("it is merged twice, or cannot be merged", where=f"task {name!r}")
             group_of[name] = number

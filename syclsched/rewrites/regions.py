@@ -40,7 +40,7 @@ def find_regions(graph: TaskGraph) -> tuple[Region, ...]:
     writer: dict[str, str | None] = {}  # the task that wrote each array last, if by rows
     in_parts = graph.segments().keys()
     for name in graph.order():
-        task = graph.task(name)
+        task = graph.find_task(name)
         rows = 0 if touches(task, in_parts) else _rows_to_cut(task)
         by_rows = _arrays_by_rows(task) if rows else frozenset()
         if rows:
@@ -53,7 +53,7 @@ def find_regions(graph: TaskGraph) -> tuple[Region, ...]:
                 writer[access.array] = name if access.array in by_rows else None
     members: dict[str, list[Task]] = {}
     for name in parent:
-        members.setdefault(_root(parent, name), []).append(graph.task(name))
+        members.setdefault(_root(parent, name), []).append(graph.find_task(name))
     regions = [Region(tuple(m), rows_of[m[0].name], _grain(m)) for m in members.values()]
     return tuple(region for region in regions if region.rows >= 2 * region.grain)
 

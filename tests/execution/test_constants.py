@@ -216,7 +216,7 @@ def test_merged_and_cut_tasks_use_them() -> None:
     names = tuple(i.name for i in AXPY.implementations)
     ways = tuple(w for w in ways if set(w) <= set(names))
     merged = merge(graph, [Merge(("t2", "t3"), ways, "both")]).graph
-    assert merged.task("both").constants and set(merged.task("both").constants.values()) == {weights}
+    assert merged.find_task("both").constants and set(merged.find_task("both").constants.values()) == {weights}
     chunks = cut(graph, [Cut(("t2", "t3"), (16, 48))]).graph
     assert {c.nbytes for c in chunks.constants} == {16 * 8, 48 * 8}
     for changed in (merged, chunks):

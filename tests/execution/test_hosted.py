@@ -38,7 +38,7 @@ def test_random_graphs_give_the_bits_of_dispatched_runs(
     graph = data.draw(graphs(ranges=data.draw(st.booleans())))
 
     def place(name: str) -> tuple[str, int, str | None]:
-        operation = graph.task(name).operation
+        operation = graph.find_task(name).operation
         fitting = [d for d in platform.devices if d.is_host or (operation is not ASSIGN and d.name.startswith(device))]
         chosen = data.draw(st.sampled_from(fitting))
         lane = data.draw(st.integers(0, chosen.lanes - 1))
@@ -90,7 +90,7 @@ def test_two_contexts_that_meet_on_the_host_are_replayed(live: Live) -> None:
     plan = plan_by(
         graph,
         platform,
-        lambda n: (where[n], 0, "opencl-c" if n != "over" else graph.task(n).operation.implementations[0].name),
+        lambda n: (where[n], 0, "opencl-c" if n != "over" else graph.find_task(n).operation.implementations[0].name),
     )
     with bound(plan, graph, devices) as runner:
         for _ in range(3):

@@ -35,7 +35,7 @@ def sequential_of(graph: TaskGraph, task: str, array: str) -> Any:
     alone = TaskGraph("alone")
     for name, value in graph.data.items():
         alone.array(name, data=value)
-    made = graph.task(task)
+    made = graph.find_task(task)
     arguments = {parameter: alone.arrays[name] for parameter, name in made.arguments.items()}
     alone.kernel(made.operation, name=task, **arguments, a=1)  # type: ignore[arg-type]
     return sequential(alone, alone.data)[array]

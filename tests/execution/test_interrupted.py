@@ -69,7 +69,7 @@ def bound(hosts: set[int], **options: Any) -> tuple[Runner, dict[str, Any], dict
     platform, live = live_on(None)
 
     def place(name: str) -> tuple[str, int, str]:
-        first = graph.task(name).operation.implementations[0]  # type: ignore[union-attr]
+        first = graph.find_task(name).operation.implementations[0]  # type: ignore[union-attr]
         return "host" if first.kind == "host" else "cpu", 0, first.name
 
     runner = bind(plan_by(graph, platform, place), graph, live, **options)

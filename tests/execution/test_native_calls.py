@@ -96,7 +96,7 @@ def test_the_first_call_of_a_run_waits_for_kernels_submitted_before_it_was_prepa
 
 
 def _first(graph: TaskGraph, name: str) -> str:
-    operation = graph.task(name).operation
+    operation = graph.find_task(name).operation
     assert operation is not None
     return operation.implementations[0].name
 
@@ -164,7 +164,7 @@ def test_copies_on_the_same_lane_keep_their_order_and_have_times(trace: Any) -> 
 
 
 def _device_way(graph: TaskGraph, name: str) -> str:
-    operation = graph.task(name).operation
+    operation = graph.find_task(name).operation
     assert operation is not None
     return next(i.name for i in operation.implementations if i.kind in ("opencl-c", "library"))
 

@@ -275,6 +275,6 @@ def test_what_comes_after_a_task_of_the_host_that_is_left_out_waits_for_what_was
 
 
 def host_function(graph: TaskGraph, name: str) -> str:
-    operation = graph.task(name).operation
+    operation = graph.find_task(name).operation
     assert operation is not None
     return operation.implementations[0].name

@@ -93,7 +93,7 @@ def test_a_factorisation_by_opencl_c_on_both(platform: Platform) -> None:
     turns = {name: number for number, name in enumerate(graph.order())}
 
     def place(name: str) -> tuple[str, int, str | None]:
-        operation = graph.task(name).operation
+        operation = graph.find_task(name).operation
         return names[turns[name] % len(names)], turns[name] % 2, None if operation is None else "opencl-c"
 
     with syclsched.run(graph, plan=plan_by(graph, platform, place), calibrate=False) as run:

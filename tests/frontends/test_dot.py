@@ -27,7 +27,7 @@ def test_the_sample() -> None:
     assert cost_of(graph, "a") == StatedCost(1.5, {"cpu": 2.0, "xeon-8480": 500.0})
     assert cost_of(graph, "b") == StatedCost(3.0)
     assert cost_of(graph, "e") == StatedCost(3.0, cores=4.0)
-    assert (graph.task("e").family, graph.task("e").priority) == ("potrf", -3)
+    assert (graph.find_task("e").family, graph.find_task("e").priority) == ("potrf", -3)
     assert sizes(graph) == {"a->b": 100, "b->c": 100, "d->e": 2}
     assert set(graph.edges) == {("d", "c"), ("e", "c")}
 

@@ -33,7 +33,7 @@ def test_what_networkx_writes() -> None:
     nx.write_graphml(digraph, file)
     graph = parse_graph(file.getvalue(), where="x.graphml", units=Units(1.0))
     assert cost_of(graph, "x") == StatedCost(1.5, {"cpu": 2.0})
-    assert graph.task("y").family == "gemm"
+    assert graph.find_task("y").family == "gemm"
     assert {a.name: a.nbytes for a in graph.arrays.values()} == {"x->y": 5}
 
 

@@ -88,7 +88,7 @@ def test_there_and_back_with_host_tasks_copies_data_and_priorities() -> None:
     assert described(back) == described(graph)
     assert back.fingerprint() == graph.fingerprint()
     assert back.data["x"] is graph.data["x"]
-    task = back.task("h")
+    task = back.find_task("h")
     assert task.operation is not None and task.signature is not None
     assert task.operation.work(task.signature).flops == 8.0
     assert task.operation.implementations[0].load(task.signature) is double
@@ -223,7 +223,7 @@ def test_constants_and_other_shapes_come_back() -> None:
     graph.host(lambda a, w: None, name="host", a=y.reshaped((3, 4)).read(), w=weights)
     back = from_networkx(to_networkx(graph))
     assert back.fingerprint() == graph.fingerprint()
-    assert back.task("host").constants == {"w": weights}
+    assert back.find_task("host").constants == {"w": weights}
 
 
 def costs() -> nx.DiGraph:

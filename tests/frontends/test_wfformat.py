@@ -41,7 +41,7 @@ def test_tasks_files_and_dependencies_of_version_15() -> None:
     assert [t.family for t in graph.tasks] == ["split", "work", "work"]
     assert cost_of(graph, "work_1") == StatedCost(4.0, cores=2.0)
     assert cost_of(graph, "work_2") == StatedCost(3.25)
-    assert graph.task("work_1").priority == 7
+    assert graph.find_task("work_1").priority == 7
     assert modes_of(graph, "split_1") == {"in.txt": "read", "half.1": "write", "half.2": "write"}
     assert {a.name: (a.nbytes, a.temporary) for a in graph.arrays.values()} == {
         "in.txt": (1000, False), "half.1": (500, True), "half.2": (500, True), "out.1": (7, False), "out.2": (0, False),

@@ -57,7 +57,7 @@ def test_a_task_knows_its_accesses_and_signature(graph: TaskGraph) -> None:
     assert task.signature.shapes == {"y": (2, 3), "x": (2, 3)}
     assert task.signature.dtypes == {"y": "float32", "x": "float32"}
     assert task.signature.scalars == {"factor": 2.5}
-    assert graph.task("scale_0") is task
+    assert graph.find_task("scale_0") is task
     assert len(graph) == 1
     assert "1 tasks" in repr(graph)
 
@@ -242,7 +242,7 @@ def test_edges_between_tasks_that_are_not_there(graph: TaskGraph) -> None:
         with pytest.raises(GraphError, match="no task 'c'"):
             graph.edge(*pair)
     with pytest.raises(GraphError, match="graph 'tried': no task 'c'"):
-        graph.task("c")
+        graph.find_task("c")
     graph.edge(task, task)
     with pytest.raises(CycleError, match="b -> b"):
         graph.validate()

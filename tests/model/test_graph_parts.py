@@ -20,12 +20,12 @@ def test_an_inserted_task_is_the_same_and_makes_dependencies() -> None:
     graph, new = one_task(), TaskGraph()
     x = new.array("x", (4, 2))
     new.kernel(get("fill"), name="f", x=x, value=1.0)
-    assert new.insert(graph.task("s")) is graph.task("s")
+    assert new.insert(graph.find_task("s")) is graph.find_task("s")
     assert [(d.before, d.after, d.kind) for d in new.dependencies()] == [("f", "s", "RAW")]
 
 
 def test_a_task_that_does_not_fit_is_not_inserted() -> None:
-    task, new = one_task().task("s"), TaskGraph()
+    task, new = one_task().find_task("s"), TaskGraph()
     with pytest.raises(UnknownArrayError, match="'x' is not declared"):
         new.insert(task)
     new.array("x", (4, 3))

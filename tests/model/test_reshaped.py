@@ -42,7 +42,7 @@ def test_a_task_depends_on_others_as_if_it_had_the_array(graph):
     x, y = graph.array("x", (2, 6), "float64"), graph.array("y", (12,), "float64")
     graph.kernel(AXPY, x=x.reshaped(-1), y=y, alpha=1.0, name="first")
     graph.kernel(AXPY, x=y.reshaped((3, 4)), y=x.reshaped((3, 4)), alpha=1.0, name="second")
-    second = graph.task("second")
+    second = graph.find_task("second")
     assert second.reshaped == {"x", "y"}
     assert second.signature.shapes == {"x": (3, 4), "y": (3, 4)}
     assert {(d.before, d.after) for d in graph.dependencies()} == {("first", "second")}

@@ -134,7 +134,7 @@ def test_what_kernels_take_in_a_run_has_the_launch_added(quiet) -> None:
     costs, history = CostModel(platform), History()
     told = [OperatorTime("", "first", device.name, "opencl-c", 3e-3)]
     assert record_times(graph, ("first",), device, history, lambda: told)
-    (by,) = graph.task("first").operation.implementations
+    (by,) = graph.find_task("first").operation.implementations
     assert costs.launch_gap_s(by, device) > 0.0
     found = task_times(graph, device, costs, history, by_library=False)
     assert found["first"] == pytest.approx(3e-3 + costs.launch_gap_s(by, device))

@@ -39,7 +39,7 @@ def graph_of(tasks: int, *, chain: bool = False) -> TaskGraph:
 
 def history_of(graph: TaskGraph, alone_s: float, one_thread_s: float | None) -> MemoryHistory:
     """Times of the tasks with all cores, and with one."""
-    signature = graph.task("t0").signature
+    signature = graph.find_task("t0").signature
     assert signature is not None
     wide = PLATFORM.with_most_host_lanes()
     assert wide is not None

@@ -68,7 +68,7 @@ def library_calls(*, beside: bool) -> TaskGraph:
 @pytest.mark.parametrize("policy", ["auto", "heft"])
 def test_libraries_on_the_host_have_one_thread_beside_kernels_on_its_cores(policy: str) -> None:
     history = MemoryHistory()
-    signature = library_calls(beside=False).task("call0").signature
+    signature = library_calls(beside=False).find_task("call0").signature
     assert signature is not None
     single = PLATFORM.with_single_threads()
     assert single.host.library_threads == 1

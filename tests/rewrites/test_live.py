@@ -128,7 +128,7 @@ def test_cut_tasks_give_the_same_bits_wherever_chunks_run(data: st.DataObject) -
     expected = sequential(graph, inputs)
 
     def place(name: str) -> tuple[str, int, str | None]:
-        operation = found.graph.task(name).operation
+        operation = found.graph.find_task(name).operation
         assert operation is not None
         able = [(d, i) for d in platform.devices for i in operation.implementations if d.is_host == (i.kind == "host")]
         device, implementation = data.draw(st.sampled_from(able))

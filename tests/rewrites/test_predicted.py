@@ -30,7 +30,7 @@ def greedy(graph: TaskGraph, where: Platform, lanes: Callable[[int], int] = lamb
     """Each task where it is fastest, or on the lane that is told."""
     costs, seconds, assignments = CostModel(where), {}, []
     for index, name in enumerate(graph.order()):
-        task = graph.task(name)
+        task = graph.find_task(name)
         able = [(d, c) for d in where.devices if (c := costs.best(task, d)) is not None]
         if not able:
             assignments.append(Assignment(name, where.devices[0].name, 0, None, float(index), index + 1.0))
@@ -89,7 +89,7 @@ def test_cut_over_two_devices_a_graph_is_as_much_faster_as_they_are_together() -
     costs, seconds, assignments = CostModel(where), {}, []
     ends = np.cumsum(cut.rows)
     for index, name in enumerate(found.graph.order()):
-        task = found.graph.task(name)
+        task = found.graph.find_task(name)
         # As the cut was meant: the first three quarters of the rows to the device that is three times as fast.
         start = int(task.name.partition("[")[2].partition(":")[0])
         chosen = where.devices[0] if start < 0.74 * ends[-1] else where.devices[1]

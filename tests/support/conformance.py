@@ -327,7 +327,7 @@ def spread(graph: TaskGraph, platform: Platform) -> Plan:
 
     def place(name: str) -> tuple[str, int, str | None]:
         nonlocal turn
-        operation = graph.task(name).operation
+        operation = graph.find_task(name).operation
         if operation is not None and all(each.kind == "host" for each in operation.implementations):
             return "host", 0, operation.implementations[0].name
         turn += 1

@@ -141,14 +141,14 @@ SAMPLES: dict[str, bytes] = {
 
 def cost_of(graph: TaskGraph, task: str) -> StatedCost:
     """What a task of an imported graph is said to take."""
-    signature = graph.task(task).signature
+    signature = graph.find_task(task).signature
     assert signature is not None
     return stated_cost(signature)
 
 
 def modes_of(graph: TaskGraph, task: str) -> dict[str, str]:
     """Access mode by array."""
-    return {access.array: access.mode.value for access in graph.task(task).accesses}
+    return {access.array: access.mode.value for access in graph.find_task(task).accesses}
 
 
 def refused(content: str | bytes | dict[str, Any], name: str, limits: Limits | None = None) -> str:

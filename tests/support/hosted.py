@@ -51,7 +51,7 @@ def two_lanes(graph: TaskGraph, platform: Platform, second: str) -> Plan:
     """Kernels on the CPU device, those whose names begin so on its second lane; functions on the host."""
 
     def place(name: str) -> tuple[str, int, str | None]:
-        first = graph.task(name).operation.implementations[0]  # type: ignore[union-attr]
+        first = graph.find_task(name).operation.implementations[0]  # type: ignore[union-attr]
         return ("host", 0, first.name) if first.kind == "host" else ("cpu", int(name.startswith(second)), first.name)
 
     return plan_by(graph, platform, place)

@@ -204,7 +204,7 @@ def plan_on(graph: TaskGraph, platform: Platform, device: str, task_s: float = 1
     """Plan everything on one device; host tasks go to the host."""
 
     def place(name: str) -> tuple[str, int, str | None]:
-        task = graph.task(name)
+        task = graph.find_task(name)
         if task.operation is None:
             return device, 0, None
         first = task.operation.implementations[0]
@@ -217,7 +217,7 @@ def sequential(graph: TaskGraph, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return every array's last value by NumPy, one task after another."""
     values = {name: np.array(inputs.get(name, np.zeros(a.shape, a.dtype))) for name, a in graph.arrays.items()}
     for name in graph.order():
-        task = graph.task(name)
+        task = graph.find_task(name)
         if task.operation is None or task.signature is None:
             continue
         host = next(i for i in task.operation.implementations if i.kind == "host")
@@ -283,7 +283,7 @@ def plans(draw: st.DrawFn, graph: TaskGraph, platform: Platform) -> Plan:
     def place(name: str) -> tuple[str, int, str | None]:
         device = draw(st.sampled_from(platform.devices))
         lane = draw(st.integers(0, device.lanes - 1))
-        operation = graph.task(name).operation
+        operation = graph.find_task(name).operation
         if operation is None:
             return device.name, lane, None
         fitting = [i.name for i in operation.implementations if (i.kind == "host") == device.is_host]

@@ -22,7 +22,7 @@ def run_on_host(graph: TaskGraph, skip: frozenset[str] = frozenset()) -> Mapping
         rubbish = np.nan if array.dtype.startswith("float") else 77
         values[name] = np.array(graph.data[name]) if name in graph.data else np.full(array.shape, rubbish, array.dtype)
     for name in graph.order():
-        task = graph.task(name)
+        task = graph.find_task(name)
         if task.operation is None or task.signature is None or name in skip:
             continue
         # Chunks have no implementations whose rounding depends on the number of rows; on whole numbers none rounds.

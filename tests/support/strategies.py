@@ -124,7 +124,7 @@ def cases(draw: st.DrawFn, ranges: bool = False) -> Case:
     for position, name in enumerate(graph.order()):
         device = draw(st.sampled_from(platform.devices))
         lane = draw(st.integers(0, device.lanes - 1))
-        barrier = graph.task(name).kind == "barrier"
+        barrier = graph.find_task(name).kind == "barrier"
         implementation = None if barrier else ("host" if device.is_host else "kernel")
         durations[name] = 0.0 if barrier else draw(st.sampled_from([0.0, 1e-4, 3e-4]))
         assignments.append(Assignment(name, device.name, lane, implementation, position * 1.0, position + 1.0))
@@ -164,7 +164,7 @@ def tight_cases(draw: st.DrawFn) -> Case:
     assigned, durations = [], {}
     for position, name in enumerate(graph.order()):
         device = draw(st.sampled_from([devices[0], *devices]))
-        barrier = graph.task(name).kind == "barrier"
+        barrier = graph.find_task(name).kind == "barrier"
         lane = draw(st.integers(0, device.lanes - 1))
         durations[name] = 0.0 if barrier else draw(st.sampled_from([1e-4, 1e-4, 1e-2]))
         assigned.append(Assignment(name, device.name, lane, None if barrier else "kernel", position, position + 1.0))

@@ -35,7 +35,7 @@ def sequential(graph: TaskGraph) -> tuple[dict[str, int], dict[str, list[int]]]:
     values = {name: [number("input", name, r) for r in range(_extent(a.shape))] for name, a in graph.arrays.items()}
     seen = {}
     for name in graph.order():
-        task = graph.task(name)
+        task = graph.find_task(name)
         touched = [(a, range(*(a.rows or (0, len(values[a.array]))))) for a in task.accesses]
         seen[name] = _seen({(a.array, r, values[a.array][r]) for a, rows in touched if a.mode.reads for r in rows})
         for access, rows in touched:
@@ -156,7 +156,7 @@ def check(plan: Plan, graph: TaskGraph, rng: random.Random, times: int = 3) -> N
     places = _Places(plan)
     for _ in range(times):
         seen, buffers = execute(plan, rng)
-        assert {t: v for t, v in expected.items() if graph.task(t).kind != "barrier"} == seen
+        assert {t: v for t, v in expected.items() if graph.find_task(t).kind != "barrier"} == seen
         for array in plan.arrays:
             written = any(a.array == array.name and a.mode.writes for t in plan.tasks for a in t.accesses)
             if written and not array.temporary:

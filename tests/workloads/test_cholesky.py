@@ -32,7 +32,11 @@ def test_the_tasks_and_their_dependencies() -> None:
     assert set(graph.arrays) == {f"A[{i},{j}]" for i in range(3) for j in range(i + 1)} | {
         f"status[{k}]" for k in range(3)
     }
-    assert graph.task("potrf(0)").priority > graph.task("trsm(1,0)").priority > graph.task("gemm(2,1,0)").priority
+    assert (
+        graph.find_task("potrf(0)").priority
+        > graph.find_task("trsm(1,0)").priority
+        > graph.find_task("gemm(2,1,0)").priority
+    )
 
 
 @given(st.integers(1, 40), st.integers(1, 17), st.sampled_from(["float32", "float64"]), st.integers(0, 3))
@@ -81,7 +85,7 @@ def test_a_matrix_that_is_not_positive_definite_fails_in_its_tile(tmp_path: Path
         run_on_host(graph)
     before = run_on_host(graph, frozenset({"potrf(2)"}))  # every other task succeeds
     assert before["status[0]"] == before["status[1]"] == 0
-    assert graph.task("potrf(2)").arguments == {"a": "A[2,2]", "status": "status[2]"}
+    assert graph.find_task("potrf(2)").arguments == {"a": "A[2,2]", "status": "status[2]"}
 
 
 def test_a_matrix_from_a_file_of_any_layout(tmp_path: Path) -> None:

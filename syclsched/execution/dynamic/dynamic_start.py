@@ -140,7 +140,7 @@ def execute_dynamic(
     deadlines_s = {
         number: deadline_s
         for number, planned in enumerate(layout.tasks)
-        if (deadline_s := graph.task(planned.name).deadline_s) is not None
+        if (deadline_s := graph.find_task(planned.name).deadline_s) is not None
     }
 
     def conclude() -> tuple[FinishedRun, PreparedPlan]:

@@ -48,7 +48,7 @@ class SubgraphBuilder:
     def unrunnable(self, tasks: Iterable[str], platform: Platform) -> frozenset[str]:
         """Return the tasks that no device of a platform can run."""
         costs = self.costs(platform)
-        found = (self._graph.task(name) for name in tasks)
+        found = (self._graph.find_task(name) for name in tasks)
         return frozenset(task.name for task in found if task.operation is not None and not _runs(task, costs))
 
     def of(self, tasks: Collection[str], platform: Platform, *, whole: bool = False) -> TaskGraph:
@@ -100,8 +100,8 @@ def _planned_times(graph: TaskGraph, plan: Plan) -> MemoryHistory:
     seen = [(a.task, a.device, a.implementation, a.finish_s - a.start_s) for a in plan.schedule.assignments]
     seen += [(o.task, o.device, o.implementation, o.seconds) for o in plan.options]
     for name, device, implementation, seconds in seen:
-        operation = graph.task(name).operation
-        signature = graph.task(name).signature
+        operation = graph.find_task(name).operation
+        signature = graph.find_task(name).signature
         if operation is None or signature is None or implementation is None or device not in places:
             continue
         key: HistoryKey = history_key(places[device], operation, operation.implementation(implementation), signature)

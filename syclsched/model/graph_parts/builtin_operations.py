@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import CodeType
@@ -37,13 +38,15 @@ def host_operation(
 
 def _revision(function: Callable[..., Any]) -> str:
     """Return a digest that distinguishes functions of one name, so that they do not share measurements."""
-    code = getattr(function, "__code__", None)
+    code = getattr(inspect.unwrap(function), "__code__", None)
     return _digest(repr(function)) if code is None else _code_revision(code)
 
 
 @lru_cache(maxsize=1024)
 def _code_revision(code: CodeType) -> str:
-    return _digest(f"{code.co_filename}:{code.co_firstlineno}:{code.co_code.hex()}")
+    # Constants and names, too: two lambdas of one line may differ in nothing else.
+    constants = [each.co_code.hex() if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
+    return _digest(f"{code.co_filename}:{code.co_firstlineno}:{code.co_code.hex()}:{constants}:{code.co_names}")
 
 
 def _digest(seen: str) -> str:

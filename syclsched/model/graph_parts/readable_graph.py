@@ -52,7 +52,7 @@ class ReadableGraph:
         """The tasks in order of submission."""
         return tuple(self._tasks.values())
 
-    def task(self, name: str) -> Task:
+    def find_task(self, name: str) -> Task:
         """Return a task by name.
 
         Raises

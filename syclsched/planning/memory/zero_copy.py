@@ -110,7 +110,7 @@ def profitable_zero_copy(
             continue
         copy_s, extra_s = _copy_s(platform, device, array.nbytes, together.from_host), 0.0
         for task in together.by_device:
-            extra_s += _slower_s(platform, device, array.nbytes) * _fetches(graph.task(task))
+            extra_s += _slower_s(platform, device, array.nbytes) * _fetches(graph.find_task(task))
         if extra_s < copy_s:
             reached[name] = device.space
             how = "read" if together.from_host else "written"
@@ -272,6 +272,6 @@ def _extra_s(
             continue
         mine = [a.array for a in touched[each.task] if reached.get(a.array) == device.space]
         if mine:
-            fetches = _fetches(graph.task(each.task))
+            fetches = _fetches(graph.find_task(each.task))
             found[each.task] = fetches * sum(_slower_s(platform, device, nbytes[name]) for name in mine)
     return found

@@ -120,7 +120,7 @@ def sequential_of(graph: TaskGraph, *names: str) -> dict[str, Any]:
     part = TaskGraph("part")
     arrays = {name: part.array(name, data=np.array(graph.data[name])) for name in graph.data}
     for name in names:
-        task = graph.task(name)
+        task = graph.find_task(name)
         scalars = task.signature.scalars if task.signature else {}
         part.kernel(task.operation, name=name, **{p: arrays[a] for p, a in task.arguments.items()}, **scalars)
     return sequential(part, part.data)

@@ -194,7 +194,7 @@ def test_many_waits_become_one_fence(live: tuple[Platform, Any]) -> None:
 
     def place(name: str) -> tuple[str, int, str | None]:
         lane = int(name[4:]) if name.startswith("part") else 11
-        implementation = graph.task(name).operation
+        implementation = graph.find_task(name).operation
         return "cpu", lane, None if implementation is None else implementation.implementations[0].name
 
     with execute(plan_by(graph, platform, place), graph, devices) as run:

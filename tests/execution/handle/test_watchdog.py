@@ -379,7 +379,7 @@ def test_a_host_function_has_a_deadline() -> None:
     y = graph.array("y", (4,), "float64")
     graph.host(lambda x: go_on.wait(60), x=x.write(), name="waits", deadline_s=0.1)
     graph.host(lambda x, y: None, x=x.read(), y=y.write(), name="after")
-    plan = plan_by(graph, platform, lambda name: ("host", 0, graph.task(name).operation.implementations[0].name))  # type: ignore[union-attr]
+    plan = plan_by(graph, platform, lambda name: ("host", 0, graph.find_task(name).operation.implementations[0].name))  # type: ignore[union-attr]
     run = execute(plan, graph, live)
     with pytest.raises(DeadlineError, match=r"task 'waits'.*on lane host:0"):
         run.wait(60)

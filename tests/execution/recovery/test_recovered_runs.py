@@ -49,7 +49,7 @@ def spread(graph: TaskGraph, platform: Platform) -> Plan:
     implementation = {"assign": "library", "mix": "opencl-c"}
 
     def place(name: str) -> tuple[str, int, str]:
-        return *places[int(name[3:]) % len(places)], implementation[graph.task(name).family]
+        return *places[int(name[3:]) % len(places)], implementation[graph.find_task(name).family]
 
     return plan_by(graph, platform, place)
 

@@ -23,7 +23,7 @@ def by_task(graph: TaskGraph, lane_of: dict[str, int]) -> tuple[Program, HostSyn
     """Kernels on lanes of one device, what has no lane on the host."""
 
     def place(name: str) -> tuple[str, int, str | None]:
-        first = graph.task(name).operation.implementations[0].name  # type: ignore[union-attr]
+        first = graph.find_task(name).operation.implementations[0].name  # type: ignore[union-attr]
         return ("a", lane_of[name], first) if name in lane_of else ("host", 0, first)
 
     program = Program(plan_by(graph, ROOMY, place))
@@ -68,7 +68,7 @@ def test_a_chain_has_nothing_else_on_its_way() -> None:
 def test_levels_follow_from_what_is_waited_for(graph: TaskGraph, data: st.DataObject) -> None:
     def place(name: str) -> tuple[str, int, str | None]:
         device = data.draw(st.sampled_from(["a", "b", "host"]))
-        operation = graph.task(name).operation
+        operation = graph.find_task(name).operation
         kinds = (
             []
             if operation is None

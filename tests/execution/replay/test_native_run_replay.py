@@ -56,7 +56,7 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
         several = request.param == "two lanes"
 
         def place(name: str) -> tuple[str, int, str]:
-            operation = graph.task(name).operation
+            operation = graph.find_task(name).operation
             assert operation is not None
             return "cpu", int(name[1:]) // 2 % 2 if several else 0, operation.implementations[0].name
 
@@ -105,7 +105,7 @@ def test_an_input_that_is_asked_for_is_the_one_that_was_given() -> None:
 
 
 def _device_way(graph: TaskGraph, name: str) -> str:
-    operation = graph.task(name).operation
+    operation = graph.find_task(name).operation
     assert operation is not None
     return next(each.name for each in operation.implementations if each.kind in ("opencl-c", "library"))
 

@@ -90,7 +90,7 @@ def test_any_plan_is_submitted_wholly_and_in_order(data: st.DataObject, generati
     lanes = {t.name: data.draw(st.integers(0, 2)) for t in graph.tasks}
 
     def place(name: str) -> tuple[str, int, str | None]:
-        operation = graph.task(name).operation
+        operation = graph.find_task(name).operation
         return "a", lanes[name], None if operation is None else operation.implementations[0].name
 
     program = Program(plan_by(graph, PLATFORM, place))
@@ -112,7 +112,7 @@ def test_of_plans_with_functions_what_waits_for_none_is_submitted_in_order(
     lanes = {t.name: data.draw(st.integers(0, 2)) for t in graph.tasks}
 
     def place(name: str) -> tuple[str, int, str | None]:
-        operation = graph.task(name).operation
+        operation = graph.find_task(name).operation
         first = None if operation is None else operation.implementations[0]
         if first is not None and first.kind == "host":
             return HOST, 0, first.name

@@ -64,7 +64,7 @@ def placed(graph: TaskGraph, devices: list[str], implementation: str) -> Plan:
     places = dict(zip(graph.order(), cycle(devices), strict=False))
 
     def place(name: str) -> tuple[str, int, str]:
-        operation = graph.task(name).operation
+        operation = graph.find_task(name).operation
         assert operation is not None
         device = places[name]
         fitting = [each.name for each in operation.implementations if (each.kind == "host") == (device == "host")]
@@ -209,7 +209,7 @@ def test_a_limit_on_memory_changes_no_answer(share: float) -> None:
 def test_chunks_of_a_batch_add_in_place_each_by_itself() -> None:
     there(OTHER_DEVICE)
     made = lowered()
-    convolutions = [name for name in made.graph.order() if made.graph.task(name).family.startswith("conv")][1:]
+    convolutions = [name for name in made.graph.order() if made.graph.find_task(name).family.startswith("conv")][1:]
     found = cut(made.graph, [Cut(tuple(convolutions), (1, 1))])
     assert len(updates(found.graph)) == 2 * BLOCKS and len(set(updates(found.graph))) == 2
     plan = placed(found.graph, ["cpu", OTHER_DEVICE], "opencl-c")

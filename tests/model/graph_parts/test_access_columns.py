@@ -34,10 +34,10 @@ def test_inputs_are_read_before_any_task_has_written_them(graph: TaskGraph) -> N
     written: set[str] = set()
     needed: dict[str, None] = {}
     for name in graph.order():
-        for access in graph.task(name).accesses:
+        for access in graph.find_task(name).accesses:
             if access.mode is not AccessMode.WRITE and access.array not in written:
                 needed.setdefault(access.array)
-        written |= {access.array for access in graph.task(name).accesses if access.mode is not AccessMode.READ}
+        written |= {access.array for access in graph.find_task(name).accesses if access.mode is not AccessMode.READ}
     assert graph.inputs() == tuple(needed)
 
 

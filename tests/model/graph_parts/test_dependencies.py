@@ -47,7 +47,7 @@ def test_each_one_is_what_it_says_and_comes_once(graph: TaskGraph) -> None:
     assert len({(d.before, d.after, d.array) for d in found}) == len(found)
     assert [place[d.after] for d in found] == sorted(place[d.after] for d in found)
     for dependency in found:
-        before, after = graph.task(dependency.before), graph.task(dependency.after)
+        before, after = graph.find_task(dependency.before), graph.find_task(dependency.after)
         assert place[before.name] < place[after.name]
         if dependency.kind == "barrier":
             assert "barrier" in (before.kind, after.kind)

@@ -69,7 +69,7 @@ def test_what_is_read_before_it_is_written_is_an_input(graph: TaskGraph) -> None
     written: set[tuple[str, int]] = set()
     needed = set()
     for name in graph.order():
-        touched = cells(graph.task(name), graph)
+        touched = cells(graph.find_task(name), graph)
         needed |= {cell[0] for cell, mode in touched.items() if mode.reads and cell not in written}
         written |= {cell for cell, mode in touched.items() if mode.writes}
     assert set(graph.inputs()) == needed

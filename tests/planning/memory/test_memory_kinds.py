@@ -32,7 +32,7 @@ def planned(graph: TaskGraph, platform: Platform) -> Plan:
     model, device = CostModel(platform), platform.compute_devices[0]
     assignments, durations = [], {}
     for position, name in enumerate(graph.order()):
-        task = graph.task(name)
+        task = graph.find_task(name)
         where = platform.host if task.kind == "host" else device
         best = model.best(task, where)
         assert best is not None

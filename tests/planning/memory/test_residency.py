@@ -34,7 +34,7 @@ def with_capacity(platform: Platform, space: str, capacity_bytes: int) -> Platfo
 
 
 def task_bytes(case: Case, task: str) -> int:
-    return sum(case.graph.arrays[a.array].nbytes for a in case.graph.task(task).accesses)
+    return sum(case.graph.arrays[a.array].nbytes for a in case.graph.find_task(task).accesses)
 
 
 def least_bytes(case: Case, space: str) -> int:

@@ -25,7 +25,7 @@ class TaskWork:
 
     def __init__(self, layout: IndexedGraph) -> None:
         self._layout = layout
-        self.tasks: list[Task] = [layout.graph.task(name) for name in layout.problem.names]
+        self.tasks: list[Task] = [layout.graph.find_task(name) for name in layout.problem.names]
         self._executables: list[list[Executable | None]] = [[None] * len(layout.devices) for _ in self.tasks]
         self._implementations: list[list[Implementation | None]] = [
             self._implementation_of(n, task) for n, task in enumerate(self.tasks)
