@@ -28,12 +28,13 @@ def paused_collection() -> Iterator[None]:
     global _made_old
     enabled = gc.isenabled()
     gc.disable()
+    before = gc.get_count()[0]
     try:
         yield
     finally:
         if enabled:
-            made = gc.get_count()[0]
-            # Unfreezing would also release objects that other code froze.
+            made = gc.get_count()[0] - before
+            # Unfreezing would also release objects that other code froze, which are counted one by one.
             if made > _MANY_OBJECTS and gc.get_freeze_count() == 0:
                 gc.freeze()
                 gc.unfreeze()

@@ -50,3 +50,18 @@ def test_objects_are_those_that_init_makes() -> None:
     assert made == [Lane("a", "d", "copy"), Lane("b", "d", "host", (one,))]
     with pytest.raises(TypeError, match="each field of Lane"):
         bulk_objects.make_objects(Lane, 2, {"name": ["a", "b"]})
+
+
+def test_few_objects_leave_the_collector_alone_however_many_young_ones_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Programs that collect seldom and froze millions of objects would count these after every plan.
+    monkeypatch.setattr(bulk_objects.gc, "get_freeze_count", lambda: pytest.fail("frozen objects were counted"))
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1_000_000)
+    try:
+        young = [[] for _ in range(bulk_objects._MANY_OBJECTS + 1000)]
+        with bulk_objects.paused_collection():
+            young.append([])
+    finally:
+        gc.set_threshold(*thresholds)
