@@ -59,7 +59,7 @@ def test_rows_are_read_and_refused() -> None:
 
     for kind, attributes in (
         ("kernel", {"operation": UPDATE}),
-        ("host", {"operation": UPDATE.name.upper, "accesses": {"p0": "update"}}),
+        ("host", {"operation": lambda p0: None, "accesses": {"p0": "update"}}),
     ):
         (task,) = graph(kind, {"p0": [2, 5]}, **attributes).tasks
         assert (task.rows, task.accesses[0].rows, task.accesses[0].mode) == ({"p0": (2, 5)}, (2, 5), AccessMode.UPDATE)
