@@ -284,19 +284,28 @@ class TaskGraph(ReadableGraph):
         call = HostCall.of(function, args, kwargs)
         extents, kind = declared_result(function, shape, dtype, like)
         task = self._free_name(name, label_of(function))
-        result = self.array(f"{task}.result", extents, kind)
-        out = "result"
-        while out in call.arrays:
-            out += "_"
-        arguments: dict[str, Argument] = {out: result.write()}
-        for parameter, value in call.arrays.items():
-            arguments[parameter] = self._accessed(value, call.modes.get(parameter, AccessMode.READ), task, parameter)
-        modes = {
-            parameter: value.mode if isinstance(value, Access) else AccessMode.READ
-            for parameter, value in arguments.items()
-        }
-        operation = host_operation(call.returning(out), modes, flops)
-        self._add(operation, "host", task, priority, arguments, deadline_s, retries)
+        declared = set(self._arrays)
+        try:
+            result = self.array(f"{task}.result", extents, kind)
+            out = "result"
+            while out in call.arrays:
+                out += "_"
+            arguments: dict[str, Argument] = {out: result.write()}
+            for parameter, value in call.arrays.items():
+                mode = call.modes.get(parameter, AccessMode.READ)
+                arguments[parameter] = self._accessed(value, mode, f"{task}.{parameter}")
+            modes = {
+                parameter: value.mode if isinstance(value, Access) else AccessMode.READ
+                for parameter, value in arguments.items()
+            }
+            operation = host_operation(call.returning(out), modes, flops)
+            self._add(operation, "host", task, priority, arguments, deadline_s, retries)
+        except Exception:
+            for array in self._arrays.keys() - declared:
+                del self._arrays[array]
+                self._data.pop(array, None)
+            self._given = {key: known for key, known in self._given.items() if known[1].name in self._arrays}
+            raise
         return result
 
     def map(self, function: Callable[..., Any], *iterables: Iterable[Any], **options: Any) -> list[LogicalArray]:
@@ -510,7 +519,7 @@ class TaskGraph(ReadableGraph):
         """
         made = copy.copy(self)
         made._arrays, made._freed, made._data = dict(self._arrays), dict(self._freed), dict(self._data)
-        made._edges, made._ranged = list(self._edges), set(self._ranged)
+        made._edges, made._ranged, made._given = list(self._edges), set(self._ranged), dict(self._given)
         made._joined = {name: list(found) for name, found in self._joined.items()}
         made._tasks = {}
         for name, task in self._tasks.items():
@@ -537,15 +546,16 @@ class TaskGraph(ReadableGraph):
             )
         return self._arrays[name]
 
-    def _accessed(self, value: Any, mode: AccessMode, task: str, parameter: str) -> Argument:
-        """Return an argument of `host` for a value given to `submit`; a NumPy array becomes one of the graph."""
+    def _accessed(self, value: Any, mode: AccessMode, name: str) -> Argument:
+        """Return an argument of a task for a value given to `submit`; a NumPy array becomes one of the graph."""
         if isinstance(value, (Access, Constant)):
             return value
         if isinstance(value, np.ndarray):
-            known = self._given.get(id(value))
-            if known is None or mode.writes:
-                known = value, self.array(f"{task}.{parameter}", data=value)
-                self._given[id(value)] = known
+            known = None if mode.writes else self._given.get(id(value))
+            if known is None:
+                known = value, self.array(name, data=value)
+                if not mode.writes:
+                    self._given[id(value)] = known
             value = known[1]
         accessible: LogicalArray | ArrayRows | ReshapedArray = value
         return accessible._access(mode)

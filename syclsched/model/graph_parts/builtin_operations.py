@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import CodeType
 from typing import Any
 
@@ -38,7 +38,10 @@ def host_operation(
 
 def _revision(function: Callable[..., Any]) -> str:
     """Return a digest that distinguishes functions of one name, so that they do not share measurements."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
+    function = inspect.unwrap(function)
+    while isinstance(function, partial):
+        function = inspect.unwrap(function.func)
+    code = getattr(function, "__code__", None)
     return _digest(repr(function)) if code is None else _code_revision(code)
 
 

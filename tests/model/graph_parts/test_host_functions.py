@@ -12,6 +12,7 @@ import pytest
 import syclsched
 from syclsched import TaskGraph, Update, Write
 from syclsched.errors import ArgumentError, GraphError, SyclschedError
+from syclsched.model.graph_parts.builtin_operations import _revision
 
 
 def total(x: Any) -> float:
@@ -23,6 +24,7 @@ def results(graph: TaskGraph, *wanted: Any) -> list[Any]:
         return [run.result(each) for each in wanted]
 
 
+@pytest.mark.sycl
 def test_results_are_passed_on() -> None:
     graph = TaskGraph()
     x = graph.array("x", data=np.arange(6.0))
@@ -33,6 +35,7 @@ def test_results_are_passed_on() -> None:
     assert [float(each) for each in results(graph, *sums, both)] == [15.0, 3.0, 4.0, 44.0]
 
 
+@pytest.mark.sycl
 def test_a_decorated_function_adds_tasks() -> None:
     graph = TaskGraph()
 
@@ -50,6 +53,7 @@ def test_a_decorated_function_adds_tasks() -> None:
     assert results(graph, both)[0].tolist() == [[2, 2, 2], [4, 4, 4]]
 
 
+@pytest.mark.sycl
 def test_shape_and_dtype_of_results() -> None:
     graph = TaskGraph()
     x = graph.array("x", data=np.ones((2, 2), "float32"))
@@ -65,6 +69,7 @@ def test_shape_and_dtype_of_results() -> None:
     assert graph.submit(np.ravel, x, shape=4, dtype="float32").shape == (4,)
 
 
+@pytest.mark.sycl
 def test_an_argument_is_written_in_place_where_it_says_so() -> None:
     graph = TaskGraph()
     x = graph.array("x", data=np.zeros(3))
@@ -102,6 +107,7 @@ def test_arguments_are_checked_when_a_task_is_added() -> None:
     assert len(graph) == 0
 
 
+@pytest.mark.sycl
 def test_another_result_than_declared_is_said() -> None:
     graph = TaskGraph()
     graph.submit(np.ravel, np.ones(3))
@@ -121,6 +127,40 @@ def test_names_and_partial_functions() -> None:
     assert {task.operation.name for task in graph.tasks if task.operation is not None} == {"total"}
 
 
+def test_a_refused_task_leaves_nothing_behind() -> None:
+    graph, other = TaskGraph(), TaskGraph()
+    mine, theirs = graph.array("mine", (3,)), other.array("theirs", (3,))
+    with pytest.raises(SyclschedError, match="not declared"):
+        graph.submit(np.stack, [mine, np.ones(3), theirs], shape=(3, 3))
+    assert list(graph.arrays) == ["mine"]
+    assert len(graph.data) == 0
+    assert graph.submit(np.stack, [mine, np.ones(3)], shape=(2, 3)).name == "stack.result"
+
+
+@pytest.mark.sycl
+def test_what_one_task_changes_is_not_what_others_are_given() -> None:
+    graph = TaskGraph()
+    ones = np.ones(3)
+
+    def bumped(x: Update) -> float:
+        x += 1
+        return float(x[0])
+
+    values = [graph.submit(function, ones) for function in (bumped, np.sum, bumped, np.sum)]
+    assert [float(each) for each in results(graph, *values)] == [2.0, 3.0, 2.0, 3.0]
+    assert ones.tolist() == [1, 1, 1]
+
+
+@pytest.mark.sycl
+def test_a_copy_of_a_graph_is_given_values_of_its_own() -> None:
+    graph = TaskGraph()
+    copied = graph.with_implementations(lambda task, implementation: True)
+    value = np.ones(3)
+    copied.submit(np.sum, value)
+    graph.submit(np.sum, value)
+    assert results(graph, "sum.result") == results(copied, "sum.result") == [3.0]
+
+
 def test_one_value_is_one_array() -> None:
     graph = TaskGraph()
     shared = np.ones(3)
@@ -128,6 +168,7 @@ def test_one_value_is_one_array() -> None:
     assert sum(value is shared for value in graph.data.values()) == 1
 
 
+@pytest.mark.sycl
 def test_two_lambdas_are_two_operations() -> None:
     graph = TaskGraph()
     x = graph.array("x", data=np.ones(3))
@@ -136,6 +177,8 @@ def test_two_lambdas_are_two_operations() -> None:
         graph.host(each, x=x.update())
     revisions = [task.operation.implementations[0].revision for task in graph.tasks if task.operation is not None]
     assert revisions[0] != revisions[1]
+    same = [_revision(partial(total, data)) for data in (np.ones(1), np.zeros(2))]
+    assert same[0] == same[1] == _revision(total)
     assert results(graph, x)[0].tolist() == [6, 6, 6]
 
 
