@@ -95,13 +95,14 @@ def with_lanes(platform: Platform, lanes: Mapping[str, int] | int) -> Platform:
     )
 
 
-def describe(profiles: Iterable[str], name: str = "described") -> Platform:
+def describe(profiles: str | Iterable[str], name: str = "described") -> Platform:
     """Describe a platform by device profiles, for hardware that need not be present.
 
     Parameters
     ----------
-    profiles : iterable of str
-        Names of shipped profiles (``cpu``, ``max1550``, ``a770``, ...) or paths of profile files.
+    profiles : str or iterable of str
+        Names of shipped profiles (``cpu``, ``max1550``, ``a770``, ...) or paths of profile files; in one string with
+        commas between them.
     name : str, optional
         The platform's name.
 
@@ -117,7 +118,7 @@ def describe(profiles: Iterable[str], name: str = "described") -> Platform:
     """
     from syclsched.profiling import load_platform
 
-    return load_platform(profiles, name)
+    return load_platform(profiles.split(",") if isinstance(profiles, str) else profiles, name)
 
 
 def calibrate(
@@ -154,6 +155,7 @@ def calibrate(
     from syclsched.planning_session import PlanningSession
     from syclsched.profiling import HistoryStore
 
+    _check_kinds(graph, platform)
     with (
         HistoryStore() as history,
         nullcontext(live) if live is not None else open_devices(platform) as opened,
@@ -165,7 +167,7 @@ def calibrate(
 
 def plan(
     graph: TaskGraph,
-    platform: Platform,
+    platform: Platform | None = None,
     *,
     policy: str = "auto",
     history: History | None = None,
@@ -184,8 +186,8 @@ def plan(
     ----------
     graph : TaskGraph
         The graph to plan.
-    platform : Platform
-        Discovered or described.
+    platform : Platform, optional
+        Discovered or described; by default every usable device of this machine.
     policy : str, optional
         ``auto``, ``heft``, ``single:DEVICE`` or another registered policy.
     history : History, optional
@@ -228,6 +230,8 @@ def plan(
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.storage.plan_store import PlanStore
 
+    _check_kinds(graph, platform)
+    platform = discover() if platform is None else platform
     request = PlanRequest(policy, minimize, tuple(subject_to), rewrite, budget_s, seed)
     if memory_limit is not None:
         platform = with_memory_limit(platform, memory_limit)
@@ -257,6 +261,8 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
     """
     from syclsched.planning import verify as prove
 
+    if not isinstance(plan, Plan):
+        raise ArgumentError(f"expected a Plan, got a value of type {type(plan).__name__}", where="plan")
     prove(plan, graph)
 
 
@@ -282,6 +288,8 @@ def simulate(plan: Plan, *, noise: Noise | None = None, events: Sequence[Event] 
     """
     from syclsched.simulation import simulate as on_virtual_clock
 
+    if not isinstance(plan, Plan):
+        raise ArgumentError(f"expected a Plan, got a value of type {type(plan).__name__}", where="plan")
     return on_virtual_clock(plan, noise=noise, events=events, seed=seed)
 
 
@@ -364,6 +372,7 @@ def run(
     """
     from syclsched.execution import execute
 
+    _check_kinds(graph, platform, plan)
     planning = _PlanningOptions.of(policy, rewrite, calibrate, options)
     watched = _safeguards("run", options)
     if dynamic is not None:
@@ -387,6 +396,19 @@ def run(
             measure=True,
             makespan_key=chosen.makespan_key,
         )
+
+
+def _check_kinds(graph: object, platform: object, plan: object = None) -> None:
+    """Raise an error unless the arguments are a graph, a platform and a plan, or None for the last two."""
+    for value, kind, name, hint in (
+        (graph, TaskGraph, "graph", "Make one: syclsched.TaskGraph(), or syclsched.read_graph(file)"),
+        (platform, Platform, "platform", "Make one: syclsched.discover('cpu'), or syclsched.describe('cpu,max1550')"),
+        (plan, Plan, "plan", "Make one: syclsched.plan(graph, platform), or syclsched.Plan.from_json(text)"),
+    ):
+        if not isinstance(value, kind) and (value is not None or kind is TaskGraph):
+            raise ArgumentError(
+                f"expected a {kind.__name__}, got a value of type {type(value).__name__}", where=name, hint=hint
+            )
 
 
 def _safeguards(call: str, given: _RunOptions) -> Safeguards:
@@ -479,6 +501,7 @@ def bind(
     """
     from syclsched.execution import bind as bind_plan
 
+    _check_kinds(graph, platform, plan)
     planning = _PlanningOptions.of(policy, rewrite, calibrate, options)
     watched = _safeguards("bind", options)
     with _opened(platform, plan, memory_limit) as live:

@@ -18,6 +18,7 @@ from syclsched.model.constant import Constant
 from syclsched.model.graph_parts.argument_validation import (
     Argument,
     ArgumentBinder,
+    as_array,
     check_data,
     declare_array,
     matches_signature,
@@ -81,6 +82,7 @@ class TaskGraph(ReadableGraph):
         dtype: Any = None,
         *,
         data: Any = None,
+        like: Any = None,
         temporary: bool = False,
         usm: UsmKind | None = None,
     ) -> LogicalArray:
@@ -95,7 +97,11 @@ class TaskGraph(ReadableGraph):
         dtype : dtype-like, optional
             Element type; that of ``data`` if not given, else float64.
         data : array-like, optional
-            Initial value (NumPy, dpnp or usm_ndarray); never modified. Can also be given when the graph is run.
+            Initial value; never modified. Can also be given when the graph is run. Any array of NumPy, dpnp or dpctl,
+            anything with DLPack (``__dlpack__``: PyTorch, JAX) in host memory, columns of pandas, numbers and lists;
+            not copied where the host can read it.
+        like : array-like or LogicalArray, optional
+            Gives shape and dtype, where they are not given.
         temporary : bool, optional
             True if the value is not needed after the run.
         usm : str, optional
@@ -118,8 +124,10 @@ class TaskGraph(ReadableGraph):
         alike = array_of_row_range(name) if self._ranged else None
         if alike in self._ranged:
             raise GraphError(f"the name could be taken for rows of array {alike!r}", where=f"array {name!r}")
-        if data is not None and (not hasattr(data, "shape") or not hasattr(data, "dtype")):
-            data = np.asarray(data)
+        if data is not None:
+            data = as_array(data, f"array {name!r}")
+        if like is not None:
+            shape, dtype = (like.shape if shape is None else shape), (like.dtype if dtype is None else dtype)
         declared = declare_array(name, shape, dtype, data, temporary=temporary, usm=usm)
         if data is not None:
             check_data(declared, data)

@@ -300,6 +300,10 @@ class Platform(Serialisable):
     contention: Contention = "none"
     generation: Text = ""
 
+    def __repr__(self) -> str:
+        devices = ", ".join(device.name for device in self.devices)
+        return f"<Platform {self.name!r}: {devices}; {len(self.spaces)} memory spaces>"
+
     @property
     def compute_devices(self) -> tuple[Device, ...]:
         """The SYCL devices: all but the host."""

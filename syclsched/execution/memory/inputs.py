@@ -11,7 +11,7 @@ import numpy as np
 
 from syclsched.errors import ArgumentError, UnknownArrayError
 from syclsched.model.graph import TaskGraph
-from syclsched.model.graph_parts.argument_validation import check_data
+from syclsched.model.graph_parts.argument_validation import as_array, check_data
 from syclsched.model.plan import Plan
 from syclsched.model.task import JoinedArray, LogicalArray
 from syclsched.oneapi.dpctl_interface import usm_arrays
@@ -61,7 +61,7 @@ def gather_inputs(
         )
     found = {}
     for name, value in given.items():
-        data = _as_array(value)
+        data = as_array(value, f"array {name!r}")
         check_data(declared[name], data)
         found[name] = to_numpy(data)
     return found
@@ -73,13 +73,9 @@ def _as_declared(graph: TaskGraph, names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(whole.get(name, name) for name in names))
 
 
-def _as_array(value: Any) -> Any:
-    return value if hasattr(value, "shape") and hasattr(value, "dtype") else np.asarray(value)
-
-
 def _rows(joined: JoinedArray, value: Any, declared: Mapping[str, LogicalArray]) -> dict[str, Any]:
     """Return the value of each part of an array held in parts, as views of its rows."""
-    data = _as_array(value)
+    data = as_array(value, f"array {joined.whole.name!r}")
     check_data(joined.whole, data)
     ends = list(accumulate((declared[part].shape[0] for part in joined.parts), initial=0))
     return {part: data[start:stop] for part, (start, stop) in zip(joined.parts, pairwise(ends), strict=True)}

@@ -249,6 +249,26 @@ def matches_signature(task: Task, parameter: str, array: LogicalArray) -> bool:
     return fits and array.dtype == signature.dtypes[parameter]
 
 
+def as_array(value: Any, where: str) -> Any:
+    """Return a user's value as a NumPy array, or as it is in USM memory; without a copy where the host can read it.
+
+    Arrays of other libraries are taken by DLPack, else by NumPy's protocols. Raise `ArgumentError` if their memory is
+    beyond the host's reach.
+    """
+    if isinstance(value, np.ndarray) or hasattr(value, "__sycl_usm_array_interface__"):
+        return value
+    if hasattr(value, "__dlpack__"):
+        try:
+            return np.from_dlpack(value)
+        except (BufferError, TypeError, RuntimeError, ValueError) as error:
+            raise ArgumentError(
+                f"a {type(value).__module__}.{type(value).__name__} cannot be read by the host: {error}",
+                where=where,
+                hint="Copy it to the host first, for instance by tensor.detach().cpu()",
+            ) from None
+    return np.asarray(value)
+
+
 def check_data(array: LogicalArray, data: Any) -> None:
     """Raise `ArgumentError` unless ``data`` has the shape and dtype of ``array``."""
     # Comparing dtypes takes a tenth of the time of comparing their names, which are the same in any byte order.
