@@ -13,6 +13,7 @@ from support.running import JUDGE, chain, inputs_of, plan_on, sequential
 
 from syclsched.errors import (
     ArgumentError,
+    ExecutionError,
     TaskFailedError,
 )
 from syclsched.execution import Runner, bind, execute
@@ -42,6 +43,25 @@ def test_a_cancelled_coroutine_lets_the_others_take_their_turns(live: tuple[Plat
             found = asyncio.run(all_of_them(runner))
             assert isinstance(found[1], asyncio.CancelledError)
             assert [found[0], *found[2:]] == [True] * 3
+
+
+def test_calls_gathered_over_one_runner_have_results_of_their_own(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = chain(3)
+
+    async def gathered(runner: Runner) -> list[Any]:
+        return await asyncio.gather(*(runner.call_async(inputs_of(graph, seed)) for seed in range(5)))
+
+    async def runs(runner: Runner) -> list[Any]:
+        return await asyncio.gather(*(runner.run_async(inputs_of(graph, seed)) for seed in range(2)))
+
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        for seed, results in enumerate(asyncio.run(gathered(runner))):
+            np.testing.assert_array_equal(results["y"], sequential(graph, inputs_of(graph, seed))["y"])
+        first, last = asyncio.run(runs(runner))
+        np.testing.assert_array_equal(last.result("y"), sequential(graph, inputs_of(graph, 1))["y"])
+        with pytest.raises(ExecutionError, match="call_async"):
+            first.result("y")
 
 
 def test_a_dispatched_runner_does_one_run_at_a_time(

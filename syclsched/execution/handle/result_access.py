@@ -120,7 +120,12 @@ class ResultAccess(ABC):
         name = whole if isinstance(whole, str) else whole.name
         rows = validate_rows(array.rows, array.array, "result()") if isinstance(array, ArrayRows) else None
         if self._closed:
-            raise ExecutionError("the run is closed, its memory is given back", where=f"array {name!r}")
+            raise ExecutionError(
+                "the run is closed, its memory is given back",
+                where=f"array {name!r}",
+                hint="Read results before; those of a bound plan's run before its next run begins, or let "
+                "runner(inputs) or await runner.call_async(inputs) return them",
+            )
         return self._engines.ask(lambda engine, left_s: self._read_value(engine, name, rows, like, left_s), timeout)
 
     def _read_value(self, engine: Engine, name: str, rows: RowRange | None, like: Like, timeout: float | None) -> Any:

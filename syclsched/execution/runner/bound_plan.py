@@ -433,6 +433,29 @@ class Runner:
         """
         return await self._coroutines.take(lambda: self.run(inputs))
 
+    async def call_async(
+        self, inputs: Mapping[str, Any] | None = None, results: Iterable[str] | None = None
+    ) -> dict[str, NumpyArray]:
+        """Run with new data, wait in a coroutine, and return the results: `__call__` for coroutines.
+
+        Several coroutines may call one runner, for instance by ``asyncio.gather``: each gets the results of its own
+        inputs.
+
+        Parameters
+        ----------
+        inputs, results
+            As for `__call__`.
+
+        Returns
+        -------
+        dict of str to numpy.ndarray
+            Arrays that the caller owns.
+        """
+        names = self._bound.prepared.results if results is None else tuple(results)
+        run = await self.run_async(inputs)
+        # No other coroutine runs before the next await, so the next run has not begun.
+        return {name: run.result(name) for name in names}
+
     def __call__(
         self, inputs: Mapping[str, Any] | None = None, results: Iterable[str] | None = None
     ) -> dict[str, NumpyArray]:
