@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class SyclschedError(Exception):
     """Base class of all errors that this library raises on purpose.
@@ -29,6 +31,14 @@ class SyclschedError(Exception):
     def __str__(self) -> str:
         text = self.what if self.where is None else f"{self.where}: {self.what}"
         return text if self.hint is None else f"{text}. {self.hint}"
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return the beginning of a hint, with a blank after it, if one of the names is much like a wrong one."""
+    import difflib  # only for errors
+
+    near = difflib.get_close_matches(str(name), list(known), 1)
+    return f"Did you mean {near[0]!r}? " if near else ""
 
 
 # --- graphs ---------------------------------------------------------------------------------------

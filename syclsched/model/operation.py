@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, did_you_mean
 from syclsched.model.access import AccessMode
 
 ImplementationKind = Literal["python", "numba-dpex", "opencl-c", "spirv", "library", "sequence", "host", "cost-only"]
@@ -387,13 +387,10 @@ class Implementation:
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
-            import difflib  # only for the error
-
-            near = difflib.get_close_matches(str(self.kind), _KINDS, 1, 0.5)
             raise ArgumentError(
                 f"there is no implementation of kind {self.kind!r}",
                 where=f"implementation {self.name!r}",
-                hint=f"Did you mean {near[0]!r}?" if near else f"Kinds: {', '.join(_KINDS)}",
+                hint=f"{did_you_mean(self.kind, _KINDS)}There are: {', '.join(_KINDS)}",
             )
 
     @property

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 from annotated_types import Ge, Gt
 
-from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, PlatformError
+from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, PlatformError, did_you_mean
 from syclsched.model.operation import DeviceLimits
 from syclsched.model.profile import Count, DeviceProfile, Name, NonNegative, Positive, SyclBackend, Text
 from syclsched.model.text.json_serialisation import Serialisable
@@ -342,7 +342,8 @@ class Platform(Serialisable):
         raise DeviceNotFoundError(
             f"no device {name!r}",
             where=f"platform {self.name!r}",
-            hint=f"It has {', '.join(d.name for d in self.devices) or 'none'}",
+            hint=f"{did_you_mean(name, (d.name for d in self.devices))}"
+            f"It has {', '.join(d.name for d in self.devices) or 'none'}",
         )
 
     def space(self, name: str) -> MemorySpace:

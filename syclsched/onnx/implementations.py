@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from difflib import get_close_matches
 from typing import Final
 
 from syclsched.costs import CostModel
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, did_you_mean
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation
@@ -99,11 +98,10 @@ def oversized_tasks(graph: TaskGraph, platform: Platform) -> frozenset[str]:
 def check_names(names: Collection[str], where: str = "without") -> None:
     """Raise `ArgumentError` for names of unknown implementations."""
     for name in sorted(set(names).difference(IMPLEMENTATIONS)):
-        close = get_close_matches(name, IMPLEMENTATIONS, n=1)
         raise ArgumentError(
             f"no implementation is called {name!r}",
             where=where,
-            hint=(f"Did you mean {close[0]!r}? " if close else "") + f"There are: {', '.join(IMPLEMENTATIONS)}",
+            hint=f"{did_you_mean(name, IMPLEMENTATIONS)}There are: {', '.join(IMPLEMENTATIONS)}",
         )
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from syclsched.errors import PolicyError
+from syclsched.errors import PolicyError, did_you_mean
 from syclsched.scheduling.dynamic.family import DynamicPolicies
 from syclsched.scheduling.policies.baselines import Random, RoundRobin, SingleDevices
 from syclsched.scheduling.policies.heft import Clustering, Cpop, Heft, Lookahead, Mcp, Peft
@@ -261,7 +261,8 @@ def _check_free(name: str) -> None:
 
 
 def _unknown(name: str) -> PolicyError:
-    return PolicyError(f"no policy {name!r}", hint=f"There are {', '.join([AUTO, *names()])}")
+    known = [AUTO, *names()]
+    return PolicyError(f"no policy {name!r}", hint=f"{did_you_mean(name, known)}There are {', '.join(known)}")
 
 
 for _policy in (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from syclsched.cli.options import FileOptions, build_workload
 from syclsched.cli.output_files import read_text
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, did_you_mean
 
 if TYPE_CHECKING:
     from syclsched.cli.requests.onnx_models import ModelWithInputs
@@ -47,7 +47,8 @@ def load_graph(name: str, ready: dict[str, Any], file: FileOptions) -> LoadedGra
         raise ArgumentError(
             f"there is no ready graph and no file {name!r}",
             where="GRAPH",
-            hint=f"Ready graphs: {', '.join(workloads.names())}. Or give a file: WfFormat, STG, DOT, GraphML, JSON",
+            hint=f"{did_you_mean(name, workloads.names())}Ready graphs: {', '.join(workloads.names())}. "
+            "Or give a file: WfFormat, STG, DOT, GraphML, JSON",
         )
     _refuse(ready, name, "a ready graph")
     limits, units = Limits(), Units()

@@ -16,7 +16,13 @@ from syclsched.devices.discovery.identity import device_names
 from syclsched.devices.discovery.selection import DeviceSelection, Selector, parse_selector
 from syclsched.devices.discovery.subdevices import SubDevices, parse_sub_devices, split
 from syclsched.devices.discovery.topology import SelectedDevice, build_platform
-from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, SelectionError, UntrustedDeviceError
+from syclsched.errors import (
+    DeviceNotFoundError,
+    EmptyPlatformError,
+    SelectionError,
+    UntrustedDeviceError,
+    did_you_mean,
+)
 from syclsched.model.platform import Device, Platform
 
 #: Partitions tried for ``cpu.0`` in a selector without an explicit partition: the hardware's own, else halves.
@@ -174,7 +180,8 @@ def _check_terms_match(wanted: Selector, named: Sequence[tuple[str, tuple[Device
         raise DeviceNotFoundError(
             f"no device {missing[0].text!r}",
             where=f"selector {wanted.text!r}",
-            hint=f"There are {', '.join(_label(name, group[0]) for name, group in named)}",
+            hint=f"{did_you_mean(missing[0].text, (name for name, _ in named))}"
+            f"There are {', '.join(_label(name, group[0]) for name, group in named)}",
         )
 
 

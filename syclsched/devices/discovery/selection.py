@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from syclsched.devices.discovery.device_facts import DeviceFacts
-from syclsched.errors import SelectionError
+from syclsched.errors import SelectionError, did_you_mean
 from syclsched.model.platform import BACKEND_FACTS
 
 #: Wildcard for a backend, a device or a sub-device.
@@ -140,7 +140,8 @@ def _short_terms(part: str, text: str) -> list[_Term]:
     device, sub = _device(body.lower(), part, text)
     word = re.sub(r"\d+$", "", device)
     if device.isdecimal() or (device != ANY and word not in _KINDS):
-        raise _error(part, text, "is neither a kind (cpu, gpu, accelerator) nor a device's name")
+        meant = did_you_mean(word, _KINDS)
+        raise _error(part, text, "is neither a kind (cpu, gpu, accelerator) nor a device's name", meant)
     number = device[len(word) :]
     # The first of a kind is named by the kind alone, which as a selector means all of them: "gpu0" selects the first.
     if number and int(number) == 0:
@@ -166,5 +167,5 @@ def _numbers(parts: Iterable[str | None]) -> frozenset[int]:
     return frozenset(int(part) for part in parts if part is not None and part != ANY)
 
 
-def _error(part: str, text: str, problem: str) -> SelectionError:
-    return SelectionError(f"term {part!r} {problem}", where=f"selector {text!r}", hint=_HINT)
+def _error(part: str, text: str, problem: str, meant: str = "") -> SelectionError:
+    return SelectionError(f"term {part!r} {problem}", where=f"selector {text!r}", hint=meant + _HINT)

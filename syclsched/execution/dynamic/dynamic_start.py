@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from syclsched.costs import CostModel, History
 from syclsched.costs.capability import platform_for_all
-from syclsched.errors import PolicyError
+from syclsched.errors import PolicyError, did_you_mean
 from syclsched.execution.core.history_feed import FEED
 from syclsched.execution.core.safeguards import DEFAULT_SAFEGUARDS, Safeguards
 from syclsched.execution.core.work import argument_rows
@@ -45,7 +45,8 @@ NAMES = (*(policy.name for policy in DYNAMIC_POLICIES), "hybrid")
 def check_name(name: str) -> None:
     """Raise `PolicyError` if a name is not a dynamic policy."""
     if name not in NAMES:
-        raise PolicyError(f"no dynamic policy {name!r}", where="dynamic", hint=f"There are {', '.join(NAMES)}")
+        hint = f"{did_you_mean(name, NAMES)}There are {', '.join(NAMES)}"
+        raise PolicyError(f"no dynamic policy {name!r}", where="dynamic", hint=hint)
 
 
 def policy_by_name(name: str) -> DynamicPolicy:
