@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Requirements
-from syclsched.model.platform import BACKEND_FACTS
+from syclsched.model.platform import OPENCL_C as OPENCL_C
 
 #: A shape, or one number for each axis.
 Ints = tuple[int, ...]
@@ -60,10 +60,6 @@ VECTOR_ITEMS = 16
 
 #: Of Python kernels: numba-dpex, or the package's own compiler, makes SPIR-V of them with numba.
 PYTHON_KERNEL = Requirements(packages=("numba",))
-OPENCL_C = Requirements(
-    backends=tuple(each.name for each in BACKEND_FACTS.values() if each.takes_source or each.compiler),
-    backend_packages=tuple((each.name, each.compiler) for each in BACKEND_FACTS.values() if each.compiler),
-)
 ONEMKL = Requirements(packages=("dpnp",), device_kinds=("cpu", "gpu"), libraries=("oneMKL",))
 
 

@@ -55,7 +55,7 @@ _LAZY = {
     "discover": "syclsched.api",
     "kernel": "syclsched.kernel_compiler.python_kernel",
     "load_pack": "syclsched.devices.programs.python_kernels.spirv_packs",
-    "operation": "syclsched.operations.definition",
+    "operation": "syclsched.operations",
     "memory_info": "syclsched.devices.memory.space_pools",
     "plan": "syclsched.api",
     "plan_front": "syclsched.planner",
@@ -109,7 +109,7 @@ if TYPE_CHECKING:
     from syclsched.model.profile import DeviceProfile
     from syclsched.model.trace import Trace
     from syclsched.onnx import compile
-    from syclsched.operations.definition import operation
+    from syclsched.operations import operation
     from syclsched.planner import plan_front
 
 

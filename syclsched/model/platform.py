@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 from annotated_types import Ge, Gt
 
 from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, PlatformError, did_you_mean
-from syclsched.model.operation import DeviceLimits
+from syclsched.model.operation import DeviceLimits, Requirements
 from syclsched.model.profile import Count, DeviceProfile, Name, NonNegative, Positive, SyclBackend, Text
 from syclsched.model.text.json_serialisation import Serialisable
 from syclsched.model.text.units import plural
@@ -54,6 +54,12 @@ BACKEND_FACTS: Final[dict[str, BackendFacts]] = {
         BackendFacts("hip", rank=2),
     )
 }
+
+#: Requirements of OpenCL C: a backend that takes it, or a compiler that makes SPIR-V of it for the backend.
+OPENCL_C: Final = Requirements(
+    backends=tuple(each.name for each in BACKEND_FACTS.values() if each.takes_source or each.compiler),
+    backend_packages=tuple((each.name, each.compiler) for each in BACKEND_FACTS.values() if each.compiler),
+)
 
 
 def backend_facts(name: str) -> BackendFacts:

@@ -132,7 +132,7 @@ def is_known(graph: TaskGraph, tasks: Iterable[str], device: Device, history: Re
     """Return whether each of these tasks has an implementation whose time within a run is known."""
     return all(
         any(history.lookup(_key(task, each, device)) is not None for each in task.operation.implementations)
-        for task in map(graph.task, tasks)
+        for task in map(graph.find_task, tasks)
         if task.operation is not None
     )
 

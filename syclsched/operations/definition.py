@@ -30,6 +30,7 @@ from syclsched.model.operation import (
     Signature,
     Work,
 )
+from syclsched.model.platform import OPENCL_C
 from syclsched.operations.kernel_source import KernelSource, access_modes
 
 #: An index space: the name of an array whose shape it is, a shape, or a function of the arguments that returns one.
@@ -79,7 +80,7 @@ class DefinedOperation(Operation):
         name : str, optional
             Name of the implementation.
         requires : Requirements, optional
-            Device requirements; by default an OpenCL device.
+            Device requirements; by default a device that takes OpenCL C.
 
         Raises
         ------
@@ -94,7 +95,7 @@ class DefinedOperation(Operation):
         if kernel_name is not None and kernel_name not in found:
             raise ArgumentError(f"the OpenCL C program has no kernel {kernel_name!r}", where=where)
         code = OpenCLSource(source, kernel_name or found[0], options)
-        needed = requires or Requirements(backends=("opencl",))
+        needed = requires or OPENCL_C
         return self._with(Implementation(name, "opencl-c", lambda _: code, self.index_space, needed))
 
     def kernel(self, function: Callable[..., None] | PythonKernel, *, name: str = "python") -> DefinedOperation:
