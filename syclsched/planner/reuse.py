@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from syclsched.costs import CostModel, History
 from syclsched.costs.estimate import relative_uncertainty
@@ -93,7 +93,8 @@ def plan_key(
     if request.budget_s is not None or any(not _is_built_in(name) for name in registry.names()):
         return None
     refused = sorted(map(repr, known_refusals(history)))
-    content = (version, graph.fingerprint(), platform, request, refused, _modelled_costs(graph, platform))
+    target = [getattr(platform, each.name) for each in fields(platform)]  # its own repr is a summary
+    content = (version, graph.fingerprint(), target, request, refused, _modelled_costs(graph, platform))
     return hashlib.sha256(repr(content).encode()).hexdigest()[:32]
 
 
