@@ -127,6 +127,7 @@ class TaskGraph(ReadableGraph):
         if data is not None:
             data = as_array(data, f"array {name!r}")
         if like is not None:
+            like = like if isinstance(like, LogicalArray) else as_array(like, f"array {name!r}")
             shape, dtype = (like.shape if shape is None else shape), (like.dtype if dtype is None else dtype)
         declared = declare_array(name, shape, dtype, data, temporary=temporary, usm=usm)
         if data is not None:

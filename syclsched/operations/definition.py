@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import math
 import re
@@ -19,6 +20,7 @@ from syclsched.kernel_compiler.kernel_api import Item, NdItem
 from syclsched.kernel_compiler.python_kernel import PythonKernel, kernel
 from syclsched.model.access import AccessMode
 from syclsched.model.graph_parts.annotations import ArrayAnnotation, annotations_of, array_annotation, shape_error
+from syclsched.model.graph_parts.builtin_operations import revision_of
 from syclsched.model.operation import (
     DeviceLimits,
     Implementation,
@@ -96,13 +98,17 @@ class DefinedOperation(Operation):
             raise ArgumentError(f"the OpenCL C program has no kernel {kernel_name!r}", where=where)
         code = OpenCLSource(source, kernel_name or found[0], options)
         needed = requires or OPENCL_C
-        return self._with(Implementation(name, "opencl-c", lambda _: code, self.index_space, needed))
+        return self._with(
+            Implementation(name, "opencl-c", lambda _: code, self.index_space, needed, revision=_digest(code))
+        )
 
     def kernel(self, function: Callable[..., None] | PythonKernel, *, name: str = "python") -> DefinedOperation:
         """Return the operation with a kernel in Python, whose parameters are the work-item and the operation's."""
         made = function if isinstance(function, PythonKernel) else kernel(function)
         self._check_parameters(list(inspect.signature(made.function).parameters)[1:], made.name)
-        return self._with(Implementation(name, "python", lambda _: made, self.index_space))
+        return self._with(
+            Implementation(name, "python", lambda _: made, self.index_space, revision=revision_of(made.function))
+        )
 
     def host(self, function: Callable[..., Any], *, name: str = "numpy") -> DefinedOperation:
         """Return the operation with a function that is called on the host with NumPy arrays, by parameter name.
@@ -110,7 +116,7 @@ class DefinedOperation(Operation):
         It writes its results into its arrays in place.
         """
         self._check_parameters(list(inspect.signature(function).parameters), _name_of(function))
-        return self._with(Implementation(name, "host", lambda _: function))
+        return self._with(Implementation(name, "host", lambda _: function, revision=revision_of(function)))
 
     def numba(self, function: Callable[..., Any], *, name: str = "numba") -> DefinedOperation:
         """Return the operation with a function that numba compiles for the host when it is first needed.
@@ -136,7 +142,7 @@ class DefinedOperation(Operation):
                 *(numbers[each](arguments[each]) if each in numbers else arguments[each] for each in names)
             )
 
-        return self._with(Implementation(name, "host", load))
+        return self._with(Implementation(name, "host", load, revision=revision_of(function)))
 
     def library(
         self, submit: Callable[..., Any], *, name: str = "library", requires: Requirements | None = None
@@ -145,7 +151,8 @@ class DefinedOperation(Operation):
 
         See kind ``library`` of `syclsched.Implementation`.
         """
-        return self._with(Implementation(name, "library", lambda _: submit, None, requires or Requirements()))
+        needed, revision = requires or Requirements(), revision_of(submit)
+        return self._with(Implementation(name, "library", lambda _: submit, None, needed, revision=revision))
 
     def _with(self, implementation: Implementation) -> DefinedOperation:
         if any(each.name == implementation.name for each in self.implementations):
@@ -427,6 +434,11 @@ def _names_taken(function: Callable[..., Any], parameters: tuple[Parameter, ...]
                 hint=f"Parameters: {', '.join(known)}",
             )
     return taken
+
+
+def _digest(code: OpenCLSource) -> str:
+    """Return a digest that tells programs apart, so that they do not share measurements."""
+    return hashlib.sha256(repr(code).encode()).hexdigest()[:12]
 
 
 def _name_of(function: Callable[..., Any]) -> str:

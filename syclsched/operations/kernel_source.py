@@ -97,21 +97,18 @@ class KernelSource:
         owners = self._aliases()
         for node in ast.walk(self.definition):
             if isinstance(node, ast.Subscript):
-                owner = _root(node, owners)
-                if owner is not None:
-                    stored = isinstance(node.ctx, ast.Store)
+                stored = not isinstance(node.ctx, ast.Load)
+                for owner in _owners_of(node, owners):
                     found[owner].add(loaded=not stored, stored=stored)
-            elif isinstance(node, ast.AugAssign):
-                owner = _root(node.target, owners) if isinstance(node.target, ast.Subscript) else None
-                if owner is not None:
+            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
+                for owner in _owners_of(node.target, owners):
                     found[owner].add(loaded=True)
-            elif isinstance(node, ast.For):
-                owner = _root(node.iter, owners)
-                if owner is not None:
+            elif isinstance(node, ast.For) and not isinstance(node.iter, ast.Call):
+                for owner in _owners_of(node.iter, owners):
                     found[owner].add(loaded=True)
             elif isinstance(node, ast.Attribute):
-                if isinstance(node.value, ast.Name) and node.attr in _OF_ARRAYS and node.value.id in owners:
-                    found[owners[node.value.id]].is_array = True
+                if isinstance(node.value, ast.Name) and node.attr in _OF_ARRAYS and node.value.id in self.parameters:
+                    found[node.value.id].is_array = True
             elif isinstance(node, ast.Call):
                 self._note_call(node, owners, found)
         for name, dimensions in self._whole_stores().items():
@@ -119,44 +116,49 @@ class KernelSource:
                 found[name].every_item = dimensions
         return found
 
-    def _aliases(self) -> dict[str, str]:
-        """Return the parameter that each name stands for: a parameter's own, and those of views of it."""
-        owners = {name: name for name in self.parameters}
+    def _aliases(self) -> dict[str, frozenset[str]]:
+        """Return the parameters of which each name may be a view: all that the values given to it mention."""
+        owners = {name: frozenset((name,)) for name in self.parameters}
         given: list[tuple[str, ast.expr]] = []
         for node in ast.walk(self.definition):
             if isinstance(node, ast.Assign):
-                given += [pair for target in node.targets for pair in _paired(target, node.value)]
-            elif isinstance(node, ast.For) and isinstance(node.target, ast.Name):
-                given.append((node.target.id, node.iter))
+                for target in node.targets:
+                    pairs = _paired(target, node.value)
+                    given += pairs or [(name, node.value) for name in _names_in(target)]
+            elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+                given += [(name, node.value) for name in _names_in(node.target)]
+            elif isinstance(node, ast.For):
+                given += [(name, node.iter) for name in _names_in(node.target)]
         for _ in given:  # a name may be given the value of another
+            before = dict(owners)
             for name, value in given:
-                owner = _root(value, owners)
-                if owner is not None:
-                    owners.setdefault(name, owner)
+                owners[name] = owners.get(name, frozenset()).union(_mentioned(value, owners))
+            if owners == before:
+                break
         return owners
 
-    def _note_call(self, call: ast.Call, owners: Mapping[str, str], found: Mapping[str, ParameterUse]) -> None:
+    def _note_call(
+        self, call: ast.Call, owners: Mapping[str, frozenset[str]], found: Mapping[str, ParameterUse]
+    ) -> None:
         callee = self._object(call.func)
         inner = KernelSource.of(callee.function) if isinstance(callee, DeviceFunction) else None
         uses = inner.uses() if inner is not None else {}
         named: list[tuple[Any, ast.expr]] = [*enumerate(call.args), *((each.arg, each.value) for each in call.keywords)]
         for position, argument in named:
-            if not isinstance(argument, ast.Name) or argument.id not in owners:
-                continue
-            use = found[owners[argument.id]]
-            if callee is AtomicRef:
-                if position in (0, "ref"):
-                    use.add(loaded=True, stored=True)
+            other = ParameterUse()
+            if callee is AtomicRef and position in (0, "ref"):
+                other.add(loaded=True, stored=True)
             elif callee is len:
-                use.is_array = True
+                other.is_array = True
             elif inner is not None:
                 name = inner.parameters[position] if isinstance(position, int) else position
-                other = uses.get(name, ParameterUse())
+                other = uses.get(name, other)
+            elif isinstance(argument, ast.Name) and argument.id in self.parameters:  # an element is a number
+                found[argument.id].passed_to = ast.unparse(call.func)
+            for owner in _owners_of(argument, owners):
                 if other.is_array:
-                    use.add(loaded=other.loaded, stored=other.stored)
-                use.passed_to = use.passed_to or other.passed_to
-            elif argument.id in self.parameters:  # an element of it is a number
-                use.passed_to = ast.unparse(call.func)
+                    found[owner].add(loaded=other.loaded, stored=other.stored)
+                found[owner].passed_to = found[owner].passed_to or other.passed_to
 
     def _whole_stores(self) -> dict[str, int]:
         """Return the arrays whose element of its own index every work-item stores, and the index's dimensions."""
@@ -271,11 +273,27 @@ def _undecided(function: FunctionType, name: str, reason: str) -> ArgumentError:
     )
 
 
-def _root(node: ast.AST, owners: Mapping[str, str]) -> str | None:
-    """Return the parameter of ``x``, ``x[i]`` or ``x[i][j]``."""
+def _owners_of(node: ast.expr, owners: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Return the parameters that an expression may be a view of; of ``x[i]`` those of ``x``, not those of ``i``."""
     while isinstance(node, ast.Subscript):
         node = node.value
-    return owners.get(node.id) if isinstance(node, ast.Name) else None
+    if isinstance(node, ast.Name):
+        return owners.get(node.id, frozenset())
+    return frozenset() if isinstance(node, (ast.Constant, ast.BinOp, ast.Compare)) else _mentioned(node, owners)
+
+
+def _mentioned(node: ast.AST, owners: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Return the parameters that an expression mentions, but for their shapes and dtypes, and for indices."""
+    if isinstance(node, ast.Name):
+        return owners.get(node.id, frozenset())
+    if isinstance(node, ast.Attribute) and node.attr in _OF_ARRAYS:
+        return frozenset()
+    inside = [node.value] if isinstance(node, ast.Subscript) else list(ast.iter_child_nodes(node))
+    return frozenset().union(*(_mentioned(each, owners) for each in inside))
+
+
+def _names_in(target: ast.expr) -> list[str]:
+    return [node.id for node in ast.walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
 
 
 def _paired(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:

@@ -71,6 +71,7 @@ def test_shape_and_dtype_like_another() -> None:
     graph = syclsched.TaskGraph()
     first = graph.array("first", like=DATA)
     assert (graph.array("second", like=first).shape, first.dtype) == ((2, 3), "float32")
+    assert graph.array("foreign", like=Tensor(DATA)).dtype == "float32"
     third = graph.array("third", like=first, dtype="int32")
     assert (third.shape, third.dtype, graph.data) == ((2, 3), "int32", {})
 

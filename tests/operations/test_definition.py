@@ -102,6 +102,16 @@ def test_what_is_not_surely_written_whole_is_updated() -> None:
         row[0] = first
 
     @syclsched.operation
+    def through_a_choice(item, x, y):  # type: ignore[no-untyped-def]
+        row = x[1:] if item.get_id(0) > 2 else x
+        row[0] = y[0]
+
+    @syclsched.operation
+    def through_an_annotated_view(item, x, y):  # type: ignore[no-untyped-def]
+        row: Any = x[item.get_id(0)]
+        row[0] = y[0]
+
+    @syclsched.operation
     def through_a_loop(item, x, y):  # type: ignore[no-untyped-def]
         for row in x:
             row[item.get_id(0)] = y[0]
@@ -116,7 +126,7 @@ def test_what_is_not_surely_written_whole_is_updated() -> None:
 
     for operation in (
         conditional, shifted, left_early, changed_index, through_a_view, through_a_pair_of_views,
-        through_a_loop, by_a_function, in_the_wrong_order
+        through_a_loop, through_a_choice, through_an_annotated_view, by_a_function, in_the_wrong_order
     ):  # fmt: skip
         assert modes(operation) == {"x": AccessMode.UPDATE, "y": AccessMode.READ}, operation.name
 
@@ -267,6 +277,9 @@ def test_adding_an_implementation_changes_nothing_of_the_others() -> None:
     first = syclsched.operation(rectified)
     second = first.opencl(SOURCE)
     assert [each.name for each in first.implementations] == ["python"]
+    # Measured times are kept by revision: another program has its own.
+    other = first.opencl(SOURCE.replace("0.0f", "1.0f")).implementations[1]
+    assert len({first.implementations[0].revision, second.implementations[1].revision, other.revision}) == 3
     assert [each.name for each in second.implementations] == ["python", "opencl-c"]
     with pytest.raises(ArgumentError, match="there is an implementation 'opencl-c' already"):
         second.opencl(SOURCE)

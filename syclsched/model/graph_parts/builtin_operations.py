@@ -30,13 +30,13 @@ def host_operation(
     return Operation(
         name=label,
         parameters=tuple(Parameter(name, mode, dtype="float64") for name, mode in modes.items()),
-        implementations=(Implementation("host", "host", load=lambda _: function, revision=_revision(function)),),
+        implementations=(Implementation("host", "host", load=lambda _: function, revision=revision_of(function)),),
         work=work,
         pure=pure,
     )
 
 
-def _revision(function: Callable[..., Any]) -> str:
+def revision_of(function: Callable[..., Any]) -> str:
     """Return a digest that distinguishes functions of one name, so that they do not share measurements."""
     function = inspect.unwrap(function)
     while isinstance(function, partial):

@@ -12,7 +12,7 @@ import pytest
 import syclsched
 from syclsched import TaskGraph, Update, Write
 from syclsched.errors import ArgumentError, GraphError, SyclschedError
-from syclsched.model.graph_parts.builtin_operations import _revision
+from syclsched.model.graph_parts.builtin_operations import revision_of
 
 
 def total(x: Any) -> float:
@@ -177,8 +177,8 @@ def test_two_lambdas_are_two_operations() -> None:
         graph.host(each, x=x.update())
     revisions = [task.operation.implementations[0].revision for task in graph.tasks if task.operation is not None]
     assert revisions[0] != revisions[1]
-    same = [_revision(partial(total, data)) for data in (np.ones(1), np.zeros(2))]
-    assert same[0] == same[1] == _revision(total)
+    same = [revision_of(partial(total, data)) for data in (np.ones(1), np.zeros(2))]
+    assert same[0] == same[1] == revision_of(total)
     assert results(graph, x)[0].tolist() == [6, 6, 6]
 
 
