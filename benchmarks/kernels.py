@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Share of the device's bandwidth or arithmetic that each kernel reaches: the table in docs/kernels.md.
+"""Share of the device's bandwidth or arithmetic that each kernel reaches: the table in docs/reference/kernels.md.
 
     python benchmarks/kernels.py [name ...] [--device cpu] [--samples 30]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks of well-known networks before and after the rewrites: the table in docs/onnx-rewrites.md.
+"""Tasks of well-known networks before and after the rewrites: the table in docs/explanation/onnx-rewrites.md.
 
 Usage: ``python benchmarks/onnx_rewrites.py [--report NETWORK]``
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write docs/cli.md from the command line's own definitions; a test compares the two, so the page cannot drift.
+"""Write docs/reference/cli.md from the command line's own definitions; a test compares the two.
 
 Usage: ``python tools/cli_docs.py`` writes the page; with ``--check`` it ends with 1 if the page is out of date.
 """
@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 
 _HEAD = """% Made by tools/cli_docs.py from the commands' own definitions; change those, then run it.
 

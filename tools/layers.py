@@ -3,7 +3,7 @@
 
 ``python tools/layers.py`` runs import-linter on a tree in which ``kernels/`` and ``device_profiles/`` lie in the
 package, as in an installation. ``--write`` draws the layers of pyproject.toml, with the first lines of the packages'
-docstrings, as docs/layers.svg; a test compares the two.
+docstrings, as docs/pictures/layers.svg; a test compares the two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURE = ROOT / "docs" / "layers.svg"
+PICTURE = ROOT / "docs" / "pictures" / "layers.svg"
 _COMMAND = "import sys; sys.path.insert(0, '.'); from importlinter.cli import lint_imports_command as c; c()"
 
 #: Sizes in pixels: the picture, gaps, a line of text, and the width of a character of the small and the bold font.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write docs/onnx-operators.md: which operators are taken, what does them, and which of onnx's node tests pass.
+"""Write docs/reference/onnx-operators.md: which operators are taken, what does them, which of onnx's node tests pass.
 
 Usage: ``python tools/onnx_operators.py`` writes the page; with ``--check`` it ends with 1 if the page is out of date.
 The tests of ``tests/frontends/onnx/test_node_conformance.py`` hold that every test that is counted here passes.
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "onnx-operators.md"
+PAGE = ROOT / "docs" / "reference" / "onnx-operators.md"
 
 _HEAD = """% Made by tools/onnx_operators.py from the importers and the node tests of onnx {version}; run it again.
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Device profiles: measured or published numbers of one device, with units in the field names.
 
-`docs/profiling.md` defines every number. Field constraints (``annotated_types``) are enforced by
+`docs/reference/profiling.md` defines every number. Field constraints (``annotated_types``) are enforced by
 `syclsched.model.text.json_serialisation` when a profile is read from a file.
 """
 
@@ -171,7 +171,7 @@ class Provenance(Serialisable):
 
 @dataclass(frozen=True, slots=True)
 class LaunchCosts(Serialisable):
-    """Launch overheads of kernels, in seconds; see `docs/profiling.md`.
+    """Launch overheads of kernels, in seconds; see `docs/reference/profiling.md`.
 
     Parameters
     ----------

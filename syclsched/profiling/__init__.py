@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device profiling: measurement, storage and use of profiles; `docs/profiling.md` defines every number.
+"""Device profiling: measurement, storage and use of profiles; `docs/reference/profiling.md` defines every number.
 
 Public are the names in ``__all__``; the modules are Internal.
 """

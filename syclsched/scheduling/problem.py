@@ -3,7 +3,7 @@
 
 Unrelated machines with data: a task takes a separate time on each device, or cannot run there. It reads and makes
 *items*, which are the successive values of arrays. An item lies in the memory space it was made in; a copy to another
-space takes a latency and a time per byte. ``docs/scheduling-model.md`` states the model precisely.
+space takes a latency and a time per byte. ``docs/explanation/scheduling-model.md`` states the model precisely.
 
 `build_problem` makes a problem from a task graph, `problem_from_matrices` from the tables of a textbook and
 `problem_from_arrays` from large arrays. `Tables` holds all numbers; the rest of a `Problem` is names.

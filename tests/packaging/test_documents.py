@@ -19,7 +19,7 @@ from syclsched import errors
 
 Run = Callable[..., str]
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))]
 
 
 def text(name: str) -> str:
@@ -82,17 +82,17 @@ def test_troubleshooting_has_every_topic_of_the_doctor() -> None:
         if isinstance(node.args[0], ast.Constant)
     }
     assert len(topics) > 5
-    assert topics == set(re.findall(r"^### (.+)$", text("docs/troubleshooting.md"), re.MULTILINE))
+    assert topics == set(re.findall(r"^### (.+)$", text("docs/how-to/troubleshooting.md"), re.MULTILINE))
 
 
 def test_troubleshooting_has_every_error() -> None:
     known = {n for n, v in vars(errors).items() if isinstance(v, type) and issubclass(v, errors.SyclschedError)}
-    described = set(re.findall(r"^\| `(\w+)` \|", text("docs/troubleshooting.md"), re.MULTILINE))
+    described = set(re.findall(r"^\| `(\w+)` \|", text("docs/how-to/troubleshooting.md"), re.MULTILINE))
     assert described == known - {"SyclschedError"}
 
 
 def test_the_reference_has_every_public_name() -> None:
-    described = set(re.findall(r"^\.\. auto\w+:: syclsched\.(\w+)$", text("docs/api.md"), re.MULTILINE))
+    described = set(re.findall(r"^\.\. auto\w+:: syclsched\.(\w+)$", text("docs/reference/api.md"), re.MULTILINE))
     assert described == set(syclsched.__all__) - {"__version__"}
 
 
@@ -126,7 +126,7 @@ def test_the_doctors_generations_are_the_projects() -> None:
 
 
 def test_the_command_line_page_is_up_to_date() -> None:
-    assert text("docs/cli.md") == tool("cli_docs").page(), "run python tools/cli_docs.py"
+    assert text("docs/reference/cli.md") == tool("cli_docs").page(), "run python tools/cli_docs.py"
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -148,7 +148,7 @@ def test_links_to_files_lead_somewhere(page: str) -> None:
 
 
 def test_the_design_page_draws_the_layers_that_are_checked() -> None:
-    assert text("docs/layers.svg") == tool("layers").picture(), "run python tools/layers.py --write"
+    assert text("docs/pictures/layers.svg") == tool("layers").picture(), "run python tools/layers.py --write"
 
 
 def test_no_folder_is_overfull() -> None:

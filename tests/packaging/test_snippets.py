@@ -16,7 +16,7 @@ import syclsched
 
 pytestmark = pytest.mark.sycl
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))]
 SNIPPETS = [
     pytest.param(page, source, id=f"{page}-{number}")
     for page in PAGES
@@ -123,21 +123,21 @@ MADE: dict[str, Callable[[AtHand], Any]] = {
 
 #: Instead of it, on some pages.
 OTHERWISE: dict[str, dict[str, Callable[[AtHand], Any]]] = {
-    "docs/concepts.md": {"graph": lambda _: syclsched.TaskGraph("rows")},
-    "docs/debugging.md": {
+    "docs/explanation/concepts.md": {"graph": lambda _: syclsched.TaskGraph("rows")},
+    "docs/how-to/debugging.md": {
         "graph": lambda _: syclsched.TaskGraph("products"),
         "run": lambda names: syclsched.run(_graph(names), names["platform"]),
     },
-    "docs/failures.md": {"y": lambda names: names["graph"].array("z", (8,))},
-    "docs/kernels.md": {
+    "docs/explanation/failures.md": {"y": lambda names: names["graph"].array("z", (8,))},
+    "docs/reference/kernels.md": {
         "graph": lambda _: syclsched.TaskGraph("layers"),
         "y": lambda names: names["graph"].array("y", (1, 4, 4, 5), "float32"),
         "weights": lambda _: np.ones((5, 3, 3, 3), np.float32),
         "bias": lambda _: np.ones(5, np.float32),
     },
-    "docs/memory.md": {"graph": lambda _: syclsched.TaskGraph("filled")},
-    "docs/objectives.md": {"platform": lambda _: syclsched.describe(["cpu", "max1550"])},
-    "docs/replay.md": {"batches": lambda _: [ROWS] * 3},
+    "docs/explanation/memory.md": {"graph": lambda _: syclsched.TaskGraph("filled")},
+    "docs/explanation/objectives.md": {"platform": lambda _: syclsched.describe(["cpu", "max1550"])},
+    "docs/explanation/replay.md": {"batches": lambda _: [ROWS] * 3},
 }
 
 

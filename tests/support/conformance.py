@@ -301,7 +301,7 @@ WAYS = (
         has_run=False,
     ),
     *(Way(name, _dynamic(name), decides_while_running=True) for name in POLICIES),
-    Way("debug", _debugged, {"recovery": "runs done step by step are not recovered (docs/failures.md)"}),
+    Way("debug", _debugged, {"recovery": "runs done step by step are not recovered (docs/explanation/failures.md)"}),
 )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ class _EmptyKernel:
 
 
 def measure_launch(bench: Bench, budget: SessionBudget) -> LaunchCosts:
-    """Measure the launch costs of one device; see `docs/profiling.md`."""
+    """Measure the launch costs of one device; see `docs/reference/profiling.md`."""
     kernel = _EmptyKernel(bench)
     kernel.verify()
     sample = bench.sampler.sample_until

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/onnx-operators.md says what the importers and the node tests say."""
+"""docs/reference/onnx-operators.md says what the importers and the node tests say."""
 
 from __future__ import annotations
 
