@@ -53,6 +53,7 @@ _LAZY = {
     "describe": "syclsched.api",
     "device_func": "syclsched.kernel_compiler.python_kernel",
     "discover": "syclsched.api",
+    "from_networkx": "syclsched.frontends",
     "kernel": "syclsched.kernel_compiler.python_kernel",
     "load_pack": "syclsched.devices.programs.python_kernels.spirv_packs",
     "operation": "syclsched.operations",
@@ -64,6 +65,7 @@ _LAZY = {
     "constant": "syclsched.model.constant",
     "run": "syclsched.api",
     "simulate": "syclsched.api",
+    "to_networkx": "syclsched.frontends",
     "verify": "syclsched.api",
     "with_memory_limit": "syclsched.model.memory_limit",
     "write_graph": "syclsched.frontends",
@@ -80,7 +82,7 @@ if TYPE_CHECKING:
     from syclsched.devices.memory.space_pools import memory_info
     from syclsched.devices.programs.python_kernels.spirv_packs import load_pack
     from syclsched.errors import SyclschedError
-    from syclsched.frontends import read_graph, write_graph
+    from syclsched.frontends import from_networkx, read_graph, to_networkx, write_graph
     from syclsched.kernel_compiler.python_kernel import device_func, kernel
     from syclsched.model.access import AccessMode
     from syclsched.model.constant import Constant, constant

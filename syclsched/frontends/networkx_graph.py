@@ -17,16 +17,21 @@ Node attributes, all optional except ``operation``; `to_networkx` writes and `fr
     ``kernel``, ``host``, ``copy`` or ``barrier``; by default ``kernel`` for an operation and ``host`` for a callable.
 ``priority``
     Larger runs first among otherwise equal tasks.
+``retries``, ``deadline_s``
+    As in `TaskGraph.kernel`.
 ``order``
     Position in the submission order, from which dependencies follow. If any node has none, a topological order of
     the digraph is used, with ties broken by insertion order.
 
 The digraph's own attribute ``arrays`` maps array names to `_ArraySpec` mappings (``shape``, ``dtype``, and optionally
-``temporary`` and ``data``), to NumPy arrays, which give their own shape, dtype and initial value, or to `LogicalArray`.
+``temporary``, ``usm`` and ``data``), to NumPy arrays, which give their own shape, dtype and initial value, or to
+`LogicalArray`. Its attribute ``joined`` maps names of joined arrays to tuples of the names of their parts.
 
 A digraph whose nodes have costs instead of operations is read as DOT and GraphML files are: the attributes are those of
 `syclsched.frontends.attributes` (``seconds``, ``cost``, ``weight``, ... of nodes, ``bytes``, ``cost`` or ``weight`` of
-edges), as numbers or text, in the same units. Its tasks can be planned and simulated, not run.
+edges), as numbers or text, in the same units. Its tasks can be planned and simulated, not run. `to_networkx` writes
+these attributes, too, for the algorithms of networkx: stated costs of nodes, and of every edge the ``bytes`` of the
+arrays that one task writes and the other reads.
 
 Edges are explicit dependencies, except those that `to_networkx` marked as implied by accesses or barriers (``kind``
 ``RAW``, ``WAR``, ``WAW`` or ``barrier``) if they are still implied.
@@ -43,15 +48,21 @@ from syclsched.frontends.attributes import AttributeNames, edge_bytes, is_cost, 
 from syclsched.frontends.graph_units import Units
 from syclsched.model.access import Access, AccessMode
 from syclsched.model.constant import Constant
+from syclsched.model.cost_only import is_cost_only
 from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.topological_sort import acyclic_order
 from syclsched.model.operation import Operation, Signature
 from syclsched.model.task import ArrayRows, LogicalArray, ReshapedArray, Task
+from syclsched.model.usm import UsmKind
 
 if TYPE_CHECKING:
     import networkx as nx
 
 _IMPLIED = ("RAW", "WAR", "WAW", "barrier")
+#: Names of parameters of `TaskGraph.kernel` and `TaskGraph.host`, which arguments of tasks cannot have.
+_OPTIONS = frozenset(
+    {"name", "priority", "flops", "pure", "deadline_s", "retries", "self", "operation", "function"}
+)  # fmt: skip
 #: Node attributes of tasks with code, and of barriers and copies.
 _OF_CODE = frozenset({"operation", "arguments", "rows", "shapes", "accesses", "kind"})
 
@@ -62,31 +73,60 @@ class _ArraySpec(TypedDict, total=False):
     shape: tuple[int, ...]
     dtype: str
     temporary: bool
+    usm: UsmKind
     data: Any
 
 
 def to_networkx(graph: TaskGraph) -> nx.DiGraph:
-    """Convert a task graph to a digraph."""
+    """Convert a task graph to a digraph, which `from_networkx` converts back to an equal graph.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Any graph.
+
+    Returns
+    -------
+    networkx.DiGraph
+        A node for each task, by name, with its operation, arguments and accesses, and ``seconds``, ``seconds_<device>``
+        and ``cores`` where costs are stated; an edge for each pair of dependent tasks, with all their dependencies and
+        the ``bytes`` that one passes to the other.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> graph = syclsched.TaskGraph("two")
+    >>> x = graph.array("x", (1000,), "float64")
+    >>> task = graph.host(lambda x: x.fill(1.0), x=x.write(), name="fill")
+    >>> task = graph.host(lambda x: x.sum(), x=x.read(), name="sum")
+    >>> digraph = syclsched.to_networkx(graph)
+    >>> list(digraph.edges(data="bytes"))
+    [('fill', 'sum', 8000)]
+    >>> syclsched.from_networkx(digraph).fingerprint() == graph.fingerprint()
+    True
+    """
     import networkx as nx
 
     data = graph.data
     digraph = nx.DiGraph(name=graph.name)
     digraph.graph["arrays"] = {
         a.name: {"shape": a.shape, "dtype": a.dtype, "temporary": a.temporary}
+        | ({"usm": a.usm} if a.usm is not None else {})
         | ({"data": data[a.name]} if a.name in data else {})
         for a in graph.arrays.values()
     }
+    if graph.joined:
+        digraph.graph["joined"] = {name: tuple(each.parts for each in them) for name, them in graph.joined.items()}
     for position, task in enumerate(graph.tasks):
         digraph.add_node(task.name, order=position, **_attributes(task))
+    for (before, after), nbytes in graph.passed_bytes().items():
+        digraph.add_edge(before, after, bytes=nbytes, dependencies=())
     for dependency in graph.dependencies():
         pair = (dependency.kind, dependency.array)
-        if digraph.has_edge(dependency.before, dependency.after):
-            edge = digraph.edges[dependency.before, dependency.after]
-            edge["dependencies"] = (*edge["dependencies"], pair)
-        else:
-            digraph.add_edge(
-                dependency.before, dependency.after, kind=pair[0], array=pair[1], dependencies=(pair,)
-            )  # fmt: skip
+        edge = digraph.edges[dependency.before, dependency.after]
+        if not edge["dependencies"]:
+            edge.update(kind=pair[0], array=pair[1])
+        edge["dependencies"] = (*edge["dependencies"], pair)
     return digraph
 
 
@@ -98,7 +138,47 @@ def from_networkx(
     name: str | None = None,
     units: Units | None = None,
 ) -> TaskGraph:
-    """Convert a digraph to a task graph; the units are for digraphs whose nodes have costs instead of operations."""
+    """Convert a digraph to a task graph.
+
+    Parameters
+    ----------
+    digraph : networkx.DiGraph
+        Nodes are tasks. Their attribute ``operation`` is the code; other attributes give arguments, accesses and more
+        (see the page on graph files). Nodes may have costs instead, as in GraphML files: ``seconds``,
+        ``seconds_<device>``, ``cost``, ``weight``, ``cores``, and edges ``bytes``. Such a graph can be planned and
+        simulated, not run.
+    operations : mapping, optional
+        Operation, or callable for a host task, by node; takes precedence over the attribute.
+    arrays : Mapping[str, Any], optional
+        Arrays by name, in addition to those of the digraph's attribute ``arrays``: NumPy arrays, or mappings with
+        ``shape`` and ``dtype``.
+    name : str, optional
+        Name of the graph; by default that of the digraph.
+    units : Units, optional
+        Units of costs without a unit, and names of the attributes that hold them; see `read_graph`.
+
+    Returns
+    -------
+    TaskGraph
+        Edges become dependencies, in addition to those that follow from accesses.
+
+    Raises
+    ------
+    GraphError, FormatError, ArgumentError
+        If the digraph is undirected, a multigraph or has a cycle, or an attribute is wrong; names node and attribute.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> import syclsched
+    >>> digraph = nx.DiGraph(name="two")
+    >>> digraph.add_node("load", seconds=0.5, seconds_gpu=0.01)
+    >>> digraph.add_node("fit", seconds=2.0, cores=4)
+    >>> digraph.add_edge("load", "fit", bytes=4_000_000)
+    >>> graph = syclsched.from_networkx(digraph)
+    >>> [task.name for task in graph.tasks], [array.nbytes for array in graph.arrays.values()]
+    (['load', 'fit'], [4000000])
+    """
     _check_kind(digraph)
     names = _node_names(digraph)
     known = AttributeNames(*(() if units is None else (units.task_cost, units.edge_cost)))
@@ -123,6 +203,9 @@ def from_networkx(
         pair = (names[before], names[after])
         if pair not in implied or not _only_implied(attributes):
             graph.edge(*pair)
+    for whole, groups in digraph.graph.get("joined", {}).items():
+        for parts in groups:
+            graph.join(whole, [_array_named(logical, part, whole) for part in parts])
     graph.validate()
     return graph
 
@@ -171,8 +254,14 @@ def _attributes(task: Task) -> dict[str, Any]:
     if task.operation is not None:
         found["operation"] = task.operation
         found["accesses"] = {p.name: p.mode.value for p in task.operation.parameters if p.mode is not None}
+    if is_cost_only(task):
+        found |= scalars  # they are called as the attributes are
     if task.rows:
         found["rows"] = dict(task.rows)
+    if task.retries:
+        found["retries"] = task.retries
+    if task.deadline_s is not None:
+        found["deadline_s"] = task.deadline_s
     if task.reshaped and task.signature is not None:
         found["shapes"] = {name: task.signature.shapes[name] for name in sorted(task.reshaped)}
     return found
@@ -224,18 +313,22 @@ def _submission(digraph: nx.DiGraph, names: Mapping[Hashable, str], order: tuple
 def _declare(graph: TaskGraph, name: str, spec: Any) -> None:
     where = f"array {name!r}"
     if isinstance(spec, LogicalArray):
-        graph.array(name, spec.shape, spec.dtype, temporary=spec.temporary)
+        graph.array(name, spec.shape, spec.dtype, temporary=spec.temporary, usm=spec.usm)
     elif isinstance(spec, Mapping):
         unknown = sorted(set(spec) - set(_ArraySpec.__annotations__))
         if unknown:
             _refuse(f"unknown key {unknown[0]!r}", where, f"It takes {', '.join(_ArraySpec.__annotations__)}")
-        graph.array(
-            name, spec.get("shape"), spec.get("dtype"), data=spec.get("data"), temporary=bool(spec.get("temporary"))
-        )
+        graph.array(name, **{"shape": None, "dtype": None, **spec, "temporary": bool(spec.get("temporary"))})
     elif hasattr(spec, "shape") and hasattr(spec, "dtype"):
         graph.array(name, data=spec)
     else:
         _refuse(f"an array is declared by its shape and dtype or by its data, not by {spec!r}", where)
+
+
+def _array_named(arrays: Mapping[str, LogicalArray], name: str, whole: str) -> LogicalArray:
+    if name not in arrays:
+        _refuse(f"part {name!r} is not declared", f"joined array {whole!r}")
+    return arrays[name]
 
 
 def _add(graph: TaskGraph, arrays: Mapping[str, LogicalArray], name: str, attributes: Mapping[str, Any]) -> None:
@@ -245,6 +338,7 @@ def _add(graph: TaskGraph, arrays: Mapping[str, LogicalArray], name: str, attrib
     priority = attributes.get("priority", 0)
     if not isinstance(priority, int):
         _refuse(f"attribute 'priority' is {priority!r}, not an integer", where)
+    options = {key: attributes[key] for key in ("retries", "deadline_s") if key in attributes}
     if kind == "barrier":
         graph.barrier(name=name)
         return
@@ -268,14 +362,15 @@ def _add(graph: TaskGraph, arrays: Mapping[str, LogicalArray], name: str, attrib
         arguments[parameter] = _argument(arrays, parameter)
     arguments = _with_shapes(_with_rows(arguments, rows, where), shapes, where)
     accesses = {key: _access(value, modes[key]) if key in modes else value for key, value in arguments.items()}
-    taken = {"name", "priority", "flops", "self", "operation", "function"} & accesses.keys()
+    taken = _OPTIONS & accesses.keys()
     if taken:
         raise ArgumentError(f"an argument cannot be called {sorted(taken)[0]!r}", where=where)
     if kind == "kernel" and isinstance(operation, Operation):
-        graph.kernel(operation, name=name, priority=priority, **accesses)
+        graph.kernel(operation, name=name, priority=priority, **options, **accesses)
     elif kind == "host":
         function, flops = _host_function(operation, arguments, where)
-        graph.host(function, name=name, priority=priority, flops=flops, **accesses)
+        pure = isinstance(operation, Operation) and operation.pure
+        graph.host(function, name=name, priority=priority, flops=flops, pure=pure, **options, **accesses)
     else:
         _refuse(f"a {kind!r} task cannot be made of {operation!r}", where, "Give an Operation, or a callable")
 

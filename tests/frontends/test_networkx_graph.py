@@ -94,6 +94,40 @@ def test_there_and_back_with_host_tasks_copies_data_and_priorities() -> None:
     assert task.operation.implementations[0].load(task.signature) is double
 
 
+def test_there_and_back_with_options_submitted_functions_joined_arrays_and_kinds_of_memory() -> None:
+    graph = TaskGraph("options")
+    upper, lower = graph.array("upper", (2, 3), usm="host"), graph.array("lower", (4, 3))
+    graph.join("whole", [upper, lower])
+    graph.kernel(UPDATE, p0=upper, name="k", retries=2, deadline_s=1.5)
+    graph.host(lambda x: None, x=lower.write(), name="h", retries=1, pure=True)
+    total = graph.submit(np.sum, lower, name="sum")
+    graph.free(total)
+    back = from_networkx(to_networkx(graph))
+    assert described(back) == described(graph)
+    assert back.fingerprint() == graph.fingerprint()
+    assert back.joined == graph.joined
+    assert [(t.retries, t.deadline_s) for t in back.tasks] == [(2, 1.5), (1, None), (0, None)]
+    assert [t.operation is not None and t.operation.pure for t in back.tasks] == [True, True, False]
+    digraph = to_networkx(graph)
+    digraph.graph["joined"] = {"whole": [("upper", "other")]}
+    with pytest.raises(GraphError, match=r"joined array 'whole': part 'other' is not declared"):
+        from_networkx(digraph)
+
+
+def test_edges_have_the_bytes_that_are_passed_on() -> None:
+    graph = TaskGraph()
+    x, y = graph.array("x", (10,), "float32"), graph.array("y", (10,), "float64")
+    for name, mode in (("write", AccessMode.WRITE), ("read", AccessMode.READ), ("again", AccessMode.WRITE)):
+        graph.kernel(touching((mode, mode)), name=name, p0=x, p1=y[2:5])
+    digraph = to_networkx(graph)
+    assert set(digraph.edges(data="bytes")) == {
+        ("write", "read", 10 * 4 + 3 * 8),
+        ("read", "again", 0),
+        ("write", "again", 0),
+    }
+    assert nx.dag_longest_path_length(digraph, weight="bytes") == 64
+
+
 def test_a_digraph_of_callables_keeps_its_edges() -> None:
     digraph = nx.DiGraph([("read", "sum"), ("sum", "print"), ("read", "print")])
     calls: list[str] = []
@@ -246,8 +280,11 @@ def test_costs_are_read_as_from_a_graphml_file(units: Units | None, tmp_path: Pa
     assert described(graph) == described(expected)
     assert graph.fingerprint() == expected.fingerprint()
     assert [t.name for t in graph.tasks] == ["a", "b", "7"]
-    # Once made, it goes to networkx and back like any other.
-    assert from_networkx(to_networkx(graph)).fingerprint() == graph.fingerprint()
+    # Once made, it goes to networkx and back like any other, and the digraph has the costs.
+    digraph = to_networkx(graph)
+    assert from_networkx(digraph).fingerprint() == graph.fingerprint()
+    assert digraph.nodes["b"]["seconds_gpu"] == 1e-5
+    assert digraph.edges["a", "b"]["bytes"] == 1000
 
 
 def test_own_names_of_cost_attributes() -> None:

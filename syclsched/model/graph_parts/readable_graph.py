@@ -11,7 +11,7 @@ from syclsched.errors import GraphError
 from syclsched.model.access import Access
 from syclsched.model.constant import Constant
 from syclsched.model.graph_parts.access_columns import AccessColumns
-from syclsched.model.graph_parts.dependencies import Dependency, ImplicitEdges
+from syclsched.model.graph_parts.dependencies import KINDS, Dependency, ImplicitEdges
 from syclsched.model.graph_parts.fingerprint import fingerprint
 from syclsched.model.graph_parts.graph_structure import GraphStructure
 from syclsched.model.graph_parts.segments import Segments
@@ -87,6 +87,25 @@ class ReadableGraph:
     def implied(self) -> ImplicitEdges:
         """Return the dependencies implied by accesses and barriers as columns, tasks by position of submission."""
         return self._structure.implied
+
+    def passed_bytes(self) -> dict[tuple[str, str], int]:
+        """Return, for every pair of dependent tasks, the bytes that the first writes and the second reads."""
+        sizes = {array.name: array.nbytes for array in self._arrays.values()}
+        for whole, segments in self.segments().items():
+            array = self._arrays[whole]
+            for segment in segments:
+                rows = segment.rows[1] - segment.rows[0]
+                sizes[segment.name] = rows * (array.nbytes // array.shape[0] if array.shape[0] else 0)
+        names, implied = list(self._tasks), self.implied()
+        found: dict[tuple[str, str], int] = {}
+        columns = (implied.before, implied.after, implied.kind, implied.array)
+        for before, after, kind, array in zip(*(each.tolist() for each in columns), strict=True):
+            pair = names[before], names[after]
+            nbytes = sizes[implied.arrays[array]] if KINDS[kind] == "RAW" else 0
+            found[pair] = found.get(pair, 0) + nbytes
+        for pair in self._edges:
+            found.setdefault(pair, 0)
+        return found
 
     def order(self) -> tuple[str, ...]:
         """Return the task names in a topological order; ties keep the order of submission.
