@@ -67,16 +67,18 @@ class _TraceIndex:
         return lines
 
     def _predecessors(self, span: Span) -> list[Span]:
-        """Return the predecessors: instructions it waits for, and earlier conflicting accesses on its lane."""
+        """Return the predecessors: instructions it waits for, and the conflicting accesses since the last write."""
         found = {s.instruction: s for n in span.waits if (s := self._numbered.get((span.generation, n))) is not None}
         touched = {(u.array, u.space): u.mode for u in span.uses}
-        for other in self._in_order:
-            if other.generation != span.generation or other.instruction >= span.instruction or other.lane != span.lane:
+        for other in reversed(self._in_order):
+            if other.generation != span.generation or other.instruction >= span.instruction:
                 continue
             for use in other.uses:
                 mode = touched.get((use.array, use.space))
                 if mode is not None and (use.mode.writes or mode.writes):
                     found[other.instruction] = other
+                if use.mode.writes:
+                    touched.pop((use.array, use.space), None)
         return list(found.values())
 
     def _successors(self, span: Span) -> list[Span]:

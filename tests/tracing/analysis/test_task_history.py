@@ -70,6 +70,16 @@ def test_what_touched_its_arrays_on_its_own_lane_came_before() -> None:
     assert "nothing waited for it" in told
 
 
+def test_a_writer_on_another_lane_came_before_though_the_wait_for_it_was_left_out() -> None:
+    sample = trace(
+        span(0, "first", "cpu:0", (0.0, 0.0, 1.0), use("x", WRITE)),
+        span(1, "second", "cpu:0", (0.0, 1.0, 2.0), use("y", WRITE)),
+        span(2, "host of second", "host:0", (0.0, 2.0, 3.0), use("y", READ), waits=(1,)),
+        span(3, "host of first", "host:0", (0.0, 3.0, 4.0), use("x", READ)),
+    )
+    assert "ready at     1.000 ms: 'first' on cpu:0 ended at 1.000 ms" in describe_task(sample, "host of first")
+
+
 def test_what_waits_for_nothing_is_ready_from_the_start() -> None:
     told = describe_task(SAMPLE, "other")
     assert "ready at     0.000 ms: it depends on no other task" in told
