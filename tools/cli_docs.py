@@ -63,7 +63,7 @@ def _command(name: str, function: Any) -> Iterator[str]:
     words = [p.label if p.required else f"[{p.label}]" for p in arguments]
     yield f"## {name}\n"
     options = ["[OPTIONS]"] if len(arguments) < len(parameters) else []
-    yield f"```sh\n{' '.join(['python -m syclsched', name, *words, *options])}\n```\n"
+    yield f"```text\n{' '.join(['python -m syclsched', name, *words, *options])}\n```\n"
     yield _plain(inspect.getdoc(function) or "") + "\n"
     for parameter in [*arguments, *(p for p in parameters if p.is_option)]:
         yield f"`{parameter.label}`\n: {_plain(parameter.help)}\n"

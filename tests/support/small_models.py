@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from syclsched.frontends.onnx.importing import import_model
@@ -46,3 +47,25 @@ def relu_model(**more: Any) -> Any:
 def imported(model: Any, shapes: Any = None, **more: Any) -> Network:
     """Return a model as a network."""
     return import_model(read_model(model, limits=more.get("limits") or ModelLimits()), shapes, **more)
+
+
+def write_classifier(model: str, image: str) -> None:
+    """Write a model of four layers from ``image`` to ``probabilities``, and an image for it."""
+    weights = np.random.default_rng(0).normal(size=(10, 3, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["image", "w"], ["features"], name="conv"),
+        helper.make_node("Relu", ["features"], ["positive"], name="relu"),
+        helper.make_node("GlobalAveragePool", ["positive"], ["means"], name="pool"),
+        helper.make_node("Flatten", ["means"], ["scores"], name="flatten"),
+        helper.make_node("Softmax", ["scores"], ["probabilities"], name="softmax"),
+    ]
+    onnx.save(model_of(nodes, {"image": (1, 3, 32, 32)}, ["probabilities"], {"w": weights}), model)
+    np.save(image, np.random.default_rng(1).random((1, 3, 32, 32)).astype(np.float32))
+
+
+def write_encoder(model: str) -> None:
+    """Write a model with the open dimensions ``batch`` and ``sequence``."""
+    onnx.save(
+        model_of([helper.make_node("Softmax", ["words"], ["means"])], {"words": ("batch", "sequence")}, ["means"]),
+        model,
+    )
