@@ -4,20 +4,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syclsched.model.text.units import format_ratio, format_seconds, time_unit
 from syclsched.model.trace import Span, Trace
 from syclsched.tracing.analysis.lanes import busy_seconds, lane_order, merged
-from syclsched.tracing.charts.output import INK, OTHER_COLOUR, PALETTE, chart_text, save_chart, set_title
+from syclsched.tracing.charts.output import INK, OTHER_COLOUR, chart_text, save_chart, set_title
+from syclsched.tracing.charts.panels import (
+    COPY_COLOUR,
+    FAILED_COLOUR,
+    Bar,
+    Panel,
+    chart_title,
+    family_colours,
+    make_panels,
+    measured_panel,
+    style_key,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-COPY_COLOUR = "#DDDDDD"
 
 #: Charts with more bars than this have no outlines and no names inside bars.
 MAX_OUTLINED = 600
@@ -31,22 +39,6 @@ _MAX_LABEL_LENGTH = 44
 _ROW_IN = 0.42
 
 
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    span: Span
-    start_s: float
-    finish_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Panel:
-    """One subplot: the bars of one run, on one clock."""
-
-    title: str
-    makespan_s: float
-    bars: tuple[_Bar, ...]
-
-
 def draw_gantt(trace: Trace, path: str | Path, predicted: Trace | None = None, disturbed: str = "") -> None:
     """Draw a trace as a Gantt chart."""
     figure = make_figure(trace, predicted, disturbed)
@@ -55,22 +47,22 @@ def draw_gantt(trace: Trace, path: str | Path, predicted: Trace | None = None, d
 
 def make_figure(trace: Trace, predicted: Trace | None = None, disturbed: str = "") -> Figure:
     """Return the chart that `draw_gantt` saves."""
-    panels = _panels(trace, predicted, disturbed)
-    return _figure(panels, _title(trace, panels, disturbed))
+    panels = make_panels(trace, predicted, disturbed)
+    return _figure(panels, chart_title(trace, panels, disturbed))
 
 
 def make_comparison(traces: Mapping[str, Trace], title: str) -> Figure:
     """Return a chart of several runs, one below the other on one scale."""
-    return _figure([_measured(trace, name) for name, trace in traces.items()], title)
+    return _figure([measured_panel(trace, name) for name, trace in traces.items()], title)
 
 
-def _figure(panels: Sequence[_Panel], title: str) -> Figure:
+def _figure(panels: Sequence[Panel], title: str) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     spans = [bar.span for panel in panels for bar in panel.bars]
     lanes = lane_order(spans)
-    colours = _colours(panels)
+    colours = family_colours(panels)
     height = 1.75 + len(panels) * (0.45 + _ROW_IN * max(1, len(lanes)))
     figure = Figure(figsize=(_WIDTH_IN, min(height, 60.0)), layout=ConstrainedLayoutEngine(h_pad=0.06, hspace=0.06))
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
@@ -91,56 +83,23 @@ def _figure(panels: Sequence[_Panel], title: str) -> Figure:
     return figure
 
 
-def _panels(trace: Trace, predicted: Trace | None, disturbed: str) -> list[_Panel]:
-    if trace.simulated and predicted is None:
-        return [_measured(trace, "simulated, disturbed" if disturbed else "predicted")]
-    if predicted is not None:
-        predicted_panel = _measured(predicted, "predicted")
-    else:
-        bars = tuple(_Bar(s, s.predicted_start_s, s.predicted_finish_s) for s in trace.spans)
-        predicted_panel = _Panel("predicted", trace.predicted_makespan_s, bars)
-    return [predicted_panel, _measured(trace, "simulated" if trace.simulated else "measured")]
-
-
-def _measured(trace: Trace, title: str) -> _Panel:
-    return _Panel(title, trace.makespan_s, tuple(_Bar(s, s.start_s, s.finish_s) for s in trace.spans))
-
-
-def _title(trace: Trace, panels: Sequence[_Panel], disturbed: str) -> str:
-    parts = [f"{p.title} {format_seconds(p.makespan_s)}" for p in panels]
-    text = f"{trace.name}, {trace.policy}: {', '.join(parts)}"
-    text += f" ({disturbed})" if disturbed else ""
-    first, last = panels[0].makespan_s, panels[-1].makespan_s
-    return f"{text} ({100 * (first - last) / last:+.1f} %)" if len(panels) > 1 and last > 0 else text
-
-
-def _colours(panels: Sequence[_Panel]) -> dict[str, str]:
-    """Return the colours of families; those that take longest get their own, in a stable order."""
-    seconds: dict[str, float] = {}
-    for bar in panels[-1].bars:
-        if bar.span.kind not in ("copy", "barrier"):
-            seconds[bar.span.family] = seconds.get(bar.span.family, 0.0) + bar.finish_s - bar.start_s
-    ranked = sorted(seconds, key=lambda f: (-seconds[f], f))
-    return {f: PALETTE[i] if i < len(PALETTE) else OTHER_COLOUR for i, f in enumerate(ranked)}
-
-
-def _draw_panel(axis: Axes, panel: _Panel, lanes: Sequence[str], colours: Mapping[str, str], scale: float) -> None:
+def _draw_panel(axis: Axes, panel: Panel, lanes: Sequence[str], colours: Mapping[str, str], scale: float) -> None:
     row = {lane: i for i, lane in enumerate(lanes)}
     widest_thin_s = panel.makespan_s * (_MIN_OUTLINED_SHARE if len(panel.bars) <= MAX_OUTLINED else float("inf"))
-    groups: dict[tuple[str, str, bool], list[_Bar]] = {}
+    groups: dict[tuple[str, str, bool], list[Bar]] = {}
     for bar in panel.bars:
         if bar.span.kind != "barrier":
             fine = bar.finish_s - bar.start_s > widest_thin_s
-            groups.setdefault((bar.span.lane, _style_key(bar.span), fine), []).append(bar)
+            groups.setdefault((bar.span.lane, style_key(bar.span), fine), []).append(bar)
     for lane in lanes:
         axis.axhspan(row[lane] - 0.42, row[lane] + 0.42, color="#F4F4F4", zorder=0, lw=0)
-    for (lane, style_key, fine), bars in groups.items():
+    for (lane, key, fine), bars in groups.items():
         intervals = [(b.start_s, b.finish_s) for b in bars]
         # Separate bars thinner than a pixel would be drawn too pale.
         axis.broken_barh(
             [(a / scale, (b - a) / scale) for a, b in (intervals if fine else merged(intervals))],
             (row[lane] - 0.4, 0.8),
-            **_style(style_key, colours, fine),
+            **_style(key, colours, fine),
         )
     barriers = [b for b in panel.bars if b.span.kind == "barrier"]
     places = [row[b.span.lane] for b in barriers]
@@ -151,27 +110,20 @@ def _draw_panel(axis: Axes, panel: _Panel, lanes: Sequence[str], colours: Mappin
     _format_axis(axis, panel, lanes)
 
 
-def _style_key(span: Span) -> str:
-    """Return the style key of a span's bar: its family, ``!copy``, ``!failed`` or ``!cancelled``."""
-    if span.outcome != "done":
-        return f"!{span.outcome}"
-    return "!copy" if span.kind == "copy" else span.family
-
-
-def _style(style_key: str, colours: Mapping[str, str], fine: bool) -> dict[str, Any]:
+def _style(key: str, colours: Mapping[str, str], fine: bool) -> dict[str, Any]:
     outline = {"edgecolor": "white", "linewidth": 0.6} if fine else {"linewidth": 0.0, "snap": False}
-    if style_key == "!copy" and not fine:
+    if key == "!copy" and not fine:
         return {"facecolor": "#777777", "linewidth": 0.0, "snap": False, "zorder": 2}
-    if style_key == "!copy":
+    if key == "!copy":
         return {"facecolor": COPY_COLOUR, "hatch": "//////", "edgecolor": "#666666", "linewidth": 0.3, "zorder": 2}
-    if style_key == "!failed":
-        return {"facecolor": "#C00000", "hatch": "xxxx", "edgecolor": "white", "linewidth": 0.6, "zorder": 3}
-    if style_key == "!cancelled":
-        return {"facecolor": "white", "hatch": "....", "edgecolor": "#C00000", "linewidth": 0.6, "zorder": 3}
-    return {"facecolor": colours.get(style_key, OTHER_COLOUR), "zorder": 2, **outline}
+    if key == "!failed":
+        return {"facecolor": FAILED_COLOUR, "hatch": "xxxx", "edgecolor": "white", "linewidth": 0.6, "zorder": 3}
+    if key == "!cancelled":
+        return {"facecolor": "white", "hatch": "....", "edgecolor": FAILED_COLOUR, "linewidth": 0.6, "zorder": 3}
+    return {"facecolor": colours.get(key, OTHER_COLOUR), "zorder": 2, **outline}
 
 
-def _format_axis(axis: Axes, panel: _Panel, lanes: Sequence[str]) -> None:
+def _format_axis(axis: Axes, panel: Panel, lanes: Sequence[str]) -> None:
     axis.set_ylim(max(1, len(lanes)) - 0.5, -0.5)
     axis.set_yticks(range(len(lanes)), [chart_text(lane) for lane in lanes], fontsize=9)
     axis.set_title(f"{panel.title}: {format_seconds(panel.makespan_s)}", loc="left", fontsize=10.5, color=INK, pad=4)
@@ -196,7 +148,7 @@ def _format_axis(axis: Axes, panel: _Panel, lanes: Sequence[str]) -> None:
         )
 
 
-def _name_bars(axis: Axes, panel: _Panel, lanes: Sequence[str], scale: float) -> None:
+def _name_bars(axis: Axes, panel: Panel, lanes: Sequence[str], scale: float) -> None:
     """Draw task names inside the bars that are wide enough."""
     row = {lane: i for i, lane in enumerate(lanes)}
     pixels_per_unit = axis.bbox.width / (axis.get_xlim()[1] - axis.get_xlim()[0])
@@ -217,13 +169,13 @@ def _legend(figure: Figure, colours: Mapping[str, str], spans: Sequence[Span], f
     from matplotlib.patches import Patch
 
     named = [f for f, colour in colours.items() if colour != OTHER_COLOUR]
-    style_keys = {_style_key(s) for s in spans}
+    keys = {style_key(s) for s in spans}
     handles = [Patch(facecolor=colours[f], label=chart_text(f, _MAX_LABEL_LENGTH)) for f in named]
     if len(named) < len(colours):
         handles.append(Patch(facecolor=OTHER_COLOUR, label=f"{len(colours) - len(named)} other families"))
-    for style_key, label in (("!copy", "copy"), ("!failed", "failed"), ("!cancelled", "cancelled")):
-        if style_key in style_keys:
-            style = {k: v for k, v in _style(style_key, colours, fine).items() if k not in ("zorder", "snap")}
+    for key, label in (("!copy", "copy"), ("!failed", "failed"), ("!cancelled", "cancelled")):
+        if key in keys:
+            style = {k: v for k, v in _style(key, colours, fine).items() if k not in ("zorder", "snap")}
             handles.append(Patch(label=label, **style))
     if handles:
         # A letter of this size is about 5 points wide; patch and gaps take 40.

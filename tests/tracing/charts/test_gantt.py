@@ -14,7 +14,8 @@ from support.synthetic import random_trace, span
 from syclsched.errors import StorageError
 from syclsched.model.trace import Trace
 from syclsched.tracing import draw_gantt
-from syclsched.tracing.charts.gantt import MAX_OUTLINED, OTHER_COLOUR, PALETTE, make_comparison, make_figure
+from syclsched.tracing.charts.gantt import MAX_OUTLINED, make_comparison, make_figure
+from syclsched.tracing.charts.output import OTHER_COLOUR, PALETTE
 
 
 def test_predicted_stands_above_measured_on_one_axis() -> None:
