@@ -36,7 +36,7 @@ from syclsched.simulation import predict, simulate
 from syclsched.tracing import make_report
 from syclsched.tracing.charts.gantt import make_comparison
 from syclsched.tracing.charts.output import save_chart
-from syclsched.tracing.report_tables import IDLE_REASONS
+from syclsched.tracing.report_content import IDLE_REASONS
 
 SOURCE = """__kernel void smooth(__global float *y, __global const float *x, long turns) {
     long i = get_global_id(0);
