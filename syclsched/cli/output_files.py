@@ -96,8 +96,9 @@ def write_pictures(
     console: Console,
     disturbed: str = "",
     plan: Plan | None = None,
+    report_file: Path | None = None,
 ) -> None:
-    """Write the requested Perfetto trace and Gantt chart."""
+    """Write the requested Perfetto trace, Gantt chart and HTML page."""
     if trace_file is not None:
         from syclsched.tracing import save_perfetto
 
@@ -108,3 +109,8 @@ def write_pictures(
 
         draw_gantt(trace, gantt_file, predicted=predicted, disturbed=disturbed)
         console.print(f"chart written to {gantt_file}", highlight=False)
+    if report_file is not None:
+        from syclsched.tracing import save_report
+
+        save_report(trace, report_file, plan, predicted=predicted, disturbed=disturbed)
+        console.print(f"report written to {report_file} (open it in a browser)", highlight=False)

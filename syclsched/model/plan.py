@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from annotated_types import MaxLen
@@ -455,6 +456,27 @@ class Plan(Serialisable, WeaklyReferable):
             If the plan has no such task.
         """
         return explain_task(self, task)
+
+    def report(self, path: str | Path) -> None:
+        """Write one HTML page about the plan, to open in a browser; it needs no network.
+
+        It has the predicted Gantt chart (to zoom, with the history of each task), the memory in use, the reasons of
+        idle lanes, the critical path, and the plans that were compared.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to write, as ``plan.html``.
+
+        Raises
+        ------
+        StorageError
+            If the file cannot be written.
+        """
+        from syclsched.simulation import simulate
+        from syclsched.tracing import save_report
+
+        save_report(simulate(self), path, self)
 
     def to_json(self, *, indent: int | None = 1) -> str:
         """Return the plan as JSON text; `Plan.from_json` reads it back."""

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Literal
 
-from syclsched.model.plan import BufferUse, InstructionKind, LaneKind
+from syclsched.model.plan import BufferUse, InstructionKind, LaneKind, Plan
 from syclsched.model.profile import Count, Name, NonNegative, Text
 from syclsched.model.recovery import Recovery
 from syclsched.model.text.json_serialisation import Serialisable
@@ -116,3 +117,22 @@ class Trace(Serialisable):
     simulated: bool = False
     recoveries: tuple[Recovery, ...] = ()
     format: Literal["syclsched-trace/1"] = TRACE_FORMAT
+
+    def report(self, path: str | Path, plan: Plan | None = None) -> None:
+        """Write one HTML page about the run or simulation, to open in a browser; it needs no network.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to write, as ``run.html``.
+        plan : Plan, optional
+            The executed plan: adds the memory in use, the compared plans and the names of links.
+
+        Raises
+        ------
+        StorageError
+            If the file cannot be written.
+        """
+        from syclsched.tracing import save_report
+
+        save_report(self, path, plan)

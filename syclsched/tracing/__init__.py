@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trace analysis and output: reports, terminal tables, charts and Perfetto files.
+"""Trace analysis and output: reports, terminal tables, charts, HTML pages and Perfetto files.
 
-rich and matplotlib are imported when they are used. Public are the names in ``__all__``; the modules are Internal.
+rich, matplotlib and bokeh are imported when used. Public are the names in ``__all__``; the modules are Internal.
 """
 
 from __future__ import annotations
 
 from syclsched.tracing.charts.gantt import draw_gantt
+from syclsched.tracing.page.report_page import save_comparison, save_report
 from syclsched.tracing.perfetto import save_perfetto, to_perfetto
 from syclsched.tracing.report_tables import render_report
 from syclsched.tracing.run_report import DeviceRow, FamilyRow, LinkRow, Report, make_report
@@ -19,6 +20,8 @@ __all__ = [
     "draw_gantt",
     "make_report",
     "render_report",
+    "save_comparison",
     "save_perfetto",
+    "save_report",
     "to_perfetto",
 ]

@@ -22,20 +22,10 @@ from syclsched.model.trace import Span, Trace
 from syclsched.tracing.analysis.causes import StartCauses, find_start_causes
 from syclsched.tracing.analysis.counter_tracks import TimedSpan, counter_steps
 from syclsched.tracing.analysis.critical_path import path_steps
-from syclsched.tracing.analysis.idle import idle_intervals
+from syclsched.tracing.analysis.idle import IDLE_LABELS, idle_intervals
 from syclsched.tracing.analysis.lanes import lane_order
 
 Event = dict[str, Any]
-
-#: Labels of idle reasons, by field of `syclsched.tracing.analysis.idle.IdleTime` without its unit.
-_IDLE_LABELS = {
-    "no_task": "nothing left to do",
-    "copy": "waits for a copy",
-    "lanes": "waits for another lane",
-    "submission": "waits for the host to submit",
-    "memory": "waits for memory",
-    "starting": "ready, not started",
-}
 
 
 def to_perfetto(traces: Trace | Iterable[Trace], plan: Plan | None = None) -> dict[str, Any]:
@@ -96,7 +86,7 @@ def _idle_rows(causes: StartCauses, trace: Trace, pid: int, tid: int) -> Iterato
         for interval in idle_intervals(causes, lane, trace.makespan_s):
             start_ns, finish_ns = round(interval.start_s * 1e9), round(interval.finish_s * 1e9)
             if finish_ns > start_ns:
-                yield _complete(pid, tid, _IDLE_LABELS[interval.reason], "idle", start_ns, finish_ns, {})
+                yield _complete(pid, tid, IDLE_LABELS[interval.reason], "idle", start_ns, finish_ns, {})
         tid += 1
 
 

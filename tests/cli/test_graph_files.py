@@ -47,7 +47,9 @@ def test_plan_takes_every_format(capsys: pytest.CaptureFixture[str], tmp_path: P
     path = tmp_path / name
     path.write_bytes(SAMPLES[name])
     out, chart = tmp_path / "plan.json", tmp_path / "plan.png"
-    done(capsys, "plan", path, *PLATFORM, "--policy", "heft", "--out", out, "--gantt", chart)
+    page = tmp_path / "plan.html"
+    done(capsys, "plan", path, *PLATFORM, "--policy", "heft", "--out", out, "--gantt", chart, "--report", page)
+    assert "heft" in page.read_text() and "Timeline" in page.read_text()
     plan = Plan.from_json(out.read_text())
     assert plan.makespan_s > 0
     assert chart.read_bytes().startswith(b"\x89PNG")
@@ -110,9 +112,23 @@ def test_compare_takes_ready_graphs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "20 tasks" in shown and "single:max1550" in shown
 
 
+def test_the_two_fastest_plans_stand_on_one_page(
+    capsys: pytest.CaptureFixture[str], fork: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "two.html"
+    policies = "single:max1550,heft,single:xeon-8480"
+    shown = done(capsys, "compare", fork, "--platform", "xeon-8480,max1550", "--policies", policies, "--report", page)
+    ranked = [line.split()[0] for line in shown.out.splitlines()[2:5]]
+    assert set(ranked) == set(policies.split(","))
+    text = page.read_text()
+    assert [f"<h2>{name}</h2>" in text for name in ranked] == [True, True, False]
+    assert f"<td>{ranked[2]}</td>" in text  # the table has all
+
+
 def test_what_if(capsys: pytest.CaptureFixture[str], fork: Path, tmp_path: Path) -> None:
     chart, gantt = tmp_path / "chart.png", tmp_path / "gantt.png"
     options = ("--same-speed", "--time-unit", 1, "--policies", "heft", "--chart", chart, "--gantt", gantt, "--json")
+    options += ("--report", tmp_path / "fastest.html")
     shown = done(capsys, "simulate", fork, *PLATFORM, *options)
     rows = {row["platform"]: row["makespan_s"] for row in json.loads(shown.out)["rows"]}
     assert rows.keys() == {"xeon-8480", "max1550", "xeon-8480,max1550"}
@@ -120,6 +136,7 @@ def test_what_if(capsys: pytest.CaptureFixture[str], fork: Path, tmp_path: Path)
     assert rows["xeon-8480,max1550"] == pytest.approx(3.0, rel=1e-3)
     for path in (chart, gantt):
         assert path.read_bytes().startswith(b"\x89PNG")
+    assert "3.000 s" in (tmp_path / "fastest.html").read_text()
 
 
 def test_what_if_on_chosen_platforms(capsys: pytest.CaptureFixture[str], fork: Path) -> None:
@@ -172,7 +189,8 @@ def test_where_nothing_can_be_written_nothing_is_planned(
     closed.mkdir(mode=0o500)
     for command, option in (
         ("plan", "--out"), ("plan", "--gantt"), ("plan", "--front"), ("compare", "--chart"),
-        ("simulate", "--chart"), ("simulate", "--trace"), ("simulate", "--gantt"),
+        ("simulate", "--chart"), ("simulate", "--trace"), ("simulate", "--gantt"), ("simulate", "--report"),
+        ("plan", "--report"), ("compare", "--report"),
     ):  # fmt: skip
         for path, expected in (
             (missing.with_suffix(".png"), "there is no folder"), (tmp_path / "taken.png", "it is a folder"),
@@ -180,7 +198,7 @@ def test_where_nothing_can_be_written_nothing_is_planned(
             *([(closed / "x.png", "Permission denied")] if os.geteuid() else []),
         ):  # fmt: skip
             assert expected in refused(capsys, command, fork, *PLATFORM, option, path)
-        if option not in ("--out", "--trace"):
+        if option not in ("--out", "--trace", "--report"):
             assert "format 'xyz'" in refused(capsys, command, fork, *PLATFORM, option, tmp_path / "x.xyz")
 
 

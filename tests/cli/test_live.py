@@ -88,9 +88,16 @@ def test_pictures_and_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     done = call(
         capsys, "run", *SMALL, "--gantt", tmp_path / "g.png", "--trace", tmp_path / "t.json",
         "--record", tmp_path / "r.json", "--save-plan", tmp_path / "p.json", "--repeat", 2,
+        "--report", tmp_path / "run.html",
     )  # fmt: skip
     assert done.code == 0, done.err
     assert "right" in done.out and "2 runs" in done.out
+    assert "measured makespan" in (tmp_path / "run.html").read_text()
+    read = call(
+        capsys, "trace", tmp_path / "r.json", "--plan", tmp_path / "p.json", "--report", tmp_path / "trace.html"
+    )
+    assert read.code == 0, read.err
+    assert "memory in use" in (tmp_path / "trace.html").read_text()
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     assert {e["ph"] for e in events} >= {"X", "M"}
     again = call(capsys, "run", *SMALL, "--plan", tmp_path / "p.json")

@@ -13,7 +13,15 @@ from syclsched.cli import options as opt
 from syclsched.cli.output_files import check_outputs
 from syclsched.cli.requests.graph_loading import load_graph
 from syclsched.cli.requests.graph_planning import target_platform
-from syclsched.cli.views.comparison import compare, document, draw, policy_names, require_any_plan, show
+from syclsched.cli.views.comparison import (
+    compare,
+    document,
+    draw,
+    policy_names,
+    require_any_plan,
+    show,
+    write_comparison,
+)
 from syclsched.cli.wait_notice import notice_if_slow
 from syclsched.model.text.units import plural
 
@@ -31,6 +39,14 @@ def compare_command(
     chart_file: Annotated[
         Path | None, typer.Option("--chart", metavar="FILE", help="Draw the makespans (.png, .svg, .pdf).")
     ] = None,
+    report_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--report",
+            metavar="FILE",
+            help="Write an HTML page with the two fastest plans on one time axis, to open in a browser.",
+        ),
+    ] = None,
 ) -> None:
     """Plan a graph with several policies and compare the plans in one table, fastest first.
 
@@ -41,7 +57,7 @@ def compare_command(
     from syclsched.profiling import HistoryStore
 
     console = Console(stderr=json_output, highlight=False)
-    check_outputs(pictures=[chart_file])
+    check_outputs(report_file, pictures=[chart_file])
     given = load_graph(graph, ready.given(seed), file)
     platform = target_platform(where, console, " ".join(policies or ()))
     names = policy_names(policies or ["all"], given.graph, platform)
@@ -51,11 +67,13 @@ def compare_command(
             rewrite=rewrite,
         )  # fmt: skip
     rows = [row for row, _ in found]
+    title = f"{given.graph.name}: {plural(len(given.graph), 'task')} on {platform.name}"
     if json_output:
         print(json.dumps(document(given.graph.name, len(given.graph), rows), indent=1))
     else:
-        title = f"{given.graph.name}: {plural(len(given.graph), 'task')} on {platform.name}"
         show(rows, title, console, platforms=False)
     require_any_plan(rows)
     if chart_file is not None:
         draw(rows, given.graph.name, chart_file, console)
+    if report_file is not None:
+        write_comparison(found, title, report_file, console)

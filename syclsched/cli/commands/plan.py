@@ -52,6 +52,10 @@ def plan_command(
     gantt_file: Annotated[
         Path | None, typer.Option("--gantt", metavar="FILE", help="Draw the predicted Gantt chart (.png, .svg, .pdf).")
     ] = None,
+    report_file: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Write an HTML page about the plan, to open in a browser."),
+    ] = None,
 ) -> None:
     """Plan a ready graph, a model, or a graph from a file, without running it, and print the plan.
 
@@ -68,7 +72,7 @@ def plan_command(
     from syclsched.simulation import simulate
 
     console = Console(highlight=False)
-    check_outputs(out, pictures=(front_file, gantt_file))
+    check_outputs(out, report_file, pictures=(front_file, gantt_file))
     given = load_graph(graph, ready.given(seed), file)
     check_tasks(explain or (), given.graph)
     check_without(without, is_model=given.model is not None)
@@ -95,4 +99,4 @@ def plan_command(
     if out is not None:
         write_text(out, plan.to_json())
         console.print(f"plan written to {out}")
-    write_pictures(simulate(plan), None, None, gantt_file, console)
+    write_pictures(simulate(plan), None, None, gantt_file, console, plan=plan, report_file=report_file)

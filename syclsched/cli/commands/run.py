@@ -106,6 +106,10 @@ class _OutputOptions:
     gantt_file: Annotated[
         Path | None, opt.output_option("--gantt", metavar="FILE", help="Draw a Gantt chart (.png, .svg, .pdf).")
     ] = None
+    report_file: Annotated[
+        Path | None,
+        opt.output_option("--report", metavar="FILE", help="Write an HTML page about the run, to open in a browser."),
+    ] = None
     record_file: Annotated[
         Path | None, opt.output_option("--record", metavar="FILE", help="Write the run as JSON, for `syclsched trace`.")
     ] = None
@@ -197,7 +201,10 @@ def run_command(
 
     console = Console(stderr=shown.json_output, highlight=False)
     safeguards = watched.safeguards()
-    check_outputs(shown.trace_file, shown.record_file, shown.save_plan, shown.output_file, pictures=[shown.gantt_file])
+    check_outputs(
+        shown.trace_file, shown.report_file, shown.record_file, shown.save_plan, shown.output_file,
+        pictures=[shown.gantt_file],
+    )  # fmt: skip
     check_other_runtime(shown.compare, dry_run=dry_run, is_model=is_model(graph))
     check_without(without, is_model=is_model(graph))
     said = ready.given(seed)
@@ -262,7 +269,10 @@ def run_command(
         write_outputs(shown.output_file, model.found)
         console.print(f"outputs written to {shown.output_file}")
     predicted = None if dry_run or in_flight is not None else _prediction(planned.plan)
-    write_pictures(outcome.trace, predicted, shown.trace_file, shown.gantt_file, console, plan=outcome.plan)
+    write_pictures(
+        outcome.trace, predicted, shown.trace_file, shown.gantt_file, console, plan=outcome.plan,
+        report_file=shown.report_file,
+    )  # fmt: skip
     if shown.record_file is not None:
         from syclsched.model.text.json_serialisation import to_json
 

@@ -23,8 +23,8 @@ from syclsched.model.text.units import plural
 
 #: Options that apply to a plan.
 _PLAN_OPTIONS = {
-    "graph", "noise", "wrong", "slow", "fail", "contention", "seed", "runs", "trace_file", "gantt_file", "chart_file",
-    "json_output", "platform",
+    "graph", "noise", "wrong", "slow", "fail", "contention", "seed", "runs", "trace_file", "gantt_file", "report_file",
+    "chart_file", "json_output", "platform",
 }  # fmt: skip
 
 
@@ -79,6 +79,12 @@ def simulate_command(
         Path | None,
         opt.output_option("--gantt", metavar="FILE", help="Draw a Gantt chart (of the fastest; .png, .svg, .pdf)."),
     ] = None,
+    report_file: Annotated[
+        Path | None,
+        opt.output_option(
+            "--report", metavar="FILE", help="Write an HTML page about the simulation (of the fastest), for a browser."
+        ),
+    ] = None,
     json_output: Annotated[bool, opt.output_option("--json", help="Print the table as JSON.")] = False,
     chart_file: Annotated[
         Path | None, opt.output_option("--chart", metavar="FILE", help="Draw the makespans (.png, .svg, .pdf).")
@@ -99,10 +105,10 @@ def simulate_command(
     from rich.console import Console
 
     console = Console(stderr=json_output, highlight=False)
-    check_outputs(trace_file, pictures=(gantt_file, chart_file))
+    check_outputs(trace_file, report_file, pictures=(gantt_file, chart_file))
     disturbance = dist.parse_disturbance(noise, wrong, slow, fail)
     scenario = Scenario(disturbance, dist.parse_seeds(disturbance, noise, seed, runs), contention, noise)
-    shown = SimulationOutput(json_output, chart_file, trace_file, gantt_file, console)
+    shown = SimulationOutput(json_output, chart_file, trace_file, gantt_file, console, report_file)
     if not platform:
         _refuse_options(context, graph)
         simulate_plan(graph, scenario, shown)

@@ -37,6 +37,10 @@ def trace_command(
     gantt_file: Annotated[
         Path | None, typer.Option("--gantt", metavar="FILE", help="Draw a Gantt chart (.png, .svg, .pdf).")
     ] = None,
+    report_file: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Write an HTML page about the run, to open in a browser."),
+    ] = None,
 ) -> None:
     """Analyse a recorded run: time by activity, reasons for idle lanes, and changes that would shorten it; draw it.
 
@@ -57,7 +61,7 @@ def trace_command(
     from syclsched.tracing.trace_reader import read_trace
 
     console = Console(highlight=False)
-    check_outputs(trace_file, pictures=[gantt_file])
+    check_outputs(trace_file, report_file, pictures=[gantt_file])
     trace = read_trace(read_text(record), where=str(record))
     plan = None if plan_file is None else Plan.from_json(read_text(plan_file), where=str(plan_file))
     if plan is not None and plan.name != trace.name:
@@ -72,7 +76,7 @@ def trace_command(
         console.print(describe_task(trace, story), markup=False, soft_wrap=True)
     else:
         render_report(make_report(trace, plan), console)
-    write_pictures(trace, None, trace_file, gantt_file, console, plan=plan)
+    write_pictures(trace, None, trace_file, gantt_file, console, plan=plan, report_file=report_file)
 
 
 def _matches(plan: Plan, trace: Trace) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from syclsched.model.plan import Plan
     from syclsched.model.platform import Platform
     from syclsched.simulation import Disturbance, Trials
+    from syclsched.tracing.report_content import ReportTable
 
 #: Keyword for all policies.
 ALL = "all"
@@ -164,29 +165,43 @@ def row_of(plan: Plan, trials: Trials | None, platform: str, policy: str, planni
     )  # fmt: skip
 
 
-def table(rows: Sequence[ComparisonRow], *, platforms: bool) -> Table:
-    """Return the rows as a rich table."""
-    from rich.table import Table
-    from rich.text import Text
+def table_content(rows: Sequence[ComparisonRow], *, platforms: bool) -> ReportTable:
+    """Return the cells of the table of the rows."""
+    from syclsched.tracing.report_content import ReportTable, TableRow
 
-    made = Table(box=None, pad_edge=False)
     bounds = any(row.gap is not None for row in rows)
     disturbed = _disturbed_columns(rows)
-    for heading in (["platform"] if platforms else []) + ["policy"]:
-        made.add_column(heading, overflow="fold")
     # The width suffices for either the columns of disturbed runs or those of utilisation.
     usage = [] if disturbed else ["utilisation", "moved", "planning"]
-    for heading in ["makespan", *(["gap"] if bounds else []), *disturbed, *usage]:
-        made.add_column(heading, justify="right", no_wrap=True)
+    found = []
     for row in rows:
-        names = [*([row.platform] if platforms else []), row.policy]
-        numbers = [
+        cells = [
+            *([row.platform] if platforms else []),
+            row.policy,
             "refused" if row.makespan_s is None else format_seconds(row.makespan_s),
             *([_shown(row.gap, format_excess)] if bounds else []),
             *(form(row) for form in disturbed.values()),
             *([] if disturbed else _usage(row)),
         ]
-        made.add_row(*(Text(text) for text in (*names, *numbers)))
+        found.append(TableRow(tuple(cells)))
+    names = ("platform", "policy") if platforms else ("policy",)
+    numbers = ("makespan", *(["gap"] if bounds else []), *disturbed, *usage)
+    return ReportTable("", names, numbers, tuple(found), "plan")
+
+
+def table(rows: Sequence[ComparisonRow], *, platforms: bool) -> Table:
+    """Return the rows as a rich table."""
+    from rich.table import Table
+    from rich.text import Text
+
+    content = table_content(rows, platforms=platforms)
+    made = Table(box=None, pad_edge=False)
+    for heading in content.texts:
+        made.add_column(heading, overflow="fold")
+    for heading in content.numbers:
+        made.add_column(heading, justify="right", no_wrap=True)
+    for row in content.rows:
+        made.add_row(*map(Text, row.cells))
     return made
 
 
@@ -266,6 +281,20 @@ def draw(rows: list[ComparisonRow], name: str, path: Path, console: Console, dis
     n_omitted = sum(seconds is None for _, seconds in shown)
     note = f" ({n_omitted} of {len(rows)} have no makespan and are not in it)" if n_omitted else ""
     console.print(f"chart written to {path}{note}", markup=False)
+
+
+def write_comparison(
+    found: Sequence[tuple[ComparisonRow, Plan | None]], title: str, path: Path, console: Console
+) -> None:
+    """Write an HTML page with all rows, and the two best plans simulated on one time axis."""
+    from syclsched.simulation import simulate
+    from syclsched.tracing import save_comparison
+
+    rows = [row for row, _ in found]
+    best = [(row.policy, plan) for row, plan in found if plan is not None][:2]
+    runs = {policy: (simulate(plan), plan) for policy, plan in best}
+    save_comparison(runs, path, title, [table_content(rows, platforms=False)], notes(rows, platforms=False))
+    console.print(f"report written to {path} (open it in a browser)", markup=False)
 
 
 def require_any_plan(rows: list[ComparisonRow]) -> None:

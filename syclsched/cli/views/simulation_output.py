@@ -43,6 +43,7 @@ class SimulationOutput:
     trace_file: Path | None
     gantt_file: Path | None
     console: Console  # for all output but JSON
+    report_file: Path | None = None
 
 
 def simulate_plan(path: str, what: Scenario, shown: SimulationOutput) -> None:
@@ -64,7 +65,12 @@ def simulate_plan(path: str, what: Scenario, shown: SimulationOutput) -> None:
     if shown.json_output or trials is not None or shown.chart_file is not None:
         title = f"{plan.name}: {plural(len(plan.tasks), 'task')}"
         show_all(
-            [(row, plan)], title, len(plan.tasks), plan.name, what, replace(shown, trace_file=None, gantt_file=None)
+            [(row, plan)],
+            title,
+            len(plan.tasks),
+            plan.name,
+            what,
+            replace(shown, trace_file=None, gantt_file=None, report_file=None),
         )
     _write(plan, what, shown)
 
@@ -91,12 +97,12 @@ def show_all(
     require_any_plan(rows)
     if shown.chart_file is not None:
         draw(rows, name, shown.chart_file, shown.console, dist.describe_disturbance(what.disturbance))
-    if shown.trace_file is not None or shown.gantt_file is not None:
+    if any(file is not None for file in (shown.trace_file, shown.gantt_file, shown.report_file)):
         _draw_best(found, what, shown)
 
 
 def _draw_best(found: Sequence[tuple[ComparisonRow, Plan | None]], what: Scenario, shown: SimulationOutput) -> None:
-    """Write trace and Gantt chart of the best plan: of its first disturbed run, or undisturbed for dynamic policies."""
+    """Write the requested files on the best plan: of its first disturbed run, or undisturbed for dynamic policies."""
     from rich.text import Text
 
     from syclsched.planner.dynamic_trials import is_dynamic_policy
@@ -112,11 +118,12 @@ def _draw_best(found: Sequence[tuple[ComparisonRow, Plan | None]], what: Scenari
 
 
 def _write(plan: Plan, what: Scenario, shown: SimulationOutput) -> None:
-    """Write the requested trace and Gantt chart of the first run."""
+    """Write the requested trace, Gantt chart and page of the first run."""
     here, _ = dist.restrict_to_platform(what.disturbance, plan.platform)
     write_pictures(
-        _trace(plan, what), None, shown.trace_file, shown.gantt_file, shown.console, dist.describe_disturbance(here)
-    )
+        _trace(plan, what), None, shown.trace_file, shown.gantt_file, shown.console, dist.describe_disturbance(here),
+        plan, shown.report_file,
+    )  # fmt: skip
 
 
 def _trace(plan: Plan, what: Scenario) -> Trace:

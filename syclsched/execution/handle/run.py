@@ -7,6 +7,7 @@ import contextlib
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -243,6 +244,29 @@ class Run(ResultAccess):
         from syclsched.tracing.analysis.task_history import describe_task
 
         return describe_task(self.trace(), task)
+
+    def report(self, path: str | Path) -> None:
+        """Write one HTML page about the run, to open in a browser; it needs no network.
+
+        It has the predicted above the measured Gantt chart (to zoom, with the history of each task), the memory in use,
+        the reasons of idle lanes, the critical path, the compared plans and the errors of the prediction. Waits for the
+        run to end.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to write, as ``run.html``.
+
+        Raises
+        ------
+        StorageError
+            If the file cannot be written.
+        ExecutionError
+            As `trace`.
+        """
+        from syclsched.tracing import save_report
+
+        save_report(self.trace(), path, self.plan)
 
     @property
     def counts(self) -> Counts:

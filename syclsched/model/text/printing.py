@@ -55,6 +55,12 @@ def trials_text(plan: Plan) -> str:
     return f"{each}: {count} within the uncertainty of the predictions, tried in turn until the fastest is known"
 
 
+def ranked_candidates(plan: Plan) -> tuple[list[Candidate], Candidate | None]:
+    """Return the candidates, the best first, and the chosen one of them if it is known."""
+    ranked = sorted(plan.candidates, key=_rank)
+    return ranked, next((c for c in ranked if plan.policy in (c.policy, f"auto: {c.policy}")), None)
+
+
 def _trial(trial: PlanTrial) -> str:
     predicted = f"{format_seconds(trial.predicted_s)} predicted"
     if trial.measured_s is None:
@@ -127,8 +133,7 @@ def _shared_cores(plan: Plan) -> dict[str, str]:
 def _candidates(plan: Plan) -> list[str]:
     if not plan.candidates:
         return []
-    ranked = sorted(plan.candidates, key=_rank)
-    chosen = next((c for c in ranked if plan.policy in (c.policy, f"auto: {c.policy}")), None)
+    ranked, chosen = ranked_candidates(plan)
     # Model times are compared with the model time of the chosen plan, since simulated times include more costs.
     modelled_s = None if chosen is None else chosen.modelled_s
     lines = [f"Candidates ({len(ranked)} considered)"]

@@ -44,8 +44,13 @@ def counter_steps(
     for lane, changes in depth.items():
         yield f"queue depth {lane}", "instructions", _cumulative_values(changes)
     if plan is not None:
-        for space, changes in _memory_changes(timed, plan).items():
-            yield f"memory in use {space}", "bytes", _cumulative_values(changes)
+        for space, values in memory_steps(timed, plan).items():
+            yield f"memory in use {space}", "bytes", values
+
+
+def memory_steps(timed: Sequence[TimedSpan], plan: Plan) -> dict[str, CounterValues]:
+    """Return the memory in use per space; a buffer counts from its first to its last use."""
+    return {space: _cumulative_values(changes) for space, changes in _memory_changes(timed, plan).items()}
 
 
 def _memory_changes(timed: Sequence[TimedSpan], plan: Plan) -> dict[str, dict[int, int]]:

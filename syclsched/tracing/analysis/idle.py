@@ -16,6 +16,16 @@ _SAME_S = 1e-12
 #: Number of causes to follow back for the reason of a gap.
 _DEEPEST = 10_000
 
+#: Labels of idle reasons, by field of `IdleTime` without its unit.
+IDLE_LABELS = {
+    "no_task": "nothing left to do",
+    "copy": "waits for a copy",
+    "lanes": "waits for another lane",
+    "submission": "waits for the host to submit",
+    "memory": "waits for memory",
+    "starting": "ready, not started",
+}
+
 
 @dataclass(slots=True)
 class IdleTime:
