@@ -71,6 +71,13 @@ def discover(
         If the SYCL runtime cannot be loaded.
     EmptyPlatformError
         If no usable device is left.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> platform = syclsched.discover("cpu")
+    >>> [device.kind for device in platform.devices]
+    ['cpu', 'host']
     """
     from syclsched import devices
     from syclsched.profiling import ProfileStore, attach
@@ -115,6 +122,12 @@ def describe(profiles: str | Iterable[str], name: str = "described") -> Platform
     ------
     FormatError, StorageError
         If a file is not a profile or cannot be read.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> syclsched.describe(["xeon-8480", "max1550"], name="node")
+    <Platform 'node': xeon-8480, max1550, host; 3 memory spaces>
     """
     from syclsched.profiling import load_platform
 
@@ -149,6 +162,18 @@ def calibrate(
     -------
     int
         Number of measurements made. Stored ones are not repeated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import syclsched
+    >>> from syclsched.kernels import get
+    >>> graph = syclsched.TaskGraph()
+    >>> task = graph.kernel(get("scale"), x=graph.array("x", data=np.ones(1234)), alpha=2.0)
+    >>> platform = syclsched.discover("cpu")
+    >>> made = syclsched.calibrate(graph, platform)
+    >>> made >= 0
+    True
     """
     from syclsched.devices import open_devices
     from syclsched.planner import PlanRequest
@@ -224,6 +249,18 @@ def plan(
     ------
     MemoryLimitError
         If no plan fits the limit; the message names the least memory needed.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> from syclsched.kernels import get
+    >>> graph = syclsched.TaskGraph()
+    >>> x = graph.array("x", (1 << 20,))
+    >>> for step in range(3):
+    ...     task = graph.kernel(get("scale"), name=f"step{step}", x=x, alpha=2.0)
+    >>> plan = syclsched.plan(graph, syclsched.describe("xeon-8480,max1550"))
+    >>> print(plan.explain("step1"))
+    step1...
     """
     from syclsched.planner import PlanRequest
     from syclsched.planning_session import PlanningSession
@@ -258,6 +295,20 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
     ------
     RaceError, IncompletePlanError, MemoryLimitError
         If the plan must not be run.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> from syclsched.kernels import get
+    >>> graph, other = syclsched.TaskGraph("one"), syclsched.TaskGraph("other")
+    >>> for each in (graph, other):
+    ...     task = each.kernel(get("scale"), x=each.array("x", (100,)), alpha=2.0)
+    >>> task = other.kernel(get("scale"), name="again", x=other.array("y", (100,)), alpha=2.0)
+    >>> plan = syclsched.plan(graph, syclsched.describe("max1550"))
+    >>> syclsched.verify(plan, graph)
+    >>> syclsched.verify(plan, other)
+    Traceback (most recent call last):
+    syclsched.errors...
     """
     from syclsched.planning import verify as prove
 
@@ -285,6 +336,19 @@ def simulate(plan: Plan, *, noise: Noise | None = None, events: Sequence[Event] 
     -------
     Trace
         Trace of the simulated run.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> from syclsched.kernels import get
+    >>> from syclsched.simulation import Noise, SlowDown
+    >>> graph = syclsched.TaskGraph()
+    >>> task = graph.kernel(get("scale"), x=graph.array("x", (1 << 20,)), alpha=2.0)
+    >>> plan = syclsched.plan(graph, syclsched.describe("max1550"), policy="single:max1550")
+    >>> as_planned = syclsched.simulate(plan)
+    >>> disturbed = syclsched.simulate(plan, events=[SlowDown("max1550", 0.0, 4.0)])
+    >>> disturbed.makespan_s > as_planned.makespan_s
+    True
     """
     from syclsched.simulation import simulate as on_virtual_clock
 
@@ -369,6 +433,18 @@ def run(
         If the dynamic policy does not exist.
     ArgumentError
         If the options exclude each other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import syclsched
+    >>> from syclsched.kernels import get
+    >>> graph = syclsched.TaskGraph()
+    >>> x = graph.array("x", data=np.arange(4.0))
+    >>> task = graph.kernel(get("scale"), x=x, alpha=2.0)
+    >>> with syclsched.run(graph) as run:
+    ...     print(run.result(x))
+    [0. 2. 4. 6.]
     """
     from syclsched.execution import execute
 
@@ -498,6 +574,20 @@ def bind(
     Runner
         ``runner.run(inputs)`` starts a run; ``runner(inputs)`` also waits for it and returns its results. A context
         manager that releases all resources.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import syclsched
+    >>> from syclsched.kernels import get
+    >>> graph = syclsched.TaskGraph()
+    >>> x, y = graph.array("x", (3,)), graph.array("y", (3,))
+    >>> tasks = graph.kernel(get("copy"), y=y, x=x), graph.kernel(get("scale"), x=y, alpha=2.0)
+    >>> with syclsched.bind(graph) as runner:
+    ...     for value in (1.0, 2.0):
+    ...         print(runner({"x": np.full(3, value)})["y"])
+    [2. 2. 2.]
+    [4. 4. 4.]
     """
     from syclsched.execution import bind as bind_plan
 

@@ -9,6 +9,20 @@ A program for numba-dpex 0.23 runs after changing one import::
 Where numba-dpex is installed it compiles kernels without local memory; this package compiles the others, and launches
 all of them, which takes less than half of the time. See `syclsched.kernel`. Functions compiled for the host (``dpjit``,
 ``prange``) and signatures given beforehand are numba-dpex's alone.
+
+Examples
+--------
+>>> from syclsched import oneapi
+>>> runtime = oneapi.load()  # so that dpctl finds its libraries
+>>> import dpctl.tensor as dpt
+>>> import syclsched.dpex as dpex
+>>> @dpex.kernel
+... def double(item, x):
+...     x[item.get_id(0)] *= 2
+>>> x = dpt.ones(3, dtype="float32", device="cpu")
+>>> dpex.call_kernel(double, dpex.Range(3), x)
+>>> dpt.asnumpy(x).tolist()
+[2.0, 2.0, 2.0]
 """
 
 from __future__ import annotations

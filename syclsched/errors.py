@@ -17,6 +17,15 @@ class SyclschedError(Exception):
         The task, array, device, file or field concerned.
     hint : str, optional
         Suggested remedy.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> try:
+    ...     syclsched.describe("max15500")
+    ... except syclsched.SyclschedError as error:
+    ...     print(error.where)
+    max15500
     """
 
     #: Exit code of the command line for this error.

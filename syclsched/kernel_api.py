@@ -2,6 +2,19 @@
 """Names for use in Python kernels: work-items and groups, memory, atomic references, barriers.
 
 `call_kernel` runs a kernel's function in Python, one work-item after another, to try it out.
+
+Examples
+--------
+>>> import numpy as np
+>>> import syclsched
+>>> from syclsched import kernel_api
+>>> @syclsched.kernel
+... def count(item: kernel_api.Item, counts, x):
+...     kernel_api.AtomicRef(counts, x[item.get_id(0)]).fetch_add(1)
+>>> counts, x = np.zeros(3, int), np.array([2, 0, 2])
+>>> kernel_api.call_kernel(count, kernel_api.Range(3), counts, x)
+>>> counts.tolist()
+[1, 0, 2]
 """
 
 from __future__ import annotations

@@ -45,7 +45,39 @@ class _GraphDocument:
 def read_graph(
     path: str | Path, *, format: GraphFormat | None = None, limits: Limits | None = None, units: Units | None = None
 ) -> TaskGraph:
-    """Read a task graph from a file; nothing in the file is executed."""
+    """Read a task graph from a file; nothing in the file is executed.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file in WfFormat, STG, DOT, GraphML or this package's own JSON.
+    format : str, optional
+        One of ``wfformat``, ``stg``, ``dot``, ``graphml`` and ``json``; by default it follows from the file's name, else
+        from its content.
+    limits : Limits, optional
+        Largest sizes that are read; see `syclsched.frontends.Limits`.
+    units : Units, optional
+        What numbers without a unit mean; see `syclsched.frontends.Units`.
+
+    Returns
+    -------
+    TaskGraph
+        A graph of tasks that have costs instead of code.
+
+    Raises
+    ------
+    FormatError, StorageError
+        If the file is malformed or too large, or cannot be read.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import syclsched
+    >>> written = Path("three.dot").write_text("digraph three { a [cost=1]; b [cost=2]; c [cost=3]; a -> c; b -> c }")
+    >>> graph = syclsched.read_graph("three.dot")
+    >>> [task.name for task in graph.tasks]
+    ['a', 'b', 'c']
+    """
     limits = limits or Limits()
     return parse_graph(read_bytes(Path(path), limits), where=str(path), format=format, limits=limits, units=units)
 
@@ -95,7 +127,29 @@ def parse_graph(
 
 
 def write_graph(graph: TaskGraph, path: str | Path) -> None:
-    """Write a graph of cost-only tasks to a file for `read_graph`."""
+    """Write a graph of cost-only tasks to a file for `read_graph`.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        A graph whose tasks have costs instead of code.
+    path : str or Path
+        The file, in this package's own JSON.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import syclsched
+    >>> written = Path("two.dot").write_text("digraph two { a [cost=1]; b [cost=2]; a -> b [bytes=8] }")
+    >>> syclsched.write_graph(syclsched.read_graph("two.dot"), "two.json")
+    >>> len(syclsched.read_graph("two.json"))
+    2
+    """
     text = graph_text(graph)
     try:
         Path(path).write_text(text, encoding="utf-8")

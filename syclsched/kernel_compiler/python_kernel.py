@@ -132,6 +132,19 @@ def kernel(
     ------
     ArgumentError
         If there is no such compiler, or ``function`` is not a Python function with a first parameter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import syclsched
+    >>> from syclsched import kernel_api
+    >>> @syclsched.kernel
+    ... def double(item, x):
+    ...     x[item.get_id(0)] *= 2
+    >>> x = np.ones(3)
+    >>> kernel_api.call_kernel(double, kernel_api.Range(3), x)  # in Python; `operation` makes a task's kernel of it
+    >>> x
+    array([2., 2., 2.])
     """
     if compiler is not None and compiler not in COMPILERS:
         raise ArgumentError(f"compiler is 'own', 'numba-dpex' or None, not {compiler!r}")
@@ -163,6 +176,22 @@ def device_func(function: Callable[..., Any], /) -> DeviceFunction:
     ------
     ArgumentError
         If ``function`` is not a Python function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import syclsched
+    >>> from syclsched import kernel_api
+    >>> @syclsched.device_func
+    ... def square(value):
+    ...     return value * value
+    >>> @syclsched.kernel
+    ... def squares(item, x):
+    ...     x[item.get_id(0)] = square(x[item.get_id(0)])
+    >>> x = np.arange(3.0)
+    >>> kernel_api.call_kernel(squares, kernel_api.Range(3), x)
+    >>> x
+    array([0., 1., 4.])
     """
     return DeviceFunction(_checked(function, "device_func"))
 

@@ -19,6 +19,12 @@ class AccessMode(str, enum.Enum):
     ``REDUCE`` accumulates: it reads and writes like ``UPDATE`` and states that the order of consecutive reductions is
     irrelevant. They are still executed in the order of submission, so that results are bit-identical under every
     policy.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> syclsched.AccessMode("update").reads, syclsched.AccessMode.WRITE.reads
+    (True, False)
     """
 
     READ = "read"

@@ -52,6 +52,14 @@ class Constant:
         Name in errors and reports.
     number : int
         Identifier, unique in this process.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import syclsched
+    >>> weights = syclsched.constant(np.eye(3), name="weights")
+    >>> weights.shape, weights.dtype, weights.nbytes
+    ((3, 3), 'float64', 72)
     """
 
     __slots__ = (

@@ -119,6 +119,16 @@ class TaskGraph(ReadableGraph):
             If the name is already used or is not a non-empty string.
         ArgumentError
             If shape and dtype are missing, invalid, or differ from ``data``, or the name is too long for plan files.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from syclsched import TaskGraph
+        >>> graph = TaskGraph()
+        >>> x = graph.array("x", data=np.ones((4, 2)))  # an input with a value
+        >>> y = graph.array("y", (100,), "float32")  # a result, or an input whose value each run gets
+        >>> x[0:2].name, y.nbytes
+        ('x[0:2]', 400)
         """
         check_name(name, self._arrays, "array", self._longest_name)
         alike = array_of_row_range(name) if self._ranged else None
@@ -179,6 +189,17 @@ class TaskGraph(ReadableGraph):
             If a parameter is missing or unknown, rows do not exist, or a shape, dtype or access mode does not match.
         UnknownArrayError
             If an array is not declared in this graph or has been freed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from syclsched import TaskGraph
+        >>> from syclsched.kernels import get
+        >>> graph = TaskGraph()
+        >>> x, y = graph.array("x", data=np.ones(10)), graph.array("y", data=np.zeros(10))
+        >>> task = graph.kernel(get("axpy"), name="add", y=y, x=x, alpha=3.0)
+        >>> task.name, task.kind
+        ('add', 'kernel')
         """
         return self._add(operation, "kernel", name, priority, arguments, deadline_s, retries)
 
@@ -216,6 +237,16 @@ class TaskGraph(ReadableGraph):
         -------
         Task
             The new task.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from syclsched import TaskGraph
+        >>> graph = TaskGraph()
+        >>> x, total = graph.array("x", data=np.ones(10)), graph.array("total", (1,))
+        >>> task = graph.host(lambda x, total: total.fill(x.sum()), name="sum", x=x.read(), total=total.write())
+        >>> task.name, task.kind
+        ('sum', 'host')
         """
         modes: dict[str, AccessMode | None] = {}
         for key, value in arguments.items():
@@ -338,6 +369,16 @@ class TaskGraph(ReadableGraph):
         ------
         ArgumentError
             See `submit`; and if the iterables differ in length.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import syclsched
+        >>> graph = syclsched.TaskGraph()
+        >>> sums = graph.map(np.sum, [np.ones(3), np.ones(4)])
+        >>> with syclsched.run(graph) as run:
+        ...     print([float(run.result(each)) for each in sums])
+        [3.0, 4.0]
         """
         name = options.pop("name", None)
         items = [list(each) for each in iterables]
@@ -362,6 +403,18 @@ class TaskGraph(ReadableGraph):
         -------
         callable
             Takes the function's arguments, and returns the array of its result.
+
+        Examples
+        --------
+        >>> import syclsched
+        >>> graph = syclsched.TaskGraph()
+        >>> @graph.task
+        ... def increased(value) -> float:
+        ...     return float(value) + 1
+        >>> three = increased(increased(1.0))
+        >>> with syclsched.run(graph) as run:
+        ...     print(float(run.result(three)))
+        3.0
         """
 
         def make(decorated: Callable[..., Any]) -> Callable[..., LogicalArray]:
@@ -397,6 +450,15 @@ class TaskGraph(ReadableGraph):
         -------
         Task
             The new task.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from syclsched import TaskGraph
+        >>> graph = TaskGraph()
+        >>> x, y = graph.array("x", data=np.ones(10)), graph.array("y", (10,))
+        >>> graph.copy(x, y).kind
+        'copy'
         """
         return self._add(copy_operation(), "copy", name, 0, {"source": source, "destination": destination})
 
@@ -412,6 +474,16 @@ class TaskGraph(ReadableGraph):
         -------
         Task
             The new task.
+
+        Examples
+        --------
+        >>> from syclsched import TaskGraph
+        >>> graph = TaskGraph()
+        >>> first = graph.host(lambda: None, name="first")
+        >>> wall = graph.barrier(name="wall")
+        >>> second = graph.host(lambda: None, name="second")
+        >>> [(each.before, each.after) for each in graph.dependencies()]
+        [('first', 'wall'), ('wall', 'second')]
         """
         task = Task(self._task_name(name, "barrier"), "barrier")
         return self._append(task)
@@ -487,6 +559,15 @@ class TaskGraph(ReadableGraph):
         ------
         GraphError
             If a task is not in the graph.
+
+        Examples
+        --------
+        >>> from syclsched import TaskGraph
+        >>> graph = TaskGraph()
+        >>> first, second = graph.host(lambda: None, name="first"), graph.host(lambda: None, name="second")
+        >>> graph.edge(first, second)
+        >>> [(each.before, each.after) for each in graph.dependencies()]
+        [('first', 'second')]
         """
         names = [t if isinstance(t, str) else t.name for t in (before, after)]
         for name in names:

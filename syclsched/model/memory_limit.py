@@ -37,6 +37,13 @@ def with_memory_limit(platform: Platform, limit: MemoryLimit) -> Platform:
     ------
     ArgumentError
         If a memory space does not exist, or a size is not above zero.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> platform = syclsched.with_memory_limit(syclsched.describe("max1550"), "1GiB")
+    >>> platform.space("max1550").capacity_bytes
+    1073741824
     """
     limits = _by_space(platform, limit)
     return replace(platform, spaces=tuple(_cap(s, limits[s.name]) if s.name in limits else s for s in platform.spaces))

@@ -35,6 +35,15 @@ class Signature:
         Value of every scalar parameter.
     constants : frozenset of str, optional
         The array parameters whose argument is a `syclsched.model.constant.Constant`.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> from syclsched.kernels import get
+    >>> graph = syclsched.TaskGraph()
+    >>> task = graph.kernel(get("scale"), x=graph.array("x", (10, 10), "float32"), alpha=2.0)
+    >>> task.signature.shapes["x"], task.signature.dtypes["x"], task.signature.nbytes
+    ((10, 10), 'float32', 400)
     """
 
     shapes: Mapping[str, Shape]
@@ -64,6 +73,13 @@ class Work:
         The dtype of the operations.
     parallelism : float, optional
         Number of independent work-items; 1 for a sequential task.
+
+    Examples
+    --------
+    A million fused multiply-adds in single precision on three arrays:
+
+    >>> import syclsched
+    >>> work = syclsched.Work(flops=2e6, bytes=12e6, dtype="float32")
     """
 
     flops: float
@@ -90,6 +106,14 @@ class Parameter:
         For an array: another parameter whose dtype it must have. For a scalar: the array in whose dtype it is passed.
     dtype : str, optional
         For a scalar without ``like``: the dtype in which it is passed.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> x = syclsched.Parameter("x", syclsched.AccessMode.READ, ndim=2, dtypes=("float32", "float64"))
+    >>> alpha = syclsched.Parameter("alpha", like="x")  # a scalar, passed in the dtype of x
+    >>> x.is_array, alpha.is_array
+    (True, False)
     """
 
     name: str
@@ -130,6 +154,12 @@ class Requirements:
         Pairs of a backend and a further package that must be installed for devices of that backend.
     libraries : tuple of str, optional
         Libraries that must not refuse the device (`Device.refusals`): ``oneDNN``, ``oneMKL``.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> only_gpus = syclsched.Requirements(device_kinds=("gpu",), aspects=("fp64",))
+    >>> small = syclsched.Requirements(refuses=lambda s: "more than 1 MiB" if s.nbytes > 1 << 20 else None)
     """
 
     aspects: tuple[str, ...] = ()
@@ -156,6 +186,13 @@ class DeviceLimits:
         Local memory of a work-group, in bytes.
     sub_group_sizes : tuple of int, optional
         Supported sub-group sizes, ascending; empty if the device does not report them.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> limits = syclsched.DeviceLimits(max_work_group_size=1024, compute_units=64, local_memory_bytes=65536)
+    >>> min(256, limits.max_work_group_size)
+    256
     """
 
     max_work_group_size: int
@@ -174,6 +211,11 @@ class Launch:
         Work-items per dimension (1 to 3 dimensions).
     local_range : tuple of int or None, optional
         Work-group size per dimension, dividing ``global_range``; None lets the runtime choose.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> launch = syclsched.Launch((1024, 512), (16, 16))  # 1024 x 512 work-items in groups of 16 x 16
     """
 
     global_range: tuple[int, ...]
@@ -192,6 +234,13 @@ class OpenCLSource:
         Name of the kernel in it.
     options : str, optional
         Build options.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> code = syclsched.OpenCLSource(
+    ...     "kernel void twice(global float *x) { x[get_global_id(0)] *= 2; }", "twice", options="-cl-mad-enable"
+    ... )
     """
 
     source: str
@@ -209,6 +258,14 @@ class SpirvModule:
         SPIR-V module.
     kernel_name : str
         Name of the kernel in it.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> def load(signature):
+    ...     with open("twice.spv", "rb") as file:
+    ...         return syclsched.SpirvModule(file.read(), "twice")
+    >>> way = syclsched.Implementation("own", "spirv", load, lambda signature, limits: syclsched.Launch((64,)))
     """
 
     code: bytes
@@ -224,6 +281,18 @@ class Tailored:
     of : Callable[[DeviceLimits], Any]
         Returns the code for a device with these limits, of the type that ``load`` returns otherwise. It must be
         consistent with ``Implementation.launch``.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> def code(limits):
+    ...     size = min(256, limits.max_work_group_size)
+    ...     return syclsched.OpenCLSource(
+    ...         "kernel void twice(global float *x) { x[get_global_id(0)] *= 2; }", "twice", f"-D SIZE={size}"
+    ...     )
+    >>> tailored = syclsched.Tailored(code)
+    >>> tailored.of(syclsched.DeviceLimits(128, 4, 32768)).options
+    '-D SIZE=128'
     """
 
     of: Callable[[DeviceLimits], Any]
@@ -257,6 +326,17 @@ class NativeCall:
     reading_elsewhere : Callable[[int], ReadingElsewhere or None] or None, optional
         Given the address of an array that the call only reads, returns an equivalent call whose address of this array
         can be changed; None if there is none.
+
+    Examples
+    --------
+    Any C function that returns 0 on success can be called, here one of three words:
+
+    >>> import ctypes
+    >>> import syclsched
+    >>> prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+    >>> function = prototype(lambda to, source, size: 0)
+    >>> address = ctypes.cast(function, ctypes.c_void_p).value
+    >>> call = syclsched.NativeCall(address, (0, 0, 8), keep=function, explain=lambda status: f"status {status}")
     """
 
     function: int
@@ -281,6 +361,16 @@ class ReadingElsewhere:
         returns an ``int32_t``: 0 on success.
     moved : int
         First argument of ``move``: a machine word.
+
+    Examples
+    --------
+    ``move(moved, address)`` is called before each call:
+
+    >>> import ctypes
+    >>> import syclsched
+    >>> call = syclsched.NativeCall(1 << 20, (), keep=None)
+    >>> move = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda moved, address: 0)
+    >>> elsewhere = syclsched.ReadingElsewhere(call, move=ctypes.cast(move, ctypes.c_void_p).value, moved=0)
     """
 
     call: NativeCall
@@ -296,6 +386,14 @@ class Copies:
     ----------
     of : Callable[[Mapping[str, Any]], Sequence[tuple[Any, Any, int]]]
         Given the arguments, returns (destination, source, bytes) of at least one copy, with USM memory.
+
+    Examples
+    --------
+    An implementation that copies ``x`` to ``y``:
+
+    >>> import syclsched
+    >>> copies = syclsched.Copies(lambda arguments: [(arguments["y"], arguments["x"], arguments["x"].nbytes)])
+    >>> way = syclsched.Implementation("copy", "library", lambda signature: copies)
     """
 
     of: Callable[[Mapping[str, Any]], Sequence[tuple[Any, Any, int]]]
@@ -372,6 +470,14 @@ class Implementation:
         ``form(signature, queue) -> hashable``: identifies the layout that ``prepare`` would produce. Prepared constants
         are shared between all implementations and signatures with an equal form, so that weights packed alike for
         several input sizes exist once. It must identify the layout completely, and the library it belongs to.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import syclsched
+    >>> way = syclsched.Implementation("numpy", "host", lambda signature: lambda y, x: np.square(x, out=y))
+    >>> way.is_kernel
+    False
     """
 
     name: str
@@ -424,6 +530,13 @@ class Split:
     inexact : tuple of str, optional
         Implementations not used for chunks, because the last bits of a row depend on the number of rows (libraries
         choose their blocking by it). Results must not depend on the split.
+
+    Examples
+    --------
+    Rows of ``y`` depend on the same rows of ``x``, and chunks have a multiple of eight rows:
+
+    >>> import syclsched
+    >>> split = syclsched.Split(rows=("y", "x"), grain=lambda signature: 8)
     """
 
     rows: tuple[str, ...]
@@ -484,6 +597,28 @@ class Operation:
         Its steps, if it is a sequence of other operations; see `syclsched.model.sequence`.
     pure : bool, optional
         Whether its only effect is to write values that depend on its inputs alone, so that it may be repeated.
+
+    Examples
+    --------
+    With one implementation in NumPy; the decorator `operation` writes the same from a function.
+
+    >>> import numpy as np
+    >>> import syclsched
+    >>> square = syclsched.Operation(
+    ...     "square",
+    ...     (
+    ...         syclsched.Parameter("y", syclsched.AccessMode.WRITE, like="x"),
+    ...         syclsched.Parameter("x", syclsched.AccessMode.READ),
+    ...     ),
+    ...     (syclsched.Implementation("numpy", "host", lambda signature: lambda y, x: np.square(x, out=y)),),
+    ...     work=lambda signature: syclsched.Work(signature.shapes["x"][0], signature.nbytes),
+    ... )
+    >>> graph = syclsched.TaskGraph()
+    >>> x, y = graph.array("x", data=np.arange(3.0)), graph.array("y", (3,))
+    >>> task = graph.kernel(square, y=y, x=x)
+    >>> with syclsched.run(graph) as run:
+    ...     print(run.result(y))
+    [0. 1. 4.]
     """
 
     name: str

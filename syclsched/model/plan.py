@@ -357,6 +357,18 @@ class Plan(Serialisable, WeaklyReferable):
         The kind of memory of arrays that do not use their space's default kind.
     format : str
         Name and version of the file format.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> from syclsched.kernels import get
+    >>> graph = syclsched.TaskGraph("scaled")
+    >>> task = graph.kernel(get("scale"), name="double", x=graph.array("x", (1 << 20,)), alpha=2.0)
+    >>> plan = syclsched.plan(graph, syclsched.describe("max1550"), policy="heft")
+    >>> plan.name, plan.policy, len(plan.tasks)
+    ('scaled', 'heft', 1)
+    >>> syclsched.Plan.from_json(plan.to_json()) == plan
+    True
     """
 
     name: Text
@@ -454,6 +466,15 @@ class Plan(Serialisable, WeaklyReferable):
         ------
         GraphError
             If the plan has no such task.
+
+        Examples
+        --------
+        >>> import syclsched
+        >>> from syclsched.kernels import get
+        >>> graph = syclsched.TaskGraph()
+        >>> task = graph.kernel(get("scale"), name="double", x=graph.array("x", (1 << 20,)), alpha=2.0)
+        >>> print(syclsched.plan(graph, syclsched.describe("max1550"), policy="heft").explain("double"))
+        double...
         """
         return explain_task(self, task)
 
@@ -479,7 +500,18 @@ class Plan(Serialisable, WeaklyReferable):
         save_report(simulate(self), path, self)
 
     def to_json(self, *, indent: int | None = 1) -> str:
-        """Return the plan as JSON text; `Plan.from_json` reads it back."""
+        """Return the plan as JSON text; `Plan.from_json` reads it back.
+
+        Examples
+        --------
+        >>> import syclsched
+        >>> from syclsched.kernels import get
+        >>> graph = syclsched.TaskGraph()
+        >>> task = graph.kernel(get("scale"), name="double", x=graph.array("x", (1 << 20,)), alpha=2.0)
+        >>> plan = syclsched.plan(graph, syclsched.describe("max1550"), policy="heft")
+        >>> with open("plan.json", "w", encoding="utf-8") as file:
+        ...     length = file.write(plan.to_json())
+        """
         from syclsched.model.text.plan_document import plan_to_json  # it needs the classes of this module
 
         return plan_to_json(self, indent=indent)
@@ -504,6 +536,19 @@ class Plan(Serialisable, WeaklyReferable):
         ------
         FormatError
             If it is not a valid plan; names the place and what is expected there.
+
+        Examples
+        --------
+        >>> import syclsched
+        >>> from syclsched.kernels import get
+        >>> graph = syclsched.TaskGraph()
+        >>> task = graph.kernel(get("scale"), name="double", x=graph.array("x", (1 << 20,)), alpha=2.0)
+        >>> text = syclsched.plan(graph, syclsched.describe("max1550"), policy="heft").to_json()
+        >>> syclsched.Plan.from_json(text).policy
+        'heft'
+        >>> syclsched.Plan.from_json("{}", where="plan.json")
+        Traceback (most recent call last):
+        syclsched.errors.FormatError: plan.json...
         """
         from syclsched.model.text.plan_document import plan_from_json
 

@@ -293,6 +293,15 @@ class Platform(Serialisable):
         or ``fair`` (max-min fair shares of the bandwidth).
     generation : str, optional
         Generation of the SYCL packages that showed the devices: ``numba-dpex`` or ``current``; empty if unknown.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> platform = syclsched.describe("xeon-8480,max1550")
+    >>> [device.name for device in platform.compute_devices], platform.host.name
+    (['xeon-8480', 'max1550'], 'host')
+    >>> platform.select(["max1550"])
+    <Platform 'described': max1550, host; 2 memory spaces>
     """
 
     name: Text
@@ -475,6 +484,13 @@ class Platform(Serialisable):
             If no device is left.
         DeviceNotFoundError
             If a name is not on the platform.
+
+        Examples
+        --------
+        >>> import syclsched
+        >>> platform = syclsched.describe("xeon-8480,max1550,a770")
+        >>> [device.name for device in platform.select(lambda device: device.kind == "gpu").compute_devices]
+        ['max1550', 'a770']
         """
         if callable(keep):
             kept = tuple(d for d in self.devices if d.is_host or keep(d))

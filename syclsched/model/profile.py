@@ -273,6 +273,13 @@ class DeviceProfile(Serialisable):
         ``measured`` or ``spec-sheet``.
     format : str, optional
         The format's name and version.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> profile = syclsched.describe("max1550").device("max1550").profile
+    >>> f"{profile.peak_flops['float32'].value:.3g}"
+    '5.24e+13'
     """
 
     identity: DeviceIdentity

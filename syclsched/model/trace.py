@@ -100,6 +100,17 @@ class Trace(Serialisable):
         Failures that the run recovered from, in order.
     format : str
         The format's name and version.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> from syclsched.kernels import get
+    >>> graph = syclsched.TaskGraph()
+    >>> task = graph.kernel(get("scale"), name="double", x=graph.array("x", (1 << 20,)), alpha=2.0)
+    >>> plan = syclsched.plan(graph, syclsched.describe("max1550"), policy="single:max1550")
+    >>> trace = syclsched.simulate(plan)
+    >>> [span.kind for span in trace.spans]
+    ['copy', 'launch']
     """
 
     name: Text

@@ -1,12 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX models as task graphs: `load` a model to get its graph, or `compile` it into a callable.
 
-    import syclsched
-
-    compiled = syclsched.compile("model.onnx")
-    outputs = compiled({"image": image})
-
 `syclsched.frontends.onnx` imports a file and lowers it to tasks; this package is the user interface.
+
+Examples
+--------
+>>> import numpy as np
+>>> import onnx
+>>> import syclsched
+>>> shape = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (1, 3)) for name in "xy"]
+>>> nodes = [onnx.helper.make_node("Relu", ["x"], ["y"])]
+>>> model = onnx.helper.make_model(
+...     onnx.helper.make_graph(nodes, "small", shape[:1], shape[1:]),
+...     opset_imports=[onnx.helper.make_opsetid("", 17)],
+...     ir_version=8,
+... )
+>>> with syclsched.onnx.compile(model, devices="cpu") as compiled:
+...     print(compiled({"x": np.array([[-1, 0, 1]], "float32")})["y"])
+[[0. 0. 1.]]
 """
 
 from syclsched.onnx.compiled_model import CompiledModel, compile

@@ -67,6 +67,19 @@ def plan_front(
         If a metric or the rewrite does not exist, fewer than two different metrics are given, or power is not known.
     PlanError
         If every plan was refused.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> from syclsched.kernels import get
+    >>> graph = syclsched.TaskGraph()
+    >>> for name in "xyz":
+    ...     task = graph.kernel(get("scale"), name=f"double {name}", x=graph.array(name, (1 << 20,)), alpha=2.0)
+    >>> front = syclsched.plan_front(graph, syclsched.describe("max1550"), points=2, steps=10)
+    >>> best = [each for each in front if not each.dominated]
+    >>> makespan_s, memory_bytes = best[0].values
+    >>> makespan_s == min(each.values[0] for each in front)
+    True
     """
     check_rewrite(rewrite)
     graph.validate()

@@ -128,6 +128,15 @@ def memory_info() -> dict[str, MemoryInfo]:
     -------
     dict of str to MemoryInfo
         By name of the space; peaks and limits are the sums over the open devices.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> from syclsched.devices import open_devices
+    >>> with open_devices(syclsched.discover("cpu")):
+    ...     info = syclsched.memory_info()["cpu"]
+    >>> info.in_use_bytes <= info.reserved_bytes
+    True
     """
     found: dict[str, MemoryInfo] = {}
     for pools in list(_all):

@@ -112,6 +112,18 @@ class ResultAccess(ABC):
             If the time limit was reached; the run continues.
         ExecutionError
             If the run is closed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import syclsched
+        >>> from syclsched.kernels import get
+        >>> graph = syclsched.TaskGraph()
+        >>> x = graph.array("x", data=np.arange(4.0))
+        >>> task = graph.kernel(get("scale"), name="double", x=x, alpha=2.0)
+        >>> with syclsched.run(graph) as run:
+        ...     print(run.result("x"), run.result(x[1:3]))
+        [0. 2. 4. 6.] [2. 4.]
         """
         if like not in ("numpy", "dpnp", "usm_ndarray"):
             raise ArgumentError(f"like={like!r} is none of 'numpy', 'dpnp', 'usm_ndarray'", where="result()")

@@ -208,6 +208,18 @@ class Run(ResultAccess):
         ------
         ExecutionError
             If the run was started with ``trace=False``, or was given up.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import syclsched
+        >>> from syclsched.kernels import get
+        >>> graph = syclsched.TaskGraph()
+        >>> task = graph.kernel(get("scale"), name="double", x=graph.array("x", data=np.ones(10)), alpha=2.0)
+        >>> with syclsched.run(graph) as run:
+        ...     trace = run.trace()
+        >>> [span.task for span in trace.spans if span.task is not None]
+        ['double']
         """
         self._wait_finished(None)
         if self._resources.hung is not None:
@@ -240,6 +252,18 @@ class Run(ResultAccess):
             If no such task ran.
         ExecutionError
             As `trace`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import syclsched
+        >>> from syclsched.kernels import get
+        >>> graph = syclsched.TaskGraph()
+        >>> task = graph.kernel(get("scale"), name="double", x=graph.array("x", data=np.ones(10)), alpha=2.0)
+        >>> with syclsched.run(graph) as run:
+        ...     run.wait()
+        ...     print(run.story("double"))
+        task 'double' (scale) ...
         """
         from syclsched.tracing.analysis.task_history import describe_task
 

@@ -179,6 +179,19 @@ class Runner:
             If inputs are missing or unknown, or have another shape or dtype.
         ExecutionError
             If the runner is closed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import syclsched
+        >>> from syclsched.kernels import get
+        >>> graph = syclsched.TaskGraph()
+        >>> x, y = graph.array("x", (3,)), graph.array("y", (3,))
+        >>> task = graph.kernel(get("copy"), y=y, x=x)
+        >>> with syclsched.bind(graph) as runner:
+        ...     run = runner.run({"x": np.arange(3.0)})
+        ...     print(run.result(y))
+        [0. 1. 2.]
         """
         with self._lock:
             return self._begin(self._checked_inputs(inputs))
@@ -320,6 +333,20 @@ class Runner:
             If ``in_flight`` is less than 1.
         ExecutionError
             If the runner is closed or has another open stream.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import syclsched
+        >>> from syclsched.kernels import get
+        >>> graph = syclsched.TaskGraph()
+        >>> x, y = graph.array("x", (3,)), graph.array("y", (3,))
+        >>> task = graph.kernel(get("copy"), y=y, x=x)
+        >>> with syclsched.bind(graph) as runner:
+        ...     for results in runner.stream({"x": np.full(3, value)} for value in (1.0, 2.0)):
+        ...         print(results["y"])
+        [1. 1. 1.]
+        [2. 2. 2.]
         """
         from syclsched.execution.runner.stream_opening import open_stream
 

@@ -58,25 +58,63 @@ class Read(_Annotation):
     ``x: Read`` is any array, ``x: Read["float32"]`` one of that dtype, ``x: Read["float32", "rows", 3]`` one of two
     dimensions, of which the second has extent 3. Extents of one name must be equal in all arguments of a task; ``...``
     as the dtype means any.
+
+    >>> import numpy as np
+    >>> import syclsched
+    >>> @syclsched.operation
+    ... def norms(y: syclsched.Write["float32", "rows"], x: syclsched.Read["float32", "rows", 3]):
+    ...     np.sqrt((x * x).sum(axis=1), out=y)
+    >>> [parameter.mode.value for parameter in norms.parameters]
+    ['write', 'read']
     """
 
     mode = AccessMode.READ
 
 
 class Write(_Annotation):
-    """Annotation of an array parameter that a task writes whole, without reading it before; see `Read`."""
+    """Annotation of an array parameter that a task writes whole, without reading it before; see `Read`.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> @syclsched.operation
+    ... def ones(y: syclsched.Write):
+    ...     y[:] = 1
+    >>> ones.parameters[0].mode.value
+    'write'
+    """
 
     mode = AccessMode.WRITE
 
 
 class Update(_Annotation):
-    """Annotation of an array parameter that a task reads and writes, or of which it writes a part; see `Read`."""
+    """Annotation of an array parameter that a task reads and writes, or of which it writes a part; see `Read`.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> @syclsched.operation
+    ... def clip(x: syclsched.Update, top: float):
+    ...     x[x > top] = top
+    >>> clip.parameters[0].mode.value
+    'update'
+    """
 
     mode = AccessMode.UPDATE
 
 
 class Reduce(_Annotation):
-    """Annotation of an array parameter that a task adds to, in any order; see `Read`."""
+    """Annotation of an array parameter that a task adds to, in any order; see `Read`.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> @syclsched.operation
+    ... def add(total: syclsched.Reduce, x: syclsched.Read):
+    ...     total += x.sum()
+    >>> add.parameters[0].mode.value
+    'reduce'
+    """
 
     mode = AccessMode.REDUCE
 

@@ -53,6 +53,13 @@ def load_pack(path: str | os.PathLike[str]) -> int:
     ------
     ArgumentError
         If the file cannot be read, is no pack, or is for another minor version of Python.
+
+    Examples
+    --------
+    >>> import syclsched
+    >>> syclsched.load_pack("my.pack")
+    Traceback (most recent call last):
+    syclsched.errors.ArgumentError: my.pack: it cannot be read: No such file or directory
     """
     kernels = read_pack(path)
     with _LOCK:
