@@ -52,7 +52,7 @@ def read_graph(
     path : str or Path
         A file in WfFormat, STG, DOT, GraphML or this package's own JSON.
     format : str, optional
-        One of ``wfformat``, ``stg``, ``dot``, ``graphml`` and ``json``; by default it follows from the file's name, else
+        ``wfformat``, ``stg``, ``dot``, ``graphml`` or ``json``; by default it follows from the file's name, else
         from its content.
     limits : Limits, optional
         Largest sizes that are read; see `syclsched.frontends.Limits`.

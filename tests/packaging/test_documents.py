@@ -96,6 +96,11 @@ def test_the_reference_has_every_public_name() -> None:
     assert described == set(syclsched.__all__) - {"__version__"}
 
 
+def test_the_first_page_says_which_version_it_is_of() -> None:
+    first = text("docs/index.md").split("\n\n")[1]
+    assert f"version **{syclsched.__version__}**" in first
+
+
 def test_dependencies_are_explained() -> None:
     backend, page = tool("build_backend/generation_backend"), text("docs/dependencies.md")
     for generation in backend.GENERATIONS:
@@ -153,4 +158,5 @@ def test_the_design_page_draws_the_layers_that_are_checked() -> None:
 
 def test_no_folder_is_overfull() -> None:
     folders = Counter(path.parent for top in ("syclsched", "kernels") for path in (ROOT / top).rglob("*.py"))
+    folders += Counter(path.parent for path in (ROOT / "docs").rglob("*.md"))
     assert {str(folder): count for folder, count in folders.items() if count > 17} == {}

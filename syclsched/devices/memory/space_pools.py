@@ -132,10 +132,13 @@ def memory_info() -> dict[str, MemoryInfo]:
     Examples
     --------
     >>> import syclsched
-    >>> from syclsched.devices import open_devices
-    >>> with open_devices(syclsched.discover("cpu")):
+    >>> from syclsched.kernels import get
+    >>> graph = syclsched.TaskGraph()
+    >>> task = graph.kernel(get("fill"), x=graph.array("x", (1000,)), value=1.0)
+    >>> with syclsched.run(graph, policy="single:cpu") as run:
+    ...     run.wait()
     ...     info = syclsched.memory_info()["cpu"]
-    >>> info.in_use_bytes <= info.reserved_bytes
+    >>> 8000 <= info.in_use_bytes <= info.reserved_bytes
     True
     """
     found: dict[str, MemoryInfo] = {}
